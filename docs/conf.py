@@ -101,7 +101,8 @@ def _entry(name: str) -> str:
     module = graphs if name in graphs.__all__ else tools
     found = getattr(module, name)
     kind = "class" if isinstance(found, type) else "function" if callable(found) else "data"
-    return f".. auto{kind}:: {module.__name__}.{name}\n"
+    inherited = "   :inherited-members:\n" if name in ("Result", "Session") else ""
+    return f".. auto{kind}:: {module.__name__}.{name}\n{inherited}"
 
 
 def _set_aside(

@@ -22,7 +22,8 @@ from ..nodes.step.running import RunningSessions
 from ..nodes.task_specification import read_start, task_specification
 from ..nodes.tool_executor import tool_executor
 from ..nodes.user_agent import user_agent
-from ..tools.registry.registry import Registered, Registry, check_options
+from ..tools.registry.options import check_options, list_options
+from ..tools.registry.registry import Registered, Registry
 from .conversation_graph import ConversationGraph, resources_of_run
 from .log.state import Input, Latest, Messages, Output, State
 from .rules.end_chat import Node
@@ -57,6 +58,7 @@ _NODES = (
 )
 
 
+@list_options
 def build_graph(
     *,
     checkpointer: BaseCheckpointSaver[Any] | None = None,

@@ -40,7 +40,7 @@ async def ended(number: int, store: str | Path, *, rounds: int = 2, delay: float
         result = await aconverse(garden, session=f"s{number}", store=store, model=model)
     except DuologueError as error:
         return str(error)
-    assert [str(number) in text for _, text in result.speeches] == [True] * 2 * rounds
+    assert [str(number) in text for _, text in result.transcript] == [True] * 2 * rounds
     assert result.outcome is not None
     return result.outcome.reason.value
 

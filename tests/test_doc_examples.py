@@ -49,7 +49,7 @@ def test_the_examples_of_a_module_give_what_they_show(name: str) -> None:
 def test_the_first_functions_a_user_meets_have_examples() -> None:
     assert {
         "duologue.graphs.build",
-        "duologue.graphs.run.converse",
+        "duologue.graphs.api.converse",
         "duologue.graphs.kinds.role_play",
         "duologue.nodes.testing.chat_model",
     } <= set(WITH_EXAMPLES)

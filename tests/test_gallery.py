@@ -25,7 +25,7 @@ def test_it_ends_as_the_page_says(name: str) -> None:
     result = play(name, CONVERSATIONS[name], f"memory:{name}")
     assert result.outcome
     assert result.outcome.reason == ENDS[name]
-    assert 4 <= len(result.speeches) <= 14
+    assert 4 <= len(result.transcript) <= 14
     assert sum(used.calls for used in result.outcome.usage.values()) == len(REPLIES[name])
 
 

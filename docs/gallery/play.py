@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Final
 
-from duologue.graphs import Conversation, Result, converse, export_session, load_conversation
+from duologue.graphs import Conversation, Result, Session, converse, load_conversation
 from duologue.nodes.testing import ScriptedChatModel
 from replies import ANSWERS, REPLIES
 
@@ -55,7 +55,7 @@ def write_pages(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, conversation in conversations().items():
         play(name, conversation, store := f"memory:{name}")
-        page = export_session(name, format="html", store=store)
+        page = Session(name, store=store).export(format="html")
         (folder / f"{name}.html").write_text(page, encoding="utf-8")
 
 

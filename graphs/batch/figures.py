@@ -8,7 +8,7 @@ from ..log.state import State
 from ..rules.outcome import Outcome
 from ..rules.position import Position
 from ..sessions.checkpoints import config_of, still_open
-from ..sessions.result import Result
+from ..sessions.stored_session import StoredSession
 from ..sessions.stored_state import reading_session, stored_conversation
 from ..spec.conversation import Conversation
 from ..spec.usage import Usage, total, used_so_far
@@ -29,7 +29,7 @@ def new_row(batch: str, cell: Cell) -> CellRow:
     )
 
 
-async def read_result(store: Store, session: str) -> tuple[Result, dict[str, Any]] | None:
+async def read_result(store: Store, session: str) -> tuple[StoredSession, dict[str, Any]] | None:
     """Read a session and its figures; None where there is no such session."""
     row = await store.get(session)
     if row is None:
@@ -39,7 +39,7 @@ async def read_result(store: Store, session: str) -> tuple[Result, dict[str, Any
     with reading_session(graph, session):
         state = await graph.aget_state(config_of(session))
         pending = await still_open(graph, config_of(session), state)
-        result = Result.of(session, conversation, state.values, pending)
+        result = StoredSession.of(session, conversation, state.values, pending)
         if result.outcome is not None:
             return result, figures_of(result.outcome)
         return result, _so_far(conversation, cast("State", state.values))
@@ -71,7 +71,7 @@ def _used(used: Usage) -> dict[str, Any]:
     return used.model_dump(include={"calls", "input_tokens", "output_tokens", "cost"})
 
 
-def status_of(result: Result) -> CellStatus:
+def status_of(result: StoredSession) -> CellStatus:
     """Tell from a session that was run whether it has ended, or what it waits for."""
     if result.outcome is not None:
         return "finished"

@@ -6,25 +6,25 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from pathlib import Path
 from typing import Any, Final, TypeAlias, Unpack
 
-from ...tools.registry.registry import check_options
+from ...tools.registry.options import check_options, list_options
 from ..common.background import in_background
 from ..common.errors import SpecError
 from ..common.settings import load_settings
 from ..run.engine import check_here
-from ..run.options import Options
+from ..run.options import Options, StoreOptions
+from ..sessions.listing import known_store
 from ..store.address import open_store
 from ..store.batches import check_batch_name
 from .cells import Cells
 from .crew import Crew, LocalCrew
 from .driver import Driver
 from .limiter import Limiter
-from .listing import aget_batch
 from .load import load_batch
 from .record import begun_row, catch_up, correct_failed_cells, have_ended, known_row, used_before
 from .scores.find import find_scores
 from .scores.score import ScoreFunction
 from .spec import Batch, BatchLimits
-from .status import BatchStatus
+from .status import BatchStatus, read_status
 from .worker import Worker
 
 BatchLike: TypeAlias = Batch | Mapping[str, Any] | str | Path
@@ -109,6 +109,7 @@ def _check(options: Options, concurrency: int) -> None:
         raise TypeError("a batch takes no message: its sessions begin by themselves")
 
 
+@list_options
 async def arun_batch(
     batch: BatchLike,
     *,
@@ -117,32 +118,33 @@ async def arun_batch(
     retry_failed: bool = False,
     ray: str | None = None,
     scores: Mapping[str, ScoreFunction] | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[StoreOptions],
 ) -> BatchStatus:
-    """Run a batch to its end, or go on with one.
+    """Run a batch to its end, or resume one.
 
-    Each cell is a session of its own, which `get_session` reads. What has ended is not run again,
-    and a session that was broken off goes on where it was. A cell that fails is told in its row,
-    and the others go on. After CAMEL's grids of roles and tasks, and tau2-bench's trials.
+    Each cell is a session of its own, which a `Session` handle reads. Sessions that have ended are
+    not run again, and a session that was broken off resumes where it stopped. A cell that fails has
+    the error in its row, and the others go on; `BatchRun` reads the rows. After CAMEL's grids of
+    roles and tasks, and tau2-bench's trials.
 
     Args:
         batch: The batch, or a dict or file (``.toml``, ``.json``) that holds one.
         name: The batch's name, 1 to 100 of letters, digits, ``.``, ``_`` and ``-``; the ids of its
             sessions begin with it. None: the file's name without its ending.
-        concurrency: How many sessions run at once.
-        retry_failed: Whether cells that have failed are run again.
+        concurrency: Maximum number of sessions that run at once.
+        retry_failed: Whether to run cells that have failed again.
         ray: The address of a Ray cluster whose machines run the sessions, ``HOST:PORT``; or
             ``auto``, which takes the one that runs here, or uses all cores of this machine. None:
             they run in this process.
         scores: Functions that score a session that has ended, by name: each takes its `Result`, or
             that and the cell's values by path, and gives a number, or yes or no.
-        **options: See `Options`; each session is run with them.
+        **options: The options of each session's run.
 
     Returns:
-        How the batch stands: cells may have failed, wait for people, or be held back by a limit.
+        The status of the batch: cells may have failed, wait for people, or be held back by a limit.
 
     Raises:
-        TypeError: There is no such option, or one is not what it must be.
+        TypeError: An option is unknown or has a wrong type.
         SpecError: The batch, its conversation, a file or a setting is not valid.
         BatchError: Another process runs it or has taken it over, the name belongs to another batch,
             or one cell after another failed alike.
@@ -150,7 +152,7 @@ async def arun_batch(
         StoreError: The store can't be opened or written.
 
     Example:
-        >>> from duologue.graphs import run_batch
+        >>> from duologue import run_batch
         >>> from duologue.nodes.testing import ScriptedChatModel
         >>> garden = {"kind": "role_play", "task": "Plan a garden", "specify_task": False}
         >>> roles = {"user_role": ["Cook", "Teacher"], "assistant_role": ["Gardener"]}
@@ -170,7 +172,8 @@ async def arun_batch(
     )
     async with given as driver:
         row = await driver.run()
-    return await aget_batch(row.batch, store=options.get("store"))
+    async with known_store(options.get("store")) as opened:
+        return await read_status(opened, row.batch)
 
 
 run_batch = in_background(arun_batch)

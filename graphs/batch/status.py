@@ -1,12 +1,15 @@
 """How a batch stands: how many of its cells have ended, and why, and what they have used."""
 
 from collections import Counter
+from pathlib import Path
 
 from pydantic import AwareDatetime, NonNegativeFloat, NonNegativeInt
 
+from ..common.background import in_background
 from ..common.data import Data
 from ..common.sanitize import escape_invisible
 from ..display.panel import Panel, Shown
+from ..sessions.listing import known_store
 from ..store.address import Store
 from ..store.batches import BatchRow, CellCount, CellStatus
 from ..store.errors import unknown_batch
@@ -145,3 +148,23 @@ def lasted(seconds: float) -> str:
     if hours:
         return f"{hours:,} h {minutes} min"
     return f"{minutes} min {rest} s" if minutes else f"{seconds:.3g} s"
+
+
+async def alist_batches(*, store: str | Path | None = None) -> list[BatchStatus]:
+    """Read how all batches of a store stand, the newest first.
+
+    Args:
+        store: Where sessions are kept. None: the setting, else the user's data folder.
+
+    Returns:
+        How each stands.
+
+    Raises:
+        StoreError: The store can't be opened or read.
+    """
+    async with known_store(store) as opened:
+        rows = await opened.batches.list()
+        return [await read_status(opened, row.batch, row) for row in rows]
+
+
+list_batches = in_background(alist_batches)

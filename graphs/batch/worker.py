@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from ...nodes.models.gate import Gate
+from ..api.session import result_of
 from ..common.errors import (
     DuologueError,
     ModelUnavailableError,
@@ -18,7 +19,7 @@ from ..common.errors import (
 from ..common.sanitize import excerpt
 from ..run.engine import run_session
 from ..run.options import Options
-from ..sessions.result import Result
+from ..sessions.stored_session import StoredSession
 from ..store.address import Store
 from ..store.batches import BatchLease, CellRow
 from ..store.errors import BusySessionError, LostBatchError, LostSessionError
@@ -63,7 +64,7 @@ class Worker:
         await self.lease.put_cell(row)
         stops: DuologueError | None = None
         outcome: dict[str, Any] = {}
-        result: Result | None = None
+        result: StoredSession | None = None
         try:
             result = await self._run(cell)
         except (StoreError, LostBatchError):
@@ -86,7 +87,7 @@ class Worker:
             raise stops
         return row
 
-    async def _run(self, cell: Cell) -> Result | None:
+    async def _run(self, cell: Cell) -> StoredSession | None:
         """Run a cell's session, and give what its run has come to.
 
         A session that another run has, or takes over, is waited for.
@@ -104,7 +105,7 @@ class Worker:
                     raise
             await asyncio.sleep(_PAUSE)
 
-    async def _run_session(self, cell: Cell) -> Result | None:
+    async def _run_session(self, cell: Cell) -> StoredSession | None:
         run = run_session(
             cell.conversation(),
             cell.session,
@@ -113,13 +114,13 @@ class Worker:
             gate=self.gate,
             **self.options,
         )
-        result: Result | None = None
+        result: StoredSession | None = None
         async with aclosing(run) as events:
             async for event in events:
-                result = event if isinstance(event, Result) else None
+                result = event if isinstance(event, StoredSession) else None
         return result
 
-    async def _found(self, cell: Cell, result: Result | None) -> dict[str, Any]:
+    async def _found(self, cell: Cell, result: StoredSession | None) -> dict[str, Any]:
         """Tell what there is of the cell's session, and score it where it has ended."""
         try:
             if result is not None and result.outcome is not None:
@@ -130,7 +131,7 @@ class Worker:
                 return {}
             found["status"] = status_of(result)
             if result.outcome is not None and self.scores:
-                scored = await score(result, cell.varied, self.scores)
+                scored = await score(result_of(result, self.store.url), cell.varied, self.scores)
                 found |= {"scores": scored.scores, "error": scored.problem}
             return found
         except DuologueError as error:

@@ -276,10 +276,10 @@ for command in (view, say, fork, dump, load, reset, copy, export):
 @app.command()
 def stop(session: Session, store: StoreOption = None) -> None:
     """Stop a session that runs, after its turn, or one that waits."""
-    from ..sessions.stop import stop_session
+    from .sessions import stop_stored
     from .terminal.console import plain, stdout
 
-    if stop_session(session, store=store):
+    if stop_stored(session, store):
         plain(stdout(), f"Stopped {session}.")
     else:
         plain(stdout(), f"Asked {session} to stop after its current turn.")
@@ -288,10 +288,10 @@ def stop(session: Session, store: StoreOption = None) -> None:
 @app.command()
 def delete(session: Session, store: StoreOption = None) -> None:
     """Delete a session and everything it holds."""
-    from ..sessions.listing import delete_session
+    from .sessions import delete_stored
     from .terminal.console import plain, stdout
 
-    delete_session(session, store=store)
+    delete_stored(session, store)
     plain(stdout(), f"Deleted {session}.")
 
 

@@ -113,13 +113,13 @@ def say(
 
     It counts as that speaker's turn; `duologue resume` goes on with the next speaker.
     """
-    from ..sessions.say import say as put
+    from ..api.session import Session as Handle
     from .terminal.console import plain, stderr, stdout
     from .terminal.follow_up import FollowUp
 
-    outcome = put(session, speaker, text, store=store).outcome
+    outcome = Handle(session, store=store).add_message(speaker, text).outcome
     plain(stdout(), f"{speaker} has said it.")
     if outcome is not None:
-        plain(stderr(), outcome.sentence())
+        plain(stderr(), str(outcome))
     else:
         plain(stderr(), FollowUp(store).hint(session))

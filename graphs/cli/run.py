@@ -20,7 +20,7 @@ from ..run.answers import GivenAnswer
 from ..run.engine import ConversationLike, run_session
 from ..run.events import Ended, Event, SessionStarted
 from ..run.options import Options
-from ..sessions.result import Result
+from ..sessions.stored_session import StoredSession
 from ..spec.questions import Question
 from ..store.address import open_store
 from .ask import Asker
@@ -112,13 +112,13 @@ class _Run:
         return ExitCode.WAITING
 
     async def _show(
-        self, events: AsyncGenerator[Event | Result, None], *, hold: bool
+        self, events: AsyncGenerator[Event | StoredSession, None], *, hold: bool
     ) -> tuple[Question, ...]:
         """Show what happens."""
         held: list[Event] = []
         questions: tuple[Question, ...] = ()
         async for event in events:
-            if isinstance(event, Result):
+            if isinstance(event, StoredSession):
                 questions = event.pending
                 self._show_end(event)
                 continue
@@ -139,10 +139,10 @@ class _Run:
             # The result, which comes next, knows what led there.
             self.progress.show(event, self.view)
 
-    def _show_end(self, result: Result) -> None:
+    def _show_end(self, result: StoredSession) -> None:
         if self.progress is not None and isinstance(self.view, Transcript) and result.outcome:
             with self.progress.aside():
-                self.view.end(Ended.of(result.session, result.outcome), result.why)
+                self.view.end(Ended.of(result.session_id, result.outcome), result.why)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

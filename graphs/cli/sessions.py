@@ -2,15 +2,21 @@
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from ..sessions.listing import known_store
-from ..store.rows import SessionRow
+from ..sessions.stop import stop_session
+from ..store.base import Store
+from ..store.rows import SessionRow, check_session_id
 from .terminal.console import json_line, on_screen, plain, stderr, stdout
 from .terminal.text import cell, one_line, pad
+
+T = TypeVar("T")
 
 _TITLE = 30  # columns of a title beside the rest; below that it has a line of its own
 
@@ -28,6 +34,21 @@ def show_sessions(store: str | None, *, as_json: bool) -> None:
         plain(stderr(), "There are no sessions yet: `duologue run` begins one.", "dim")
         return
     _print_table(out, rows)
+
+
+def stop_stored(session: str, store: str | None) -> bool:
+    """Stop a session, as `Session.stop` does; return whether it has ended."""
+    return asyncio.run(_in_store(store, stop_session, session))
+
+
+def delete_stored(session: str, store: str | None) -> None:
+    """Delete a session, as `Session.delete` does."""
+    asyncio.run(_in_store(store, Store.delete, session))
+
+
+async def _in_store(store: str | None, do: Callable[[Store, str], Awaitable[T]], session: str) -> T:
+    async with known_store(store) as opened:
+        return await do(opened, check_session_id(session))
 
 
 async def _rows(store: str | None) -> list[tuple[SessionRow, str]]:

@@ -8,12 +8,12 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from ..rules.ends.cause import Cause, CauseKind
+from ..api.session import Session
+from ..rules.ends.outcome_step import OutcomeStep, OutcomeStepKind
 from ..run.events import Ended, QuestionAsked
 from ..run.log_events import events_of, replayed
-from ..sessions.prompting import get_prompt
-from ..sessions.result import Result
-from ..sessions.session import check_speaker, get_session, title_of
+from ..sessions.session import check_speaker, title_of
+from ..sessions.stored_session import StoredSession
 from .terminal.console import json_line, on_screen, plain, stderr, stdout
 from .terminal.events import JsonLines, Transcript
 from .terminal.follow_up import FollowUp
@@ -31,7 +31,7 @@ def show_session(
     as_json: bool,
 ) -> None:
     """Show what a session holds."""
-    result = get_session(session, store=follow_up.store)
+    result = Session(session, store=follow_up.store).state()
     if speaker is not None:
         check_speaker(session, result.conversation, speaker)
     if as_json:
@@ -55,7 +55,7 @@ def show_session(
 
 def show_prompt(session: str, follow_up: FollowUp, speaker: str, *, as_json: bool) -> None:
     """Show what a speaker's model was sent at its newest turn."""
-    prompt = get_prompt(session, speaker, store=follow_up.store)
+    prompt = Session(session, store=follow_up.store).prompt(speaker)
     if as_json:
         _show_messages(prompt)
         return
@@ -69,26 +69,31 @@ def _print_messages(transcript: Transcript, messages: Sequence[BaseMessage]) -> 
 
 
 def _print_end(
-    out: Console, result: Result, transcript: Transcript, follow_up: FollowUp, *, is_told: bool
+    out: Console,
+    result: StoredSession,
+    transcript: Transcript,
+    follow_up: FollowUp,
+    *,
+    is_told: bool,
 ) -> None:
     """Say how a session has ended, or what it waits for and how it goes on."""
     if result.outcome is not None:
-        ended = Ended.of(result.session, result.outcome)
+        ended = Ended.of(result.session_id, result.outcome)
         # What led there may stand above.
         transcript.end(ended, tuple if is_told else result.why)
         return
     transcript.rule()
     if not result.pending:
         plain(out, "Not finished. It goes on with:", "bold")
-        plain(out, follow_up.command("resume", result.session))
+        plain(out, follow_up.command("resume", result.session_id))
         return
     for question in result.pending:
         print_question(out, question, of="Waits", style="bold")
-    for way in ways_on(result.session, result.pending, follow_up):
+    for way in ways_on(result.session_id, result.pending, follow_up):
         plain(out, way)
 
 
-def _print_causes(out: Console, causes: list[Cause]) -> None:
+def _print_causes(out: Console, causes: list[OutcomeStep]) -> None:
     out.print()
     if not causes:
         plain(out, "Nothing was judged, rejected or counted on the way.", "dim")
@@ -106,10 +111,14 @@ def _print_causes(out: Console, causes: list[Cause]) -> None:
             out.print(row if number == 0 else " " * row.cell_len, part, sep="", soft_wrap=True)
 
 
-_STYLES = {CauseKind.REJECTED: "dim", CauseKind.THOUGHT: "dim", CauseKind.COUNTED: "yellow"}
+_STYLES = {
+    OutcomeStepKind.REJECTED: "dim",
+    OutcomeStepKind.THOUGHT: "dim",
+    OutcomeStepKind.COUNTED: "yellow",
+}
 
 
-def _show_json(result: Result, speaker: str | None, *, why: bool) -> None:
+def _show_json(result: StoredSession, speaker: str | None, *, why: bool) -> None:
     if why:
         for cause in result.why():
             json_line(cause.model_dump_json())

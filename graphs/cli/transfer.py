@@ -13,6 +13,7 @@ from ..common.errors import SpecError
 from .options import OutputOption, Session, SpeakerOption, StoreOption, cap_option, mode_option
 
 if TYPE_CHECKING:
+    from ..api.session import Session as Handle
     from ..sessions.transfer import ExportFormat
 
 
@@ -52,7 +53,7 @@ def fork(
 
     The other one stays as it is. Without options the new one goes on by the same rules.
     """
-    from ..sessions.fork import fork as make
+    from ..api.session import Session as Handle
 
     end_chat = {"mode": mode, "max_iterations": max_iterations}
     speakers = _by_speaker(
@@ -61,8 +62,8 @@ def fork(
         ("--speaker-model", "model", speaker_model),
     )
     changes = _given({"end_chat": _given(end_chat), "task": task, "speakers": speakers})
-    new = make(session, at=at, into=into, store=store, **changes)
-    _say_how_to_go_on(new, store)
+    new = Handle(session, store=store).fork(at=at, into=into, **changes)
+    _say_how_to_go_on(new)
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
@@ -91,10 +92,10 @@ def dump(
     store: StoreOption = None,
 ) -> None:
     """Write a session, or one speaker's memory of it, as JSON."""
+    from ..api.session import Session as Handle
     from ..common.sanitize import escaped
-    from ..sessions.transfer import dump_session
 
-    found = dump_session(session, speaker=speaker, store=store)
+    found = Handle(session, store=store).dump(speaker=speaker)
     _put(escaped(json.dumps(found, ensure_ascii=False, indent=2)) + "\n", output)
 
 
@@ -125,9 +126,9 @@ def load(
     A whole session becomes a new one, which goes on where it was. A speaker's memory
     replaces a speaker's in another session; only what that speaker sees changes.
     """
-    from ..sessions.transfer import load_session
+    from ..api.loading import load_session
 
-    _say_how_to_go_on(load_session(file, into=into, speaker=speaker, store=store), store)
+    _say_how_to_go_on(load_session(file, into=into, speaker=speaker, store=store))
 
 
 def reset(session: Session, speaker: SpeakerOption = None, store: StoreOption = None) -> None:
@@ -135,10 +136,11 @@ def reset(session: Session, speaker: SpeakerOption = None, store: StoreOption = 
 
     A session keeps its id and its conversation. A speaker keeps what it has not answered yet.
     """
-    from ..sessions.transfer import reset_session
+    from ..api.session import Session as Handle
 
-    reset_session(session, speaker=speaker, store=store)
-    _say_how_to_go_on(session, store)
+    handle = Handle(session, store=store)
+    handle.reset(speaker=speaker)
+    _say_how_to_go_on(handle)
 
 
 def copy(
@@ -162,10 +164,9 @@ def copy(
 
     The copy goes into the same store, or into another one.
     """
-    from ..sessions.transfer import copy_session
+    from ..api.session import Session as Handle
 
-    new = copy_session(session, into=into, speaker=speaker, store=store, to=to)
-    _say_how_to_go_on(new, to or store)
+    _say_how_to_go_on(Handle(session, store=store).copy(into=into, speaker=speaker, to=to))
 
 
 def export(
@@ -235,20 +236,20 @@ def export(
     Beside the file of a batch stands its manifest: what is in it, its hash, what was left out.
     """
     chosen = _given({"reason": reason, "score": score, "trial": trial, "status": status})
-    options: dict[str, Any] = {"speaker": speaker, "metadata": not no_metadata, "store": store}
+    options: dict[str, Any] = {"speaker": speaker, "metadata": not no_metadata}
     if batch is not None and session is None:
         from .batch.export import export_to
 
-        export_to(batch, output, format=form or "jsonl", **options, **chosen)
+        export_to(batch, store, output, format=form or "jsonl", **options, **chosen)
         return
     if batch is not None or session is None:
         raise SpecError("give either SESSION or --batch BATCH")
     if chosen:
         raise SpecError(f"--{next(iter(chosen))} is for --batch: leave it out")
-    from ..sessions.transfer import export_session
+    from ..api.session import Session as Handle
 
     one = cast("ExportFormat", form or "markdown")
-    _put(export_session(session, format=one, **options), output)
+    _put(Handle(session, store=store).export(one, **options), output)
 
 
 def show_page(session: str, speaker: str | None, store: str | None) -> None:
@@ -256,10 +257,10 @@ def show_page(session: str, speaker: str | None, store: str | None) -> None:
     import webbrowser
     from tempfile import mkdtemp
 
-    from ..sessions.transfer import export_session
+    from ..api.session import Session as Handle
     from .terminal.console import on_screen, plain, stdout
 
-    page = export_session(session, format="html", speaker=speaker, store=store)
+    page = Handle(session, store=store).export("html", speaker=speaker)
     if not on_screen(stdout()):
         _put(page, None)
         return
@@ -270,17 +271,17 @@ def show_page(session: str, speaker: str | None, store: str | None) -> None:
     plain(stdout(), str(path))
 
 
-def _say_how_to_go_on(session: str, store: str | None) -> None:
-    from ..sessions.session import get_session
+def _say_how_to_go_on(session: "Handle") -> None:
     from .terminal.console import plain, stderr, stdout
     from .terminal.follow_up import FollowUp
 
-    plain(stdout(), session)
-    if get_session(session, store=store).outcome is None:
-        plain(stderr(), FollowUp(store).hint(session))
+    plain(stdout(), session.id)
+    store = None if session.store is None else str(session.store)
+    if session.state().outcome is None:
+        plain(stderr(), FollowUp(store).hint(session.id))
     else:
         # A fork of it at its end, by the same rules, would have ended, too.
-        say = FollowUp(store).command("say", session, arguments=("SPEAKER", "TEXT"))
+        say = FollowUp(store).command("say", session.id, arguments=("SPEAKER", "TEXT"))
         plain(stderr(), f"It has ended; go on with: {say}")
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from ..api.session import Session
 from ..common.sanitize import escape_invisible
 from ..run.answers import GivenAnswer, answered_question, bind_answer
-from ..sessions.session import get_session
 from ..spec.questions import MessageQuestion, Question
 from .terminal.console import plain, prose
 from .terminal.follow_up import FollowUp
@@ -53,7 +53,7 @@ def reply_of(
     session: str, answer: str, question: str | None, store: str | Path | None
 ) -> GivenAnswer:
     """Read the ANSWER argument of `duologue answer`."""
-    found = get_session(session, store=store)
+    found = Session(session, store=store).state()
     bound = bind_answer(session, found.pending, GivenAnswer(answer, question))
     has_ended = found.outcome is not None
     meant = answered_question(session, found.pending, bound, has_ended=has_ended)

@@ -7,6 +7,7 @@ as in a notebook.
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial, wraps
 from inspect import signature
@@ -18,6 +19,7 @@ from .threads import LoopThread, in_thread
 
 P = ParamSpec("P")
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 _END = object()
 
@@ -30,23 +32,48 @@ _CALLER: ContextVar[SimpleQueue[_Errand | None] | None] = ContextVar("_CALLER", 
 
 
 def in_background(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
-    """Make the synchronous twin of an async function, such as ``say`` of ``asay``."""
-    name = function.__name__.removeprefix("a")
+    """Make the synchronous twin of an async function, such as ``converse`` of ``aconverse``."""
 
     @wraps(function)
     def waiting(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
+        with _name_of_twin(function):
             work = function(*args, **kwargs)
-        except TypeError as error:
-            # Nothing of the function has run: Python has refused the arguments, by its name.
-            raise TypeError(str(error).replace(function.__name__, name, 1)) from None
         return run(work)
 
-    waiting.__name__ = waiting.__qualname__ = name
+    return _named_as_twin(waiting, function)
+
+
+def iterating(function: Callable[P, AsyncGenerator[T, None]]) -> Callable[P, Iterator[T]]:
+    """Make the synchronous twin of an async generator function, such as ``stream``."""
+
+    @wraps(function)
+    def following(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        with _name_of_twin(function):
+            items = function(*args, **kwargs)
+        return iterate(items)
+
+    return _named_as_twin(following, function)
+
+
+@contextmanager
+def _name_of_twin(function: Callable[..., Any]) -> Iterator[None]:
+    """Name the twin where Python refuses the arguments: nothing of the function runs inside."""
+    name = function.__name__
+    try:
+        yield
+    except TypeError as error:
+        raise TypeError(str(error).replace(name, name.removeprefix("a"), 1)) from None
+
+
+def _named_as_twin(twin: F, function: Callable[..., Any]) -> F:
+    """Give a wrapper the twin's name, and the signature of the function that it wraps."""
+    owner = function.__qualname__.removesuffix(function.__name__)
+    twin.__name__ = function.__name__.removeprefix("a")
+    twin.__qualname__ = owner + twin.__name__
     # `inspect` would follow `__wrapped__` and report a coroutine function.
-    waiting.__signature__ = signature(function)  # type: ignore[attr-defined]  # any function's
-    del waiting.__wrapped__
-    return waiting
+    twin.__signature__ = signature(function)  # type: ignore[attr-defined]  # any function's
+    del twin.__wrapped__  # type: ignore[attr-defined]  # set by `wraps`
+    return twin
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -55,7 +82,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         work.close()
         raise DuologueError(
             "a coroutine that duologue runs, such as a tool, can't wait for another one in it: "
-            "await the asynchronous function (aconverse, aresume, …) instead"
+            "await the asynchronous function (aconverse, Session.aresume, …) instead"
         )
     errands: SimpleQueue[_Errand | None] = SimpleQueue()
     begin: Future[None] = Future()

@@ -143,7 +143,7 @@ def blogger(task: str, **options: Unpack[BloggerOptions]) -> Conversation:
         >>> from duologue.nodes.testing import ScriptedChatModel
         >>> model = ScriptedChatModel(script=["Bees dance.", "Say why.", "They map.", "SATISFIED"])
         >>> result = converse(blogger("A post on bees"), model=model, store="memory:docs")
-        >>> result.latest("Writer")
+        >>> result.last_message("Writer")
         'They map.'
     """
     return BloggerForm.of({"task": task, **options})

@@ -125,7 +125,7 @@ def chat(message: str | None = None, **options: Unpack[ChatOptions]) -> Conversa
         >>> result = converse(
         ...     chat(), model=model, store="memory:docs", answer=lambda question: next(answers)
         ... )
-        >>> result.speeches
+        >>> result.transcript
         [('User', 'What is 6 times 7?'), ('Assistant', '42.')]
         >>> result.outcome.reason.value
         'quit'

@@ -113,7 +113,7 @@ def coder(task: str, **options: Unpack[CoderOptions]) -> Conversation:
         >>> code = "```python\nprint(sum(range(5)))\n```"
         >>> model = ScriptedChatModel(script=[code, "The sum is 10."])
         >>> result = converse(coder("Sum 0 to 4"), model=model, store="memory:docs")
-        >>> result.speeches[1]
+        >>> result.transcript[1]
         ('Executor', 'Exit code: 0 (it succeeded)\nOutput:\n10')
         >>> result.outcome.reason.value
         'no_code_block'

@@ -6,9 +6,9 @@ from typing import Final
 from langchain_core.messages import AnyMessage, BaseMessage
 
 from ..log.messages import line, since_end
-from ..rules.ends.cause import Cause, CauseKind
 from ..rules.ends.end import Guard
 from ..rules.ends.holding import ENDS, is_answer_due
+from ..rules.ends.outcome_step import OutcomeStep, OutcomeStepKind
 from ..rules.facts import counted
 from ..rules.moves import Strength
 from ..rules.outcome import Outcome
@@ -83,7 +83,7 @@ def _steps(
     return [
         _step(cause, anchors)
         for cause in why(conversation, log, outcome)
-        if cause.message is not None and cause.kind is not CauseKind.THOUGHT
+        if cause.message is not None and cause.kind is not OutcomeStepKind.THOUGHT
     ]
 
 
@@ -92,13 +92,13 @@ def told_end(
 ) -> Ending:
     """Say only how it ended, or that it waits or was broken off."""
     if outcome is not None:
-        after, _, said = outcome.sentence().partition(": ")
+        after, _, said = str(outcome).partition(": ")
         return Ending(
             tone=_TONES[ENDS[outcome.reason].strength],
             title=_capital(said),
             reason=outcome.reason.value,
             sentence=after,
-            also=outcome.because[1:],
+            also=outcome.explanations[1:],
             anchor=anchors.get(outcome.message or ""),
             warnings=outcome.warnings,
         )
@@ -121,7 +121,7 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _step(cause: Cause, anchors: Mapping[str, str]) -> Step:
+def _step(cause: OutcomeStep, anchors: Mapping[str, str]) -> Step:
     place = cause.message or ""
     return Step(
         anchor=anchors.get(place),
@@ -132,17 +132,17 @@ def _step(cause: Cause, anchors: Mapping[str, str]) -> Step:
     )
 
 
-def _tone(cause: Cause) -> Tone:
+def _tone(cause: OutcomeStep) -> Tone:
     match cause.kind:
-        case CauseKind.VERDICT if cause.verdict is not None:
+        case OutcomeStepKind.VERDICT if cause.verdict is not None:
             return "good" if cause.verdict.complete else "plain"
-        case CauseKind.SAID | CauseKind.ANSWERED | CauseKind.CALLED:
+        case OutcomeStepKind.SAID | OutcomeStepKind.ANSWERED | OutcomeStepKind.CALLED:
             return "good"
-        case CauseKind.COUNTED | CauseKind.CUT_OFF | CauseKind.CHOICE:
+        case OutcomeStepKind.COUNTED | OutcomeStepKind.CUT_OFF | OutcomeStepKind.CHOICE:
             return "warn"
-        case CauseKind.REJECTED:
+        case OutcomeStepKind.REJECTED:
             return "bad"
-        case CauseKind.REASON if cause.reason is not None:
+        case OutcomeStepKind.REASON if cause.reason is not None:
             return _TONES[ENDS[cause.reason].strength]
         case _:
             return "plain"

@@ -23,7 +23,7 @@ def note(about: About) -> str | None:
     if about.kind is Kind.FORGOTTEN:
         return f"The memory of {about.speaker} was reset"
     if about.outcome is not None:
-        return f"{Outcome.model_validate(about.outcome).sentence()} It went on"
+        return f"{Outcome.model_validate(about.outcome)} It went on"
     if about.kind is Kind.REMOVED:
         whose = about.was and about.was.speaker
         return f"A message of {whose} was removed" if whose else "A message was removed"

@@ -21,11 +21,14 @@ from .position import Position
 
 
 class Outcome(Shown, Data):
-    """Why, when and by whom a conversation ended, and what it used."""
+    """Why, when and by whom a conversation ended, and what it used.
+
+    ``str(outcome)`` says in one sentence why it ended.
+    """
 
     reasons: tuple[Reason, ...] = Field(min_length=1)
     """Every reason that held at that moment; the first is *the* reason."""
-    because: tuple[str, ...] = Field(min_length=1)
+    explanations: tuple[str, ...] = Field(min_length=1)
     """For each reason, what held, in a few words."""
     by: str | None = None
     """The speaker whose words, calls or completed task ended it. None: nobody's did."""
@@ -58,12 +61,11 @@ class Outcome(Shown, Data):
         """What all models used together."""
         return total(self.usage.values())
 
-    def sentence(self) -> str:
-        """Say in one line why it ended."""
+    def __str__(self) -> str:
         rounds = "1 round" if self.rounds == 1 else f"{self.rounds} rounds"
         messages = "1 message" if self.messages == 1 else f"{self.messages} messages"
         final = _finally(self.verdicts[-1]) if self.verdicts else ""
-        return f"Ended after {rounds} and {messages}: {self.because[0]}{final}."
+        return f"Ended after {rounds} and {messages}: {self.explanations[0]}{final}."
 
     def used(self) -> tuple[tuple[str, str], ...]:
         """Say what it used, each with its name; without the seconds, which are others each time."""
@@ -75,14 +77,14 @@ class Outcome(Shown, Data):
     def _panel(self) -> Panel:
         complete = None if self.complete is None else "yes" if self.complete else "no"
         facts = [
-            ("Also", "; ".join(self.because[1:])),
+            ("Also", "; ".join(self.explanations[1:])),
             ("Ended by", self.by),
             ("Last message", self.message),
             ("Completed by", ", ".join(self.completed)),
             ("Judged complete", complete),
             *self.used(),
         ]
-        after, _, said = self.sentence().partition(": ")
+        after, _, said = str(self).partition(": ")
         return Panel(
             title=said[:1].upper() + said[1:],
             tag=self.reason.value,
@@ -122,7 +124,7 @@ def outcome(
     at = AtEnd(conversation, position, held, tallies)
     return Outcome(
         reasons=reasons,
-        because=tuple(ENDS[reason].words(at) for reason in reasons),
+        explanations=tuple(ENDS[reason].words(at) for reason in reasons),
         by=ENDS[reasons[0]].by(at),
         message=place_of(said[-1]) if said else None,
         rounds=(position.turns + last_words) // len(conversation.speakers),

@@ -12,9 +12,9 @@ from ..log.kinds import Kind
 from ..log.messages import About, line, place_of
 from ..spec.conversation import Conversation
 from ..spec.judges import Verdict
-from .ends.cause import Cause, CauseKind, Causes
 from .ends.end import CountedMessage
 from .ends.holding import ENDS
+from .ends.outcome_step import OutcomeStep, OutcomeStepKind, OutcomeSteps
 from .facts import Counted
 from .outcome import Outcome
 from .position import Facts
@@ -22,9 +22,9 @@ from .position import Facts
 
 def why(
     conversation: Conversation, messages: Sequence[AnyMessage], outcome: Outcome | None
-) -> list[Cause]:
+) -> list[OutcomeStep]:
     """Tell what led to a conversation's end, or leads to it so far."""
-    causes = Causes(_on_the_way(conversation, messages))
+    causes = OutcomeSteps(_on_the_way(conversation, messages))
     if outcome is not None:
         causes += _reasons(outcome)
     return causes
@@ -56,7 +56,7 @@ def verdict_in_words(verdict: Verdict, *, separate: bool) -> str:
     return f"{whose}: not complete" + (f": {left}" if left else "")
 
 
-def _on_the_way(conversation: Conversation, log: Sequence[BaseMessage]) -> Iterator[Cause]:
+def _on_the_way(conversation: Conversation, log: Sequence[BaseMessage]) -> Iterator[OutcomeStep]:
     before = Facts()
     counted = Counted(conversation)
     for message in log:
@@ -87,40 +87,44 @@ def _matters(about: About) -> bool:
     return about.counts or calls or about.verdict is not None
 
 
-def _told(message: BaseMessage, about: About) -> Iterator[Cause]:
+def _told(message: BaseMessage, about: About) -> Iterator[OutcomeStep]:
     """What a message says by itself."""
     found = {"message": place_of(message), "speaker": about.speaker}
     if about.thought is not None and about.thought.text and about.kind is not Kind.ANSWER:
         text = f"{about.speaker or 'A model'} thought: {about.thought.text}"
-        yield Cause(kind=CauseKind.THOUGHT, text=text, **found)
+        yield OutcomeStep(kind=OutcomeStepKind.THOUGHT, text=text, **found)
     if about.verdict is not None:
         text = verdict_in_words(about.verdict, separate=about.speaker is None)
         found["speaker"] = about.verdict.speaker
-        yield Cause(kind=CauseKind.VERDICT, text=text, verdict=about.verdict, **found)
+        yield OutcomeStep(kind=OutcomeStepKind.VERDICT, text=text, verdict=about.verdict, **found)
     elif about.kind is Kind.DRAFT:
         how = asked_again(cut_off=about.cut_off).lower()
         text = f"{about.speaker or 'The task'}: {how}: {about.problem}"
-        yield Cause(kind=CauseKind.REJECTED, text=text, **found)
+        yield OutcomeStep(kind=OutcomeStepKind.REJECTED, text=text, **found)
     elif about.kind is Kind.SPECIFIED_TASK and about.problem is not None:
-        yield Cause(kind=CauseKind.REJECTED, text=task_kept(about.problem), **found)
+        yield OutcomeStep(kind=OutcomeStepKind.REJECTED, text=task_kept(about.problem), **found)
     elif about.cut_off and about.kind.row.is_spoken:
         text = f"{about.speaker}: {CUT_OFF.lower()}"
-        yield Cause(kind=CauseKind.CUT_OFF, text=text, **found)
+        yield OutcomeStep(kind=OutcomeStepKind.CUT_OFF, text=text, **found)
     elif about.kind is Kind.REFLECTION and about.problem is not None:
         text = f"{about.speaker or 'The judge'}: unreadable and asked again: {about.problem}"
-        yield Cause(kind=CauseKind.REJECTED, text=text, **found)
+        yield OutcomeStep(kind=OutcomeStepKind.REJECTED, text=text, **found)
     elif about.decision not in (None, "approve") and about.kind is Kind.TOOL_RESULT:
         text = f"{about.speaker}: a person {_DECIDED[str(about.decision)]} a call of a tool"
-        yield Cause(kind=CauseKind.DECIDED, text=text, **found)
+        yield OutcomeStep(kind=OutcomeStepKind.DECIDED, text=text, **found)
     elif about.kind is Kind.CHOICE and about.problem is not None:
         text = f"Who speaks next: unreadable, so it is {about.to}, the next in order"
-        yield Cause(kind=CauseKind.CHOICE, text=text, message=place_of(message), speaker=about.to)
+        yield OutcomeStep(
+            kind=OutcomeStepKind.CHOICE, text=text, message=place_of(message), speaker=about.to
+        )
 
 
 _DECIDED = {"edit": "changed", "reject": "refused", "respond": "answered in the place of"}
 
 
-def _reasons(outcome: Outcome) -> Iterator[Cause]:
-    for place, (reason, text) in enumerate(zip(outcome.reasons, outcome.because, strict=False)):
+def _reasons(outcome: Outcome) -> Iterator[OutcomeStep]:
+    for place, (reason, text) in enumerate(
+        zip(outcome.reasons, outcome.explanations, strict=False)
+    ):
         by = outcome.by if place == 0 else None
-        yield Cause(kind=CauseKind.REASON, speaker=by, text=text, reason=reason)
+        yield OutcomeStep(kind=OutcomeStepKind.REASON, speaker=by, text=text, reason=reason)

@@ -23,8 +23,8 @@ from ..common.settings import Settings, load_settings
 from ..common.validation import listing
 from ..kinds.load import load_conversation
 from ..sessions.checkpoints import questions_of
-from ..sessions.result import Result
 from ..sessions.session import read_session, title_of
+from ..sessions.stored_session import StoredSession
 from ..sessions.stored_state import stored_conversation
 from ..spec.changes.difference import first_difference
 from ..spec.conversation import Conversation
@@ -54,7 +54,7 @@ async def run_session(
     gate: Gate | None = None,
     queues: bool = False,
     **options: Unpack[Options],
-) -> AsyncGenerator[Event | Result, None]:
+) -> AsyncGenerator[Event | StoredSession, None]:
     """Run a session.
 
     Args:
@@ -258,7 +258,7 @@ async def _bound(
 
 async def _read(
     store: Store, row: SessionRow | None, conversation: Conversation
-) -> tuple[Result | None, Sequence[Question]]:
+) -> tuple[StoredSession | None, Sequence[Question]]:
     """Read a stored session, which raises if it is damaged.
 
     Returns:

@@ -8,7 +8,7 @@ from ..log.done_tokens import heard_text
 from ..log.kinds import Kind
 from ..log.messages import About, Source, is_said, line, place_of
 from ..rules.outcome import Outcome
-from ..sessions.result import Result
+from ..sessions.stored_session import StoredSession
 from ..spec.conversation import Conversation
 from .events import (
     CodeBlock,
@@ -29,12 +29,12 @@ from .events import (
 )
 
 
-def replayed(result: Result) -> Iterator[Event]:
+def replayed(result: StoredSession) -> Iterator[Event]:
     """Give the events that a session as it stands has had."""
     for message in result.messages:
         yield from events_of(result.conversation, message)
     if result.outcome is not None:
-        yield Ended.of(result.session, result.outcome)
+        yield Ended.of(result.session_id, result.outcome)
 
 
 def events_of(conversation: Conversation, message: BaseMessage) -> Iterator[Event]:

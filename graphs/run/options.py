@@ -2,42 +2,58 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from langchain_core.callbacks import BaseCallbackHandler
 
 from ...nodes.models.adapters.composed import Chat
-from ...tools.registry.registry import Registered, check_options
+from ...tools.registry.options import Default, check_options
+from ...tools.registry.registry import Registered
 from ..common.validation import kind_of
 from ..spec.questions import Answer
 
 
-class Options(Registered, total=False):
-    """What `converse`, `resume` and `stream` take beside the conversation, all by name."""
+class SharedOptions(Registered, total=False):
+    """The options of every run, all by name."""
+
+    model: Chat | str | None
+    """The model that speaks if the conversation names none: a LangChain chat model or a name."""
+    models: Mapping[str, Chat] | None
+    """LangChain chat models by the names that the conversation uses."""
+    callbacks: Sequence[BaseCallbackHandler] | None
+    """LangChain callback handlers, which are called for each node, model call and tool."""
+    durability: Annotated[Literal["sync", "async"], Default("sync")]
+    """``sync`` writes each step before the next begins; ``async`` writes it meanwhile."""
+    answer: Answer | None
+    """A function, sync or async, that takes a question and returns a person's answer. A function
+    that is not async may wait for somebody: it is called in the thread that called `converse`, or,
+    from a coroutine, in a thread of its own. Without it the session waits, and the result contains
+    the questions."""
+
+
+class SessionOptions(SharedOptions, total=False):
+    """The options of a run of a session whose handle has the store, such as `Session.resume`."""
+
+    message: str | None
+    """The next message of the person, if the conversation has just one: it is said in the person's
+    next turn, or after the end. In the latter case the session goes on: caps, guards and other ends
+    count anew from this message; budgets of money, tokens, calls and seconds do not. ``exit``
+    leaves, and says nothing more if the session has ended. If calls of tools must be decided first
+    and ``answer`` does not decide them, `SessionError` says that the message was not said. The
+    message is for the question that waits at the call: it is refused if that question was answered
+    meanwhile, or another was asked."""
+
+
+class StoreOptions(SharedOptions, total=False):
+    """The options of runs in a store that say nothing for a person: `run_batch` and `ask`."""
 
     store: str | Path | None
-    """Where sessions are kept: a path, ``sqlite:///…``, ``postgresql://…`` or ``memory:``. None:
+    """The store of the session: a path, ``sqlite:///…``, ``postgresql://…`` or ``memory:``. None:
     the setting, else one SQLite file in the user's data folder."""
-    model: Chat | str | None
-    """What speaks where the conversation names no model: a LangChain chat model or a name."""
-    models: Mapping[str, Chat]
-    """LangChain chat models by the names that the conversation uses."""
-    callbacks: Sequence[BaseCallbackHandler]
-    """LangChain callback handlers, which are told of each node, model call and tool."""
-    durability: Literal["sync", "async"]
-    """``sync`` (the default) writes each step before the next begins; ``async`` beside it."""
-    answer: Answer
-    """What answers when a person is asked: a function, sync or async, that takes the question. One
-    that is not async may wait for somebody: it is called in the thread of who called `converse`,
-    or from a coroutine in one of its own. Without it the session waits, and the result carries the
-    questions."""
-    message: str | None
-    """What the person says next, where the conversation has just one: in its next turn, or, where
-    it has ended, after the end. Then the session goes on: caps, guards and what else ends it count
-    anew from this message, budgets of money, tokens, calls and seconds do not. ``exit`` leaves, and
-    says nothing more where it has ended. Where calls of tools are to be decided first and
-    ``answer`` does not, `SessionError` tells that it was not said. It is for the question that
-    waits at the call: if that was answered meanwhile, or another was asked, it is refused."""
+
+
+class Options(SessionOptions, StoreOptions, total=False):
+    """The options of `converse` and `stream`."""
 
 
 def check_run(options: Mapping[str, Any]) -> None:

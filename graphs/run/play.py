@@ -11,9 +11,9 @@ from ...tools.sandbox import sandbox
 from ..build import Graph, compiled
 from ..common.errors import SessionError
 from ..sessions.checkpoints import config_of
-from ..sessions.result import Result
 from ..sessions.say import say_in
 from ..sessions.session import read_session
+from ..sessions.stored_session import StoredSession
 from ..spec.conversation import Conversation
 from ..spec.questions import is_exit
 from ..store.address import Held
@@ -29,7 +29,7 @@ class Begun(NamedTuple):
 
     resources: Resources
     conversation: Conversation
-    ended: Result | None  # how the session has ended already
+    ended: StoredSession | None  # how the session has ended already
     person: str  # who says the message of its options, if there is one
     waits: bool  # whether it waits for a person
     is_new: bool  # whether nothing is stored but its row
@@ -37,7 +37,7 @@ class Begun(NamedTuple):
 
 async def play(
     held: Held, begun: Begun, reply: BoundAnswer | None, options: Options
-) -> AsyncGenerator[Event | Result, None]:
+) -> AsyncGenerator[Event | StoredSession, None]:
     """Run a session to its end, or to a question; then on from its end, if more is to be said."""
     resources, conversation, result, person, waits, is_new = begun
     progress = StepProgress()
@@ -105,7 +105,7 @@ async def _noted(held: Held, steps: Steps, *, waits: bool) -> AsyncGenerator[Eve
 
 async def _finished(
     held: Held, conversation: Conversation, graph: Graph, *, runs_code: bool
-) -> Result:
+) -> StoredSession:
     """Read a session after its run, and note its outcome in the sessions table."""
     session = held.session
     result = await read_session(session, conversation, graph)

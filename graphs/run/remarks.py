@@ -44,7 +44,7 @@ def remark(
             chosen = f"{event.speaker} speaks next"
             return chosen if event.problem is None else f"{chosen}: the choice can't be read"
         case WentOn():
-            return f"{event.outcome.sentence()} It went on"
+            return f"{event.outcome} It went on"
         case HistoryShortened():
             # A cut without a summary has been told as it happened.
             return f"{event.speaker} remembers in short: {event.text}" if event.text else ""

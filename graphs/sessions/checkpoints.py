@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 from uuid import uuid4
 
-from langchain_core.messages import AnyMessage
+from langchain_core.messages import AnyMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels.base import BaseChannel
 from langgraph.checkpoint.base import (
@@ -19,10 +19,11 @@ from langgraph.checkpoint.base import (
 from langgraph.types import StateSnapshot
 
 from ..build import Graph
-from ..common.errors import AnswerError, SessionError
+from ..common.errors import AnswerError, SessionError, SpecError
+from ..common.validation import kind_of
 from ..log.channels import log_of
 from ..log.kinds import Kind
-from ..log.messages import line, place_of
+from ..log.messages import line, place_name, place_of
 from ..log.state import State
 from ..rules.end_chat import Node
 from ..spec.conversation import Conversation
@@ -49,25 +50,26 @@ def config_of(session: str) -> RunnableConfig:
     return {"configurable": {"thread_id": session, "checkpoint_ns": ""}}
 
 
-async def find_step(graph: Graph, session: str, message: str | None) -> StoredStep:
-    """Find the step that wrote a message."""
+MessageLike: TypeAlias = BaseMessage | str | int
+"""A message of a session, its id or place, such as ``m0007``, or the number of its place."""
+
+
+async def find_step(graph: Graph, session: str, message: MessageLike | None) -> StoredStep:
+    """Find the step that wrote a message. None: the newest message."""
+    name = None if message is None else _name_of(message)
     with reading_session(graph, session):
-        step = await _found(graph, session, message)
+        step = await _found(graph, session, name)
         # A message from before a fork was written by the rules of its time.
         check_state(session, None, step.state)
         return step
 
 
-async def _found(graph: Graph, session: str, message: str | None) -> StoredStep:
+async def _found(graph: Graph, session: str, name: str | None) -> StoredStep:
     now = await _read(graph, config_of(session))
-    ids = [place_of(message) for message in log_of(now)]
-    if not ids:
+    log = log_of(now)
+    if not log:
         raise SessionError(f"Session {session!r} has no message yet: there is nothing to fork.")
-    wanted = ids[-1] if message is None else message
-    if wanted not in ids:
-        raise SessionError(
-            f"There is no message {wanted!r} in session {session!r}: it has {ids[0]} to {ids[-1]}."
-        )
+    wanted = len(log) - 1 if name is None else _index_of(log, session, name)
     steps = [found async for found in checkpointer_of(graph).alist(config_of(session))]
     steps.reverse()
     # What was killed before its checkpoint has its newest messages after the last of them.
@@ -75,8 +77,7 @@ async def _found(graph: Graph, session: str, message: str | None) -> StoredStep:
     # What is in the log now is in it from some step on, so halving finds the first that holds it
     # and all before it; reading one takes a while. Lines may have been put before it later, and
     # its place may have been another's, which was taken back.
-    log = log_of(now)
-    sought = {one.id for one in log[: ids.index(wanted) + 1]}
+    sought = {one.id for one in log[: wanted + 1]}
     first, last = 0, len(places) - 1
     while first < last:
         middle = (first + last) // 2
@@ -86,6 +87,25 @@ async def _found(graph: Graph, session: str, message: str | None) -> StoredStep:
     before = log_of(await _read(graph, places[first - 1])) if first else []
     removed = [str(one.id) for one in log if line(one).kind is Kind.REMOVED]
     return StoredStep(state, before, steps[:first], removed)
+
+
+def _name_of(message: MessageLike) -> str:
+    """Return the id or the place of a message."""
+    match message:
+        case BaseMessage(id=str(name)) | str(name):
+            return name
+        case int() if not isinstance(message, bool):
+            return place_name(message)
+    raise SpecError(f"at: must be a message, its id or its number, not {kind_of(message)}")
+
+
+def _index_of(log: Sequence[BaseMessage], session: str, name: str) -> int:
+    """Return the index of a message in the log."""
+    for index, message in enumerate(log):
+        if name in (message.id, place_of(message)):
+            return index
+    ends = f"{place_of(log[0])} to {place_of(log[-1])}"
+    raise SessionError(f"There is no message {name!r} in session {session!r}: it has {ends}.")
 
 
 async def copy_steps(graph: Graph, steps: list[CheckpointTuple], session: str) -> None:
@@ -250,6 +270,11 @@ async def still_open(graph: Graph, config: RunnableConfig, state: StateSnapshot)
                 check_message(asked[0], value)
                 return []
     return asked
+
+
+def failure_of(state: StateSnapshot) -> str | None:
+    """Return the error that broke off the newest step, if it failed."""
+    return next((str(task.error) for task in state.tasks if task.error is not None), None)
 
 
 _ANSWER: Final = ("00000000-0000-0000-0000-000000000000", "__resume__")

@@ -6,88 +6,41 @@ from any message. The session it comes from is only read.
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Final, Unpack
+from typing import Any, Final
 
 from langchain_core.messages import AnyMessage, RemoveMessage
 
 from ..build import build_graph
-from ..common.background import in_background
 from ..common.errors import SpecError
 from ..log.channels import log_of, update_of
 from ..log.reducer import append, take_back
 from ..rules.outcome import Outcome
 from ..spec.changes.laid_over import fields_in
-from ..spec.changes.options import Changes
 from ..spec.conversation import Conversation
 from ..spec.sandbox import Kept, new_key
 from ..store.address import Store
 from ..store.rows import check_session_id
-from .checkpoints import StoredStep, copy_steps, find_step, write_state
+from .checkpoints import MessageLike, StoredStep, copy_steps, find_step, write_state
 from .fork_state import forked
-from .listing import known_store
 from .session import known_session, made_up_id, new_session
 
 _FIXED: Final = ("version", "opening")
 _FIXED_OF_SPEAKERS: Final = ("name", "private_opening", "memory")
 
 
-async def afork(
+async def fork_session(
+    store: Store,
     session: str,
-    *,
-    at: str | None = None,
-    into: str | None = None,
-    store: str | Path | None = None,
-    **changes: Unpack[Changes],
+    at: MessageLike | None,
+    into: str | None,
+    changes: Mapping[str, object],
 ) -> str:
-    """Make a new session that goes on from a message of another one.
-
-    The other session, finished or not, running or not, stays as it is. The new one is in the same
-    store, and `resume` goes on with it; where the conversation is over by its rules, it is finished
-    from the start.
-
-    Args:
-        session: The id of the session to go on from.
-        at: The place of the last message to keep, such as ``m0007``; what was written in one step
-            with it is kept, too. None: the newest message.
-        into: The new session's id. None: made from the other's.
-        store: Where sessions are kept. None: the setting, else the user's data folder.
-        **changes: Fields of the conversation that are other from here on; what is nested is given
-            as dicts of what changes, speakers by their names, as in
-            ``end_chat={"max_iterations": 9}`` or ``speakers={"Ann": {"system_prompt": "…"}}``. Who
-            takes part and how it opened can't change. A new task is not rewritten, and nobody has
-            completed it yet.
-
-    Returns:
-        The new session's id.
-
-    Raises:
-        SpecError: A change is not valid; names the field.
-        SessionError: There is no such session or message, or the new id is odd or taken.
-        StoreError: The store can't be opened, read or written.
-
-    Example:
-        >>> from duologue.graphs import converse, fork, resume, role_play
-        >>> from duologue.nodes.testing import ScriptedChatModel
-        >>> garden = role_play("Plan a garden", "Owner", "Gardener", specify_task=False)
-        >>> script = ["Instruction: Dig.", "Solution: Dug. Next request.", "<CAMEL_TASK_DONE>"]
-        >>> model = ScriptedChatModel(script=script)
-        >>> result = converse(garden, session="one", model=model, store="memory:fork-docs")
-        >>> fork("one", into="two", store="memory:fork-docs")
-        'two'
-        >>> resume("two", store="memory:fork-docs").outcome == result.outcome
-        True
-    """
-    check_session_id(session)
+    """Fork a session at a message, by other rules, and return the new session's id."""
     new = made_up_id(session, "fork") if into is None else check_session_id(into)
-    async with known_store(store) as opened:
-        conversation = changed(await known_session(opened, session), changes)
-        step = await find_step(build_graph(checkpointer=opened.checkpointer), session, at)
-        await _write(opened, new, conversation, step)
+    conversation = changed(await known_session(store, session), changes)
+    step = await find_step(build_graph(checkpointer=store.checkpointer), session, at)
+    await _write(store, new, conversation, step)
     return new
-
-
-fork = in_background(afork)
 
 
 def changed(conversation: Conversation, changes: Mapping[str, object]) -> Conversation:

@@ -1,4 +1,4 @@
-"""The sessions of a store: which there are, and deleting one.
+"""The sessions of a store.
 
 What one holds is in `graphs.sessions.session`. Listing loads nothing of LangGraph, which would take
 longer than it does.
@@ -12,14 +12,14 @@ from pathlib import Path
 from ..common.background import in_background
 from ..common.settings import load_settings
 from ..store.address import Store, open_store
-from ..store.rows import SessionRow, check_session_id
+from ..store.rows import SessionRow
 
 
 @asynccontextmanager
-async def known_store(store: str | Path | None) -> AsyncIterator[Store]:
-    """Open a store for what needs sessions that are there."""
+async def known_store(store: str | Path | None, *, create: bool = False) -> AsyncIterator[Store]:
+    """Open a store that must exist if it is named, unless it may be created."""
     target = store or (await asyncio.to_thread(load_settings)).store
-    async with open_store(target, create=not store) as opened:
+    async with open_store(target, create=create or not store) as opened:
         yield opened
 
 
@@ -40,22 +40,3 @@ async def alist_sessions(*, store: str | Path | None = None) -> list[SessionRow]
 
 
 list_sessions = in_background(alist_sessions)
-
-
-async def adelete_session(session: str, *, store: str | Path | None = None) -> None:
-    """Delete a session and everything it holds.
-
-    Args:
-        session: The session's id.
-        store: Where sessions are kept. None: the setting, else the user's data folder.
-
-    Raises:
-        SessionError: There is no such session, or it is running.
-        StoreError: The store can't be opened or written.
-    """
-    check_session_id(session)
-    async with known_store(store) as opened:
-        await opened.delete(session)
-
-
-delete_session = in_background(adelete_session)

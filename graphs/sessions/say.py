@@ -3,11 +3,8 @@
 To change its rules, too, say it in a fork (`graphs.sessions.fork`).
 """
 
-from pathlib import Path
-
 from ...nodes.step.saying import going_on, is_opening, spoken
 from ..build import build_graph
-from ..common.background import in_background
 from ..common.errors import SessionError, SpecError
 from ..log.channels import log_of
 from ..rules.end_chat import Node, decide
@@ -16,63 +13,26 @@ from ..rules.removal import standing
 from ..spec.conversation import Conversation
 from ..store.address import Held, Store
 from ..store.errors import damaged_store
-from ..store.rows import check_session_id
 from .checkpoints import questions_of, settle, write_state
-from .listing import known_store
-from .result import Result
 from .session import check_speaker, known_session, read_session
+from .stored_session import StoredSession
 from .waiting import check_still_waits
 
 
-async def asay(session: str, speaker: str, text: str, *, store: str | Path | None = None) -> Result:
-    """Say something as one of the speakers of a session that is not running.
-
-    It counts as a turn of that speaker, whosever turn it was: who comes after it speaks next, and
-    what ends the conversation is looked for in it; it is said as it is, ``exit`` too. What was
-    under way, such as a question to a person, is dropped; calls of tools that wait get a result
-    that says so. `resume` goes on.
-
-    A session that has ended goes on with it: caps, guards, verdicts and what else ends it count
-    anew from this message; budgets of money, tokens, calls and seconds do not.
-
-    Args:
-        session: The session's id.
-        speaker: The speaker who says it.
-        text: What is said.
-        store: Where sessions are kept. None: the setting, else the user's data folder.
-
-    Returns:
-        The session as it stands; with an outcome, where it is over by its rules.
-
-    Raises:
-        SpecError: Nobody has that name, or the text is blank.
-        SessionError: There is no such session, somebody runs it, its opening is not over, or it
-            has asked or was answered since the call.
-        StoreError: The store can't be opened, read or written.
-
-    Example:
-        >>> from duologue.graphs import chat, converse, say
-        >>> result = converse(chat(), session="one", store="memory:say-docs")
-        >>> say("one", "User", "Good morning.", store="memory:say-docs").speeches
-        [('User', 'Good morning.')]
-    """
-    check_session_id(session)
+async def add_message(store: Store, session: str, speaker: str, text: str) -> StoredSession:
+    """Say something as a speaker of a session that nobody runs."""
     if not isinstance(text, str) or not text.strip():
         raise SpecError("text: must be text that is not empty")
-    async with known_store(store) as opened:
-        conversation = await known_session(opened, session)
-        check_speaker(session, conversation, speaker)
-        graph = build_graph(checkpointer=opened.checkpointer)
-        before = await questions_of(graph, session)
-        async with opened.lock(session) as held:
-            check_still_waits(session, before, await questions_of(graph, session))
-            return await say_in(held, conversation, speaker, text)
+    conversation = await known_session(store, session)
+    check_speaker(session, conversation, speaker)
+    graph = build_graph(checkpointer=store.checkpointer)
+    before = await questions_of(graph, session)
+    async with store.lock(session) as held:
+        check_still_waits(session, before, await questions_of(graph, session))
+        return await say_in(held, conversation, speaker, text)
 
 
-say = in_background(asay)
-
-
-async def say_in(held: Held, conversation: Conversation, speaker: str, text: str) -> Result:
+async def say_in(held: Held, conversation: Conversation, speaker: str, text: str) -> StoredSession:
     """Say something in a session that is held."""
     session, graph = held.session, build_graph(checkpointer=held.checkpointer)
     state = await settle(graph, session, conversation)

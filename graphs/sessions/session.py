@@ -4,21 +4,17 @@ import json
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Final, cast
 
 from ..build import Graph, build_graph
-from ..common.background import in_background
 from ..common.errors import SpecError
 from ..common.validation import listing
 from ..log.state import State
 from ..spec.conversation import Conversation
 from ..store.address import Held, Store
 from ..store.errors import taken_session, unknown_session
-from ..store.rows import check_session_id
-from .checkpoints import config_of, still_open
-from .listing import known_store
-from .result import Result
+from .checkpoints import config_of, failure_of, still_open
+from .stored_session import StoredSession
 from .stored_state import check_state, reading_session, stored_conversation
 
 _LONGEST: Final = 128  # the characters of a session's id
@@ -65,37 +61,19 @@ def check_speaker(session: str, conversation: Conversation, name: str) -> None:
         raise SpecError(f"nobody in session {session!r} is called {name!r}; there are {names}")
 
 
-async def aget_session(session: str, *, store: str | Path | None = None) -> Result:
-    """Read what a session holds, without running it.
-
-    Args:
-        session: The session's id.
-        store: Where sessions are kept. None: the setting, else the user's data folder.
-
-    Returns:
-        The session as it stands; its outcome is None while it has not ended.
-
-    Raises:
-        SessionError: There is no such session.
-        StoreError: The store can't be opened or read.
-    """
-    check_session_id(session)
-    async with known_store(store) as opened:
-        conversation = await known_session(opened, session)
-        graph = build_graph(checkpointer=opened.checkpointer)
-        return await read_session(session, conversation, graph)
+async def read_stored_session(store: Store, session: str) -> StoredSession:
+    """Read a session that must be there."""
+    conversation = await known_session(store, session)
+    return await read_session(session, conversation, build_graph(checkpointer=store.checkpointer))
 
 
-get_session = in_background(aget_session)
-
-
-async def read_session(session: str, conversation: Conversation, graph: Graph) -> Result:
+async def read_session(session: str, conversation: Conversation, graph: Graph) -> StoredSession:
     """Read what a graph's checkpointer holds of a session."""
     with reading_session(graph, session):
         state = await graph.aget_state(config_of(session))
         pending = await still_open(graph, config_of(session), state)
         check_state(session, conversation, cast("State", state.values))
-        return Result.of(session, conversation, state.values, pending)
+        return StoredSession.of(session, conversation, state.values, pending, failure_of(state))
 
 
 def title_of(conversation: Conversation) -> str:

@@ -18,8 +18,8 @@ from ..common.errors import AnswerError, DuologueError, SessionError
 from ..common.threads import in_thread
 from ..sessions.exports.page import read_for_page
 from ..sessions.listing import known_store
-from ..sessions.session import aget_session
-from ..sessions.stop import astop_session
+from ..sessions.session import read_stored_session
+from ..sessions.stop import stop_session
 from ..spec.ends import Reason
 from ..store.address import Store
 from ..store.errors import unknown_session
@@ -113,7 +113,7 @@ class _View:
         """Answer a question of a session, which then goes on here."""
         row, form = await self._row(request), await _form(request)
         try:
-            asked = (await aget_session(row.session, store=self._target)).pending
+            asked = (await read_stored_session(self.store, row.session)).pending
             question = next((one for one in asked if one.id == form.get("question")), None)
             if question is None:
                 raise AnswerError(_GONE)
@@ -130,7 +130,7 @@ class _View:
         row = await self._row(request)
         self._runs.problems.pop(row.session, None)
         try:
-            await astop_session(row.session, store=self._target)
+            await stop_session(self.store, row.session)
         except SessionError as error:
             self._runs.problems[row.session] = str(error)
         return _back(row)

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...nodes.models.adapters.composed import Chat
+from ..api.session import Session
 from ..common.errors import DuologueError, SpecError
-from ..run.converse import aanswer_session
-from ..run.options import Options
 
 _log = logging.getLogger("duologue")
 
@@ -33,7 +32,7 @@ class Runs:
     def __init__(self, store: str | Path | None, model: Chat | str | None) -> None:
         self.problems: dict[str, str] = {}
         """What went wrong with a session, until it is asked for something again."""
-        self._options: Options = {"store": store, "model": model}
+        self._store, self._model = store, model
         self._running = set[asyncio.Task[None]]()
 
     async def answer(self, session: str, value: Any, question: str) -> None:  # noqa: ANN401
@@ -46,7 +45,8 @@ class Runs:
 
     async def _run(self, session: str, value: Any, question: str) -> None:  # noqa: ANN401
         try:
-            await aanswer_session(session, value, question=question, **self._options)
+            handle = Session(session, store=self._store)
+            await handle.aanswer(value, question=question, model=self._model)
         except DuologueError as error:
             told = str(error) + (_NOT_HERE if isinstance(error, SpecError) else "")
             self.problems[session] = told

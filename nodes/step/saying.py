@@ -57,7 +57,7 @@ def spoken(
     log += _dropped(log, position, speaker)
     if ended := state.get("outcome"):
         end = About(kind=Kind.ENDED, audience=NOBODY, outcome=ended)
-        log.append(said(len(log), Outcome.model_validate(ended).sentence(), end))
+        log.append(said(len(log), str(Outcome.model_validate(ended)), end))
         position = reopened(position)
     stage = Stage.LAST_WORDS if position.owed[:1] == (speaker,) else Stage.ROUNDS
     about = About(

@@ -37,7 +37,7 @@ async def figures(count: int, store: Path, latency: float) -> dict[str, Any]:
     sessions = (aconverse(conversation, session=f"s{n}", store=store) for n in range(count))
     results = await asyncio.gather(*sessions)
     wall, cpu = time.monotonic() - wall, time.process_time() - cpu
-    assert all(len(result.speeches) == CALLS for result in results)
+    assert all(len(result.transcript) == CALLS for result in results)
     return {
         "conversations": count,
         "seconds": round(wall, 2),

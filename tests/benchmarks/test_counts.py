@@ -80,7 +80,7 @@ async def frames_of(
     said = model(messages, words, formed=formed)
     with counted() as frames:
         result = await aconverse(conversation, store=store, model=said)
-    assert len(said.calls) == len(result.speeches) == messages * MOST["model calls"]
+    assert len(said.calls) == len(result.transcript) == messages * MOST["model calls"]
     return frames
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duologue.graphs import Conversation, chat, converse, get_session
+from duologue.graphs import Conversation, Session, chat, converse
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 
@@ -94,7 +94,7 @@ def test_a_session_is_followed_while_it_runs_and_stopped(
     tab.get_by_role("region", name="it was asked to stop").wait_for()
     assert tab.locator(".talk .said").count() == 4
     run.join()
-    outcome = get_session("live", store=store).outcome
+    outcome = Session("live", store=store).state().outcome
     assert outcome is not None
     assert outcome.reason.value == "stop_requested"
 
@@ -119,4 +119,4 @@ def test_a_question_is_answered_and_the_answer_comes_by_itself(
     tab.get_by_label("What User says").fill("And")
     tab.get_by_role("button", name="Leave the conversation").click()
     tab.locator(".standing .finished").wait_for()
-    assert len(get_session("shade", store=store).speeches) == 2
+    assert len(Session("shade", store=store).state().transcript) == 2

@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCa
 from langchain_core.tools import tool
 
 from drawn.talks import AROUND_TOOLS, BEFORE, BEHIND, DONE, WON
-from duologue.graphs import DuologueError, Result, aget_session, astream
+from duologue.graphs import DuologueError, Result, Session, astream
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line
 from duologue.graphs.run.events import Event
@@ -251,16 +251,17 @@ async def followed(
     """Run it, resuming it after whatever fails; its result and events, and the model."""
     store = store or f"memory:{uuid4().hex}"
     model = ScriptedChatModel(script=player.answer)
-    options: dict[str, Any] = {"store": store, "model": model, **player.registered}
+    options: dict[str, Any] = {"model": model, **player.registered}
+    session = Session("s", store=store)
     events: list[Event] = []
-    given: Conversation | None = player.conversation
+    run = astream(player.conversation, session=session, **options)
     while True:
         try:
-            async for event in astream(given, session="s", **options):
+            async for event in run:
                 events.append(event)
         except (Broken, DuologueError) as error:
             if not (isinstance(error, Broken) or isinstance(error.__cause__, Broken)):
                 raise
-            given = None
+            run = session.astream(**options)
             continue
-        return await aget_session("s", store=store), events, model
+        return await Session("s", store=store).astate(), events, model

@@ -8,7 +8,8 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.prebuilt import ToolRuntime
 
-from duologue.graphs import MessageQuestion, Question, Result
+from duologue.graphs import MessageQuestion, Question
+from duologue.graphs.sessions.stored_session import StoredSession
 from duologue.nodes.judge.self_judge import Judgement
 from duologue.nodes.prompts import judging, summaries
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
@@ -267,7 +268,7 @@ class World:
         return {"decisions": [{"type": "approve"}]}
 
 
-def told(result: Result) -> dict[str, Any]:
+def told(result: StoredSession) -> dict[str, Any]:
     """A result, but for what differs from run to run."""
     return {
         "messages": [

@@ -13,25 +13,7 @@ from langchain_core.tools import tool
 from langgraph.types import interrupt
 from typer.testing import CliRunner
 
-from duologue.graphs import (
-    Conversation,
-    StoreError,
-    answer_session,
-    chat,
-    converse,
-    copy_session,
-    delete_session,
-    dump_session,
-    export_session,
-    fork,
-    get_session,
-    list_sessions,
-    replay,
-    reset_session,
-    resume,
-    say,
-    stop_session,
-)
+from duologue.graphs import Conversation, Session, StoreError, chat, converse, list_sessions
 from duologue.graphs.cli.app import app
 from duologue.graphs.cli.exit_code import ExitCode
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
@@ -104,10 +86,10 @@ def fill(store: str) -> None:
     with suppress(BrokenError):
         halves = breaks_after("So?", "Well.", _calls("weather", day="Sunday"))
         converse(_GARDEN, session="unfinished", store=store, model=halves, **TOOLS)
-    resume("finished", store=store, model=model, **TOOLS)
-    fork("finished", at="m0004", into="forked", store=store, end_chat={"max_iterations": 4})
+    Session("finished", store=store).resume(model=model, **TOOLS)
+    Session("finished", store=store).fork(at="m0004", into="forked", end_chat={"max_iterations": 4})
     converse(chat(), session="waiting", store=store, model=model)
-    answer_session("waiting", "Hello.", store=store, model=model)
+    Session("waiting", store=store).answer("Hello.", model=model)
     asks = breaks_after(_calls("choose", what="rose"))
     converse(_GARDEN, session="asking", store=store, model=asks, **TOOLS)
     with suppress(BrokenError):
@@ -120,9 +102,9 @@ def who(session: str) -> str:
 
 
 def _read(session: str, store: str) -> None:
-    found = get_session(session, store=store)
+    found = Session(session, store=store).state()
     found.why()
-    assert found.speeches is not None
+    assert found.transcript is not None
     for name in found.conversation.names:
         found.viewpoint(name)
         found.parsed(name)
@@ -133,28 +115,30 @@ _MODEL = ScriptedChatModel(script=speak)
 READS: dict[str, Callable[[str, str], object]] = {
     "list": lambda _, store: list_sessions(store=store),
     "get": _read,
-    "dump": lambda session, store: json.dumps(dump_session(session, store=store)),
-    "dump memory": lambda session, store: dump_session(session, speaker=who(session), store=store),
-    "markdown": lambda session, store: export_session(session, format="markdown", store=store),
-    "html": lambda session, store: export_session(session, format="html", store=store),
-    "jsonl": lambda session, store: export_session(session, format="jsonl", store=store),
-    "replay": lambda session, store: replay(session, store=store, **TOOLS),
+    "dump": lambda session, store: json.dumps(Session(session, store=store).dump()),
+    "dump memory": lambda session, store: Session(session, store=store).dump(speaker=who(session)),
+    "markdown": lambda session, store: Session(session, store=store).export(format="markdown"),
+    "html": lambda session, store: Session(session, store=store).export(format="html"),
+    "jsonl": lambda session, store: Session(session, store=store).export(format="jsonl"),
+    "replay": lambda session, store: Session(session, store=store).replay(**TOOLS),
 }
 WRITES: dict[str, Callable[[str, str], object]] = {
-    "fork": lambda session, store: fork(session, store=store),
-    "fork at": lambda session, store: fork(session, at="m0002", store=store, task="Plan a park"),
-    "copy": lambda session, store: copy_session(session, store=store),
-    "say": lambda session, store: say(session, who(session), "Stop.", store=store),
-    "stop": lambda session, store: stop_session(session, store=store),
-    "respond": lambda session, store: answer_session(
-        session, "a rose", store=store, model=_MODEL, **TOOLS
+    "fork": lambda session, store: Session(session, store=store).fork().id,
+    "fork at": lambda session, store: (
+        Session(session, store=store).fork(at="m0002", task="Plan a park").id
     ),
-    "resume": lambda session, store: resume(session, store=store, model=_MODEL, **TOOLS),
-    "reset memory": lambda session, store: reset_session(
-        session, speaker=who(session), store=store
+    "copy": lambda session, store: Session(session, store=store).copy().id,
+    "say": lambda session, store: Session(session, store=store).add_message(who(session), "Stop."),
+    "stop": lambda session, store: Session(session, store=store).stop(),
+    "respond": lambda session, store: Session(session, store=store).answer(
+        "a rose", model=_MODEL, **TOOLS
     ),
-    "reset": lambda session, store: reset_session(session, store=store),
-    "delete": lambda session, store: delete_session(session, store=store),
+    "resume": lambda session, store: Session(session, store=store).resume(model=_MODEL, **TOOLS),
+    "reset memory": lambda session, store: Session(session, store=store).reset(
+        speaker=who(session)
+    ),
+    "reset": lambda session, store: Session(session, store=store).reset(),
+    "delete": lambda session, store: Session(session, store=store).delete(),
 }
 COMMANDS: dict[str, tuple[str, ...]] = {
     "$ sessions": ("sessions",),

@@ -89,7 +89,7 @@ def told(result: Result) -> tuple[tuple[tuple[str, str], ...], str, int]:
     """What came of it, and how many calls of models count."""
     assert result.outcome is not None
     calls = sum(used.calls for used in result.outcome.usage.values())
-    return tuple(result.speeches), result.outcome.reason, calls
+    return tuple(result.transcript), result.outcome.reason, calls
 
 
 @pytest.mark.parametrize(

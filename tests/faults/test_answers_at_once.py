@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from langchain_core.tools import BaseTool, tool
 
-from duologue.graphs import answer_session, chat, converse, get_session
+from duologue.graphs import Session, chat, converse
 from duologue.graphs.store.address import open_store
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 
@@ -21,7 +21,7 @@ ANSWERER = """
 import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
-from duologue.graphs import SessionError, answer_session
+from duologue.graphs import Session, SessionError
 from duologue.graphs.store import base
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 
@@ -45,7 +45,8 @@ call = ScriptedToolCall(name="wire", args={"amount": 10_000}, id="2")
 model = ScriptedChatModel(script=[Reply(tool_calls=[call])])
 value, known = {"decisions": [{"type": "approve"}]}, sys.argv[3] or None
 try:
-    answer_session("s", value, question=known, store=sys.argv[1], model=model, tools=[wire])
+    session = Session("s", store=sys.argv[1])
+    session.answer(value, question=known, model=model, tools=[wire])
 except SessionError as error:
     print("refused:", error)
 else:
@@ -77,10 +78,10 @@ async def test_one_of_two_processes_answers_and_the_other_is_refused(
 ) -> None:
     ran = tmp_path / "ran.txt"
     call = ScriptedToolCall(name="wire", args={"amount": 100}, id="1")
-    run: dict[str, Any] = {"store": store, "tools": [wire_to(ran)]}
+    run: dict[str, Any] = {"tools": [wire_to(ran)]}
     talk = chat("Pay.", tools=["wire"], interrupt_on={"wire": True})
     model = ScriptedChatModel(script=[Reply(tool_calls=[call])])
-    (question,) = converse(talk, session="s", model=model, **run).pending
+    (question,) = converse(talk, session="s", model=model, store=store, **run).pending
     known = question.id if is_named else ""
     command = [sys.executable, "-c", ANSWERER, store, str(ran), known]
     with ExitStack() as ends:
@@ -99,7 +100,7 @@ async def test_one_of_two_processes_answers_and_the_other_is_refused(
                 assert one.stdout is not None
                 assert one.stdout.readline() == "waits\n"
         said = sorted(one.communicate()[0] for one in both)
-    (following,) = get_session("s", store=store).pending
+    (following,) = Session("s", store=store).state().pending
     assert said == [
         "answered\n",
         f"refused: Session 's' did not take the answer: the question {question.id!r} was already "
@@ -107,5 +108,5 @@ async def test_one_of_two_processes_answers_and_the_other_is_refused(
     ]
     assert ran.read_text() == "100\n"
     done = ScriptedChatModel(script=["Done."])
-    answer_session("s", APPROVE, question=following.id, model=done, **run)
+    Session("s", store=store).answer(APPROVE, question=following.id, model=done, **run)
     assert ran.read_text() == "100\n10000\n"

@@ -22,9 +22,9 @@ from duologue.graphs import (
     Conversation,
     DuologueError,
     Result,
+    Session,
     aconverse,
     alist_sessions,
-    aresume,
     converse,
 )
 from duologue.graphs.spec.usage import Usage
@@ -57,7 +57,9 @@ class Scene:
     async def starts(self, breakage: Breakage) -> dict[str, Any]:
         """Run it from the beginning."""
         with self._under_way(breakage) as options:
-            return told(await aconverse(SPECS[self._name], session="garden", **options))
+            return told(
+                await aconverse(SPECS[self._name], session="garden", store=self._store, **options)
+            )
 
     async def goes_on(self, breakage: Breakage) -> dict[str, Any]:
         """Resume it by its id; where it is not even listed yet, nothing was asked."""
@@ -65,14 +67,13 @@ class Scene:
             assert self.prompts == []
             return await self.starts(breakage)
         with self._under_way(breakage) as options:
-            return told(await aresume("garden", **options))
+            return told(await Session("garden", store=self._store).aresume(**options))
 
     @contextmanager
     def _under_way(self, breakage: Breakage) -> Iterator[dict[str, Any]]:
         model = ScriptedChatModel(script=self._answer)
         with breakage.under_way():
             yield {
-                "store": self._store,
                 "model": model,
                 "durability": self._durability,
                 **self.world.options,

@@ -19,8 +19,7 @@ from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from drawn_faults import Faults
-from duologue.graphs import DuologueError, chat, converse, export_session, get_session, run_batch
-from duologue.graphs.batch.report.report import report_batch
+from duologue.graphs import BatchRun, DuologueError, Session, chat, converse, run_batch
 from duologue.graphs.cli.app import app
 from duologue.graphs.common.sanitize import escape_invisible
 from duologue.graphs.view.app import view_app
@@ -214,10 +213,10 @@ def pages(store: str) -> Iterator[str]:
             yield client.get(path).text
     for session in SESSIONS:
         with suppress(DuologueError):
-            yield export_session(session, format="html", store=store)
-            yield get_session(session, store=store)._repr_html_()
+            yield Session(session, store=store).export(format="html")
+            yield Session(session, store=store).state()._repr_html_()
     with suppress(DuologueError):
-        report = report_batch("b", store=store, output=Path(f"{store}.html"), transcripts=0)
+        report = BatchRun("b", store=store).report(output=Path(f"{store}.html"), transcripts=0)
         assert report.page is not None
         yield Path(report.page).read_text(encoding="utf-8")
 
@@ -263,14 +262,14 @@ def test_what_is_approved_shows_each_of_its_characters(
         assert json.loads(written) == arguments
     # No string is drawn in the place of another.
     assert len(re.findall(r"<bdi>&#34;", shown)) == shown.count("<bdi>") > 1
-    (question,) = get_session("approving", store=store).pending
+    (question,) = Session("approving", store=store).state().pending
     _, _, call = question.summary().partition("calculator with ")
     assert json.loads(call.removesuffix(".")) == arguments
     assert escape_invisible(call) == call
     # Where a command tells what waits, each blank stays, too.
     assert question.summary()[:300] in run("show", "approving", "--store", store)
-    assert question.summary() in str(get_session("approving", store=store))
-    for display in (get_session("approving", store=store)._repr_html_(), page):
+    assert question.summary() in str(Session("approving", store=store).state())
+    for display in (Session("approving", store=store).state()._repr_html_(), page):
         assert question.summary() in unescape(display)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from duologue.graphs import aconverse, aresume, converse, get_session, list_sessions
+from duologue.graphs import Session, aconverse, converse, list_sessions
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from support import children
@@ -93,7 +93,7 @@ def test_interrupted_by_ctrl_c_repeats_the_call_in_flight_alone(
     server.release()
     (row,) = list_sessions(store=store)
     assert (row.session, row.status) == ("garden", "unfinished")
-    assert get_session("garden", store=store).outcome is None
+    assert Session("garden", store=store).state().outcome is None
     assert "error" not in start_child(**common(server, store)).result()
     assert asked_twice(server) == [3, 4]
 
@@ -103,14 +103,14 @@ async def test_cancelled_while_a_server_is_asked_it_repeats_that_call_alone(
     server: ScriptedServer, store: str
 ) -> None:
     server.hold(3)
-    options: Any = {"store": store, "tools": [children.dig()]}
-    running = asyncio.create_task(aconverse(SPEC, session="garden", **options))
+    options: Any = {"tools": [children.dig()]}
+    running = asyncio.create_task(aconverse(SPEC, session="garden", store=store, **options))
     await asyncio.to_thread(server.wait_for, 4)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
     server.release()
-    assert (await aresume("garden", **options)).outcome is not None
+    assert (await Session("garden", store=store).aresume(**options)).outcome is not None
     assert asked_twice(server) == [3, 4]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from drawn_faults import Faults
-from duologue.graphs import get_session, list_sessions
+from duologue.graphs import Session, list_sessions
 from support.contenders import ROUNDS, SESSIONS, said, started
 
 pytestmark = pytest.mark.process
@@ -42,7 +42,7 @@ def test_nothing_said_is_lost_and_no_turn_is_spoken_twice(
             one.kill()
             one.join()
         for row in list_sessions(store=store):
-            now = [text for _, text in get_session(row.session, store=store).speeches]
+            now = [text for _, text in Session(row.session, store=store).state().transcript]
             before = known.get(row.session, [])
             assert now[: len(before)] == before
             known[row.session] = now
@@ -53,9 +53,9 @@ def test_nothing_said_is_lost_and_no_turn_is_spoken_twice(
     last.join(120)
     assert last.exitcode == 0
     for number in range(SESSIONS):
-        result = get_session(f"s{number}", store=store)
+        result = Session(f"s{number}", store=store).state()
         assert result.outcome is not None
-        assert [text for _, text in result.speeches] == [
+        assert [text for _, text in result.transcript] == [
             said(number, turn) for turn in range(2 * ROUNDS)
         ]
     counted = Counter(record.read_text().splitlines())

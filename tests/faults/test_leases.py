@@ -24,11 +24,10 @@ from duologue.graphs import (
     BatchError,
     Question,
     Result,
+    Session,
     SessionError,
     StoreError,
-    aanswer_session,
     aconverse,
-    aget_session,
     chat,
     role_play,
 )
@@ -189,13 +188,13 @@ async def test_an_answer_to_a_run_that_has_lost_its_session_lets_nothing_run(
     call = Reply(tool_calls=[ScriptedToolCall(name=name, id="1")])
     talk = chat("Go.", tools=["wire", "pay"], interrupt_on={"wire": True})
     value = {"decisions": [{"type": "approve"}]} if name == "wire" else "late"
-    options: dict[str, Any] = {"store": path, "tools": [wire, pay]}
+    options: dict[str, Any] = {"tools": [wire, pay]}
     taken_over: list[Result] = []
 
     async def take_over() -> None:
         model = ScriptedChatModel(script=[call])
         answer = value if name == "wire" else "yes"
-        taken_over.append(await aanswer_session("s", answer, model=model, **options))
+        taken_over.append(await Session("s", store=path).aanswer(answer, model=model, **options))
 
     async def answer(question: Question) -> object:
         if not taken_over:
@@ -205,9 +204,9 @@ async def test_an_answer_to_a_run_that_has_lost_its_session_lets_nothing_run(
 
     model = ScriptedChatModel(script=[call])
     with pytest.raises(SessionError, match="was already answered or dropped; now it waits"):
-        await aconverse(talk, session="s", model=model, answer=answer, **options)
+        await aconverse(talk, session="s", model=model, answer=answer, store=path, **options)
     assert ran == (["wire"] if name == "wire" else [])
-    assert await aget_session("s", store=path) == taken_over[0]
+    assert await Session("s", store=path).astate() == taken_over[0]
     assert len(taken_over[0].pending) == 1
 
 
@@ -366,7 +365,7 @@ async def test_a_frozen_process_that_wakes_up_writes_nothing_over_the_new_run(
         model = ScriptedChatModel(script=GOOD * 200)
         async with open_store(postgres_url) as store, store.lock("s") as held:
             await held.reopen()
-        spec = (await aget_session("s", store=postgres_url)).conversation
+        spec = (await Session("s", store=postgres_url).astate()).conversation
         assert spec is not None
         frozen.send_signal(signal.SIGCONT)
         assert frozen.stdin is not None

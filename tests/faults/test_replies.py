@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from drawn.replies import reply
 from drawn_faults import Faults
-from duologue.graphs import ModelError, Result, converse, load_conversation, resume, stream
+from duologue.graphs import ModelError, Result, Session, converse, load_conversation, stream
 from duologue.graphs.run.events import Ended
 from support.faulty_server import Body, FaultyServer, Sent
 
@@ -111,16 +111,16 @@ def test_no_drawn_reply_ends_in_anything_but_an_answer_or_one_sentence(
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         while drawing.drawn < wanted:
             run = (whole, streamed)[talks % 2]
-            options: dict[str, Any] = {"store": f"memory:{name.replace(' ', '-')}-{talks}"}
+            store, schemas = f"memory:{name.replace(' ', '-')}-{talks}", {"plan": Plan}
             talks += 1
             drawing.is_faulty = True
-            error = failure(run, TALKS[name], **options, session="s", schemas={"plan": Plan})
+            error = failure(run, TALKS[name], session="s", store=store, schemas=schemas)
             if error is None:
                 continue
             failed += 1
             assert is_one_sentence(error)
             drawing.is_faulty = False
-            assert resume("s", **options, schemas={"plan": Plan}).outcome is not None
+            assert Session("s", store=store).resume(schemas=schemas).outcome is not None
     # Neither are all faults mended nor do all end a conversation.
     assert 0 < failed < drawing.drawn
 

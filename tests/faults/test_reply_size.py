@@ -14,14 +14,13 @@ from langchain_core.utils.json import parse_partial_json
 
 from duologue.graphs import (
     Batch,
+    BatchRun,
     ModelError,
+    Session,
     aconverse,
     astream,
-    batch_rows,
     converse,
-    get_session,
     load_conversation,
-    resume,
     run_batch,
     stream,
 )
@@ -329,7 +328,7 @@ def test_a_streamed_call_with_long_broken_arguments_is_kept_and_not_mended(
     assert max(mended, default=0) <= 4_000
     [broken] = [
         call
-        for message in get_session("s", store=f"memory:broken-{size}").messages
+        for message in Session("s", store=f"memory:broken-{size}").state().messages
         if isinstance(message, AIMessage)
         for call in message.invalid_tool_calls
     ]
@@ -345,7 +344,7 @@ def test_the_pieces_of_a_long_stream_are_joined_in_their_order(
     with FaultyServer(lambda *_: Sent(lines, headers=EVENTS)) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         list(stream(TALK, store="memory:pieces", session="s"))
-    (_, said), *_ = get_session("s", store="memory:pieces").speeches
+    (_, said), *_ = Session("s", store="memory:pieces").state().transcript
     assert said.split() == "".join(words).split()
 
 
@@ -359,7 +358,7 @@ def test_a_session_goes_on_behind_a_reply_that_was_too_large(
             converse(TALK, store="memory:reply-size", session="s")
         # The setting is read at each run.
         monkeypatch.setenv("DUOLOGUE_MAX_REPLY_SIZE", str(size))
-        assert resume("s", store="memory:reply-size").outcome is not None
+        assert Session("s", store="memory:reply-size").resume().outcome is not None
 
 
 def test_a_batch_goes_on_behind_a_reply_that_was_too_large(
@@ -374,7 +373,7 @@ def test_a_batch_goes_on_behind_a_reply_that_was_too_large(
         status = run_batch(batch, name="b", store="memory:reply-size")
         url = server.url
     assert (status.finished, status.failed, status.stopped) == (2, 1, None)
-    rows = batch_rows("b", store="memory:reply-size")
+    rows = BatchRun("b", store="memory:reply-size").rows()
     assert [row["error"] for row in rows if row["error"]] == [f"the model server at {url} {WORDS}"]
 
 

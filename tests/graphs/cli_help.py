@@ -15,7 +15,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
-from duologue.graphs import get_session
+from duologue.graphs import Session
 from duologue.graphs.cli.app import app
 from duologue.nodes.testing import Line
 from duologue.nodes.testing.server import ScriptedServer
@@ -58,7 +58,7 @@ _command = cache(get_command)
 
 def ways_on(*arguments: str, sample: str = "TEXT", store: str | None = None) -> str:
     """The commands that a waiting session "c" is to be answered by; their arguments come first."""
-    (question,) = get_session("c", store=store).pending
+    (question,) = Session("c", store=store).state().pending
     options = "".join(f"{one} " for one in arguments)
     return (
         f"Answer it with: duologue answer {options}--question {question.id} c {sample}\n"

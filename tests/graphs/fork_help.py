@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
 from langchain_core.tools import tool
 
-from duologue.graphs import Conversation, Outcome, Result, converse, resume
+from duologue.graphs import Conversation, Outcome, Result, Session, converse
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import Source, line, place_of
 from duologue.graphs.store.saver import GuardedSaver
@@ -131,7 +131,7 @@ def run(conversation: Conversation, lines: Sequence[Line], **options: Any) -> Re
 def go_on(session: str, store: str, lines: Sequence[Line]) -> Result:
     """Resume it on a script that must be used up."""
     model = ScriptedChatModel(script=lines)
-    result = resume(session, store=store, model=model, **FUNCTIONS)
+    result = Session(session, store=store).resume(model=model, **FUNCTIONS)
     assert len(model.calls) == len(lines)
     return result
 

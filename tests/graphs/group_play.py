@@ -12,9 +12,10 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 
-from duologue.graphs import Conversation, Result, build_graph, group_solve
+from duologue.graphs import Conversation, build_graph, group_solve
 from duologue.graphs.log.state import Input, State
 from duologue.graphs.rules.moves import max_steps
+from duologue.graphs.sessions.stored_session import StoredSession
 from duologue.nodes.testing import ScriptedChatModel
 
 from .histories import Entry, Plan, Played, played
@@ -106,7 +107,7 @@ class Troupe:
         self._replies: Iterator[Any] = iter(())
         self._numbers = count()
 
-    async def play(self, plan: Plan) -> tuple[Result, Played]:
+    async def play(self, plan: Plan) -> tuple[StoredSession, Played]:
         """Run a plan and compare everything about the run.
 
         Returns:
@@ -117,7 +118,7 @@ class Troupe:
         self._compare(result, expected)
         return result, expected
 
-    async def run(self, conversation: Conversation, replies: Sequence[Any]) -> Result:
+    async def run(self, conversation: Conversation, replies: Sequence[Any]) -> StoredSession:
         """Run a conversation on these replies, recording its calls only."""
         self.model.calls.clear()
         self._replies = iter(replies)
@@ -128,9 +129,9 @@ class Troupe:
         given = Input(conversation=conversation.model_dump(mode="json"))
         whole = [*State.__annotations__]
         state = await self._graph.ainvoke(given, config, durability="sync", output_keys=whole)
-        return Result.of(session, conversation, dict(state))
+        return StoredSession.of(session, conversation, dict(state))
 
-    def _compare(self, result: Result, expected: Played) -> None:
+    def _compare(self, result: StoredSession, expected: Played) -> None:
         plan = expected.plan
         for number, (call, asked) in enumerate(zip(self.model.calls, expected.calls, strict=False)):
             assert entries(call.messages) == [*asked.prompt], (plan, number)
@@ -140,7 +141,7 @@ class Troupe:
             system, *view = entries(result.viewpoint(name))
             assert system == expected.system(name), (plan, name)
             assert view == expected.histories[name], (plan, name)
-        assert result.speeches == expected.spoken, plan
+        assert result.transcript == expected.spoken, plan
         assert result.outcome is not None, plan
         assert result.outcome.reasons == expected.reasons, plan
         assert result.outcome.completed == tuple(expected.completed), plan

@@ -19,8 +19,8 @@ class Played(NamedTuple):
     model: BaseChatModel
 
     @property
-    def speeches(self) -> list[tuple[str, str]]:
-        return self.result.speeches
+    def transcript(self) -> list[tuple[str, str]]:
+        return self.result.transcript
 
     @property
     def outcome(self) -> Outcome:

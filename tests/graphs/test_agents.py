@@ -37,18 +37,12 @@ from duologue.graphs import (
     MaxCost,
     MaxTokens,
     Result,
+    Session,
     SpecError,
     ToolQuestion,
     aconverse,
-    afork,
-    answer_session,
     converse,
-    copy_session,
-    fork,
-    get_session,
     load_conversation,
-    replay,
-    resume,
     stream,
 )
 from duologue.graphs.log.messages import Source, line
@@ -70,7 +64,7 @@ def said(agent: Any, **options: Any) -> list[str]:  # noqa: ANN401
     """What Ann says."""
     rounds = options.pop("rounds", 1)
     result = converse(talk(agent, rounds=rounds), **({"store": "memory:"} | options))
-    return [text for name, text in result.speeches if name == "Ann"]
+    return [text for name, text in result.transcript if name == "Ann"]
 
 
 def graph(*nodes: Any, state: Any = MessagesState, **options: Any) -> Any:  # noqa: ANN401
@@ -134,8 +128,8 @@ def test_as_data_there_are_names_alone(tmp_path: Path) -> None:
     by_name = converse(tmp_path / "talk.toml", store="memory:", agents=agents)
     by_itself = converse(made, store="memory:")
     assert (
-        by_name.speeches
-        == by_itself.speeches
+        by_name.transcript
+        == by_itself.transcript
         == 2
         * [
             ("Ann", "It found beans 1."),
@@ -301,11 +295,12 @@ def test_what_fails_goes_on_where_it_failed() -> None:
         (chain, ["first", "second", "first", "second"]),
     ):
         ran.clear()
-        store: Any = {"store": f"memory:{uuid4()}", "session": "s", "agents": {"a": agent}}
+        store, agents = f"memory:{uuid4()}", {"a": agent}
         made = talk({"kind": "agent", "name": "a"})
         with pytest.raises(SpecError, match="OSError: no line"):
-            converse(made, **store)
-        assert resume(**store).speeches == [("Ann", "Second."), ("Bob", "Yes.")]
+            converse(made, session="s", store=store, agents=agents)
+        resumed = Session("s", store=store).resume(agents=agents)
+        assert resumed.transcript == [("Ann", "Second."), ("Bob", "Yes.")]
         assert ran == expected
 
 
@@ -334,7 +329,7 @@ async def test_one_that_blocks_holds_up_nobody() -> None:
         return aconverse(talk(RunnableLambda(wait)), store=f"memory:{uuid4()}")
 
     found = await asyncio.gather(both(), both())
-    assert [one.speeches[0] for one in found] == 2 * [("Ann", "Met.")]
+    assert [one.transcript[0] for one in found] == 2 * [("Ann", "Met.")]
 
 
 # What its models use.
@@ -391,13 +386,13 @@ def test_a_budget_holds_after_the_turn_that_reaches_it(end: Any, reason: str) ->
     made = talk(agent, rounds=9, end_chat={"when": end}, prices=prices)
     result = converse(made, session="s", store=f"memory:{reason}")
     assert result.outcome is not None
-    assert (result.outcome.reason.value, result.speeches) == (
+    assert (result.outcome.reason.value, result.transcript) == (
         reason,
         [("Ann", "It found beans 1.")],
     )
     assert result.outcome.usage["ScriptedChatModel"].cost > 0
-    again = replay("s", store=f"memory:{reason}")
-    assert again.speeches == result.speeches
+    again = Session("s", store=f"memory:{reason}").replay()
+    assert again.transcript == result.transcript
 
 
 def test_a_model_without_a_price_is_refused_before_it_is_asked() -> None:
@@ -418,7 +413,7 @@ def test_without_prices_the_list_of_the_provider_counts(monkeypatch: pytest.Monk
     dear: Any = {"rounds": 9, "end_chat": {"when": MaxCost(limit=0.000_001)}}
     result = converse(talk(far, **dear), store="memory:")
     assert result.outcome is not None
-    assert (result.outcome.reason.value, len(result.speeches)) == ("max_cost", 1)
+    assert (result.outcome.reason.value, len(result.transcript)) == ("max_cost", 1)
     near = ChatOpenAI(model="gpt-4o", api_key=SecretStr("k"), base_url="http://localhost:9/v1")
     with pytest.raises(SpecError, match=r"model 'gpt-4o', which .* asks: max_cost needs it"):
         converse(talk(near, **dear), store="memory:")
@@ -444,8 +439,9 @@ def test_middleware_applies() -> None:
 def test_what_it_asks_is_a_question_of_the_session(tmp_path: Path) -> None:
     """R: answered in any process; what was used before counts, and a call is made once."""
     agent, model = researcher(HumanInTheLoopMiddleware({"search": True}))
-    options: Any = {"store": tmp_path / "s.db", "agents": {"researcher": agent}}
-    result = converse(talk(agent), session="s", **options)
+    store = tmp_path / "s.db"
+    options: Any = {"agents": {"researcher": agent}}
+    result = converse(talk(agent), session="s", store=store, **options)
     for number in range(2):
         (question,) = result.pending
         assert isinstance(question, ApprovalQuestion)
@@ -453,12 +449,12 @@ def test_what_it_asks_is_a_question_of_the_session(tmp_path: Path) -> None:
         wrong: Any
         for wrong in ("exit", {"decisions": []}, {"decisions": [{"type": "maybe"}]}):
             with pytest.raises(AnswerError, match="the answer does not fit, and the"):
-                answer_session("s", wrong, **options)
-        assert resume("s", **options).pending == result.pending
-        result = answer_session("s", APPROVE, **options)
-    assert result.speeches == [("Ann", "It found beans 1."), ("Bob", "Yes.")]
+                Session("s", store=store).answer(wrong, **options)
+        assert Session("s", store=store).resume(**options).pending == result.pending
+        result = Session("s", store=store).answer(APPROVE, **options)
+    assert result.transcript == [("Ann", "It found beans 1."), ("Bob", "Yes.")]
     assert used(result)[0] == len(model.calls) == 3
-    assert replay("s", store=options["store"]).speeches == result.speeches
+    assert Session("s", store=store).replay().transcript == result.transcript
 
 
 @pytest.mark.parametrize("mode", ["batched", "per_call"])
@@ -493,15 +489,16 @@ def asks_twice() -> Any:  # noqa: ANN401
 
 def test_several_questions_at_once_are_answered_one_by_one(tmp_path: Path) -> None:
     """R."""
-    options: Any = {"store": tmp_path / "s.db", "agents": {"asks": asks_twice()}}
-    result = converse(talk({"kind": "agent", "name": "asks"}), session="s", **options)
+    store = tmp_path / "s.db"
+    options: Any = {"agents": {"asks": asks_twice()}}
+    result = converse(talk({"kind": "agent", "name": "asks"}), session="s", store=store, **options)
     two, one = sorted(result.pending, key=lambda question: "Which" in question.summary())
     assert isinstance(one, ToolQuestion)
     assert (one.by, one.summary()) == ("agent", 'An agent asks: "Which bed?"')
-    left = answer_session("s", "7 seeds", question=two.id, **options)
+    left = Session("s", store=store).answer("7 seeds", question=two.id, **options)
     assert left.pending == (one,)
-    result = answer_session("s", "The left.", **options)
-    assert result.speeches[0] == ("Ann", "The left. 7 seeds")
+    result = Session("s", store=store).answer("The left.", **options)
+    assert result.transcript[0] == ("Ann", "The left. 7 seeds")
 
 
 # Sessions.
@@ -512,14 +509,14 @@ def test_a_session_that_waits_is_forked_and_copied_as_before_the_turn(tmp_path: 
     options: Any = {"agents": {"asks": asks_twice()}}
     store, other = tmp_path / "s.db", tmp_path / "t.db"
     waits = converse(talk({"kind": "agent", "name": "asks"}), session="s", store=store, **options)
-    forked = fork("s", store=store)
-    copied = copy_session("s", store=store, to=other)
+    forked = Session("s", store=store).fork().id
+    copied = Session("s", store=store).copy(to=other).id
     for session, at in ((forked, store), (copied, other)):
-        assert get_session(session, store=at).pending == ()
-        again = resume(session, store=at, answer=lambda question: "x", **options)
-        assert again.speeches == [("Ann", "x x"), ("Bob", "Yes.")]
-    assert get_session("s", store=store).pending == waits.pending
-    assert replay("s", store=store).speeches == []
+        assert Session(session, store=at).state().pending == ()
+        again = Session(session, store=at).resume(answer=lambda question: "x", **options)
+        assert again.transcript == [("Ann", "x x"), ("Bob", "Yes.")]
+    assert Session("s", store=store).state().pending == waits.pending
+    assert Session("s", store=store).replay().transcript == []
 
 
 async def test_what_has_ended_is_replayed_and_forked() -> None:
@@ -528,11 +525,11 @@ async def test_what_has_ended_is_replayed_and_forked() -> None:
     store = f"memory:{uuid4()}"
     result = await aconverse(talk(agent, rounds=2), session="s", store=store)
     calls = len(model.calls)
-    again = await asyncio.to_thread(replay, "s", store=store)
-    assert (again.speeches, len(model.calls)) == (result.speeches, calls)
-    await afork("s", at="m0002", into="f", store=store)
-    forked = await asyncio.to_thread(resume, "f", store=store, agents={"researcher": agent})
-    assert (forked.speeches, len(model.calls)) == (result.speeches, calls + 3)
+    again = await Session("s", store=store).areplay()
+    assert (again.transcript, len(model.calls)) == (result.transcript, calls)
+    await Session("s", store=store).afork(at="m0002", into="f")
+    forked = await Session("f", store=store).aresume(agents={"researcher": agent})
+    assert (forked.transcript, len(model.calls)) == (result.transcript, calls + 3)
 
 
 def test_it_is_told_once_and_what_it_streams_itself_is_not_told() -> None:

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from duologue.graphs import Result, converse, draw, fork, load_conversation, resume
+from duologue.graphs import Result, Session, converse, draw, load_conversation
 from duologue.graphs.log.messages import place_of
 from duologue.graphs.spec.described.ends import how_it_ends
 from duologue.nodes.prompts import speaking
@@ -45,7 +45,7 @@ def play(spec: dict[str, Any], *script: Line, **options: Any) -> tuple[Result, S
 
 def ended(result: Result) -> tuple[list[str], str]:
     assert result.outcome is not None
-    return [one.value for one in result.outcome.reasons], result.speeches[-1][1]
+    return [one.value for one in result.outcome.reasons], result.transcript[-1][1]
 
 
 def test_the_agent_does_its_work_and_its_report_is_the_last_message() -> None:
@@ -61,7 +61,7 @@ def test_the_agent_does_its_work_and_its_report_is_the_last_message() -> None:
     assert ended(result) == (["done_token"], "Both are booked.")
     assert result.outcome is not None
     assert result.outcome.by == "User"
-    assert result.outcome.because == ("User said the done token and was answered",)
+    assert result.outcome.explanations == ("User said the done token and was answered",)
     assert (result.outcome.rounds, result.outcome.messages) == (2, 4)
     # The agent hears the words beside the token, and that its message is the last one.
     heard = model.calls[3].messages[-1].text
@@ -159,12 +159,12 @@ def test_a_mode_still_asks_after_the_word_and_its_last_words_give_way() -> None:
 def test_of_three_the_next_one_answers_and_of_those_chosen_another_one() -> None:
     people = [{"name": "Agent"}, {"name": "User"}, {"name": "Clerk"}]
     result, _ = play(talk(speakers=people), "Shall I?", GO_AHEAD, "Booked.", tools=[])
-    assert result.speeches[-1] == ("Clerk", "Booked.")
+    assert result.transcript[-1] == ("Clerk", "Booked.")
     order = {"kind": "function", "name": "mine"}
     spec = talk(speakers=people, turn_order=order)
     orders = {"mine": lambda messages, names: "User"}
     result, _ = play(spec, "Shall I?", GO_AHEAD, "Booked.", orders=orders, tools=[])
-    assert result.speeches[-1] == ("Clerk", "Booked.")
+    assert result.transcript[-1] == ("Clerk", "Booked.")
 
 
 def test_a_fork_counts_by_its_own_rule() -> None:
@@ -172,12 +172,14 @@ def test_a_fork_counts_by_its_own_rule() -> None:
     plain = {**WORD, "answered": False}
     script: list[Line] = ["One seat.", "Shall I?", GO_AHEAD]
     play(talk(end_chat={"when": plain}), *script, store=store, session="s")
-    new = fork("s", store=store, end_chat={"when": WORD})
-    result = resume(new, store=store, model=ScriptedChatModel(script=["Booked."]), tools=[book])
+    new = Session("s", store=store).fork(end_chat={"when": WORD}).id
+    result = Session(new, store=store).resume(
+        model=ScriptedChatModel(script=["Booked."]), tools=[book]
+    )
     assert ended(result) == (["done_token"], "Booked.")
     at = next(place_of(one) for one in result.messages if one.text == GO_AHEAD)
-    old = fork(new, at=at, store=store, end_chat={"when": plain})
-    result = resume(old, store=store, model=ScriptedChatModel(script=[]), tools=[book])
+    old = Session(new, store=store).fork(at=at, end_chat={"when": plain}).id
+    result = Session(old, store=store).resume(model=ScriptedChatModel(script=[]), tools=[book])
     assert ended(result) == (["done_token"], GO_AHEAD)
 
 
@@ -186,7 +188,9 @@ def test_a_kill_before_the_answer_loses_nothing() -> None:
     script: list[Line] = ["One seat.", "Shall I?", GO_AHEAD, booking(), RuntimeError("killed")]
     with pytest.raises(RuntimeError, match="killed"):
         play(talk(end_chat={"max_iterations": 2}), *script, store=store, session="s")
-    result = resume("s", store=store, model=ScriptedChatModel(script=["Booked."]), tools=[book])
+    result = Session("s", store=store).resume(
+        model=ScriptedChatModel(script=["Booked."]), tools=[book]
+    )
     assert ended(result) == (["done_token", "max_iterations"], "Booked.")
 
 

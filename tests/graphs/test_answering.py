@@ -17,22 +17,15 @@ from duologue.graphs import (
     Conversation,
     DuologueError,
     Result,
+    Session,
     SessionError,
     SpecError,
-    aanswer_session,
     aconverse,
-    answer_session,
-    aresume,
     astream,
     chat,
     converse,
-    copy_session,
-    dump_session,
-    fork,
-    get_session,
     list_sessions,
     load_session,
-    resume,
     stream,
     user_proxy,
 )
@@ -74,7 +67,7 @@ class Person:
 class Went(NamedTuple):
     """How a conversation went."""
 
-    speeches: list[tuple[str, str]]
+    transcript: list[tuple[str, str]]
     asked: list[Asked]
     end: tuple[str, str | None] | None
 
@@ -82,7 +75,7 @@ class Went(NamedTuple):
 def went(result: Result, asked: list[Asked]) -> Went:
     ended = result.outcome
     end = None if ended is None else (ended.reason.value, ended.by)
-    return Went(result.speeches, asked, end)
+    return Went(result.transcript, asked, end)
 
 
 def proxy(mode: str, cap: int = 100) -> Conversation:
@@ -139,7 +132,7 @@ def _aconverse(talk: Conversation, answer: Answers, store: str) -> Result:
 def _stream(talk: Conversation, answer: Answers, store: str) -> Result:
     events = list(stream(talk, model=model(), answer=answer, **options_of(store)))
     assert isinstance(events[-1], Ended | QuestionAsked)
-    return get_session("one", store=store)
+    return Session("one", store=store).state()
 
 
 def _astream(talk: Conversation, answer: Answers, store: str) -> Result:
@@ -148,13 +141,13 @@ def _astream(talk: Conversation, answer: Answers, store: str) -> Result:
         return [event async for event in events]
 
     assert isinstance(asyncio.run(collect())[-1], Ended | QuestionAsked)
-    return get_session("one", store=store)
+    return Session("one", store=store).state()
 
 
 def _resume(talk: Conversation, answer: Answers, store: str) -> Result:
     said = model()
     converse(talk, model=said, **options_of(store))
-    return resume("one", store=store, model=said, answer=answer)
+    return Session("one", store=store).resume(model=said, answer=answer)
 
 
 def _aresume(talk: Conversation, answer: Answers, store: str) -> Result:
@@ -162,7 +155,7 @@ def _aresume(talk: Conversation, answer: Answers, store: str) -> Result:
 
     async def both() -> Result:
         await aconverse(talk, model=said, **options_of(store))
-        return await aresume("one", store=store, model=said, answer=answer)
+        return await Session("one", store=store).aresume(model=said, answer=answer)
 
     return asyncio.run(both())
 
@@ -194,8 +187,8 @@ def test_all_entry_points_ask_the_same_and_go_the_same_way(
             person = Person(*answers)
             result = run(talk, person.later if is_async else person, f"memory:{uuid4().hex}")
             found[f"{name}, {is_async}"] = went(result, person.asked)
-    for name in ("answer_session", "aanswer_session"):
-        found[name] = _step_by_step(talk, answers, is_async=name == "aanswer_session")
+    for name in ("answer", "aanswer"):
+        found[name] = _step_by_step(talk, answers, is_async=name == "aanswer")
     first = found["converse, False"]
     assert len(first.asked) == times
     assert found == dict.fromkeys(found, first)
@@ -210,10 +203,10 @@ def _step_by_step(talk: Conversation, answers: tuple[str, ...], *, is_async: boo
         person.note(question)
         if is_async:
             result = asyncio.run(
-                aanswer_session("one", answer, question=question.id, store=store, model=said)
+                Session("one", store=store).aanswer(answer, question=question.id, model=said)
             )
         else:
-            result = answer_session("one", answer, store=store, model=said)
+            result = Session("one", store=store).answer(answer, model=said)
     for question in result.pending:
         person.note(question)
     return went(result, person.asked)
@@ -240,30 +233,30 @@ def test_a_waiting_session_is_listed_as_such_until_it_ends(store: str) -> None:
     waiting(store)
     assert status(store) == "waiting"
     said = ScriptedChatModel(script=["Hi."])
-    assert answer_session("one", "Hello.", store=store, model=said).outcome is None
+    assert Session("one", store=store).answer("Hello.", model=said).outcome is None
     assert status(store) == "waiting"
-    assert answer_session("one", "exit", store=store).outcome is not None
+    assert Session("one", store=store).answer("exit").outcome is not None
     assert status(store) == "finished"
 
 
 def test_a_session_that_failed_behind_an_answer_does_not_wait(store: str) -> None:
     waiting(store)
     with pytest.raises(Exception, match="script"):
-        answer_session("one", "Hello.", store=store, model=ScriptedChatModel(script=[]))
+        Session("one", store=store).answer("Hello.", model=ScriptedChatModel(script=[]))
     assert status(store) == "unfinished"
-    assert get_session("one", store=store).speeches == [("User", "Hello.")]
+    assert Session("one", store=store).state().transcript == [("User", "Hello.")]
 
 
 def test_answers_in_between_and_a_callable_share_one_session(store: str) -> None:
-    """A9: a session that waits is answered by `answer_session`, then goes on with a callable."""
+    """A9: a session that waits is answered by `Session.answer`, then goes on with a callable."""
     said = ScriptedChatModel(script=["One.", "Two.", "Three."])
     person = Person("Second.", None)
     converse(chat(), store=store, model=said, session="one")
-    answer_session("one", "First.", store=store, model=said)
-    result = resume("one", store=store, model=said, answer=person)
+    Session("one", store=store).answer("First.", model=said)
+    result = Session("one", store=store).resume(model=said, answer=person)
     assert len(person.asked) == 2
-    result = answer_session("one", "Third.", store=store, model=said, answer=Person("exit"))
-    assert result.speeches == [
+    result = Session("one", store=store).answer("Third.", model=said, answer=Person("exit"))
+    assert result.transcript == [
         ("User", "First."),
         ("Assistant", "One."),
         ("User", "Second."),
@@ -278,17 +271,17 @@ def test_an_answer_to_what_is_not_asked_is_one_clear_error(store: str) -> None:
     """What somebody else has answered, what was never asked, and what has ended."""
     said = ScriptedChatModel(script=["Hi."])
     before = waiting(store)
-    answer_session("one", "Hello.", question=before, store=store, model=said)
-    kept = get_session("one", store=store)
+    Session("one", store=store).answer("Hello.", question=before, model=said)
+    kept = Session("one", store=store).state()
     with pytest.raises(SessionError, match=r"'one' does not wait for an .* already answered"):
-        answer_session("one", "Hello too.", question=before, store=store, model=said)
-    assert get_session("one", store=store) == kept
+        Session("one", store=store).answer("Hello too.", question=before, model=said)
+    assert Session("one", store=store).state() == kept
     with pytest.raises(SessionError, match="'two'"):
-        answer_session("two", "Hello.", store=store)
+        Session("two", store=store).answer("Hello.")
     assert status(store) == "waiting"
-    answer_session("one", "exit", store=store)
+    Session("one", store=store).answer("exit")
     with pytest.raises(SessionError, match="'one' has ended: it waits for no answer"):
-        answer_session("one", "Hello?", store=store)
+        Session("one", store=store).answer("Hello?")
 
 
 def test_a_session_that_asks_nothing_takes_no_answer(store: str) -> None:
@@ -296,7 +289,7 @@ def test_a_session_that_asks_nothing_takes_no_answer(store: str) -> None:
     with pytest.raises(Exception, match="script"):
         converse(talk, session="one", store=store, model=ScriptedChatModel(script=[]))
     with pytest.raises(SessionError, match="'one' waits for no answer"):
-        answer_session("one", "Hello.", store=store)
+        Session("one", store=store).answer("Hello.")
 
 
 @pytest.mark.parametrize("bad", [7, 4.5, True, "", " \n", ["Hello."], {"text": "Hello."}], ids=str)
@@ -311,7 +304,7 @@ def test_an_answer_that_does_not_fit_is_asked_again(store: str, bad: object) -> 
 
     said = ScriptedChatModel(script=["Hi."])
     result = converse(chat(), session="one", store=store, model=said, answer=answer)
-    assert result.speeches == [("User", "Hello."), ("Assistant", "Hi.")]
+    assert result.transcript == [("User", "Hello."), ("Assistant", "Hi.")]
     first, again, last = seen
     assert first.problem is None
     assert again.problem is not None
@@ -334,13 +327,13 @@ def test_what_never_fits_leaves_the_session_waiting(store: str, bad: object) -> 
         converse(chat("Hi."), session="one", store=store, model=model(), answer=answer)
     assert len(seen) == 5
     assert status(store) == "waiting"
-    kept = get_session("one", store=store)
-    assert kept.speeches == [("User", "Hi."), ("Assistant", DRAFTS[0])]
+    kept = Session("one", store=store).state()
+    assert kept.transcript == [("User", "Hi."), ("Assistant", DRAFTS[0])]
     assert len(kept.pending) == 1
     with pytest.raises(AnswerError, match="does not fit"):
-        answer_session("one", bad, store=store)
-    assert get_session("one", store=store) == kept
-    assert answer_session("one", "exit", store=store).outcome is not None
+        Session("one", store=store).answer(bad)
+    assert Session("one", store=store).state() == kept
+    assert Session("one", store=store).answer("exit").outcome is not None
 
 
 def test_an_answer_may_be_blank_where_that_means_something(store: str) -> None:
@@ -348,10 +341,10 @@ def test_an_answer_may_be_blank_where_that_means_something(store: str) -> None:
     result = converse(proxy("ALWAYS"), session="one", store=store, model=model())
     assert isinstance(result.pending[0], MessageQuestion)
     assert result.pending[0].empty == "auto_reply"
-    result = answer_session("one", " ", store=store, model=ScriptedChatModel(script=[WORD]))
+    result = Session("one", store=store).answer(" ", model=ScriptedChatModel(script=[WORD]))
     assert isinstance(result.pending[0], MessageQuestion)
     assert result.pending[0].empty == "stop"
-    assert answer_session("one", "\t", store=store).outcome is not None
+    assert Session("one", store=store).answer("\t").outcome is not None
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
@@ -373,7 +366,7 @@ def test_what_fails_to_answer_is_named_and_leaves_the_session_waiting(
             answer=fail_later if is_async else fail,
         )
     assert status(store) == "waiting"
-    assert answer_session("one", "exit", store=store).outcome is not None
+    assert Session("one", store=store).answer("exit").outcome is not None
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
@@ -413,19 +406,19 @@ def test_a_hook_that_fails_behind_an_answer_costs_no_answer(
         raise ValueError("not yet")
 
     person = Person(answer)
-    run: dict[str, Any] = {"store": store, "model": ScriptedChatModel(script=["Hi."])}
+    run: dict[str, Any] = {"model": ScriptedChatModel(script=["Hi."])}
     broken = {"odd": Hook(**{point: odd})}
     if answer == "exit":
-        result = converse(talk, session="one", answer=person, hooks=broken, **run)
+        result = converse(talk, session="one", answer=person, hooks=broken, store=store, **run)
         assert result.outcome is not None
         assert result.outcome.reason == "quit"
         return
     with pytest.raises(SpecError, match="not yet"):
-        converse(talk, session="one", answer=person, hooks=broken, **run)
+        converse(talk, session="one", answer=person, hooks=broken, store=store, **run)
     with pytest.raises(SpecError, match="not yet"):
-        resume("one", answer=person, hooks=broken, **run)
-    result = resume("one", answer=person, hooks={"odd": Hook()}, **run)
-    assert result.speeches == [("User", "Hello."), ("Bot", "Hi.")]
+        Session("one", store=store).resume(answer=person, hooks=broken, **run)
+    result = Session("one", store=store).resume(answer=person, hooks={"odd": Hook()}, **run)
+    assert result.transcript == [("User", "Hello."), ("Bot", "Hi.")]
     assert len(person.asked) == 1
 
 
@@ -448,15 +441,15 @@ def test_durability_changes_no_question(tmp_path: Path) -> None:
 
 
 def _forked(store: str) -> str:
-    return fork("one", store=store)
+    return Session("one", store=store).fork().id
 
 
 def _dumped(store: str) -> str:
-    return load_session(dump_session("one", store=store), into="loaded", store=store)
+    return load_session(Session("one", store=store).dump(), into="loaded", store=store).id
 
 
 def _copied(store: str) -> str:
-    return copy_session("one", store=store)
+    return Session("one", store=store).copy().id
 
 
 @pytest.mark.parametrize("make", [_forked, _dumped, _copied])
@@ -465,16 +458,16 @@ def test_what_is_made_of_a_waiting_session_asks_too(store: str, make: Callable[[
     said = ScriptedChatModel(script=["Hi.", "You too.", "Me too."])
     converse(chat("Hello."), session="one", store=store, model=said)
     new = make(store)
-    result = resume(new, store=store)
+    result = Session(new, store=store).resume()
     assert result.outcome is None
     (question,) = result.pending
-    (first,) = get_session("one", store=store).pending
+    (first,) = Session("one", store=store).state().pending
     assert isinstance(question, MessageQuestion)
     assert question.model_copy(update={"id": first.id}) == first
     for session, answer in ((new, "Bye."), ("one", "Well.")):
-        found = answer_session(session, answer, store=store, model=said)
-        assert found.speeches[2] == ("User", answer)
-        assert len(found.speeches) == 4
+        found = Session(session, store=store).answer(answer, model=said)
+        assert found.transcript[2] == ("User", answer)
+        assert len(found.transcript) == 4
 
 
 # Processes that end
@@ -508,7 +501,7 @@ def test_a_question_is_answered_in_another_process(
     assert left["outcome"]["reasons"] == ["quit"]
     late = start_child(respond="Hello?", **shared).result()
     assert "SessionError" in late["error"]
-    assert get_session("one", store=shared["store"]).speeches == [
+    assert Session("one", store=shared["store"]).state().transcript == [
         ("User", "Hello."),
         ("Assistant", "I heard: Hello."),
     ]
@@ -542,12 +535,8 @@ def test_broken_off_right_behind_an_answer_nobody_is_asked_again(
         )
     assert len(person.asked) == 1
     person = Person("Again?")
-    result = resume(
-        "one",
-        store=store,
-        model=ScriptedChatModel(script=["Hi."]),
-        hooks={"breaks": Hook()},
-        answer=person,
+    result = Session("one", store=store).resume(
+        model=ScriptedChatModel(script=["Hi."]), hooks={"breaks": Hook()}, answer=person
     )
-    assert result.speeches == [("User", "Hello."), ("Bot", "Hi.")]
+    assert result.transcript == [("User", "Hello."), ("Bot", "Hi.")]
     assert person.asked == []

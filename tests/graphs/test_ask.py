@@ -19,18 +19,14 @@ from duologue.graphs import (
     MaxCalls,
     ModelError,
     Reason,
+    Session,
     SessionError,
     Speaker,
     SpecError,
     UnreadableAnswerError,
     aask,
-    answer_session,
     ask,
-    get_session,
     remember,
-    reset_session,
-    resume,
-    stream,
 )
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 
@@ -67,11 +63,11 @@ def test_an_agent_answers_once_by_its_prompt_and_no_more(store: str) -> None:
     model = model_of("Soup, then fish.")
     answer = ask(CHEF, "Plan a menu.", model=model, store=store)
     assert answer.text == "Soup, then fish."
-    assert answer.value is None
+    assert answer.output is None
     assert [shown(call.messages) for call in model.calls] == [
         ["s:You plan meals.", "u:Plan a menu."]
     ]
-    assert answer.speeches == [("User", "Plan a menu."), ("Chef", "Soup, then fish.")]
+    assert answer.transcript == [("User", "Plan a menu."), ("Chef", "Soup, then fish.")]
     assert answer.outcome is not None
     assert answer.outcome.reason is Reason.MAX_ITERATIONS
 
@@ -86,10 +82,10 @@ def test_one_session_remembers_and_another_does_not_until_it_is_reset(store: str
     assert asked("A starter?", "menu") == "Soup."
     assert asked("And a dessert?", "menu") == "Plums."
     assert asked("And a dessert?", "other") == "For whom?"
-    reset_session("menu", store=store)
+    Session("menu", store=store).reset()
     assert asked("A side dish?", "menu") == "Rice."
     assert asked("Another one?", "menu", reset=True) == "Beans."
-    asked_on = stream(None, session="menu", message="One more?", model=model, store=store)
+    asked_on = Session("menu", store=store).stream(message="One more?", model=model)
     assert "".join(one.text for one in asked_on if one.event == "token") == "Lentils."
     first, second, *others = (shown(call.messages) for call in model.calls)
     assert second == [*first, "a:Soup.", "u:And a dessert?"]
@@ -123,7 +119,7 @@ def test_an_answer_that_must_fit_a_schema_is_read(
     said = json.dumps({"starter": "Soup", "courses": 3})
     model = model_of("Well, soup!", said)
     answer = ask(CHEF, "A menu.", schema=Menu, tools=tools, model=model, store=store)
-    assert Menu.model_validate(answer.value) == Menu(starter="Soup", courses=3)
+    assert Menu.model_validate(answer.output) == Menu(starter="Soup", courses=3)
     assert answer.text == said
     assert ("JSON schema" in model.calls[0].messages[0].text) is bool(tools)
 
@@ -139,11 +135,11 @@ def test_an_answer_that_fits_no_schema_is_an_error_with_the_last_reply(
     assert isinstance(caught.value, ModelError)
     assert (caught.value.reply, caught.value.session) == (last, "s")
     assert len(str(caught.value)) < 600
-    assert get_session("s", store=store).text == last
+    assert Session("s", store=store).state().text == last
     # It can be asked again.
     model = model_of('{"starter": "Soup", "courses": 3}')
     again = ask(CHEF, "Please!", session="s", schema=Menu, tools=tools, model=model, store=store)
-    assert again.value == {"starter": "Soup", "courses": 3}
+    assert again.output == {"starter": "Soup", "courses": 3}
 
 
 def test_a_blank_answer_fits_no_schema(store: str) -> None:
@@ -155,14 +151,14 @@ def test_a_blank_answer_fits_no_schema(store: str) -> None:
 def test_who_wants_no_error_gets_the_answer_without_a_value(store: str) -> None:
     model = model_of("Well, soup!", "Soup, I say.")
     found = ask(CHEF, "?", schema=Menu, on_failure="return", model=model, store=store)
-    assert (found.text, found.value) == ("Soup, I say.", None)
+    assert (found.text, found.output) == ("Soup, I say.", None)
 
 
 def test_an_answer_that_a_budget_prevents_or_a_person_delays_is_no_error(store: str) -> None:
     budget = MaxCalls(limit=1)
     options: dict[str, Any] = {"session": "s", "when": budget, "schema": Menu, "store": store}
     said = '{"starter": "Soup", "courses": 3}'
-    assert ask(CHEF, "?", model=model_of(said), **options).value
+    assert ask(CHEF, "?", model=model_of(said), **options).output
     late = ask(CHEF, "And now?", model=model_of(), **options)
     assert late.outcome is not None
     assert (late.outcome.reason, late.text) == (Reason.MAX_CALLS, "")
@@ -180,7 +176,7 @@ def test_an_answer_that_a_budget_prevents_or_a_person_delays_is_no_error(store: 
 )
 def test_r4_an_answer_is_read_as_models_write_it(said: str, store: str) -> None:
     answer = ask(CHEF, "A menu.", schema=Menu, model=model_of(said), store=store)
-    assert answer.value == {"starter": "Soup", "courses": 3}
+    assert answer.output == {"starter": "Soup", "courses": 3}
 
 
 def test_a_call_that_a_person_must_approve_of_waits_and_goes_on(store: str) -> None:
@@ -195,9 +191,9 @@ def test_a_call_that_a_person_must_approve_of_waits_and_goes_on(store: str) -> N
     with pytest.raises(SessionError, match="waits for another answer"):
         ask(careful, "And rice?", session="s", model=model, store=store)
     decided = {"decisions": [{"type": "approve"}]}
-    answer = answer_session("s", decided, model=model, store=store, tools=[price])
+    answer = Session("s", store=store).answer(decided, model=model, tools=[price])
     assert answer.text == "It is 7."
-    assert [text for _, text in answer.speeches if text] == ["Hi!", "Hello.", "Soup?", "It is 7."]
+    assert [text for _, text in answer.transcript if text] == ["Hi!", "Hello.", "Soup?", "It is 7."]
 
 
 def test_what_a_failure_has_left_open_is_answered_once(tmp_path: Path) -> None:
@@ -207,10 +203,10 @@ def test_what_a_failure_has_left_open_is_answered_once(tmp_path: Path) -> None:
         with pytest.raises(openai.InternalServerError):
             ask(CHEF, "Soup?", session="s", model=model_of(Reply(error=500)), store=store)
         model = model_of("Yes.")
-        answer = again(model) if again else resume("s", model=model, store=store)
+        answer = again(model) if again else Session("s", store=store).resume(model=model)
         assert answer.text == "Yes."
         assert texts(model.calls[0])[-1] == "u:Soup?"
-    asked = [text for name, text in get_session("s", store=store).speeches if name == "User"]
+    asked = [text for name, text in Session("s", store=store).state().transcript if name == "User"]
     assert asked == ["Soup?", "Soup?"]
 
 

@@ -58,7 +58,7 @@ def end(result: Result) -> tuple[str, str | None]:
 
 
 def by_user(result: Result) -> list[str]:
-    return [text for name, text in result.speeches if name == "User"]
+    return [text for name, text in result.transcript if name == "User"]
 
 
 def sources(result: Result) -> list[Source]:
@@ -277,7 +277,7 @@ def test_the_assistant_never_asks_and_runs_nothing() -> None:
     """A1: code in the user's own words is not run by anybody."""
     talk = user_proxy(code("print(1)", "Run this:"), sandbox=MONTY)
     result, _ = play(talk, ["You run it. TERMINATE"], "")
-    assert len(result.speeches) == 2
+    assert len(result.transcript) == 2
 
 
 @pytest.mark.parametrize("mode", ["ALWAYS", "TERMINATE", "NEVER"])
@@ -323,7 +323,7 @@ def test_the_function_calling_example_draws_two_agents() -> None:
     ]
     result, model = play(talk, script, tools=[python, sh])
     assert ran_cells == ["paint()", "draw()", "ls"]
-    assert result.speeches == [("User", task), ("Assistant", "They talk. TERMINATE")]
+    assert result.transcript == [("User", task), ("Assistant", "They talk. TERMINATE")]
     assert end(result) == ("termination", "Assistant")
     assert [one["function"]["name"] for one in model.calls[0].tools] == ["python", "sh"]
     assert "nothing is drawn" in str(model.calls[1].prompt[-1]["content"])
@@ -364,7 +364,7 @@ def test_no_guard_ends_what_several_people_say_one_after_the_other(said: list[st
     every = [text for text in said[:4] for _ in names]
     script = [f"My advice number {number} is of no use." for number in range(5)]
     result, _ = play(talk, script, *every, "exit")
-    assert [text for name, text in result.speeches if name != "Bot"] == every
+    assert [text for name, text in result.transcript if name != "Bot"] == every
     assert end(result) == ("quit", "Ann")
 
 

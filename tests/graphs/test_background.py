@@ -13,7 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from duologue.graphs import DuologueError, SessionError, converse, load_conversation, resume, stream
+from duologue.graphs import (
+    DuologueError,
+    Session,
+    SessionError,
+    converse,
+    load_conversation,
+    stream,
+)
 from duologue.graphs.common.background import in_background, iterate, run
 from duologue.graphs.run.events import MessageSaid
 from duologue.nodes.testing import ScriptedChatModel
@@ -152,8 +159,8 @@ def test_a_stream_that_is_left_frees_its_session_and_loses_nothing(tmp_path: Pat
     with pytest.raises(SessionError, match="'s'"):
         converse(TALK, session="s", model=model, store=store)
     events.close()  # type: ignore[attr-defined]  # an iterator made by a generator
-    result = resume("s", model=model, store=store)
-    assert result.speeches == [("Ann", "Dig."), ("Bob", "Dug.")]
+    result = Session("s", store=store).resume(model=model)
+    assert result.transcript == [("Ann", "Dig."), ("Bob", "Dug.")]
 
 
 async def test_converse_works_inside_a_running_loop() -> None:

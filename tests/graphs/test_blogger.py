@@ -5,8 +5,14 @@ from typing import Any
 
 import pytest
 
-from duologue.graphs import BloggerForm, Conversation, Reason, SpecError, blogger, load_conversation
-from duologue.graphs.kinds.blogger import BEGIN_WRITING, CRITIC_PREFIX, SATISFIED, graph
+from duologue.graphs import Conversation, Reason, SpecError, blogger, load_conversation
+from duologue.graphs.kinds.blogger import (
+    BEGIN_WRITING,
+    CRITIC_PREFIX,
+    SATISFIED,
+    BloggerForm,
+    graph,
+)
 from duologue.nodes.testing.server import ScriptedServer
 
 from .cli_help import duologue, isolate
@@ -22,9 +28,9 @@ def test_writer_and_critic_speak_in_rounds_and_the_writer_has_the_last_word(roun
     """L9: a final version by the writer behind them."""
     said = WHOLE[: 2 * rounds + 1]
     result, model = play(blogger("A post on bees", rounds=rounds), said)
-    assert [text for _, text in result.speeches] == said
-    assert [name for name, _ in result.speeches] == [*["Writer", "Critic"] * rounds, "Writer"]
-    assert result.latest("Writer") == VERSIONS[rounds]
+    assert [text for _, text in result.transcript] == said
+    assert [name for name, _ in result.transcript] == [*["Writer", "Critic"] * rounds, "Writer"]
+    assert result.last_message("Writer") == VERSIONS[rounds]
     assert result.outcome is not None
     assert result.outcome.reasons == (Reason.MAX_MESSAGES,)
     assert len(model.calls) == 2 * rounds + 1
@@ -44,13 +50,13 @@ def test_a_satisfied_critic_ends_it_with_the_version_that_it_has_read(at: int, s
     result, _ = play(blogger("Bees"), [*WHOLE[:at], said])
     assert result.outcome is not None
     assert (result.outcome.reasons[0], result.outcome.by) == (Reason.DONE_TOKEN, "Critic")
-    assert result.latest("Writer") == WHOLE[at - 1]
+    assert result.last_message("Writer") == WHOLE[at - 1]
 
 
 def test_the_writer_does_not_end_it_nor_does_a_critic_who_only_mentions_the_word() -> None:
     said = [SATISFIED, f"I am not {SATISFIED} yet.", "Bees dance."]
     result, _ = play(blogger("Bees", rounds=1), said)
-    assert [text for _, text in result.speeches] == said
+    assert [text for _, text in result.transcript] == said
 
 
 def test_names_prompts_prefix_word_and_parameters_can_be_set() -> None:
@@ -74,7 +80,7 @@ def test_names_prompts_prefix_word_and_parameters_can_be_set() -> None:
     assert {speaker.model_settings.temperature for speaker in spec.speakers} == {0.9}
     spec = spec.model_copy(update={"model": None})
     result, model = play(spec, ["Bees, please.", "Almost.", "Bees, bees.", "It fits."])
-    assert result.speeches[-1] == ("Lou", "It fits.")
+    assert result.transcript[-1] == ("Lou", "It fits.")
     assert model.calls[0].messages[0].text.startswith("Rhyme on Bees until Lou is quiet; {braces}")
     assert texts(model.calls[1]) == ["u:Count this:\nBees, please."]
     assert model.calls[0].kwargs["seed"] == 7

@@ -18,23 +18,15 @@ from langgraph.types import Command, interrupt
 
 from duologue.graphs import (
     Result,
+    Session,
     SessionError,
     Speaker,
-    aanswer_session,
     aconverse,
-    answer_session,
-    asay,
     ask,
     build_graph,
     chat,
     converse,
-    fork,
-    get_session,
     list_sessions,
-    resume,
-    say,
-    stop_session,
-    stream,
 )
 from duologue.graphs.store.base import Held, Store
 from duologue.nodes.testing import Line, ScriptedChatModel
@@ -131,14 +123,16 @@ def asked(result: Result) -> list[str]:
 # Two calls that answer
 
 
-Answers = Callable[[str, dict[str, Any]], object]
+Answers = Callable[[Session, str, dict[str, Any]], object]
 
 UNNAMED: dict[str, Answers] = {
-    "answer_session": lambda _, run: answer_session("s", APPROVE, **run),
-    "aanswer_session": lambda _, run: asyncio.run(aanswer_session("s", APPROVE, **run)),
-    "by its id": lambda known, run: answer_session("s", APPROVE, question=known, **run),
-    "with a callable": lambda _, run: answer_session("s", APPROVE, answer=lambda _: APPROVE, **run),
-    "with a message": lambda _, run: answer_session("s", APPROVE, message="Go on.", **run),
+    "answer": lambda session, _, run: session.answer(APPROVE, **run),
+    "aanswer": lambda session, _, run: asyncio.run(session.aanswer(APPROVE, **run)),
+    "by its id": lambda session, known, run: session.answer(APPROVE, question=known, **run),
+    "with a callable": lambda session, _, run: session.answer(
+        APPROVE, answer=lambda _: APPROVE, **run
+    ),
+    "with a message": lambda session, _, run: session.answer(APPROVE, message="Go on.", **run),
 }
 
 
@@ -146,74 +140,81 @@ UNNAMED: dict[str, Answers] = {
 def test_an_answer_does_not_approve_a_call_that_nobody_has_seen(
     late: Answers, each_store: str, ran: list[object], tools: list[BaseTool], overtakes: Overtakes
 ) -> None:
-    run: dict[str, Any] = {"store": each_store, "tools": tools}
+    run: dict[str, Any] = {"tools": tools}
     model = ScriptedChatModel(script=wiring(100, 10_000))
-    (question,) = converse(WIRES, session="s", model=model, **run).pending
+    (question,) = converse(WIRES, session="s", model=model, store=each_store, **run).pending
     unasked = ScriptedChatModel(script=[])
     after: list[Result] = []
     with pytest.raises(SessionError, match="was already answered") as refused:
         overtakes(
-            lambda: late(question.id, {**run, "model": unasked}),
-            lambda: after.append(answer_session("s", APPROVE, model=model, **run)),
+            lambda: late(Session("s", store=each_store), question.id, {**run, "model": unasked}),
+            lambda: after.append(
+                Session("s", store=each_store).answer(APPROVE, model=model, **run)
+            ),
         )
     assert ran == [100]
     # Nothing is lost, and the next question waits for an answer to it.
-    assert get_session("s", store=each_store) == after[0]
+    assert Session("s", store=each_store).state() == after[0]
     (following,) = after[0].pending
     assert f"now it waits for an answer to {following.id!r}" in str(refused.value)
     assert [row.status for row in list_sessions(store=each_store)] == ["waiting"]
     done = ScriptedChatModel(script=["Done."])
-    answer_session("s", APPROVE, question=following.id, model=done, **run)
+    Session("s", store=each_store).answer(APPROVE, question=following.id, model=done, **run)
     assert ran == [100, 10_000]
 
 
 @pytest.mark.parametrize(
     ("first", "says"),
     [
-        (lambda run: answer_session("s", "exit", **run), "it has ended"),
-        (lambda run: stop_session("s", store=run["store"]), "it has ended"),
-        (lambda run: say("s", "User", "Wait.", store=run["store"]), "it waits for no answer"),
+        (lambda session, run: session.answer("exit", **run), "it has ended"),
+        (lambda session, run: session.stop(), "it has ended"),
+        (
+            lambda session, run: session.add_message("User", "Wait."),
+            "it waits for no answer",
+        ),
     ],
     ids=["left", "stopped", "said"],
 )
 def test_an_answer_whose_question_is_gone_says_how_things_are(
-    first: Callable[[dict[str, Any]], object],
+    first: Callable[[Session, dict[str, Any]], object],
     says: str,
     store: str,
     ran: list[object],
     tools: list[BaseTool],
     overtakes: Overtakes,
 ) -> None:
-    run: dict[str, Any] = {"store": store, "tools": tools}
-    converse(WIRES, session="s", model=ScriptedChatModel(script=wiring(100)), **run)
+    run: dict[str, Any] = {"tools": tools}
+    session = Session("s", store=store)
+    converse(WIRES, session=session, model=ScriptedChatModel(script=wiring(100)), **run)
     with pytest.raises(SessionError, match=f"was already answered or dropped; (now )?{says}"):
-        overtakes(lambda: answer_session("s", APPROVE, **run), lambda: first(run))
+        overtakes(lambda: session.answer(APPROVE, **run), lambda: first(session, run))
     assert ran == []
 
 
 def test_an_answer_that_was_given_when_nobody_was_asked_answers_nothing(
     store: str, ran: list[object], tools: list[BaseTool], overtakes: Overtakes
 ) -> None:
-    run: dict[str, Any] = {"store": store, "tools": tools}
+    run: dict[str, Any] = {"tools": tools}
     with pytest.raises(Exception, match="script"):
-        converse(WIRES, session="s", model=ScriptedChatModel(script=[]), **run)
+        converse(WIRES, session="s", model=ScriptedChatModel(script=[]), store=store, **run)
     model = ScriptedChatModel(script=wiring(100))
     with pytest.raises(SessionError, match="no question waited when it was given; now it waits"):
         overtakes(
-            lambda: answer_session("s", APPROVE, **run), lambda: resume("s", model=model, **run)
+            lambda: Session("s", store=store).answer(APPROVE, **run),
+            lambda: Session("s", store=store).resume(model=model, **run),
         )
     assert ran == []
-    assert len(get_session("s", store=store).pending) == 1
+    assert len(Session("s", store=store).state().pending) == 1
 
 
 def test_the_same_answer_counts_once(store: str, ran: list[object], tools: list[BaseTool]) -> None:
-    run: dict[str, Any] = {"store": store, "tools": tools}
+    run: dict[str, Any] = {"tools": tools}
     model = ScriptedChatModel(script=wiring(100, 10_000))
-    (question,) = converse(WIRES, session="s", model=model, **run).pending
-    answer_session("s", APPROVE, question=question.id, model=model, **run)
+    (question,) = converse(WIRES, session="s", model=model, store=store, **run).pending
+    Session("s", store=store).answer(APPROVE, question=question.id, model=model, **run)
     for _ in range(2):
         with pytest.raises(SessionError, match="was already answered"):
-            answer_session("s", APPROVE, question=question.id, model=model, **run)
+            Session("s", store=store).answer(APPROVE, question=question.id, model=model, **run)
     assert ran == [100]
 
 
@@ -222,22 +223,22 @@ def test_each_question_of_one_tool_takes_an_answer_of_its_own(
     named: bool, store: str, ran: list[object], tools: list[BaseTool], overtakes: Overtakes
 ) -> None:
     """They are asked in one step, with nothing stored between them but the answers."""
-    run: dict[str, Any] = {"store": store, "tools": tools}
+    run: dict[str, Any] = {"tools": tools}
     model = ScriptedChatModel(script=[calls(call("pay", 1, first=7)), "Done."])
-    (question,) = converse(WIRES, session="s", model=model, **run).pending
+    (question,) = converse(WIRES, session="s", model=model, store=store, **run).pending
     known: dict[str, Any] = {"question": question.id} if named else {}
     with pytest.raises(SessionError, match="was already answered"):
         overtakes(
-            lambda: answer_session("s", "late", **known, **run),
-            lambda: answer_session("s", "yes", model=model, **run),
+            lambda: Session("s", store=store).answer("late", **known, **run),
+            lambda: Session("s", store=store).answer("yes", model=model, **run),
         )
     with pytest.raises(SessionError, match="was already answered"):
-        answer_session("s", "again", question=question.id, model=model, **run)
-    result = get_session("s", store=store)
+        Session("s", store=store).answer("again", question=question.id, model=model, **run)
+    result = Session("s", store=store).state()
     assert asked(result) == ['A tool asks: "Pay 8?"']
     for answer in ("no", "maybe"):
         (question,) = result.pending
-        result = answer_session("s", answer, question=question.id, model=model, **run)
+        result = Session("s", store=store).answer(answer, question=question.id, model=model, **run)
     assert ran == [["yes", "no", "maybe"]]
 
 
@@ -246,22 +247,23 @@ def test_of_several_questions_each_keeps_its_answer(
     named: bool, store: str, ran: list[object], tools: list[BaseTool], overtakes: Overtakes
 ) -> None:
     """An answer is taken as long as its own question waits, whatever else was answered."""
-    run: dict[str, Any] = {"store": store, "tools": tools}
+    run: dict[str, Any] = {"tools": tools}
     both = calls(call("pay", 1, first=1), call("pay", 2, first=5))
     model = ScriptedChatModel(script=[both, "Done."])
-    one, other = converse(WIRES, session="s", model=model, **run).pending
+    one, other = converse(WIRES, session="s", model=model, store=store, **run).pending
 
     def first() -> Result:
-        return answer_session("s", "first", question=one.id, model=model, **run)
+        return Session("s", store=store).answer("first", question=one.id, model=model, **run)
 
     if not named:
         first()
         # It is the tool's next question that waits beside the other now.
         with pytest.raises(SessionError, match="waits for several answers: name the question"):
-            answer_session("s", "which?", model=model, **run)
+            Session("s", store=store).answer("which?", model=model, **run)
         return
     result = overtakes(
-        lambda: answer_session("s", "late", question=other.id, model=model, **run), first
+        lambda: Session("s", store=store).answer("late", question=other.id, model=model, **run),
+        first,
     )
     assert sorted(asked(result)) == ['A tool asks: "Pay 2?"', 'A tool asks: "Pay 6?"']
 
@@ -269,18 +271,18 @@ def test_of_several_questions_each_keeps_its_answer(
 def test_a_fork_is_not_answered_by_its_sources_question(
     store: str, ran: list[object], tools: list[BaseTool]
 ) -> None:
-    run: dict[str, Any] = {"store": store, "tools": tools}
+    run: dict[str, Any] = {"tools": tools}
     model = ScriptedChatModel(script=wiring(100))
-    (question,) = converse(WIRES, session="s", model=model, **run).pending
-    forked = fork("s", store=store)
-    (own,) = resume(forked, **run).pending
+    (question,) = converse(WIRES, session="s", model=model, store=store, **run).pending
+    forked = Session("s", store=store).fork().id
+    (own,) = Session(forked, store=store).resume(**run).pending
     done = ScriptedChatModel(script=["Done."])
-    answer_session("s", APPROVE, question=question.id, model=done, **run)
+    Session("s", store=store).answer(APPROVE, question=question.id, model=done, **run)
     with pytest.raises(SessionError, match="does not wait for an answer to"):
-        answer_session(forked, APPROVE, question=question.id, **run)
+        Session(forked, store=store).answer(APPROVE, question=question.id, **run)
     assert ran == [100]
     done = ScriptedChatModel(script=["Done."])
-    answer_session(forked, APPROVE, question=own.id, model=done, **run)
+    Session(forked, store=store).answer(APPROVE, question=own.id, model=done, **run)
     assert ran == [100, 100]
 
 
@@ -292,13 +294,13 @@ HELLO: dict[str, Any] = {"session": "s", "message": "Hello."}
 MESSAGES: dict[str, Callable[[str], object]] = {
     "converse": lambda store: converse(chat(), store=store, **HELLO),
     "aconverse": lambda store: asyncio.run(aconverse(chat(), store=store, **HELLO)),
-    "resume": lambda store: resume("s", store=store, message="Hello."),
-    "resume, leaving": lambda store: resume("s", store=store, message="exit"),
-    "stream": lambda store: [*stream(None, store=store, **HELLO)],
+    "resume": lambda store: Session("s", store=store).resume(message="Hello."),
+    "resume, leaving": lambda store: Session("s", store=store).resume(message="exit"),
+    "stream": lambda store: [*Session("s", store=store).stream(message="Hello.")],
 }
 SAID: dict[str, Callable[[str], object]] = {
-    "say": lambda store: say("s", "User", "Hello.", store=store),
-    "asay": lambda store: asyncio.run(asay("s", "User", "Hello.", store=store)),
+    "say": lambda store: Session("s", store=store).add_message("User", "Hello."),
+    "asay": lambda store: asyncio.run(Session("s", store=store).aadd_message("User", "Hello.")),
 }
 
 
@@ -313,9 +315,9 @@ def test_a_message_answers_no_question_that_came_after_it(
     with pytest.raises(SessionError, match=r"did not take the message: .* was already answered"):
         overtakes(
             lambda: late(store),
-            lambda: after.append(answer_session("s", answer, store=store, model=model)),
+            lambda: after.append(Session("s", store=store).answer(answer, model=model)),
         )
-    assert get_session("s", store=store) == after[0]
+    assert Session("s", store=store).state() == after[0]
 
 
 @pytest.mark.parametrize("late", SAID.values(), ids=SAID)
@@ -328,9 +330,9 @@ def test_who_speaks_for_a_speaker_drops_no_question_that_came_after_it(
     with pytest.raises(SessionError, match="'s' has gone on meanwhile, so nothing was said"):
         overtakes(
             lambda: late(store),
-            lambda: after.append(answer_session("s", "Hi.", store=store, model=model)),
+            lambda: after.append(Session("s", store=store).answer("Hi.", model=model)),
         )
-    assert get_session("s", store=store) == after[0]
+    assert Session("s", store=store).state() == after[0]
 
 
 def test_of_two_that_begin_a_chat_one_says_its_message(store: str, overtakes: Overtakes) -> None:
@@ -341,7 +343,7 @@ def test_of_two_that_begin_a_chat_one_says_its_message(store: str, overtakes: Ov
             lambda: converse(chat(), store=store, model=model, session="s", message="Hi."),
         )
     said = [("User", "Hi."), ("Assistant", "What is it?")]
-    assert get_session("s", store=store).speeches == said
+    assert Session("s", store=store).state().transcript == said
 
 
 def test_a_message_to_a_session_that_begins_again_is_said(store: str) -> None:
@@ -349,7 +351,7 @@ def test_a_message_to_a_session_that_begins_again_is_said(store: str) -> None:
     converse(chat(), session="s", store=store)
     model = ScriptedChatModel(script=["What is it?"])
     result = converse(chat(), store=store, model=model, reset=True, **HELLO)
-    assert result.speeches == [("User", "Hello."), ("Assistant", "What is it?")]
+    assert result.transcript == [("User", "Hello."), ("Assistant", "What is it?")]
 
 
 def test_two_that_ask_an_agent_at_once_are_both_answered(store: str, overtakes: Overtakes) -> None:
@@ -359,7 +361,12 @@ def test_two_that_ask_an_agent_at_once_are_both_answered(store: str, overtakes: 
         lambda: ask(chef, "And then?", session="s", store=store, model=model),
         lambda: ask(chef, "What first?", session="s", store=store, model=model),
     )
-    assert [text for _, text in result.speeches] == ["What first?", "Soup.", "And then?", "Plums."]
+    assert [text for _, text in result.transcript] == [
+        "What first?",
+        "Soup.",
+        "And then?",
+        "Plums.",
+    ]
 
 
 # LangGraph's own way

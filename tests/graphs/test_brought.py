@@ -15,15 +15,14 @@ from duologue.graphs import (
     EndChat,
     Predicate,
     SchemaFormat,
+    Session,
     Speaker,
     SpecError,
     TurnFunction,
-    answer_session,
     chat,
     converse,
     group_solve,
     load_conversation,
-    resume,
     user_proxy,
 )
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
@@ -134,7 +133,7 @@ def test_what_is_brought_runs_as_what_is_registered() -> None:
     by_itself = converse(brought(), model=model, store="memory:brought")
     model = ScriptedChatModel(script=SCRIPT)
     by_name = converse(named(), model=model, store="memory:named", **REGISTERED)
-    assert by_itself.speeches == by_name.speeches
+    assert by_itself.transcript == by_name.transcript
     assert by_itself.outcome is not None
     assert by_itself.outcome.reason == "predicate"
 
@@ -144,7 +143,7 @@ def test_copies_bring_the_same_objects() -> None:
     made = chat("Hi.", tools=[another()])
     for one in (made, made.model_copy(), made.model_copy(deep=True), copy.deepcopy(made)):
         result = converse(one, model=ScriptedChatModel(script=["Hi."]), store="memory:")
-        assert result.speeches[-1] == ("Assistant", "Hi.")
+        assert result.transcript[-1] == ("Assistant", "Hi.")
     assert pickle.loads(pickle.dumps(made)) == made  # noqa: S301  # of our own
 
 
@@ -156,7 +155,7 @@ def test_a_session_goes_on_with_the_same_objects(tmp_path: Any) -> None:  # noqa
     assert waits.pending
     model = ScriptedChatModel(script=["Beans grow."])
     with pytest.raises(SpecError, match=r"^speakers\.1\.tools: there is no tool 'search'; give it"):
-        resume("s", model=model, store=store)
+        Session("s", store=store).resume(model=model)
     approved = {"decisions": [{"type": "approve"}]}
     again = converse(
         chat("Beans?", tools=[search], interrupt_on={"search": True}),
@@ -165,7 +164,7 @@ def test_a_session_goes_on_with_the_same_objects(tmp_path: Any) -> None:  # noqa
         store=store,
         answer=lambda question: approved if question.kind == "approval" else "exit",
     )
-    assert again.speeches == [("User", "Beans?"), ("Assistant", "Beans grow.")]
+    assert again.transcript == [("User", "Beans?"), ("Assistant", "Beans grow.")]
     assert [one.text for one in again.messages if one.type == "tool"] == ["found beans"]
 
 
@@ -175,8 +174,8 @@ def test_a_session_by_its_id_takes_a_registered_function(tmp_path: Any) -> None:
     converse(talk, session="s", model=ScriptedChatModel(script=[SCRIPT[0]]), store=store)
     approved = {"decisions": [{"type": "approve"}]}
     model = ScriptedChatModel(script=["Beans grow."])
-    result = answer_session("s", approved, model=model, store=store, tools=[search])
-    assert result.speeches[-1] == ("Assistant", "Beans grow.")
+    result = Session("s", store=store).answer(approved, model=model, tools=[search])
+    assert result.transcript[-1] == ("Assistant", "Beans grow.")
 
 
 @pytest.mark.parametrize("given", [search, tool(search)], ids=["function", "tool"])
@@ -185,7 +184,7 @@ def test_a_function_is_told_to_models_as_its_tool(given: BaseTool) -> None:
     result = converse(
         chat("Hi.", tools=[given], speaks_with_tool_calls=False), model=model, store="memory:"
     )
-    assert result.speeches[-1] == ("Assistant", "Hi.")
+    assert result.transcript[-1] == ("Assistant", "Hi.")
     (told,) = [found["function"] for found in model.calls[0].tools]
     assert (told["name"], told["description"]) == ("search", "Search the web.")
     assert told["parameters"]["properties"] == {"query": {"type": "string"}}
@@ -208,7 +207,7 @@ def test_a_hook_that_is_brought_can_be_taken_away_for_a_run() -> None:
 
     def first(**registered: Any) -> str:
         model = ScriptedChatModel(script=["One.", "Two."])
-        return converse(talk, model=model, store="memory:", **registered).speeches[0][1]
+        return converse(talk, model=model, store="memory:", **registered).transcript[0][1]
 
     assert (first(), first(hooks={"shout": None})) == ("ONE.", "One.")
 
@@ -220,7 +219,7 @@ def test_a_user_proxy_takes_functions() -> None:
     model = ScriptedChatModel(script=["One.", "Two.", "Three."])
     result = converse(proxy, model=model, store="memory:")
     assert result.outcome is not None
-    assert (result.outcome.reason, len(result.speeches)) == ("termination", 4)
+    assert (result.outcome.reason, len(result.transcript)) == ("termination", 4)
 
 
 def test_a_group_solve_takes_functions() -> None:

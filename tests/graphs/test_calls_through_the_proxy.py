@@ -12,7 +12,7 @@ from duologue.graphs import (
     MessageQuestion,
     Question,
     Result,
-    answer_session,
+    Session,
     converse,
     user_proxy,
 )
@@ -94,7 +94,7 @@ def test_a8_text_while_calls_wait_interrupts_each_of_them(play: Play, ran: list[
     assert [(call.name, call.args["left"]) for call in asked[0].calls] == [("add", 1), ("add", 2)]
     assert tools_said(model) == ["Not run: User said something instead."] * 2
     assert model.calls[-1].prompt[-1]["content"] == "Leave it."
-    assert result.speeches == [
+    assert result.transcript == [
         ("User", "Add up."),
         ("User", "Leave it."),
         ("Assistant", "As you wish."),
@@ -138,7 +138,7 @@ def test_a3_replies_and_runs_are_counted_together(play: Play, ran: list[int]) ->
     script: list[Line] = [adds(("a", 1)), "It is 2.", adds(("b", 2)), "It is 3."]
     result, _, _ = play("NEVER", script, [], cap=2)
     assert ran == [1]
-    assert result.speeches[-2:] == [("Assistant", "It is 2."), ("User", "Go on.")]
+    assert result.transcript[-2:] == [("Assistant", "It is 2."), ("User", "Go on.")]
 
 
 def test_a5_at_the_cap_the_person_is_asked_before_each_run(play: Play, ran: list[int]) -> None:
@@ -147,7 +147,7 @@ def test_a5_at_the_cap_the_person_is_asked_before_each_run(play: Play, ran: list
     # One by itself, one that was let run, one interrupted, whose text begins the count anew.
     assert ran == [1, 2, 4]
     assert [question.because for question in asked] == ["max_consecutive_auto_reply"] * 3
-    assert ("User", "Not that.") in result.speeches
+    assert ("User", "Not that.") in result.transcript
 
 
 def test_a5_without_any_automatic_reply_nothing_ends_it_before_the_calls(
@@ -178,7 +178,7 @@ def test_interrupted_calls_end_in_the_turns_last_word(play: Play, ran: list[int]
     result, asked, _ = play("ALWAYS", [*script, "Then not."], [*answers, "exit"])
     assert not ran
     assert len(asked) == 6
-    assert result.speeches[-1] == ("Assistant", "Then not.")
+    assert result.transcript[-1] == ("Assistant", "Then not.")
 
 
 def test_g5_the_agent_of_a_chat_calls_without_asking(ran: list[int]) -> None:
@@ -193,9 +193,9 @@ def test_g5_the_agent_of_a_chat_calls_without_asking(ran: list[int]) -> None:
     model = ScriptedChatModel(script=[adds(("a", 1)), "It is 2."])
     store = f"memory:{uuid4()}"
     result = converse(spec, session="one", model=model, store=store, tools=[add])
-    result = answer_session("one", "Add 1 and 1", model=model, store=store, tools=[add])
+    result = Session("one", store=store).answer("Add 1 and 1", model=model, tools=[add])
     assert ran == [1]
-    assert result.speeches == [("You", "Add 1 and 1"), ("Agent", "It is 2.")]
+    assert result.transcript == [("You", "Add 1 and 1"), ("Agent", "It is 2.")]
 
 
 def test_autogen_function_calling_with_python_and_sh() -> None:

@@ -13,21 +13,15 @@ from langchain_core.messages import AIMessage
 from duologue.graphs import (
     Conversation,
     Result,
+    Session,
     Speaker,
     SpecError,
     ask,
     converse,
-    dump_session,
-    export_session,
-    fork,
-    get_session,
     group_solve,
     load_conversation,
     load_session,
     remember,
-    replay,
-    reset_session,
-    resume,
     role_play,
 )
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
@@ -166,18 +160,18 @@ def test_what_is_remembered_is_part_of_the_session_whatever_becomes_of_it(store:
     assert view[:2] == ["u:Choose a word.", "a:Quince."]
     assert load_conversation(spec.stored()) == spec
     assert load_conversation(json.loads(json.dumps(spec.stored()))) == spec
-    load_session(dump_session("game", store=store), into="copy", store=store)
-    assert seen(get_session("copy", store=store), "Master") == view
-    assert seen(replay("game", store=store), "Master") == view
-    assert "Quince" not in export_session("game", format="markdown", store=store)
+    load_session(Session("game", store=store).dump(), into="copy", store=store)
+    assert seen(Session("copy", store=store).state(), "Master") == view
+    assert seen(Session("game", store=store).replay(), "Master") == view
+    assert "Quince" not in Session("game", store=store).export(format="markdown")
     with pytest.raises(SpecError, match=r"Master\.memory: can't change in a fork"):
-        fork("game", speakers={"Master": {"memory": []}}, store=store)
-    forked = fork("game", end_chat={"max_iterations": 3}, store=store)
+        Session("game", store=store).fork(speakers={"Master": {"memory": []}})
+    forked = Session("game", store=store).fork(end_chat={"max_iterations": 3}).id
     more = model_of("Warm.", "9?")
-    assert seen(resume(forked, model=more, store=store), "Master")[: len(view)] == view
+    assert seen(Session(forked, store=store).resume(model=more), "Master")[: len(view)] == view
     assert texts(more.calls[0])[:2] == view[:2]
-    reset_session("game", speaker="Master", store=store)
-    assert "a:Quince." not in seen(get_session("game", store=store), "Master")
+    Session("game", store=store).reset(speaker="Master")
+    assert "a:Quince." not in seen(Session("game", store=store).state(), "Master")
 
 
 def test_a_short_context_leaves_out_what_it_came_with_before_its_secret(store: str) -> None:

@@ -9,15 +9,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import tool
 from pydantic import SecretStr
 
-from duologue.graphs import (
-    Result,
-    answer_session,
-    chat,
-    converse,
-    get_session,
-    list_sessions,
-    stream,
-)
+from duologue.graphs import Result, Session, chat, converse, list_sessions, stream
 from duologue.graphs.run.events import MessageSaid, QuestionAsked, Token, ToolAnswered, ToolCalled
 from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
@@ -78,7 +70,7 @@ def test_g1_g5_g6_ageres_example(model: BaseChatModel) -> None:
     """Many rounds with a tool, speech beside the call; the person is asked anew, and leaves."""
     spec = chat(tools=["get_current_weather"])
     found = play(spec, model, [*SAID_BY_USER, "exit"], tools=[get_current_weather])
-    assert found.speeches == SPOKEN
+    assert found.transcript == SPOKEN
     assert (found.reason, found.outcome.by, found.outcome.rounds) == ("quit", "User", 4)
     # Asked once a round, when all of it has ended.
     assert found.heard == [
@@ -136,14 +128,14 @@ def test_g6_exit_leaves_at_any_question(word: str, rounds: int) -> None:
     said = [f"Question {number}" for number in range(rounds)]
     found = play(chat(), [f"Answer {number}" for number in range(rounds)], [*said, word])
     assert (found.reason, found.outcome.by) == ("quit", "User")
-    assert len(found.speeches) == 2 * rounds
+    assert len(found.transcript) == 2 * rounds
     assert not found.result.pending
 
 
 @pytest.mark.parametrize("text", ["exit now", "'exit'", "exit.", "quit"])
 def test_g6_only_the_word_alone_leaves(text: str) -> None:
     found = play(chat(), ["As you like."], [text, "exit"])
-    assert found.speeches == [("User", text), ("Assistant", "As you like.")]
+    assert found.transcript == [("User", text), ("Assistant", "As you like.")]
 
 
 def test_g6_exit_leaves_where_a_decision_is_asked_for() -> None:
@@ -160,7 +152,7 @@ def test_g5_a_blank_answer_is_asked_for_again(blank: str) -> None:
     assert [one.problem is None for one in found.asked] == [True, False, False, True]
     assert "must not be empty" in str(found.asked[1].problem)
     assert len({one.id for one in found.asked}) == 2
-    assert found.speeches == [("User", "Hi"), ("Assistant", "Hello.")]
+    assert found.transcript == [("User", "Hi"), ("Assistant", "Hello.")]
 
 
 # Rounds of tools
@@ -189,7 +181,7 @@ def test_g4_it_calls_until_it_calls_no_more_and_faults_are_text() -> None:
         "There is no tool 'shelve'; there are: get_current_weather, fragile.",
         "get_current_weather failed: KeyError: 'Atlantis'",
     ]
-    assert found.speeches == [("User", "Go."), ("Assistant", "Enough.")]
+    assert found.transcript == [("User", "Go."), ("Assistant", "Enough.")]
     assert len(found.asked) == 1
 
 
@@ -199,14 +191,14 @@ def test_g4_it_calls_until_it_calls_no_more_and_faults_are_text() -> None:
 def test_g5_the_session_waits_and_goes_on_with_each_answer() -> None:
     """Without anything that answers there is nothing to wait in: the run is over at once."""
     store, script = f"memory:{uuid4().hex}", ["One.", "Two."]
-    given: dict[str, Any] = {"store": store, "model": ScriptedChatModel(script=script)}
-    results = [converse(chat(), session="s", **given)]
+    given: dict[str, Any] = {"model": ScriptedChatModel(script=script)}
+    results = [converse(chat(), session="s", store=store, **given)]
     for text in ("a", "b", "exit"):
         (question,) = results[-1].pending
         assert (question.kind, results[-1].outcome) == ("message", None)
         assert [row.status for row in list_sessions(store=store)] == ["waiting"]
-        assert get_session("s", store=store).pending == results[-1].pending
-        results.append(answer_session("s", text, **given))
+        assert Session("s", store=store).state().pending == results[-1].pending
+        results.append(Session("s", store=store).answer(text, **given))
     assert len({question.id for result in results[:-1] for question in result.pending}) == 3
     assert results[-1].outcome is not None
     assert results[-1].outcome.reason.value == "quit"
@@ -222,7 +214,7 @@ def test_g5_the_last_event_of_a_session_that_waits_is_its_question() -> None:
 
 
 def said_by(found: Result, name: str) -> list[str]:
-    return [text for speaker, text in found.speeches if speaker == name]
+    return [text for speaker, text in found.transcript if speaker == name]
 
 
 AGAIN = "The capital of France is Paris, on the river Seine."
@@ -281,13 +273,13 @@ def test_it_goes_on_for_sixty_rounds() -> None:
     asks = [f"Compare {number}" for number in range(1, 61)]
     found = play(chat(tools=["high_low"]), ScriptedChatModel(script=say), [*asks, "exit"])
     assert (found.reason, found.outcome.rounds, len(found.asked)) == ("quit", 60, 61)
-    assert len(found.speeches) == 120
+    assert len(found.transcript) == 120
     assert sum(message.type == "tool" for message in found.result.messages) == 10
 
 
 def test_a_first_message_that_is_given_is_not_asked_for() -> None:
     found = play(chat("Hi"), ["Hello."], ["exit"])
-    assert found.speeches == [("User", "Hi"), ("Assistant", "Hello.")]
+    assert found.transcript == [("User", "Hi"), ("Assistant", "Hello.")]
     assert found.heard == ["Hello."]
 
 

@@ -18,11 +18,8 @@ from duologue.graphs import (
     Result,
     SessionError,
     ToolQuestion,
-    answer_session,
     chat,
     converse,
-    get_session,
-    resume,
 )
 from duologue.nodes.testing import Line, ScriptedChatModel
 
@@ -97,7 +94,7 @@ def test_each_decision_of_a_person_in_the_chat(
     mailed, looked = [line["content"] for line in found.prompts[1] if line["role"] == "tool"]
     assert told in mailed
     assert looked == "Seen a.txt."
-    assert found.speeches[1:] == [("Assistant", "I write to Bob."), ("Assistant", "Done.")]
+    assert found.transcript[1:] == [("Assistant", "I write to Bob."), ("Assistant", "Done.")]
     assert [one.kind for one in found.asked] == ["approval", "message"]
 
 
@@ -106,22 +103,22 @@ def test_nothing_runs_before_the_decision_and_the_other_calls_run_once(
 ) -> None:
     given: dict[str, Any] = {
         "model": ScriptedChatModel(script=[BOTH, "Done."]),
-        "store": f"memory:{uuid4().hex}",
         "tools": tools,
     }
-    result = converse(chat("Write.", **MAIL), session="s", **given)
+    result = converse(chat("Write.", **MAIL), store=f"memory:{uuid4().hex}", **given)
+    session = result.session
     assert [one.kind for one in result.pending] == ["approval"]
     for _ in range(2):
-        assert resume("s", **given).pending == result.pending
+        assert session.resume(**given).pending == result.pending
     wrong: Any
     for wrong in ("yes", {"decisions": []}, {"decisions": [{"type": "perhaps"}]}, "exit!"):
         with pytest.raises(AnswerError):
-            answer_session("s", wrong, **given)
+            session.answer(wrong, **given)
     assert not ran
-    result = answer_session("s", {"decisions": [{"type": "approve"}]}, **given)
+    result = session.answer({"decisions": [{"type": "approve"}]}, **given)
     assert sorted(ran) == ["look a.txt", "mail Bob"]
     assert [one.kind for one in result.pending] == ["message"]
-    assert resume("s", **given).pending == result.pending
+    assert session.resume(**given).pending == result.pending
     assert len(ran) == 2
 
 
@@ -161,11 +158,10 @@ def waiting(tools: list[BaseTool]) -> Callable[..., tuple[Result, dict[str, Any]
     def started(**more: Any) -> tuple[Result, dict[str, Any]]:
         options: dict[str, Any] = {
             "model": ScriptedChatModel(script=[SIZES, "Both noted."]),
-            "store": f"memory:{uuid4().hex}",
             "tools": tools,
         }
         spec = chat("Sizes?", tools=["look", "size"])
-        return converse(spec, session="s", **options, **more), options
+        return converse(spec, store=f"memory:{uuid4().hex}", **options, **more), options
 
     return started
 
@@ -201,23 +197,24 @@ def test_each_is_answered_by_its_id_and_the_other_waits_alone(
     first: str, ran: list[str], waiting: Waiting
 ) -> None:
     result, options = waiting()
+    session = result.session
     assert asks(result.pending) == [{"size of": "coat"}, {"size of": "hat"}]
     with pytest.raises(SessionError, match="waits for several answers: name the question"):
-        answer_session("s", 50, **options)
+        session.answer(50, **options)
     ids = dict(zip(("coat", "hat"), (one.id for one in result.pending), strict=True))
     sizes = {"coat": 50, "hat": 58}
     other = next(name for name in sizes if name != first)
-    result = answer_session("s", sizes[first], question=ids[first], **options)
+    result = session.answer(sizes[first], question=ids[first], **options)
     assert asks(result.pending) == [{"size of": other}]
     with pytest.raises(SessionError, match="the question was already answered"):
-        answer_session("s", 1, question=ids[first], **options)
+        session.answer(1, question=ids[first], **options)
     # Going on without an answer asks the same again, and gives nobody another's answer.
     before = list(ran)
     for _ in range(2):
-        result = resume("s", **options)
+        result = session.resume(**options)
         assert [one.id for one in result.pending] == [ids[other]]
     assert ran == before
-    result = answer_session("s", sizes[other], **options)
+    result = session.answer(sizes[other], **options)
     assert results(result) == NOTED
     assert ran.count("look shop") == 1
 
@@ -229,8 +226,10 @@ def test_what_one_leaves_open_the_session_waits_with(waiting: Waiting) -> None:
 
     result, options = waiting(answer=only_the_hat)
     assert asks(result.pending) == [{"size of": "coat"}]
-    assert get_session("s", store=options["store"]).pending == result.pending
-    result = resume("s", answer=lambda one: 50 if one.kind == "tool" else "exit", **options)
+    assert result.session.state().pending == result.pending
+    result = result.session.resume(
+        answer=lambda one: 50 if one.kind == "tool" else "exit", **options
+    )
     assert results(result) == NOTED
     assert result.outcome is not None
     assert result.outcome.reason.value == "quit"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from duologue.graphs.sessions.session import get_session
+from duologue.graphs import Session
 from duologue.graphs.spec.ends import DoneToken
 from duologue.graphs.store.address import open_store
 from duologue.nodes.testing import Line, Reply
@@ -106,7 +106,7 @@ def test_json_is_one_event_a_line_and_the_last_is_the_outcome(serve: Serve) -> N
         "reason": "max_iterations",
         "complete": None,
         "reasons": ["max_iterations"],
-        "because": ["the round cap was reached"],
+        "explanations": ["the round cap was reached"],
         "by": None,
         "message": events[-2]["id"],
         "rounds": 1,
@@ -414,7 +414,7 @@ def test_a_fork_takes_other_rules(serve: Serve, tmp_path: Path) -> None:
     )
     assert (ran.exit_code, ran.stdout) == (0, "-h\n")
     assert ran.stderr == f"Go on with: duologue resume --store {store} -- -h\n"
-    forked = get_session("-h", store=store).conversation
+    forked = Session("-h", store=store).state().conversation
     assert forked.task == "Plan a park"
     assert forked.end_chat.mode == "max_iterations_only"
     assert forked.end_chat.max_iterations == 1

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from duologue.graphs import converse, get_session, role_play
+from duologue.graphs import Session, converse, role_play
 from duologue.nodes.testing import Reply, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 
@@ -40,7 +40,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
 
 def view(session: str, speaker: str, store: Path | str) -> str:
     """What a speaker sees, without its system prompt."""
-    return str(get_session(session, store=store).viewpoint(speaker)[1:])
+    return str(Session(session, store=store).state().viewpoint(speaker)[1:])
 
 
 def test_a_session_is_dumped_to_a_file_loaded_elsewhere_and_resumed(
@@ -88,7 +88,7 @@ def test_a_session_and_a_speakers_memory_are_reset(store: Path) -> None:
     assert ran.stderr == "It has ended; go on with: duologue say g SPEAKER TEXT\n"
     ran = duologue("reset", "g")
     assert (ran.stdout, ran.stderr) == ("g\n", "Go on with: duologue resume g\n")
-    assert get_session("g", store=store).messages == []
+    assert Session("g", store=store).state().messages == []
     assert "g  unfinished" in duologue("sessions").stdout
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from duologue.graphs import Question, aconverse, chat, get_session
+from duologue.graphs import Question, Session, aconverse, chat
 from duologue.nodes.testing import Reply
 from duologue.nodes.testing.server import ScriptedServer
 from support.installed import install_package
@@ -120,7 +120,7 @@ def test_an_answer_goes_on_and_asks_further(server: ScriptedServer) -> None:
     duologue(*CHAT)
     ran = duologue("answer", "c", "What is it?", lines="Thanks.\nexit\n")
     assert (ran.exit_code, ran.stderr) == (0, "")
-    assert [text for _, text in get_session("c").speeches] == [
+    assert [text for _, text in Session("c").state().transcript] == [
         "What is it?",
         "It is 42.",
         "Thanks.",
@@ -200,12 +200,12 @@ def test_a_command_that_was_copied_answers_the_question_that_it_was_shown_with(
     copied = shlex.split(shown.removeprefix("Answer it with: duologue "))
     assert copied[-1] == approve
     duologue("answer", "c", approve)
-    after = get_session("c")
+    after = Session("c").state()
     assert after.pending
     ran = duologue(*copied)
     assert (ran.exit_code, ran.stdout) == (4, "")
     assert "the question was already answered or dropped" in ran.stderr
-    assert get_session("c") == after
+    assert Session("c").state() == after
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_a_file_with_a_person_is_run_and_says_what_nothing_does(
         ran = duologue("resume", "s", lines="And 4 + 4?\n\n")
         assert (ran.exit_code, ran.stderr) == (0, "")
         assert "\nUser:\nAnd 4 + 4?\n\nAssistant:\n8. TERMINATE\n" in ran.stdout
-        assert get_session("s").outcome is not None
+        assert Session("s").state().outcome is not None
         duologue("run", "sums.toml", "--session", "s", "--reset")
         assert duologue("answer", "s", "").exit_code == 0
         assert len(server.calls) == 3

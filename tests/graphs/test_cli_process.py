@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from duologue.graphs import aconverse, get_session, list_sessions, role_play
+from duologue.graphs import Session, aconverse, list_sessions, role_play
 from duologue.graphs.cli.app import main
 from duologue.nodes.testing.server import ScriptedServer
 
@@ -176,7 +176,7 @@ def test_a_question_outlives_the_process_that_asked_it_and_was_killed(
         assert ran.stderr.endswith(
             ways_on("--store", f"'{store}'", "--model", "scripted", store=store)
         )
-        assert [text for _, text in get_session("c", store=store).speeches] == [
+        assert [text for _, text in Session("c", store=store).state().transcript] == [
             *("What is it?", "It is 42.", "Thanks.", "Bye."),
         ]
         assert len(server.calls) == 2
@@ -184,4 +184,4 @@ def test_a_question_outlives_the_process_that_asked_it_and_was_killed(
 
 def waits(store: str, *, messages: int) -> bool:
     waiting = [row.session for row in list_sessions(store=store) if row.status == "waiting"]
-    return bool(waiting) and len(get_session("c", store=store).speeches) == messages
+    return bool(waiting) and len(Session("c", store=store).state().transcript) == messages

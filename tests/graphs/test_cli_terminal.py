@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from duologue.graphs import get_session, list_sessions
+from duologue.graphs import Session, list_sessions
 from duologue.nodes.testing import Reply
 from duologue.nodes.testing.server import ScriptedServer
 from support.installed import install_package
@@ -255,7 +255,7 @@ def test_in_a_terminal_of_its_own_a_message_is_brought_back_edited_and_pasted_wh
             terminal.sees("User> ")
             terminal.types("exit\r")
             process.wait(60)
-    said = [text for speaker, text in get_session("c").speeches if speaker == "User"]
+    said = [text for speaker, text in Session("c").state().transcript if speaker == "User"]
     assert said == ["漢字 is?", "漢字 it?", "First.\nSecond.", "漢字 is?"]
     # None of it is kept for another time.
     assert not list((tmp_path / "home").iterdir())

@@ -12,18 +12,14 @@ from duologue.graphs import (
     Conversation,
     Reason,
     Result,
+    Session,
     SpecError,
     aconverse,
-    aresume,
     build_graph,
     coder,
     converse,
-    dump_session,
-    export_session,
-    fork,
     load_conversation,
     load_session,
-    resume,
     stream,
 )
 from duologue.graphs.log.kinds import Kind
@@ -55,7 +51,7 @@ def reasons(result: Result) -> tuple[Reason, ...]:
 
 
 def outputs(result: Result, name: str = "Executor") -> list[str]:
-    return [text for speaker, text in result.speeches if speaker == name]
+    return [text for speaker, text in result.transcript if speaker == name]
 
 
 def ran(output: str, code: int = 0) -> str:
@@ -76,7 +72,7 @@ def test_lagents_coder_writes_code_sees_what_it_gave_and_answers() -> None:
     """L8: it returns when no code is written; two calls of the model, one execution."""
     answer = "The product is -3969."
     result, model = play(coder(QUERY, sandbox=MONTY), [python(SOLUTION, "Let me see."), answer])
-    assert result.speeches == [
+    assert result.transcript == [
         ("Coder", python(SOLUTION, "Let me see.")),
         ("Executor", ran("-3969")),
         ("Coder", answer),
@@ -96,7 +92,7 @@ def test_after_three_executions_the_agent_has_the_last_word_and_its_code_is_not_
     result, model = play(coder("Count.", sandbox=MONTY), script)
     assert len(model.calls) == 4
     assert outputs(result) == [ran("0"), ran("1"), ran("2")]
-    assert result.speeches[-1] == ("Coder", python("print(3)"))
+    assert result.transcript[-1] == ("Coder", python("print(3)"))
     assert reasons(result) == (Reason.MAX_MESSAGES,)
 
 
@@ -113,7 +109,7 @@ def test_it_runs_as_often_as_it_may_and_ends_at_the_first_message_without_code(
     first = writes.index(False) if False in writes else len(writes)
     assert len(outputs(result)) == min(first, most)
     assert len(model.calls) == min(first, most) + 1
-    assert result.speeches[-1][0] == "Coder"
+    assert result.transcript[-1][0] == "Coder"
     ends = Reason.NO_CODE_BLOCK if first <= most else Reason.MAX_MESSAGES
     assert ends in reasons(result)
 
@@ -160,7 +156,7 @@ async def test_variables_survive_a_resume_elsewhere() -> None:
     with pytest.raises(ScriptExhaustedError):
         await aconverse(spec, model=model, store="memory:resumed-coder", session="s")
     model = ScriptedChatModel(script=[python("print(sum(kept))"), "3."])
-    result = await aresume("s", model=model, store="memory:resumed-coder")
+    result = await Session("s", store="memory:resumed-coder").aresume(model=model)
     assert outputs(result) == [ran("The code ran and printed nothing."), ran("3")]
 
 
@@ -174,10 +170,10 @@ def test_a_fork_goes_on_with_the_variables_of_that_moment() -> None:
         for message in result.messages
         if line(message).speaker == "Executor" and line(message).is_speech
     )
-    fork("s", at=first_output, into="f", store=store)
+    Session("s", store=store).fork(at=first_output, into="f")
 
     model = ScriptedChatModel(script=[python("print(kept)"), "1."])
-    assert outputs(resume("f", model=model, store=store))[-1] == ran("1")
+    assert outputs(Session("f", store=store).resume(model=model))[-1] == ran("1")
 
 
 def test_a_coder_that_can_not_be_is_refused() -> None:
@@ -303,7 +299,7 @@ def test_it_is_switched_off_by_leaving_it_out() -> None:
 def test_a_termination_word_beside_code_waits_until_the_code_has_run() -> None:
     """A7."""
     result, model = play(proxied("code"), [python("print(6 * 7)") + "\nTERMINATE"])
-    assert result.speeches[-1] == ("user_proxy", ran("42"))
+    assert result.transcript[-1] == ("user_proxy", ran("42"))
     assert reasons(result)[0] is Reason.DONE_TOKEN
     assert len(model.calls) == 1
 
@@ -313,7 +309,7 @@ def test_a_termination_word_beside_code_that_nobody_runs_ends_it_at_once() -> No
     at_once = {"when": {"kind": "done_token", "token": "TERMINATE"}, "allow_unanswered_end": True}
     spec = proxied(DEFAULT, end_chat=at_once)
     result, _ = play(spec, [python("print(6 * 7)") + "\nTERMINATE"])
-    assert [name for name, _ in result.speeches] == ["assistant"]
+    assert [name for name, _ in result.transcript] == ["assistant"]
 
 
 def test_a_proxy_that_has_a_model_too_is_asked_where_there_is_no_code() -> None:
@@ -383,7 +379,7 @@ def test_that_code_runs_is_one_event_and_what_it_gave_the_next_message() -> None
 
 def test_an_export_shows_what_code_gave_once() -> None:
     play(coder("Count.", sandbox=MONTY), [python("print('this')"), "Done."], **KEPT)
-    page = export_session("s", format="markdown", store=KEPT["store"])
+    page = Session("s", store=KEPT["store"]).export(format="markdown")
     assert page.count("> this") == 1
     assert "exit_code" not in page
 
@@ -397,10 +393,10 @@ def test_a_session_that_is_dumped_and_loaded_has_its_variables() -> None:
     model = ScriptedChatModel(script=[python("kept = 1")])
     with pytest.raises(ScriptExhaustedError):
         converse(coder("Go on.", sandbox=MONTY), model=model, store=here, session="s")
-    load_session(dump_session("s", store=here), store=there)
+    load_session(Session("s", store=here).dump(), store=there)
     for store in (there, here):
         model = ScriptedChatModel(script=[python("kept += 1\nprint(kept)"), "2."])
-        assert outputs(resume("s", model=model, store=store))[-1] == ran("2")
+        assert outputs(Session("s", store=store).resume(model=model))[-1] == ran("2")
 
 
 def test_a_fork_has_an_interpreter_of_its_own() -> None:
@@ -411,13 +407,13 @@ def test_a_fork_has_an_interpreter_of_its_own() -> None:
     model = ScriptedChatModel(script=[python("kept = 1")])
     with pytest.raises(ScriptExhaustedError):
         converse(spec, model=model, store=store, session="s")
-    fork("s", into="f", store=store)
+    Session("s", store=store).fork(into="f")
     model = ScriptedChatModel(script=[python("kept = 2\nprint(kept)"), "2."])
-    told = outputs(resume("f", model=model, store=store))[-1]
+    told = outputs(Session("f", store=store).resume(model=model))[-1]
     assert "the interpreter was started anew" in told
     assert told.endswith("\n2")
     model = ScriptedChatModel(script=[python("print(kept)"), "1."])
-    assert outputs(resume("s", model=model, store=store))[-1] == ran("1")
+    assert outputs(Session("s", store=store).resume(model=model))[-1] == ran("1")
 
 
 def test_what_code_prints_is_data_and_ends_nothing() -> None:

@@ -8,7 +8,6 @@ from langchain_core.tools import tool
 from duologue.graphs import (
     Conversation,
     Example,
-    KeepAll,
     LastMessages,
     RunningSummary,
     Speaker,
@@ -17,7 +16,7 @@ from duologue.graphs import (
     converse,
     load_conversation,
 )
-from duologue.graphs.speakers.context import Context
+from duologue.graphs.speakers.context import Context, KeepAll
 from duologue.graphs.spec.context_limits import ROOM, fixed_tokens, least_limit
 from duologue.graphs.spec.limits import most_calls
 from duologue.graphs.text.tokens import tokens_of

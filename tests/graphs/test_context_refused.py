@@ -11,7 +11,7 @@ import pytest
 
 from drawn.player import Broken, Narrow, cuts_of, followed
 from drawn.talks import PEOPLE
-from duologue.graphs import ContextTooLongError, aget_session, astream
+from duologue.graphs import ContextTooLongError, Session, astream
 from duologue.graphs.log.messages import line
 from duologue.graphs.run.events import HistoryShortened, Notice
 from duologue.graphs.spec.conversation import Conversation
@@ -92,7 +92,7 @@ async def test_a_servers_refusal_shortens_the_history_and_costs_nothing_else(
         store = f"memory:http-{like}"
         run = astream(conversation, session="s", store=store, model="scripted")
         events = [event async for event in run]
-        result = await aget_session("s", store=store)
+        result = await Session("s", store=store).astate()
         assert len(server.calls) == len(player.answered) + len(player.refused)
     assert result.outcome is not None
     assert result.outcome.reason.value == "max_iterations"
@@ -136,9 +136,9 @@ async def test_only_a_newest_turn_that_is_too_long_alone_makes_it_fail() -> None
     player = Narrow(conversation, 4, unlike=True, pad=f" {LINE}" * 9, characters=900)
     with pytest.raises(ContextTooLongError, match="give the speaker a smaller `context`"):
         await followed(player, store="memory:long")
-    result = await aget_session("s", store="memory:long")
+    result = await Session("s", store="memory:long").astate()
     assert result.outcome is None
-    assert len(result.speeches) == len(player.answered) > 0
+    assert len(result.transcript) == len(player.answered) > 0
 
 
 async def test_a_moderator_is_never_asked_again_what_it_has_refused_because_of_secrets() -> None:

@@ -293,7 +293,7 @@ async def test_r11_last_words_belong_to_a_round(
         dual(count, stoppers, task="P", opening={"answers": answers}, end_chat=end_chat), script
     )
     assert ran.outcome.reasons == (Reason.COMPLETED,)
-    assert ran.outcome.sentence().startswith("Ended after 1 round and 4 messages: ")
+    assert str(ran.outcome).startswith("Ended after 1 round and 4 messages: ")
 
 
 async def test_a_stopper_is_not_asked_after_its_opening_answer() -> None:

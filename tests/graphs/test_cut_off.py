@@ -11,12 +11,10 @@ from rich.console import Console
 from duologue.graphs import (
     Conversation,
     Result,
+    Session,
     SpecError,
     coder,
-    export_session,
     load_conversation,
-    replay,
-    resume,
     stream,
     user_proxy,
 )
@@ -88,7 +86,7 @@ def test_the_transcript_and_the_page_say_so(tmp_path: Path) -> None:
     shown = console.export_text()
     assert "(Cut off and asked again: Your message was cut off because it was too long." in shown
     assert shown.count("(Cut off at its longest length.)") == 1
-    page = export_session("s", format="markdown", store=store)
+    page = Session("s", store=store).export(format="markdown")
     assert "*Cut off and asked again: Your message was cut off" in page
     assert page.count("*Cut off at its longest length*") == 1
 
@@ -96,13 +94,13 @@ def test_the_transcript_and_the_page_say_so(tmp_path: Path) -> None:
 def test_by_default_it_is_said_as_it_is() -> None:
     """R3."""
     played = play(talk(), [cut("Once upon a ti"), "Fine."])
-    assert played.speeches == [("Ann", "Once upon a ti"), ("Bob", "Fine.")]
+    assert played.transcript == [("Ann", "Once upon a ti"), ("Bob", "Fine.")]
 
 
 def test_the_rest_is_asked_for_once_and_both_parts_are_one_message() -> None:
     """R3."""
     played = play(talk(on_length="continue"), [cut("It is forty-t"), "wo, I think.", "Fine."])
-    assert played.speeches == [("Ann", "It is forty-two, I think."), ("Bob", "Fine.")]
+    assert played.transcript == [("Ann", "It is forty-two, I think."), ("Bob", "Fine.")]
     assert drafts(played.result) == ["It is forty-t"]
     assert cut_off(played.result) == [False, False]
     assert "Write the rest of it" in asked(played)[1]
@@ -113,7 +111,7 @@ def test_the_rest_is_asked_for_once_and_both_parts_are_one_message() -> None:
 def test_a_rest_that_is_cut_off_too_is_said_as_far_as_it_came() -> None:
     """R3."""
     played = play(talk(on_length="continue"), [cut("One two thr"), cut("ee fo"), "Fine."])
-    assert played.speeches[0] == ("Ann", "One two three fo")
+    assert played.transcript[0] == ("Ann", "One two three fo")
     assert cut_off(played.result) == [True, False]
 
 
@@ -121,14 +119,14 @@ def test_a_rest_that_is_blank_leaves_the_first_part() -> None:
     """R3."""
     for how in ("continue", "retry"):
         played = play(talk(on_length=how), [cut("One two thr"), " ", "Fine."])
-        assert played.speeches[0] == ("Ann", "One two thr")
+        assert played.transcript[0] == ("Ann", "One two thr")
         assert cut_off(played.result) == [True, False]
 
 
 def test_a_shorter_one_is_asked_for_once_and_said() -> None:
     """R3."""
     played = play(talk(on_length="retry"), [cut("Once upon a time the"), "Once.", "Fine."])
-    assert played.speeches == [("Ann", "Once."), ("Bob", "Fine.")]
+    assert played.transcript == [("Ann", "Once."), ("Bob", "Fine.")]
     assert "Say it again in fewer words" in asked(played)[1]
     rejected = [one for one in replayed(played.result) if isinstance(one, ReplyRejected)]
     assert [(one.text, one.cut_off) for one in rejected] == [("Once upon a time the", True)]
@@ -144,8 +142,8 @@ def test_a_kill_behind_the_first_part_asks_for_the_rest_alone(tmp_path: Path) ->
             store=store,
         )
     model = ScriptedChatModel(script=["ee.", "Fine."])
-    result = resume("s", model=model, store=store)
-    assert result.speeches == [("Ann", "One two three."), ("Bob", "Fine.")]
+    result = Session("s", store=store).resume(model=model)
+    assert result.transcript == [("Ann", "One two three."), ("Bob", "Fine.")]
     assert result.outcome is not None
     assert result.outcome.total.calls == 3
 
@@ -156,8 +154,8 @@ def test_a_replay_says_the_same(how: str, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/sessions.db"
     script: list[Line] = [cut("One two thr"), *([] if how == "accept" else ["ee."]), "Fine."]
     played = play(talk(on_length=how), script, store=store)
-    again = replay("s", store=store)
-    assert again.speeches == played.speeches
+    again = Session("s", store=store).replay()
+    assert again.transcript == played.transcript
     assert cut_off(again) == cut_off(played.result)
 
 
@@ -190,8 +188,8 @@ def test_a_replay_says_the_same_where_what_was_joined_was_mended(
     store = str(tmp_path / "s.db")
     form = MARKS | {"optional": ["Input:"]}
     played = play(talk(format=form, on_length="continue"), [cut(first), rest, "So."], store=store)
-    assert played.speeches[0] == ("Ann", whole)
-    assert replay("s", store=store).speeches == played.speeches
+    assert played.transcript[0] == ("Ann", whole)
+    assert Session("s", store=store).replay().transcript == played.transcript
 
 
 def test_a_replay_says_the_same_where_a_context_seemed_to_be_full(tmp_path: Path) -> None:
@@ -199,9 +197,9 @@ def test_a_replay_says_the_same_where_a_context_seemed_to_be_full(tmp_path: Path
     store = str(tmp_path / "s.db")
     before = [f"This is the line number {number}." for number in range(6)]
     played = play(talk(4), [*before, cut("By"), cut("By the"), "So."], store=store)
-    assert played.speeches[6] == ("Ann", "By the")
+    assert played.transcript[6] == ("Ann", "By the")
     kinds = [line(one).kind for one in played.result.messages]
-    again = replay("s", store=store)
+    again = Session("s", store=store).replay()
     assert [line(one).kind for one in again.messages] == kinds
     assert kinds.count(Kind.SUMMARY) == 1
 
@@ -227,11 +225,11 @@ def test_it_happens_once_a_turn_beside_a_reply_that_is_rejected() -> None:
     conversation = talk(format={"lines": ["Plan:"]}, on_length="continue")
     script: list[Line] = [cut("No pl"), "an.", cut("Plan: r"), "Fine."]
     played = play(conversation, script)
-    assert played.speeches == [("Ann", "Plan: r"), ("Bob", "Fine.")]
+    assert played.transcript == [("Ann", "Plan: r"), ("Bob", "Fine.")]
     assert drafts(played.result) == ["No pl", "No plan."]
     script = ["No plan.", cut("Plan: r"), "un.", "Fine."]
     played = play(conversation, script)
-    assert played.speeches[0] == ("Ann", "Plan: run.")
+    assert played.transcript[0] == ("Ann", "Plan: run.")
     assert drafts(played.result) == ["No plan.", "Plan: r"]
 
 
@@ -249,7 +247,7 @@ def test_it_happens_once_a_turn_beside_a_reply_that_is_rejected() -> None:
 def test_its_missing_end_is_no_reason_to_ask_again(form: dict[str, Any], text: str) -> None:
     """R3."""
     played = play(talk(format=form), [cut(text), "Fine."])
-    assert played.speeches[0] == ("Ann", text)
+    assert played.transcript[0] == ("Ann", text)
     assert drafts(played.result) == []
     said = next(one for one in played.result.messages if line(one).is_speech)
     assert line(said).problem is None
@@ -297,7 +295,7 @@ def test_code_whose_fence_is_not_closed_never_runs(ending: str) -> None:
         user_proxy("Count.", human_input_mode="NEVER", sandbox={"level": "monty"}),
     ):
         played = play(conversation, [half, "It is done. TERMINATE"])
-        told = played.speeches[-2][1]
+        told = played.transcript[-2][1]
         assert "first half" not in told
         assert told.startswith("Exit code: 1 (it failed)")
         assert "its fence is not closed" in told
@@ -309,7 +307,7 @@ def test_closed_code_in_front_of_a_part_runs() -> None:
     """R3."""
     text = "```python\nprint(6 * 7)\n```\nand\n```python\nprint('hal"
     played = play(coder("Count.", sandbox={"level": "monty"}), [cut(text), "It is 42."])
-    told = played.speeches[1][1]
+    told = played.transcript[1][1]
     assert "42" in told
     assert "its fence is not closed" in told
     assert "hal" not in told.replace("half", "")
@@ -322,8 +320,8 @@ def test_code_that_goes_on_runs_as_a_whole() -> None:
     conversation = conversation.model_copy(update={"speakers": (conversation.speakers[0], agent)})
     parts: list[Line] = [cut("```python\nx = 6\nprint(x * "), "```python\nprint(x * 7)\n```"]
     played = play(conversation, [*parts, "It is 42."])
-    assert played.speeches[0] == ("Coder", "```python\nx = 6\nprint(x * 7)\n```")
-    assert "42" in played.speeches[1][1]
+    assert played.transcript[0] == ("Coder", "```python\nx = 6\nprint(x * 7)\n```")
+    assert "42" in played.transcript[1][1]
 
 
 @pytest.mark.parametrize("how", ["continue", "retry"])
@@ -344,11 +342,11 @@ def test_a_rest_that_begins_with_its_mark_again_has_it_once() -> None:
         "Fine.",
     ]
     whole = "Instruction: Plant the beans.\nInput: Seeds of this and of that, and a spade.\nNext."
-    assert play(talk(format=MARKS, on_length="continue"), script).speeches[0] == ("Ann", whole)
+    assert play(talk(format=MARKS, on_length="continue"), script).transcript[0] == ("Ann", whole)
     # A rest that says all of it anew is taken as it is.
     script = [cut("Instruction: Plant"), "Instruction: Plant it.\nInput: None\nNext.", "Fine."]
     whole = "Instruction: Plant it.\nInput: None\nNext."
-    assert play(talk(format=MARKS, on_length="continue"), script).speeches[0] == ("Ann", whole)
+    assert play(talk(format=MARKS, on_length="continue"), script).transcript[0] == ("Ann", whole)
 
 
 def test_the_first_try_is_said_where_the_second_one_goes_on_and_is_worse(tmp_path: Path) -> None:
@@ -357,9 +355,9 @@ def test_the_first_try_is_said_where_the_second_one_goes_on_and_is_worse(tmp_pat
     form = {"lines": ["Instruction:"], "end": "Next."}
     store = str(tmp_path / "s.db")
     played = play(talk(format=form, on_length="continue"), script, store=store)
-    assert played.speeches[0] == ("Ann", "Instruction: Plant the beans now.\nNext.")
+    assert played.transcript[0] == ("Ann", "Instruction: Plant the beans now.\nNext.")
     assert [line(one).flaw for one in played.result.messages if line(one).is_speech] == [None] * 2
-    assert replay("s", store=store).speeches == played.speeches
+    assert Session("s", store=store).replay().transcript == played.transcript
 
 
 @pytest.mark.parametrize("hooks", [[], ["same"], ["loud"]])

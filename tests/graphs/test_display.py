@@ -15,19 +15,13 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from markdown_it import MarkdownIt
 from rich.console import Console, RenderableType
 
-from duologue.graphs import (
-    Conversation,
-    MessageQuestion,
-    Result,
-    aconverse,
-    chat,
-    converse,
-    viewpoint,
-)
+from duologue.graphs import Conversation, MessageQuestion, aconverse, chat, converse
 from duologue.graphs.display.lists import MOST
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import About, said
-from duologue.graphs.run import in_cell
+from duologue.graphs.log.viewpoint import viewpoint
+from duologue.graphs.run import to_end
+from duologue.graphs.sessions.stored_session import StoredSession
 from duologue.graphs.spec.questions import Because, Question
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from pages import ALLOWED, HOSTILE, hostile_session
@@ -85,7 +79,7 @@ def printed(shown: Shows, width: int = 80) -> str:
     return captured.get()
 
 
-def everything(result: Result) -> list[Shows]:
+def everything(result: StoredSession) -> list[Shows]:
     name = result.conversation.names[0]
     view: Any = result.viewpoint(name)
     why: Any = result.why()
@@ -118,7 +112,7 @@ def test_each_shows_itself_in_html_markdown_and_a_console(tmp_path: Path) -> Non
     conversation, lines = TALKS["moderated"]
     result = run(conversation, lines, store=f"memory:{tmp_path.name}")
     assert result.outcome is not None
-    ended = result.outcome.because[0]
+    ended = result.outcome.explanations[0]
     expected = [
         (result, ["Ann", "Ben", ended]),
         (conversation, ["Ann", "Ben", "Ends after"]),
@@ -148,12 +142,12 @@ def test_lists_that_show_themselves_are_lists(tmp_path: Path) -> None:
 
 
 def test_what_waits_or_was_broken_off_says_so() -> None:
-    nothing = Result("s", PAIR, [], None, None)
+    nothing = StoredSession("s", PAIR, [], None, None)
     question = MessageQuestion(id="q", speaker="Ann", because=Because.TURN, prompt="Ann, now you.")
-    waits = Result("s", PAIR, [], None, None, (question,))
+    waits = StoredSession("s", PAIR, [], None, None, (question,))
     assert "It has not ended" in nothing._repr_html_()
     assert "Nothing was said yet." in nothing._repr_html_()
-    assert "Not finished." in printed(nothing)
+    assert "Not finished after 0 messages" in printed(nothing)
     for form in (waits._repr_html_(), waits._repr_markdown_(), printed(waits)):
         assert "Ann, now you." in form
 
@@ -161,7 +155,7 @@ def test_what_waits_or_was_broken_off_says_so() -> None:
 def test_of_a_long_talk_the_newest_lines_are_shown() -> None:
     about = About(kind=Kind.SPEECH, speaker="Ann")
     log: list[Any] = [said(number, f"line {number}.", about) for number in range(1000)]
-    result = Result("s", PAIR, log, None, None)
+    result = StoredSession("s", PAIR, log, None, None)
     for form in (result._repr_html_(), result._repr_markdown_(), printed(result)):
         assert f"{1000 - MOST:,}" in form
         assert "before these are left out" in form
@@ -173,7 +167,7 @@ def test_of_a_long_talk_the_newest_lines_are_shown() -> None:
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_becomes_code_wherever_it_stands(text: str) -> None:
     session = hostile_session([text, "Fine."])
-    result = Result(
+    result = StoredSession(
         session.id,
         session.conversation,
         [*session.log],
@@ -237,14 +231,14 @@ def test_a_cell_shows_how_far_it_is_and_then_nothing(
 ) -> None:
     kernel = Kernel()
     monkeypatch.setitem(sys.modules, "IPython", kernel.module)
-    monkeypatch.setattr(in_cell, "_PATIENCE", 0)
-    monkeypatch.setattr(in_cell, "_TICK", 0.01)
+    monkeypatch.setattr(to_end, "_PATIENCE", 0)
+    monkeypatch.setattr(to_end, "_TICK", 0.01)
     model = Slow(kernel=kernel, speakers=["Ann", "Ben"])
     if is_async:
         result = asyncio.run(aconverse(PAIR, model=model, store="memory:"))
     else:
         result = converse(PAIR, model=model, store="memory:")
-    assert [text for _, text in result.speeches] == ["Hm.", "Hm."]
+    assert [text for _, text in result.transcript] == ["Hm.", "Hm."]
     texts = [text for text, _, _ in kernel.shown]
     assert any("Waiting for Ann… 0 s · round 1 of 1" in text for text in texts)
     assert any("Waiting for Ben… 0 s · round 1 of 1 · 1 call" in text for text in texts)
@@ -257,8 +251,8 @@ def test_a_cell_shows_how_far_it_is_and_then_nothing(
 def test_a_cell_shows_that_it_waits_for_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = Kernel()
     monkeypatch.setitem(sys.modules, "IPython", kernel.module)
-    monkeypatch.setattr(in_cell, "_PATIENCE", 0)
-    monkeypatch.setattr(in_cell, "_TICK", 0.01)
+    monkeypatch.setattr(to_end, "_PATIENCE", 0)
+    monkeypatch.setattr(to_end, "_TICK", 0.01)
 
     async def answer(question: Question) -> str:
         for _ in range(1000):
@@ -278,7 +272,7 @@ def test_where_no_notebook_runs_nothing_is_shown(
 ) -> None:
     module: Any = SimpleNamespace(get_ipython=lambda: shell)
     monkeypatch.setitem(sys.modules, "IPython", module)
-    monkeypatch.setattr(in_cell, "_PATIENCE", 0)
+    monkeypatch.setattr(to_end, "_PATIENCE", 0)
     tasks: set[str] = set()
 
     def answer(prompt: Prompt) -> str:

@@ -50,9 +50,9 @@ def test_r1_a_token_glued_to_the_last_words_ends_it_and_nobody_answers(said: str
     result, prompts = play(talk(ANN), "Hi.", "Hello.", said)
     assert result.outcome is not None
     assert result.outcome.reason == "done_token"
-    assert result.outcome.because == ("Ann said the done token",)
+    assert result.outcome.explanations == ("Ann said the done token",)
     # The log and the transcript keep what was said.
-    assert result.speeches[-1] == ("Ann", said)
+    assert result.transcript[-1] == ("Ann", said)
     assert len(prompts) == 3
     assert [cause.message for cause in result.why() if cause.kind == "said"] == [
         result.outcome.message
@@ -85,7 +85,7 @@ def test_r1_a_token_in_a_thought_ends_nothing() -> None:
 def test_r1_others_hear_the_words_before_a_token_and_its_speaker_sees_it() -> None:
     result, prompts = play(talk(ANN & BOB), f"Beans it is. {STOP}", "Really?", "Yes.", STOP)
     assert result.outcome is not None
-    assert result.outcome.because == ("Ann and Bob said the done token",)
+    assert result.outcome.explanations == ("Ann and Bob said the done token",)
     assert prompts[1][-1]["content"] == "Beans it is."
     assert f"ai: Beans it is. {STOP}" in seen(result, "Ann")
     assert "human: Beans it is." in seen(result, "Bob")

@@ -12,16 +12,12 @@ import pytest
 from duologue.graphs import (
     Batch,
     BatchError,
+    BatchRun,
+    Session,
     StoreError,
     converse,
-    delete_session,
-    fork,
-    get_batch,
-    get_session,
     list_sessions,
-    resume,
     run_batch,
-    say,
 )
 from duologue.graphs.spec.fields import SPEC_VERSION
 from duologue.nodes.testing import ScriptedChatModel
@@ -34,10 +30,10 @@ TALK: dict[str, Any] = {
 
 USES: dict[str, Callable[[str, ScriptedChatModel], object]] = {
     "converse": lambda store, model: converse(TALK, session="s", store=store, model=model),
-    "resume": lambda store, model: resume("s", store=store, model=model),
-    "get_session": lambda store, model: get_session("s", store=store),
-    "fork": lambda store, model: fork("s", into="t", store=store),
-    "say": lambda store, model: say("s", "Bob", "Hello.", store=store),
+    "resume": lambda store, model: Session("s", store=store).resume(model=model),
+    "get_session": lambda store, model: Session("s", store=store).state(),
+    "fork": lambda store, model: Session("s", store=store).fork(into="t").id,
+    "say": lambda store, model: Session("s", store=store).add_message("Bob", "Hello."),
 }
 
 
@@ -87,7 +83,7 @@ def test_a_session_of_an_earlier_version_is_listed_and_can_be_deleted(tmp_path: 
     converse(TALK, session="s", store=path, model=ScriptedChatModel(script=["A.", "B."]))
     make_older(path)
     assert [row.session for row in list_sessions(store=path)] == ["s"]
-    delete_session("s", store=path)
+    Session("s", store=path).delete()
     assert not list_sessions(store=path)
 
 
@@ -102,4 +98,4 @@ def test_a_batch_of_an_earlier_version_stays_untouched(tmp_path: Path) -> None:
     ):
         run_batch(batch, name="b", store=path, model=ScriptedChatModel(script=["C."]))
     assert content(path) == before
-    assert get_batch("b", store=path).cells == 2
+    assert BatchRun("b", store=path).status().cells == 2

@@ -42,7 +42,7 @@ def flaws(result: Result) -> list[Flaw | None]:
 )
 def test_r16_an_echo_is_asked_for_again(echo: str) -> None:
     result = play(talk(), PLAN, echo, "And roses.")
-    assert [text for _, text in result.speeches] == [PLAN, "And roses."]
+    assert [text for _, text in result.transcript] == [PLAN, "And roses."]
     (told,) = [cause.text for cause in result.why() if cause.kind.value == "rejected"]
     assert told == (
         "Bob: rejected and asked again: That is what Ann has just said, word for word: say "
@@ -63,7 +63,7 @@ def test_r16_three_echoes_in_a_row_of_one_speaker_end_it() -> None:
     result = play(talk(), *(plan for plan in plans for _ in range(3)), rounds=9)
     assert result.outcome is not None
     assert (result.outcome.reason.value, result.outcome.by) == ("echo", "Bob")
-    assert len(result.speeches) == 6
+    assert len(result.transcript) == 6
 
 
 def test_r16_words_of_its_own_begin_the_count_anew() -> None:
@@ -144,7 +144,7 @@ def test_r16_the_marks_of_a_format_hide_no_echo() -> None:
     solution = f"Solution: {order}\nNext request."
     result = play(spec, f"Instruction: {order}\nInput: None", solution, "def add(a, b): ...")
     assert flaws(result) == [None, None]
-    assert result.latest("Coder") == "Solution: def add(a, b): ...\nNext request."
+    assert result.last_message("Coder") == "Solution: def add(a, b): ...\nNext request."
 
 
 class Vote(BaseModel):

@@ -151,17 +151,14 @@ def test_a_message_cap_ends_it_at_that_message() -> None:
     result = play(talk(MaxMessages(limit=3)), lines(3))
     assert reasons(result) == ["max_messages"]
     assert result.outcome is not None
-    assert (
-        result.outcome.sentence()
-        == "Ended after 1 round and 3 messages: the message cap was reached."
-    )
+    assert str(result.outcome) == "Ended after 1 round and 3 messages: the message cap was reached."
 
 
 def test_a_message_cap_counts_opening_answers_and_may_end_it_among_them() -> None:
     speakers = [{"name": "Ann", "task": "A."}, {"name": "Bob", "task": "B."}]
     for limit in (1, 2, 3):
         spec = talk(MaxMessages(limit=limit), opening={"answers": True}, speakers=speakers)
-        assert len(play(spec, lines(limit)).speeches) == limit
+        assert len(play(spec, lines(limit)).transcript) == limit
 
 
 def test_a_cap_on_calls_is_never_passed() -> None:
@@ -176,7 +173,7 @@ def test_a_cap_on_calls_is_never_passed() -> None:
     assert reasons(result) == ["max_calls"]
     assert result.outcome is not None
     assert result.outcome.total.calls == 4
-    assert [text for _, text in result.speeches] == ["Beans, I think."]
+    assert [text for _, text in result.transcript] == ["Beans, I think."]
 
 
 @pytest.mark.parametrize(
@@ -198,7 +195,7 @@ def test_a_hard_stop_ends_it_wherever_it_is(
     )
     result = play(spec, script)
     assert reasons(result) == ["max_calls"]
-    assert [text for _, text in result.speeches] == said
+    assert [text for _, text in result.transcript] == said
 
 
 def test_a_hard_stop_between_the_judges_two_questions() -> None:
@@ -216,7 +213,7 @@ def test_a_hard_stop_cancels_promised_last_words() -> None:
     spec = talk(MaxCalls(limit=3), ann={"checks_completion": True}, end_chat={"mode": GROUP})
     result = play(spec, ["Beans.", YES, "Fine, beans it is."])
     assert reasons(result) == ["max_calls", "completed"]
-    assert len(result.speeches) == 2
+    assert len(result.transcript) == 2
 
 
 @pytest.mark.parametrize("mode", [ONE, GROUP])
@@ -232,7 +229,7 @@ def test_tokens_count_prompts_and_answers() -> None:
     assert first is not None
     used = first.total.input_tokens + first.total.output_tokens
     assert reasons(play(talk(MaxTokens(limit=used)), lines(1))) == ["max_tokens"]
-    assert len(play(talk(MaxTokens(limit=used + 1)), lines(2)).speeches) == 2
+    assert len(play(talk(MaxTokens(limit=used + 1)), lines(2)).transcript) == 2
 
 
 def test_where_a_model_tells_no_tokens_they_are_estimated() -> None:
@@ -256,7 +253,9 @@ def test_money_is_counted_by_the_price_table() -> None:
     used = result.outcome.usage["dear"]
     assert used.cost == used.input_tokens + 2 * used.output_tokens
     assert result.outcome.total.cost >= 30
-    assert f"the money is spent ({result.outcome.total.cost:.6g} of 30)" in result.outcome.because
+    assert (
+        f"the money is spent ({result.outcome.total.cost:.6g} of 30)" in result.outcome.explanations
+    )
 
 
 def test_what_comes_from_a_cache_has_its_own_price() -> None:
@@ -276,7 +275,7 @@ def test_a_model_without_a_price_is_refused_before_it_is_called() -> None:
 def test_time_spent_running_ends_it() -> None:
     result = play(talk(MaxSeconds(limit=0.000001)), lines(1)[:0])
     assert reasons(result) == ["max_seconds"]
-    assert result.speeches == []
+    assert result.transcript == []
 
 
 def test_time_is_summed_over_all_runs_and_not_counted_in_between() -> None:
@@ -311,7 +310,7 @@ def test_a_registered_predicate_ends_it_before_anyone_answers(
     result = play(spec, script, predicates={"agreed": function})
     assert reasons(result) == ["predicate"]
     assert result.outcome is not None
-    assert result.outcome.because == ("the predicate 'agreed' says so",)
+    assert result.outcome.explanations == ("the predicate 'agreed' says so",)
 
 
 def test_a_predicate_sees_what_all_heard_and_who_said_it() -> None:
@@ -422,7 +421,7 @@ def test_a_tool_ends_it_only_by_the_speaker_named() -> None:
     result = play(spec, script, tools=[submit])
     assert result.outcome is not None
     assert result.outcome.by == "Bob"
-    assert [text for _, text in result.speeches] == ["Your turn now."]
+    assert [text for _, text in result.transcript] == ["Your turn now."]
 
 
 # Joined ends
@@ -436,7 +435,7 @@ def test_both_may_have_to_say_that_it_is_done_each_in_its_own_time() -> None:
     result = play(spec, ["DONE", "Not yet, I think.", "I am done already.", "DONE"])
     assert reasons(result) == ["done_token"]
     assert result.outcome is not None
-    assert result.outcome.because == ("Ann and Bob said the done token",)
+    assert result.outcome.explanations == ("Ann and Bob said the done token",)
 
 
 def test_a_done_token_may_count_only_after_some_messages() -> None:
@@ -536,7 +535,7 @@ def test_a_guard_ends_what_goes_wrong_and_says_so(guard: str) -> None:
     result = play(talk(ann={"tools": ["look"]}), script, tools=[look])
     assert reasons(result) == [guard]
     assert result.outcome is not None
-    assert result.outcome.because == (because,)
+    assert result.outcome.explanations == (because,)
 
 
 @pytest.mark.parametrize("guard", PATHOLOGIES)
@@ -562,7 +561,7 @@ def test_unreadable_verdicts_in_a_row_end_it(form: str) -> None:
     result = play(spec, script)
     assert reasons(result) == ["unreadable_verdicts"]
     assert result.outcome is not None
-    assert result.outcome.because == ("3 verdicts in a row could not be read",)
+    assert result.outcome.explanations == ("3 verdicts in a row could not be read",)
 
 
 def test_a_verdict_that_can_be_read_begins_the_count_anew() -> None:
@@ -582,7 +581,7 @@ def test_a_guard_yields_to_the_verdict_and_to_last_words() -> None:
     )
     result = play(spec, ["", "", YES, "Fine by me."])
     assert reasons(result) == ["completed"]
-    assert len(result.speeches) == 2
+    assert len(result.transcript) == 2
 
 
 def test_a_loop_of_tool_calls_in_last_words_runs_into_its_own_cap() -> None:
@@ -686,14 +685,14 @@ def test_an_end_is_told_by_nothing_but_what_held() -> None:
     spec = talk((deal & MaxMessages(limit=8)) | quit_)
     result = play(spec, ["DEAL", "Well, let me think.", "What do you say?", "QUIT"])
     assert result.outcome is not None
-    assert result.outcome.because == ("Bob said the done token",)
+    assert result.outcome.explanations == ("Bob said the done token",)
     cheap = MaxCost(limit=0.000001) & DEAL
     prices = {"m": {"input": 1, "output": 1}}
     spec = talk(cheap | MaxCost(limit=0.00001), prices=prices, model="m")
     model = ScriptedChatModel(script=lines(8))
     result = converse(spec, models={"m": model}, store="memory:limits")
     assert result.outcome is not None
-    assert result.outcome.because[0].endswith("of 1e-05)")
+    assert result.outcome.explanations[0].endswith("of 1e-05)")
 
 
 def test_a_kind_that_needs_no_more_may_be_written_as_a_word() -> None:

@@ -13,10 +13,11 @@ from langchain_core.messages.tool import ToolCall
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from duologue.graphs import Conversation, Result, SpecError, export_session, get_session
+from duologue.graphs import Conversation, Session, SpecError
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import About, Failure, place_of, result as answered, said
 from duologue.graphs.sessions.exports.text import as_json_lines, as_markdown
+from duologue.graphs.sessions.stored_session import StoredSession
 from support.cases import drawn_cases
 
 from .fork_help import plain, run
@@ -41,7 +42,7 @@ def blocks(tokens: list[Token]) -> list[str]:
     return [token.type for token in tokens if token.level == 0 and token.nesting >= 0]
 
 
-def made(*texts: str, names: tuple[str, str] = ("Ann", "Ben"), **line: Any) -> Result:
+def made(*texts: str, names: tuple[str, str] = ("Ann", "Ben"), **line: Any) -> StoredSession:
     """A session in which these texts were said in turn."""
     conversation = Conversation.model_validate(
         {"task": "Plan", "speakers": [{"name": name} for name in names]}
@@ -50,7 +51,7 @@ def made(*texts: str, names: tuple[str, str] = ("Ann", "Ben"), **line: Any) -> R
         said(number, text, About(kind=Kind.SPEECH, speaker=names[number % 2], **line))
         for number, text in enumerate(texts)
     ]
-    return Result("s", conversation, log, "Plan", None)
+    return StoredSession("s", conversation, log, "Plan", None)
 
 
 BAD = [
@@ -172,13 +173,13 @@ def test_json_lines_hold_every_message_with_all_that_stands_beside_it(
     store = f"memory:{tmp_path.name}"
     conversation, lines = TALKS[name]
     whole = run(conversation, lines, session="one", store=store)
-    text = export_session("one", format="jsonl", store=store)
+    text = Session("one", store=store).export(format="jsonl")
     assert text == as_json_lines(whole)
     found = list(objects(text))
     assert [one["id"] for one in found] == [place_of(message) for message in whole.messages]
     assert [one["text"] for one in found] == [message.text for message in whole.messages]
     said = [one for one in found if one["kind"] in ("speech", "tool_calls") and one["text"].strip()]
-    assert [(one["speaker"], one["text"]) for one in said] == whole.speeches
+    assert [(one["speaker"], one["text"]) for one in said] == whole.transcript
     assert whole.outcome is not None
     verdicts = [one["verdict"] for one in found if one["verdict"]]
     assert [one["complete"] for one in verdicts] == [
@@ -193,15 +194,15 @@ def test_a_speakers_export_holds_what_it_has_said_and_heard(tmp_path: Path) -> N
     store = f"memory:{tmp_path.name}"
     conversation, lines = TALKS["structured"]
     run(conversation, lines, session="one", store=store)
-    found = list(objects(export_session("one", format="jsonl", speaker="Ben", store=store)))
+    found = list(objects(Session("one", store=store).export(format="jsonl", speaker="Ben")))
     texts = [one["text"] for one in found]
     assert "I dig." in texts  # it was handed on to it
     assert "Dig" not in texts
     assert "Monday: sun" not in texts
-    page = export_session("one", format="markdown", speaker="Ben", store=store)
+    page = Session("one", store=store).export(format="markdown", speaker="Ben")
     assert "What Ben remembers." in page
     assert "Calls weather" not in page
-    assert get_session("one", store=store).outcome is not None
+    assert Session("one", store=store).state().outcome is not None
 
 
 def test_an_odd_format_and_a_stranger_are_refused(tmp_path: Path) -> None:
@@ -211,9 +212,9 @@ def test_an_odd_format_and_a_stranger_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
         SpecError, match=r"^format: 'pdf' is unknown; there are 'markdown', 'jsonl'"
     ):
-        export_session("one", format=odd, store=store)
+        Session("one", store=store).export(format=odd)
     with pytest.raises(SpecError, match=r"^nobody in session 'one' is called 'Eve'"):
-        export_session("one", format="jsonl", speaker="Eve", store=store)
+        Session("one", store=store).export(format="jsonl", speaker="Eve")
 
 
 def test_control_characters_are_shown_and_break_no_line() -> None:

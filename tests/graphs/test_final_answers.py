@@ -2,7 +2,7 @@
 
 import pytest
 
-from duologue.graphs import Conversation, Reason, SessionError, coder, converse, resume, user_proxy
+from duologue.graphs import Conversation, Reason, Session, SessionError, coder, converse, user_proxy
 from duologue.graphs.log.formats.code_blocks import code_blocks, holds_code
 from duologue.graphs.speakers.replies import CodeReply
 from duologue.graphs.spec.fields import SPEC_VERSION
@@ -33,7 +33,7 @@ FINAL = [
 def test_a_last_word_with_another_fence_ends_it(text: str) -> None:
     """R9."""
     played = play(coder("Count.", sandbox=MONTY), ["```python\nprint(6 * 7)\n```", text])
-    assert [name for name, _ in played.speeches] == ["Coder", "Executor", "Coder"]
+    assert [name for name, _ in played.transcript] == ["Coder", "Executor", "Coder"]
     assert played.outcome.reason is Reason.NO_CODE_BLOCK
 
 
@@ -42,7 +42,7 @@ def test_marked_code_runs_beside_other_fences(label: str) -> None:
     """R9."""
     text = f"{fenced('x = ?', 'text')}\n{fenced('print(6 * 7)', label)}\n{fenced('2')}"
     played = play(coder("Count.", sandbox=MONTY), [text, "It is 42."])
-    assert played.speeches[1] == ("Executor", "Exit code: 0 (it succeeded)\nOutput:\n42")
+    assert played.transcript[1] == ("Executor", "Exit code: 0 (it succeeded)\nOutput:\n42")
 
 
 def test_a_shell_is_run_where_the_sandbox_has_one() -> None:
@@ -58,7 +58,7 @@ def test_a_user_proxy_goes_by_its_own_rule() -> None:
     """R9, A7: code without a label is made out, and another language is an error."""
     proxy = user_proxy("Count.", human_input_mode="NEVER", sandbox=MONTY)
     played = play(proxy, [fenced("print(6 * 7)"), fenced("42", "text"), "TERMINATE"])
-    told = [text for name, text in played.speeches if name == "User"]
+    told = [text for name, text in played.transcript if name == "User"]
     assert "Output:\n42" in told[1]
     assert "unknown language 'text'" in told[2]
 
@@ -79,7 +79,7 @@ def test_an_older_session_goes_on_by_its_rule_by_the_same_python() -> None:
     model = ScriptedChatModel(script=[fenced("print(2)"), "It is 2."])
     now = coder("Count.", sandbox=MONTY)
     result = converse(now, session="s", store=store, model=model)
-    assert [text for name, text in result.speeches if name == "Executor"] == [
+    assert [text for name, text in result.transcript if name == "Executor"] == [
         "Exit code: 0 (it succeeded)\nOutput:\n1",
         "Exit code: 0 (it succeeded)\nOutput:\n2",
     ]
@@ -93,7 +93,7 @@ def test_the_choice_is_stored() -> None:
     store = "memory:newer-coder"
     with pytest.raises(RuntimeError):
         play(coder("Count.", sandbox=MONTY), [RuntimeError("stopped")], store=store)
-    result = resume("s", store=store, model=ScriptedChatModel(script=[fenced("print(1)")]))
+    result = Session("s", store=store).resume(model=ScriptedChatModel(script=[fenced("print(1)")]))
     assert result.outcome is not None
     assert result.outcome.reason is Reason.NO_CODE_BLOCK
     assert coder("Count.").stored()["version"] == SPEC_VERSION

@@ -5,17 +5,9 @@ from uuid import uuid4
 
 import pytest
 
-from duologue.graphs import (
-    Finding,
-    Result,
-    converse,
-    fork,
-    get_session,
-    load_conversation,
-    resume,
-    stream,
-)
+from duologue.graphs import Result, Session, converse, load_conversation, stream
 from duologue.graphs.run.events import Ended, VerdictGiven
+from duologue.graphs.spec.judges import Finding
 from duologue.nodes.testing import Line, ScriptedChatModel
 
 CRITERIA = ["A price is named.", "A day is named."]
@@ -63,7 +55,7 @@ def test_r6_the_reason_stays_the_cap_and_the_outcome_says_how_it_stands(
     outcome = play(given, [HALF, answer] if marked else [answer]).outcome
     assert outcome is not None
     assert ([*outcome.reasons], outcome.complete, outcome.completed) == ([reason], complete, ())
-    assert outcome.sentence().endswith(f"reached; the judge found {words}.")
+    assert str(outcome).endswith(f"reached; the judge found {words}.")
     last = outcome.verdicts[-1]
     assert last.final
     assert last.findings[CRITERIA[1]] is (Finding.MET if complete else Finding.INCONCLUSIVE)
@@ -100,7 +92,7 @@ def test_r6_a_budget_that_its_call_reaches_is_not_what_ended_it(
     outcome = play(spec(end_chat={"when": budget}), found).outcome
     assert outcome is not None
     assert [*outcome.reasons] == ["max_iterations", budget["kind"]]
-    assert outcome.sentence().startswith("Ended after 1 round and 2 messages: the round cap was")
+    assert str(outcome).startswith("Ended after 1 round and 2 messages: the round cap was")
     assert outcome.complete is (True if found == [MET] else None)
 
 
@@ -127,7 +119,7 @@ def test_r6_it_can_be_switched_off() -> None:
     outcome = play(spec(judge={"final_verdict": False}), []).outcome
     assert outcome is not None
     assert outcome.complete is None
-    assert outcome.sentence().endswith("the round cap was reached.")
+    assert str(outcome).endswith("the round cap was reached.")
 
 
 def test_r6_an_unreadable_one_is_asked_for_once_more_and_ends_nothing_by_itself() -> None:
@@ -135,7 +127,7 @@ def test_r6_an_unreadable_one_is_asked_for_once_more_and_ends_nothing_by_itself(
     outcome = play(given, ["Hm.", "Well."]).outcome
     assert outcome is not None
     assert ([*outcome.reasons], outcome.complete) == (["max_iterations"], False)
-    assert outcome.sentence().endswith("the judge gave no readable verdict.")
+    assert str(outcome).endswith("the judge gave no readable verdict.")
 
 
 def test_r6_a_speaker_that_judges_itself_is_not_asked() -> None:
@@ -162,9 +154,9 @@ def test_r6_a_fork_with_more_rounds_goes_on_as_if_it_had_not_been_asked() -> Non
     models = {"judge": ScriptedChatModel(script=[HALF])}
     assert result.outcome is not None
     at = result.outcome.message
-    new = fork(result.session, at=at, store=store, end_chat={"max_iterations": 2})
+    new = result.session.fork(at=at, end_chat={"max_iterations": 2}).id
     model = ScriptedChatModel(script=[*WORDS[2:]])
-    more = resume(new, store=store, model=model, models=models)
+    more = Session(new, store=store).resume(model=model, models=models)
     assert more.outcome is not None
     assert (more.outcome.rounds, more.outcome.complete) == (2, False)
 
@@ -178,7 +170,7 @@ def test_r6_the_stream_and_why_tell_it() -> None:
     assert ended.complete is False
     (given,) = [event for event in events if isinstance(event, VerdictGiven)]
     assert given.verdict.final
-    texts = [cause.text for cause in get_session("s", store=options["store"]).why()]
+    texts = [cause.text for cause in Session("s", store=options["store"]).state().why()]
     assert (
         texts[-2] == "The judge, after Bob: A price is named (met); A day is named (inconclusive)"
     )

@@ -37,4 +37,4 @@ def test_the_first_turn_of_the_rounds_has_its_order_whoever_spoke_in_the_opening
         orders={"forth": lambda said, names: names[0]},
         store="memory:first-turn",
     )
-    assert result.speeches[-1][0] == (first or NAMES[1 if opening == "answers" else 0])
+    assert result.transcript[-1][0] == (first or NAMES[1 if opening == "answers" else 0])

@@ -15,16 +15,12 @@ import pytest
 from duologue.graphs import (
     Reason,
     Result,
+    Session,
     SessionError,
     SpecError,
     StoreError,
-    afork,
     converse,
-    delete_session,
-    fork,
-    get_session,
     list_sessions,
-    resume,
 )
 from duologue.graphs.build import build_graph
 from duologue.graphs.log.kinds import Kind
@@ -109,8 +105,8 @@ def test_a_fork_from_any_message_goes_on_as_the_original_did(any_store: str, nam
         Reason.TOOL_CALLED if name == "chosen" else Reason.COMPLETED
     )
     for at in ids(whole):
-        new = fork("one", at=at, into=f"at-{at}", store=any_store)
-        forked = get_session(new, store=any_store)
+        new = Session("one", store=any_store).fork(at=at, into=f"at-{at}").id
+        forked = Session(new, store=any_store).state()
         kept = len(forked.messages)
         assert at in ids(forked)
         assert forked.messages == whole.messages[:kept]
@@ -125,19 +121,19 @@ def test_a_fork_from_any_message_goes_on_as_the_original_did(any_store: str, nam
         assert without_ids(ended.messages) == without_ids(whole.messages)
         assert timeless(ended.outcome) == timeless(whole.outcome)
         assert ended.specified_task == whole.specified_task
-    assert get_session("one", store=any_store) == whole
+    assert Session("one", store=any_store).state() == whole
 
 
 @pytest.mark.exhaustive
 def test_a_fork_of_a_fork_goes_on_from_any_message_too(any_store: str) -> None:
     lines = script()
     whole = run(talk(), lines, session="one", store=any_store)
-    fork("one", at="m0012", into="two", store=any_store)
-    go_on("two", any_store, lines[calls_in(get_session("two", store=any_store)) :])
-    delete_session("one", store=any_store)
+    Session("one", store=any_store).fork(at="m0012", into="two")
+    go_on("two", any_store, lines[calls_in(Session("two", store=any_store).state()) :])
+    Session("one", store=any_store).delete()
     for at in ids(whole):
-        new = fork("two", at=at, into=f"at-{at}", store=any_store)
-        forked = get_session(new, store=any_store)
+        new = Session("two", store=any_store).fork(at=at, into=f"at-{at}").id
+        forked = Session(new, store=any_store).state()
         assert without_ids(forked.messages) == without_ids(whole.messages[: len(forked.messages)])
         assert at in ids(forked)[-4:]
         ended = go_on(new, any_store, lines[calls_in(forked) :])
@@ -171,29 +167,29 @@ async def test_the_original_is_left_as_it_is(store: str) -> None:
             "speakers": {"Ann": {"task": "Rest"}},
             "end_chat": {"mode": "all_task_must_complete", "max_iterations": 9},
         }
-        await afork("one", at=at, into=f"f{number}", store=store, **changes)
-    new = await afork("one", at="m0010", store=store)
-    rest = lines[calls_in(get_session(new, store=store)) :]
+        await Session("one", store=store).afork(at=at, into=f"f{number}", **changes)
+    new = (await Session("one", store=store).afork(at="m0010")).id
+    rest = lines[calls_in(Session(new, store=store).state()) :]
     await asyncio.to_thread(go_on, new, store, rest)
     assert await everything(store, "one") == before
 
 
 def test_a_fork_is_listed_and_told_apart(store: str) -> None:
     run(talk(), script(), session="one", store=store)
-    new = fork("one", at="m0009", store=store)
+    new = Session("one", store=store).fork(at="m0009").id
     assert re.fullmatch(r"one-fork-[0-9a-f]{6}", new)
-    assert fork("one", at="m0009", store=store) != new
+    assert Session("one", store=store).fork(at="m0009").id != new
     rows = {row.session: row for row in list_sessions(store=store)}
     assert (rows[new].status, rows[new].reason) == ("unfinished", None)
     assert rows[new].title == "Plan a garden"
     assert rows[new].spec == rows["one"].spec
-    long = fork("one", at="m0009", into="x" * 128, store=store)
-    assert re.fullmatch(r"x{116}-fork-[0-9a-f]{6}", fork(long, store=store))
+    long = Session("one", store=store).fork(at="m0009", into="x" * 128).id
+    assert re.fullmatch(r"x{116}-fork-[0-9a-f]{6}", Session(long, store=store).fork().id)
 
 
 def test_a_fork_that_is_at_its_end_is_finished_and_asks_no_model(store: str) -> None:
     whole = run(talk(), script(), session="one", store=store)
-    fork("one", into="two", store=store)
+    Session("one", store=store).fork(into="two")
     rows = {row.session: (row.status, row.reason) for row in list_sessions(store=store)}
     assert rows["two"] == rows["one"] == ("finished", "completed")
     again = go_on("two", store, [])
@@ -205,9 +201,9 @@ def test_a_fork_that_new_rules_end_is_finished(store: str) -> None:
     run(talk(), script(), session="one", store=store)
     # Behind Ben's first verdict; a round of two is not over yet.
     after_ann = place_name(16)
-    whole = get_session("one", store=store)
+    whole = Session("one", store=store).state()
     assert whole.messages[16].additional_kwargs["duologue"]["verdict"]["speaker"] == "Ann"
-    new = fork("one", at=after_ann, store=store, end_chat={"max_iterations": 1})
+    new = Session("one", store=store).fork(at=after_ann, end_chat={"max_iterations": 1}).id
     ended = go_on(new, store, [])
     assert ended.outcome is not None
     assert ended.outcome.reason is Reason.MAX_ITERATIONS
@@ -216,10 +212,10 @@ def test_a_fork_that_new_rules_end_is_finished(store: str) -> None:
 
 def test_a_finished_session_goes_on_with_a_higher_cap(store: str) -> None:
     run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=store)
-    new = fork("one", store=store, end_chat={"max_iterations": 3})
+    new = Session("one", store=store).fork(end_chat={"max_iterations": 3}).id
     assert list_sessions(store=store)[0].status == "unfinished"
     ended = go_on(new, store, ["A3", "B3"])
-    assert [text for _, text in ended.speeches] == ["A1", "B1", "A2", "B2", "A3", "B3"]
+    assert [text for _, text in ended.transcript] == ["A1", "B1", "A2", "B2", "A3", "B3"]
     assert ended.outcome is not None
     assert ended.outcome.total.calls == 6
 
@@ -230,17 +226,17 @@ def test_another_task_stands_as_it_is_given(store: str) -> None:
     run(conversation, lines, session="one", store=store)
     # From the rejected rewrite on, too, when the task did not stand yet.
     for at in ("m0000", "m0001", "m0003"):
-        new = fork("one", at=at, store=store, task="Plan a park")
+        new = Session("one", store=store).fork(at=at, task="Plan a park").id
         model = ScriptedChatModel(script=["A", "B", "A again", "B again"])
-        ended = resume(new, store=store, model=model)
+        ended = Session(new, store=store).resume(model=model)
         assert ended.specified_task == "Plan a park"
         assert ended.conversation.task == "Plan a park"
-        assert len(ended.speeches) == 4
+        assert len(ended.transcript) == 4
         assert all("The task: Plan a park" in call.messages[0].text for call in model.calls)
         assert ids(ended) == [place_name(number) for number in range(len(ended.messages))]
         assert list_sessions(store=store)[0].title == "Plan a park"
-    kept = fork("one", at="m0003", store=store, title="A garden")
-    assert get_session(kept, store=store).specified_task == "Plan a big garden."
+    kept = Session("one", store=store).fork(at="m0003", title="A garden").id
+    assert Session(kept, store=store).state().specified_task == "Plan a big garden."
     assert list_sessions(store=store)[0].title == "A garden"
 
 
@@ -248,7 +244,7 @@ def test_a_task_that_is_no_longer_rewritten_stands_as_it_is_given(store: str) ->
     conversation = plain(task_specification={"word_limit": 4})
     lines = ["Plan a very, very big garden.", "Plan a big garden.", "A1", "B1", "A2", "B2"]
     run(conversation, lines, session="one", store=store)
-    new = fork("one", at="m0000", store=store, task_specification=None)
+    new = Session("one", store=store).fork(at="m0000", task_specification=None).id
     ended = go_on(new, store, lines[2:])
     assert ended.specified_task == "Plan a garden"
     assert [line(message).kind for message in ended.messages[:2]] == [Kind.DRAFT, Kind.INSTRUCTION]
@@ -256,16 +252,15 @@ def test_a_task_that_is_no_longer_rewritten_stands_as_it_is_given(store: str) ->
 
 def test_a_speaker_goes_on_by_another_prompt_and_model(store: str) -> None:
     run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=store)
-    new = fork(
-        *("one",),
+    session = Session("one", store=store)
+    new = session.fork(
         at="m0002",
-        store=store,
         speakers={"Ann": {"system_prompt": "You are a pirate."}, "Ben": {"model": "other"}},
         model="usual",
     )
     usual, other = (ScriptedChatModel(script=texts) for texts in (["A2!"], ["B2!"]))
-    ended = resume(new, store=store, models={"usual": usual, "other": other})
-    assert ended.speeches == [("Ann", "A1"), ("Ben", "B1"), ("Ann", "A2!"), ("Ben", "B2!")]
+    ended = new.resume(models={"usual": usual, "other": other})
+    assert ended.transcript == [("Ann", "A1"), ("Ben", "B1"), ("Ann", "A2!"), ("Ben", "B2!")]
     assert usual.calls[0].messages[0].text.startswith("You are a pirate.")
     assert "pirate" not in other.calls[0].messages[0].text
     assert ended.conversation.speaker("Ben").checks_completion
@@ -274,10 +269,10 @@ def test_a_speaker_goes_on_by_another_prompt_and_model(store: str) -> None:
 def test_a_new_task_of_a_speakers_own_is_in_its_system_prompt(store: str) -> None:
     conversation = plain(speakers=[{"name": "Ann", "task": "Dig"}, {"name": "Ben"}])
     whole = run(conversation, ["A1", "B1", "A2", "B2"], session="one", store=store)
-    new = fork("one", at="m0002", store=store, speakers={"Ann": {"task": "Rest"}})
-    assert get_session(new, store=store).messages == whole.messages[:3]
+    new = Session("one", store=store).fork(at="m0002", speakers={"Ann": {"task": "Rest"}}).id
+    assert Session(new, store=store).state().messages == whole.messages[:3]
     model = ScriptedChatModel(script=["A", "B"])
-    resume(new, store=store, model=model)
+    Session(new, store=store).resume(model=model)
     assert "Your own task: Rest" in model.calls[0].messages[0].text
 
 
@@ -290,15 +285,15 @@ def test_a_new_task_of_a_speakers_own_is_told_after_opening_answers(
     whole = run(talk(), lines, session="one", store=store)
     news = filled(speaking.NEW_TASK, task="Rest")
     for at in ids(whole)[: -1 : 1 if thorough else 4]:
-        new = fork("one", at=at, store=store, speakers={"Ann": {"task": "Rest"}})
-        forked = get_session(new, store=store)
+        new = Session("one", store=store).fork(at=at, speakers={"Ann": {"task": "Rest"}}).id
+        forked = Session(new, store=store).state()
         ended = go_on(new, store, lines[calls_in(forked) :])
         stands = at != "m0000"
         assert told(ended, "Ann") == (["Dig", news] if stands else ["Rest"])
         assert told(ended, "Ben") == ["Plant"]
         assert len(ended.messages) == len(whole.messages) + stands
         assert ids(ended) == [place_name(number) for number in range(len(ended.messages))]
-        assert ended.speeches == whole.speeches
+        assert ended.transcript == whole.transcript
         assert [line(one).kind for one in ended.messages if one.text != news] == [
             line(one).kind for one in whole.messages
         ]
@@ -311,12 +306,14 @@ def test_a_new_task_is_told_in_front_of_what_waits_for_hooks(thorough: bool, sto
     whole = run(conversation, lines, session="one", store=store)
     news = filled(speaking.NEW_TASK, task="Rest")
     for at in ids(whole)[: -1 : 1 if thorough else 4]:
-        new = fork("one", at=at, store=store, speakers={"Ben": {"task": "Rest"}})
-        forked = get_session(new, store=store)
+        new = Session("one", store=store).fork(at=at, speakers={"Ben": {"task": "Rest"}}).id
+        forked = Session(new, store=store).state()
         ended = go_on(new, store, lines[calls_in(forked) :])
         assert "Rest" in told(ended, "Ben")[-1]
         assert ids(ended) == [place_name(number) for number in range(len(ended.messages))]
-        by_ann = [[text for name, text in one.speeches if name == "Ann"] for one in (whole, ended)]
+        by_ann = [
+            [text for name, text in one.transcript if name == "Ann"] for one in (whole, ended)
+        ]
         assert by_ann[0] == by_ann[1]
         assert [line(one).kind for one in ended.messages if one.text != news] == [
             line(one).kind for one in whole.messages
@@ -327,27 +324,29 @@ def test_a_new_task_is_told_in_a_two_question_verdict(store: str) -> None:
     lines = script("two_questions")
     whole = run(talk("two_questions"), lines, session="one", store=store)
     first = next(message for message in whole.messages if line(message).kind is Kind.REFLECTION)
-    new = fork("one", at=place_of(first), store=store, speakers={"Ben": {"task": "Rest"}})
-    forked = get_session(new, store=store)
+    new = (
+        Session("one", store=store).fork(at=place_of(first), speakers={"Ben": {"task": "Rest"}}).id
+    )
+    forked = Session(new, store=store).state()
     assert [line(message).kind for message in forked.messages[-3:]] == [
         Kind.INSTRUCTION,
         Kind.QUESTION,
         Kind.REFLECTION,
     ]
-    assert go_on(new, store, lines[calls_in(forked) :]).speeches == whole.speeches
+    assert go_on(new, store, lines[calls_in(forked) :]).transcript == whole.transcript
 
 
 def test_a_fork_before_a_forks_beginning_goes_on_by_the_forks_rules(store: str) -> None:
     lines = script()
     run(talk(), lines, session="one", store=store)
     changes: dict[str, Any] = {"speakers": {"Ann": {"task": "Rest"}}, "task": "Plan a park"}
-    fork("one", at="m0014", into="two", store=store, **changes)
-    new = fork("two", at="m0009", store=store)
-    forked = get_session(new, store=store)
+    Session("one", store=store).fork(at="m0014", into="two", **changes)
+    new = Session("two", store=store).fork(at="m0009").id
+    forked = Session(new, store=store).state()
     assert told(forked, "Ann") == ["Dig", filled(speaking.NEW_TASK, task="Rest")]
     assert forked.specified_task == "Plan a park"
     # What was told already is not told again.
-    again = get_session(fork("two", store=store), store=store)
+    again = Session(Session("two", store=store).fork().id, store=store).state()
     assert told(again, "Ann") == told(forked, "Ann")
 
 
@@ -375,7 +374,7 @@ def test_a_fork_after_a_completion_owes_what_the_new_mode_promises(
     conversation = plain(speakers=stoppers, end_chat={"mode": before.value, "max_iterations": 2})
     lines: list[Line] = ["A1", NO, "B1", YES, *ENDS[before]]
     run(conversation, lines, session="one", store=store)
-    new = fork("one", at="m0006", store=store, end_chat={"mode": mode.value})
+    new = Session("one", store=store).fork(at="m0006", end_chat={"mode": mode.value}).id
     ended = go_on(new, store, ENDS[mode])
     assert ended.outcome is not None
     only_cap = mode is EndChatMode.MAX_ITERATIONS_ONLY
@@ -417,30 +416,30 @@ async def running(store: str) -> AsyncIterator[str]:
     await asyncio.to_thread(gate.asked.wait, 60)
     yield "one"
     gate.opened.set()
-    assert [text for _, text in (await run).speeches] == [f"Line {n}" for n in range(1, 5)]
+    assert [text for _, text in (await run).transcript] == [f"Line {n}" for n in range(1, 5)]
 
 
 async def test_a_running_session_can_be_forked(store: str, running: str) -> None:
-    new = await afork(running, store=store)
+    new = (await Session(running, store=store).afork()).id
     ended = await asyncio.to_thread(go_on, new, store, ["A2", "B2"])
-    assert [text for _, text in ended.speeches] == ["Line 1", "Line 2", "A2", "B2"]
+    assert [text for _, text in ended.transcript] == ["Line 1", "Line 2", "A2", "B2"]
 
 
 async def test_what_a_killed_fork_leaves_is_in_nobodys_way(store: str) -> None:
     lines: list[Line] = ["A1", "B1", "A2", "B2"]
     whole = await asyncio.to_thread(run, plain(), lines, session="one", store=store)
-    await afork("one", at="m0003", into="two", store=store)
+    await Session("one", store=store).afork(at="m0003", into="two")
     async with open_store(store) as opened:
         async with opened.lock("two") as held:
             await held._remove()
         assert [row.session for row in await opened.list()] == ["one"]
     with pytest.raises(SessionError, match="no session 'two'"):
-        resume("two", store=store)
-    await afork("one", at="m0002", into="two", store=store)
+        Session("two", store=store).resume()
+    await Session("one", store=store).afork(at="m0002", into="two")
     ended = await asyncio.to_thread(go_on, "two", store, lines[2:])
     assert without_ids(ended.messages) == without_ids(whole.messages)
     # Nor does another conversation of that name go on from it.
-    await afork("one", at="m0003", into="three", store=store)
+    await Session("one", store=store).afork(at="m0003", into="three")
     async with open_store(store) as opened, opened.lock("three") as held:
         await held._remove()
     new = await asyncio.to_thread(run, plain(), lines, session="three", store=store)
@@ -451,7 +450,7 @@ async def test_a_fork_killed_before_its_end_was_listed_is_finished_without_a_cal
     store: str,
 ) -> None:
     whole = await asyncio.to_thread(run, plain(), ["A", "B", "C", "D"], session="one", store=store)
-    await afork("one", into="two", store=store)
+    await Session("one", store=store).afork(into="two")
     async with open_store(store) as opened, opened.lock("two") as held:
         row = await opened.get("two")
         assert row is not None
@@ -465,10 +464,10 @@ def test_a_session_with_failed_calls_can_be_forked(store: str) -> None:
     model = ScriptedChatModel(script=["A1", Reply(error=500), "B1", "A2", "B2"])
     with pytest.raises(Exception, match="500"):
         converse(plain(), session="one", store=store, model=model)
-    whole = resume("one", store=store, model=model)
+    whole = Session("one", store=store).resume(model=model)
     for at in ids(whole):
-        new = fork("one", at=at, store=store)
-        rest = ["A1", "B1", "A2", "B2"][calls_in(get_session(new, store=store)) :]
+        new = Session("one", store=store).fork(at=at).id
+        rest = ["A1", "B1", "A2", "B2"][calls_in(Session(new, store=store).state()) :]
         assert without_ids(go_on(new, store, rest).messages) == without_ids(whole.messages)
 
 
@@ -479,14 +478,14 @@ def test_what_was_said_before_a_kill_is_in_a_fork(
     lines: list[Line] = ["A1", "B1", "A2", "B2"]
     with killed_before_checkpoint(monkeypatch, number):
         run(plain(), lines, session="one", store=any_store)
-    left = get_session("one", store=any_store)
+    left = Session("one", store=any_store).state()
     assert left.messages
     for at in (*ids(left), None):
-        new = fork("one", at=at, store=any_store)
-        forked = get_session(new, store=any_store)
+        new = Session("one", store=any_store).fork(at=at).id
+        forked = Session(new, store=any_store).state()
         assert forked.messages == left.messages[: ids(left).index(at or ids(left)[-1]) + 1]
         ended = go_on(new, any_store, lines[calls_in(forked) :])
-        assert [text for _, text in ended.speeches] == lines
+        assert [text for _, text in ended.transcript] == lines
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
@@ -529,7 +528,7 @@ def test_changes_that_no_fork_can_make_are_named(
     store = f"memory:{tmp_path.name}"
     run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=store)
     with pytest.raises(SpecError, match=f"^{re.escape(said)}"):
-        fork("one", store=store, **changes)
+        Session("one", store=store).fork(**changes)
     assert len(list_sessions(store=store)) == 1
 
 
@@ -551,7 +550,7 @@ def test_what_can_not_be_forked_or_made_is_named(store: str) -> None:
     ]
     for arguments, said in wrong:
         with pytest.raises(SessionError, match=f"^{re.escape(said)}"):
-            fork(store=store, **arguments)
+            Session(arguments.pop("session"), store=store).fork(**arguments)
     assert len(list_sessions(store=store)) == 2
 
 
@@ -562,14 +561,14 @@ async def test_an_id_that_is_being_run_and_a_session_without_messages_are_refuse
     async with open_store(store) as opened:
         async with opened.lock("two"):
             with pytest.raises(SessionError, match="'two' is busy"):
-                await afork("one", into="two", store=store)
+                await Session("one", store=store).afork(into="two")
         async with opened.lock("empty") as held:
             await held.add(title="", spec=json.dumps(plain().stored()))
     with pytest.raises(SessionError, match="'empty' has no message yet: there is nothing to fork"):
-        await afork("empty", store=store)
+        await Session("empty", store=store).afork()
 
 
 def test_a_mistyped_store_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"typo\.db can't be used: there is no such file"):
-        fork("one", store=tmp_path / "typo.db")
+        Session("one", store=tmp_path / "typo.db").fork()
     assert not (tmp_path / "typo.db").exists()

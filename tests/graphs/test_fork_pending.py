@@ -11,7 +11,7 @@ from langchain_core.tools import tool
 
 from drawn.player import Player
 from drawn.talks import talks
-from duologue.graphs import Conversation, Reason, Result, converse, fork, get_session, resume
+from duologue.graphs import Conversation, Reason, Result, Session, converse
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line, place_of
 from duologue.graphs.spec.ends import MaxCalls
@@ -41,9 +41,9 @@ def test_a_fork_from_any_line_goes_on_as_the_original_did(
     player = Player(conversation, seed)
     whole = converse(conversation, session="one", store=store, **model_of(player))
     for place in data.draw(st.lists(st.integers(0, len(whole.messages) - 1), max_size=4)):
-        new = fork("one", at=place_of(whole.messages[place]), store=store)
+        new = Session("one", store=store).fork(at=place_of(whole.messages[place])).id
         again = Player(conversation, seed)
-        ended = resume(new, store=store, **model_of(again))
+        ended = Session(new, store=store).resume(**model_of(again))
         assert without_ids(ended.messages) == without_ids(whole.messages)
         assert timeless(ended.outcome) == timeless(whole.outcome)
         asked = len(again.answered)
@@ -102,7 +102,7 @@ def run(session: str, store: str, script: list[Line], *, into: bool = False) -> 
     """Run or resume it on a script that must be used up."""
     model = ScriptedChatModel(script=script)
     if into:
-        result = resume(session, store=store, model=model, **REGISTERED)
+        result = Session(session, store=store).resume(model=model, **REGISTERED)
     else:
         result = converse(shaped(), session=session, store=store, model=model, **REGISTERED)
     assert len(model.calls) == len(script)
@@ -137,9 +137,9 @@ def test_what_waits_for_hooks_is_said_by_the_new_rules(
     """L7: with the same hooks, and with none."""
     store, before = whole
     at = found(before, kind, text)
-    same = run(fork("one", at=at, store=store), store, rest, into=True)
+    same = run(Session("one", store=store).fork(at=at).id, store, rest, into=True)
     assert without_ids(same.messages) == without_ids(before.messages)
-    new = fork("one", at=at, store=store, speakers={"Ann": {"hooks": []}})
+    new = Session("one", store=store).fork(at=at, speakers={"Ann": {"hooks": []}}).id
     plain = run(new, store, rest, into=True)
     aloud = {one.text for one in plain.messages if line(one).kind is not Kind.ANSWER}
     assert text in aloud
@@ -156,8 +156,8 @@ def test_what_is_answered_is_said_before_new_rules_end_it(
     """Point 2: a hard stop of the fork's waits until the hooks have seen it."""
     store, before = whole
     at = found(before, kind, text)
-    new = fork("one", at=at, store=store, end_chat={"when": MaxCalls(limit=1)})
-    assert get_session(new, store=store).outcome is None
+    new = Session("one", store=store).fork(at=at, end_chat={"when": MaxCalls(limit=1)}).id
+    assert Session(new, store=store).state().outcome is None
     ended = run(new, store, [], into=True)
     assert timeless(ended.outcome).reason is Reason.MAX_CALLS
     newest = ended.messages[-1]
@@ -171,7 +171,7 @@ def test_a_new_task_is_told_in_front_of_what_waits(
     """Point 4: the lines that wait keep their places behind it, and their ids are in order."""
     store, before = whole
     at = found(before, kind, text)
-    new = fork("one", at=at, store=store, speakers={"Ann": {"task": "Plant."}})
+    new = Session("one", store=store).fork(at=at, speakers={"Ann": {"task": "Plant."}}).id
     told = filled(speaking.NEW_TASK, task="Plant.")
     ended = run(new, store, rest, into=True)
     texts = [str(one.text) for one in ended.messages]
@@ -210,10 +210,10 @@ def test_a_fork_at_a_summary_goes_on_with_it(changes: dict[str, Any], is_kept: b
     before = converse(conversation, session="one", store=store, model=model)
     assert len(model.calls) == len(script)
     at = found(before, Kind.SUMMARY, "They dig.")
-    new = fork("one", at=at, store=store, **changes)
+    new = Session("one", store=store).fork(at=at, **changes).id
     rest = script[5:] if is_kept else []
     model = ScriptedChatModel(script=rest)
-    ended = resume(new, store=store, model=model)
+    ended = Session(new, store=store).resume(model=model)
     assert len(model.calls) == len(rest)
     assert ended.outcome is not None
     assert (without_ids(ended.messages) == without_ids(before.messages)) is is_kept

@@ -9,15 +9,10 @@ from duologue.graphs import (
     EndChat,
     ModelError,
     Result,
+    Session,
     Speaker,
     converse,
-    dump_session,
-    fork,
-    get_session,
     load_session,
-    reset_session,
-    resume,
-    say,
 )
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line, place_of
@@ -44,14 +39,16 @@ def test_a_reset_before_calls_that_wait_is_in_the_fork(store: str) -> None:
     calls = Reply(text="One moment.", tool_calls=[ScriptedToolCall(name="clock", args={}, id="c")])
     model = ScriptedChatModel(script=[calls, *(f"a{number} beans" for number in range(9))])
     converse(conversation, session="one", model=model, store=store)
-    fork("one", at="m0001", into="waits", store=store)
-    reset_session("waits", speaker="Ben", store=store)
-    fork("waits", into="again", store=store)
-    kinds = [kind for _, kind, _ in said(get_session("again", store=store))]
+    Session("one", store=store).fork(at="m0001", into="waits")
+    Session("waits", store=store).reset(speaker="Ben")
+    Session("waits", store=store).fork(into="again")
+    kinds = [kind for _, kind, _ in said(Session("again", store=store).state())]
     assert kinds == [Kind.INSTRUCTION, Kind.FORGOTTEN, Kind.TOOL_CALLS]
-    assert said(get_session("again", store=store)) == said(get_session("waits", store=store))
+    assert said(Session("again", store=store).state()) == said(
+        Session("waits", store=store).state()
+    )
     model = ScriptedChatModel(script=[f"b{number} peas" for number in range(9)])
-    assert resume("again", model=model, store=store).outcome is not None
+    assert Session("again", store=store).resume(model=model).outcome is not None
 
 
 @pytest.mark.parametrize("at", ["m0004", None])
@@ -66,11 +63,11 @@ def test_what_was_said_in_anothers_place_is_in_the_fork(
     model = ScriptedChatModel(script=["one is 1", "two is 22", ModelError("gone")])
     with pytest.raises(ModelError):
         converse(conversation, session="one", model=model, store=store)
-    taken_over = say("one", "Ann", "I take over.", store=store)
+    taken_over = Session("one", store=store).add_message("Ann", "I take over.")
     source = "one"
     if loaded:
-        source = load_session(dump_session("one", store=store), into="loaded", store=store)
-    fork(source, at=at, into="other", store=store)
-    found = said(get_session("other", store=store))
+        source = load_session(Session("one", store=store).dump(), into="loaded", store=store).id
+    Session(source, store=store).fork(at=at, into="other")
+    found = said(Session("other", store=store).state())
     assert found == said(taken_over)
     assert ("m0004", Kind.SPEECH, "I take over.") in found

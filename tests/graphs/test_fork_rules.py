@@ -8,24 +8,19 @@ import pytest
 
 from duologue.graphs import (
     Conversation,
-    Position,
     Reason,
     Result,
+    Session,
     SpecError,
     aconverse,
-    afork,
     alist_sessions,
-    aresume,
     converse,
-    fork,
-    get_session,
     list_sessions,
-    resume,
 )
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import About, line, place_of, said
 from duologue.graphs.log.stage import Stage
-from duologue.graphs.rules.position import Facts, Phase
+from duologue.graphs.rules.position import Facts, Phase, Position
 from duologue.graphs.sessions.fork_state import carried
 from duologue.graphs.spec.end_chat import EndChat, EndChatMode, Guards
 from duologue.graphs.spec.ends import DoneToken, MaxMessages
@@ -59,7 +54,7 @@ def reason(result: Result) -> Reason:
 
 
 def spoken(result: Result) -> list[str]:
-    return [text for _, text in result.speeches]
+    return [text for _, text in result.transcript]
 
 
 def prompts_end_with_the_others(model: ScriptedChatModel) -> bool:
@@ -72,8 +67,8 @@ def test_a_finished_talk_of_three_goes_on_with_a_higher_cap_and_each_is_told_its
 ) -> None:
     first = ["A1", "B1", "C1"]
     run(plain(speakers=TRIO, end_chat={"max_iterations": 1}), first, session="one", store=store)
-    new = fork("one", store=store, end_chat={"max_iterations": 2})
-    assert told(get_session(new, store=store), "Ann") == [BEGIN, turn("Ann")]
+    new = Session("one", store=store).fork(end_chat={"max_iterations": 2}).id
+    assert told(Session(new, store=store).state(), "Ann") == [BEGIN, turn("Ann")]
     ended = go_on(new, store, ["A2", "B2", "C2"])
     assert spoken(ended) == [*first, "A2", "B2", "C2"]
     assert told(ended, "Ann") == [BEGIN, turn("Ann")]
@@ -115,13 +110,13 @@ def test_nobody_is_told_of_a_turn_before_it_is_asked_whose_it_is(
         session="one",
         store=store,
     )
-    new = fork("one", at="m0001", store=store, **changes)
-    before = get_session(new, store=store)
+    new = Session("one", store=store).fork(at="m0001", **changes).id
+    before = Session(new, store=store).state()
     assert [message.text for message in before.messages] == [BEGIN, "A1"]
     model = ScriptedChatModel(script=[*asked, RuntimeError("enough")])
     with pytest.raises(RuntimeError, match="enough"):
-        resume(new, store=store, model=model)
-    after = get_session(new, store=store)
+        Session(new, store=store).resume(model=model)
+    after = Session(new, store=store).state()
     following = "Cat" if "turn_order" in changes else "Ben"
     turns = [message.text for message in after.messages if "it is your turn" in message.text]
     assert turns == [turn(following)]
@@ -129,7 +124,7 @@ def test_nobody_is_told_of_a_turn_before_it_is_asked_whose_it_is(
 
 def test_a_turn_that_new_rules_end_is_not_told(store: str) -> None:
     run(plain(speakers=TRIO), list("ABCDEF"), session="one", store=store)
-    new = fork("one", at="m0001", store=store, end_chat={"when": MaxMessages(limit=1)})
+    new = Session("one", store=store).fork(at="m0001", end_chat={"when": MaxMessages(limit=1)}).id
     ended = go_on(new, store, [])
     assert (reason(ended), [one.text for one in ended.messages]) == (
         Reason.MAX_MESSAGES,
@@ -141,12 +136,16 @@ def test_an_order_that_is_chosen_becomes_a_round_robin_and_back(store: str) -> N
     end_chat = {"max_iterations": 2, "when": MaxMessages(limit=2)}
     conversation = plain(speakers=TRIO, turn_order={"kind": "moderator"}, end_chat=end_chat)
     run(conversation, ["A1", {"next_speaker": "Cat"}, "C1"], session="one", store=store)
-    robin = fork("one", store=store, turn_order={"kind": "round_robin"}, end_chat={"when": None})
+    robin = (
+        Session("one", store=store)
+        .fork(turn_order={"kind": "round_robin"}, end_chat={"when": None})
+        .id
+    )
     ended = go_on(robin, store, ["A2", "B2", "C2", "A3"])
-    assert [name for name, _ in ended.speeches] == ["Ann", "Cat", "Ann", "Ben", "Cat", "Ann"]
-    back = fork(robin, at="m0004", store=store, turn_order=Moderator(form="word"))
+    assert [name for name, _ in ended.transcript] == ["Ann", "Cat", "Ann", "Ben", "Cat", "Ann"]
+    back = Session(robin, store=store).fork(at="m0004", turn_order=Moderator(form="word")).id
     ended = go_on(back, store, ["Ben", "B", "Ann", "A", "cat", "C", "Ben", "B"])
-    assert [name for name, _ in ended.speeches] == ["Ann", "Cat", "Ben", "Ann", "Cat", "Ben"]
+    assert [name for name, _ in ended.transcript] == ["Ann", "Cat", "Ben", "Ann", "Cat", "Ben"]
 
 
 # Modes, in the middle of last words and after them.
@@ -183,9 +182,9 @@ def test_last_words_are_not_promised_twice_nor_spoken_to_oneself(
     conversation = plain(speakers=STOPPERS, end_chat=end_chat)
     whole = run(conversation, [*first, *last], session="one", store=store)
     at = place_of(whole.messages[6 + words])
-    new = fork("one", at=at, store=store, end_chat={"mode": mode})
+    new = Session("one", store=store).fork(at=at, end_chat={"mode": mode}).id
     model = ScriptedChatModel(script=lines)
-    ended = resume(new, store=store, model=model)
+    ended = Session(new, store=store).resume(model=model)
     assert (reason(ended), len(model.calls)) == (why, len(lines))
     assert prompts_end_with_the_others(model)
 
@@ -203,10 +202,10 @@ def test_a_completion_just_found_owes_last_words_though_the_next_was_chosen_alre
     model = ScriptedChatModel(script=["A1", YES, *choice, RuntimeError("enough")])
     with pytest.raises(RuntimeError, match="enough"):
         run_on(conversation, model, store)
-    new = fork("one", store=store, end_chat={"mode": GROUP})
+    new = Session("one", store=store).fork(end_chat={"mode": GROUP}).id
     ended = go_on(new, store, ["B, last", "C, last", "A, last"])
     assert reason(ended) is Reason.COMPLETED
-    assert [name for name, _ in ended.speeches] == ["Ann", "Ben", "Cat", "Ann"]
+    assert [name for name, _ in ended.transcript] == ["Ann", "Ben", "Cat", "Ann"]
     turns = [one.text for one in ended.messages if "it is your turn" in one.text]
     assert turns == [turn("Ben"), turn("Cat"), turn("Ann")]
 
@@ -237,8 +236,8 @@ def test_what_is_now_another_task_is_not_complete(
     last: dict[EndChatMode, list[Line]] = {FIRST: [], ONE: ["A2"], GROUP: ["A2", "B2"]}
     conversation = plain(end_chat={"mode": mode, "max_iterations": 2})
     run(conversation, ["A1", "B1", YES, *last[mode]], session="one", store=store)
-    new = fork("one", at="m0004", store=store, **changes)
-    ended = resume(new, store=store, model=answering())
+    new = Session("one", store=store).fork(at="m0004", **changes).id
+    ended = Session(new, store=store).resume(model=answering())
     assert (reason(ended) is Reason.MAX_ITERATIONS) is asked
     verdicts = [one for one in ended.messages if line(one).verdict is not None]
     assert (len(verdicts) > 1) is asked
@@ -261,14 +260,14 @@ def test_more_criteria_are_judged_anew_and_the_same_are_not(store: str) -> None:
     judge = {"kind": "separate", "criteria": ["They agree."]}
     conversation = plain(judge=judge, end_chat={"mode": FIRST})
     ended = run(conversation, ["A1", "B1", MET], session="one", store=store)
-    assert timeless(ended.outcome).because == ("the judge found all criteria met",)
-    same = fork("one", store=store, judge={"prompt": "You are strict.", "form": "lines"})
+    assert timeless(ended.outcome).explanations == ("the judge found all criteria met",)
+    same = Session("one", store=store).fork(judge={"prompt": "You are strict.", "form": "lines"}).id
     assert go_on(same, store, []).outcome == ended.outcome
     more = SeparateJudge(criteria=("They agree.", "They are kind."))
-    new = fork("one", store=store, judge=more)
+    new = Session("one", store=store).fork(judge=more).id
     both = {"criterion_1": "met", "criterion_2": "met"}
     again = go_on(new, store, ["A2", "B2", both])
-    assert timeless(again.outcome).because == ("the judge found all criteria met",)
+    assert timeless(again.outcome).explanations == ("the judge found all criteria met",)
 
 
 # Other ends and guards.
@@ -293,16 +292,16 @@ def test_other_ends_may_be_of_another_kind_and_given_as_objects(
 ) -> None:
     end_chat = {"max_iterations": 2, "when": {"kind": "done_token", "token": "STOP"}}
     run(plain(end_chat=end_chat), ["A1", "B1", "STOP"], session="one", store=store)
-    new = fork("one", at="m0002", store=store, end_chat={"when": when})
+    new = Session("one", store=store).fork(at="m0002", end_chat={"when": when}).id
     assert reason(go_on(new, store, lines)) is why
-    assert get_session("one", store=store).conversation == plain(end_chat=end_chat)
+    assert Session("one", store=store).state().conversation == plain(end_chat=end_chat)
 
 
 def test_how_it_ends_may_be_given_whole(store: str) -> None:
     run(plain(end_chat={"max_iterations": 1, "mode": FIRST}), ["A1", "B1", NO], session="one",
         store=store)  # fmt: skip
-    new = fork("one", store=store, end_chat=EndChat(max_iterations=2))
-    forked = get_session(new, store=store).conversation
+    new = Session("one", store=store).fork(end_chat=EndChat(max_iterations=2)).id
+    forked = Session(new, store=store).state().conversation
     assert forked.end_chat == EndChat(max_iterations=2)
     assert reason(go_on(new, store, ["A2", "B2"])) is Reason.MAX_ITERATIONS
 
@@ -311,11 +310,11 @@ def test_what_ended_it_may_be_taken_away_and_else_ends_the_fork_too(store: str) 
     end_chat = {"when": {"kind": "predicate", "name": "enough"}, "max_iterations": 2}
     ended = run(plain(end_chat=end_chat), ["A1", "Enough."], session="one", store=store)
     assert reason(ended) is Reason.PREDICATE
-    same = go_on(fork("one", store=store), store, [])
+    same = go_on(Session("one", store=store).fork().id, store, [])
     assert timeless(same.outcome) == timeless(ended.outcome)
-    more = fork("one", store=store, end_chat={"max_iterations": 3})
+    more = Session("one", store=store).fork(end_chat={"max_iterations": 3}).id
     assert timeless(go_on(more, store, []).outcome) == timeless(ended.outcome)
-    without = fork("one", store=store, end_chat={"when": None})
+    without = Session("one", store=store).fork(end_chat={"when": None}).id
     assert reason(go_on(without, store, ["A2", "B2"])) is Reason.MAX_ITERATIONS
 
 
@@ -360,9 +359,11 @@ def test_what_a_guard_stopped_goes_on_with_the_guard_off(
     ended = run(plain(end_chat=end_chat), lines, session="one", store=store)
     assert reason(ended).value == name
     # Without a change it stays ended.
-    assert timeless(go_on(fork("one", store=store), store, []).outcome) == timeless(ended.outcome)
+    assert timeless(go_on(Session("one", store=store).fork().id, store, []).outcome) == timeless(
+        ended.outcome
+    )
     off = {name: 0} if given == "dict" else Guards.model_validate(guards | {name: 0})
-    new = fork("one", store=store, end_chat={"guards": off})
+    new = Session("one", store=store).fork(end_chat={"guards": off}).id
     assert reason(go_on(new, store, rest)) is Reason.MAX_ITERATIONS
 
 
@@ -379,7 +380,7 @@ def test_calls_that_a_guard_did_not_run_are_run_with_the_guard_off(store: str) -
     ended = run(conversation, calls, session="one", store=store)
     assert reason(ended) is Reason.SAME_TOOL_CALLS
     assert line(ended.messages[-1]).kind is Kind.TOOL_CALLS
-    new = fork("one", store=store, end_chat={"guards": {"same_tool_calls": 0}})
+    new = Session("one", store=store).fork(end_chat={"guards": {"same_tool_calls": 0}}).id
     again = go_on(new, store, ["Sun.", "Good."])
     assert reason(again) is Reason.MAX_ITERATIONS
     results = [one for one in again.messages if line(one).kind is Kind.TOOL_RESULT]
@@ -391,7 +392,7 @@ def test_unreadable_verdicts_count_on_in_a_fork(store: str) -> None:
     conversation = plain(end_chat={"mode": FIRST, "max_iterations": 3, "guards": guards})
     ended = run(conversation, ["A1", "B1", "Hm.", "Hm."], session="one", store=store)
     assert reason(ended) is Reason.UNREADABLE_VERDICTS
-    new = fork("one", store=store, end_chat={"guards": {"unreadable_verdicts": 2}})
+    new = Session("one", store=store).fork(end_chat={"guards": {"unreadable_verdicts": 2}}).id
     assert reason(go_on(new, store, ["A2", "B2", "Hm.", "Hm."])) is Reason.UNREADABLE_VERDICTS
 
 
@@ -411,10 +412,10 @@ async def test_what_was_stopped_from_outside_goes_on_in_a_fork(speakers: int, st
     model = Asked(script=["A1", "B1"])
     ended = await aconverse(conversation, session="one", store=store, model=model)
     assert reason(ended) is Reason.STOP_REQUESTED
-    new = await afork("one", store=store, end_chat={"max_iterations": 2})
+    new = (await Session("one", store=store).afork(end_chat={"max_iterations": 2})).id
     rest = ["C1", "A2", "B2", "C2"] if speakers == 3 else ["A2", "B2"]
     other = ScriptedChatModel(script=rest)
-    again = await aresume(new, store=store, model=other)
+    again = await Session(new, store=store).aresume(model=other)
     assert (reason(again), len(other.calls)) == (Reason.MAX_ITERATIONS, len(rest))
     assert told(again, "Cat") == ([turn("Cat")] * 2 if speakers == 3 else [])
     assert not next(
@@ -444,9 +445,9 @@ def test_a_secret_stays_its_owners_in_a_fork(at: str | None, store: str) -> None
     """Y16: in each speaker's view and in every prompt."""
     whole = run(secret(), ["My number is 7.", "A1", "B1", "C1"], session="one", store=store)
     secrets = [one for one in whole.messages if "7" in one.text]
-    new = fork("one", at=at, store=store, end_chat={"max_iterations": 2})
+    new = Session("one", store=store).fork(at=at, end_chat={"max_iterations": 2}).id
     model = ScriptedChatModel(script=lambda prompt: f"Line after {len(prompt)}.")
-    ended = resume(new, store=store, model=model)
+    ended = Session(new, store=store).resume(model=model)
     assert [one for one in ended.messages if "7" in one.text] == secrets
     for call in model.calls:
         owner = "You are Ann" in call.messages[0].text
@@ -462,7 +463,7 @@ def test_what_was_known_before_can_not_change(opening: object, store: str) -> No
     run(secret(), ["7", "A1", "B1", "C1"], session="one", store=store)
     changes: dict[str, Any] = {"speakers": {"Ann": {"private_opening": opening}}}
     with pytest.raises(SpecError, match=r"^speakers\.Ann\.private_opening: can't change in a fork"):
-        fork("one", store=store, **changes)
+        Session("one", store=store).fork(**changes)
     assert len(list_sessions(store=store)) == 1
 
 
@@ -475,11 +476,11 @@ def test_money_that_was_spent_stays_spent(store: str) -> None:
     spent = timeless(ended.outcome).total.cost
     assert reason(ended) is Reason.MAX_COST
     more = {"when": {"limit": spent + 1}}
-    again = go_on(fork("one", store=store, end_chat=more), store, ["B1"])
+    again = go_on(Session("one", store=store).fork(end_chat=more).id, store, ["B1"])
     assert (reason(again), timeless(again.outcome).total.calls) == (Reason.MAX_COST, 2)
     # Calls from here on have another price.
     free = {"ScriptedChatModel": {"output": 0, "input": 0.001}}
-    cheap = fork("one", store=store, prices=free, end_chat={"max_iterations": 1, **more})
+    cheap = Session("one", store=store).fork(prices=free, end_chat={"max_iterations": 1, **more}).id
     paid = timeless(go_on(cheap, store, ["B1"]).outcome)
     assert paid.reason is Reason.MAX_ITERATIONS
     assert spent < paid.total.cost < spent + 1
@@ -488,8 +489,8 @@ def test_money_that_was_spent_stays_spent(store: str) -> None:
 def test_a_price_table_may_come_with_the_fork(store: str) -> None:
     run(plain(), list("ABCD"), session="one", store=store)
     prices = {"ScriptedChatModel": {"input": 1e6, "output": 1e6}}
-    new = fork("one", at="m0002", store=store, prices=prices,
-               end_chat={"when": MAX_COST | {"limit": 1}})  # fmt: skip
+    end_chat = {"when": MAX_COST | {"limit": 1}}
+    new = Session("one", store=store).fork(at="m0002", prices=prices, end_chat=end_chat).id
     ended = timeless(go_on(new, store, ["A2"]).outcome)
     assert (ended.reason, ended.total.calls) == (Reason.MAX_COST, 3)
 

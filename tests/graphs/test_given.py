@@ -35,8 +35,8 @@ def test_y18_a_tools_output_that_is_too_long_to_be_shown_is_said_and_asks_no_mod
     call = Reply(text="", tool_calls=(ScriptedToolCall(name="report", args={"number": 7}, id="c"),))
     model = ScriptedChatModel(script=["Let us begin.", "Begin.", call, "Good."])
     result = converse(direct_and_summed_up(), model=model, store="memory:", tools=[report])
-    assert [who for who, _ in result.speeches] == ["Ann", "Bob"] * 2
-    assert result.speeches[2][1].startswith("Report 7: ")
+    assert [who for who, _ in result.transcript] == ["Ann", "Bob"] * 2
+    assert result.transcript[2][1].startswith("Report 7: ")
     assert not [one for one in result.messages if line(one).kind is Kind.SUMMARY]
     assert len(model.calls) == 4
 
@@ -60,8 +60,8 @@ def test_a7_code_beside_the_word_that_ends_it_is_run_first() -> None:
     """A7: and what came of it is the last word."""
     model = ScriptedChatModel(script=[CODE])
     result = converse(code_and_word(), model=model, store="memory:")
-    assert [who for who, _ in result.speeches] == ["Ann", "Box"]
-    assert "42" in result.speeches[1][1]
+    assert [who for who, _ in result.transcript] == ["Ann", "Box"]
+    assert "42" in result.transcript[1][1]
     assert result.outcome is not None
     assert result.outcome.reasons == ("done_token",)
 
@@ -72,7 +72,7 @@ def test_a7_code_beside_the_word_that_ends_it_lengthens_nothing() -> None:
     ends: dict[str, Any] = {"kind": "max_messages", "limit": 3}
     conversation = code_and_word(when=[{"kind": "done_token", "token": "DONE"}, ends])
     result = converse(conversation, model=model, store="memory:")
-    assert [who for who, _ in result.speeches] == ["Ann", "Box", "Ann"]
+    assert [who for who, _ in result.transcript] == ["Ann", "Box", "Ann"]
     assert result.outcome is not None
     assert result.outcome.reasons == ("done_token", "max_messages")
     assert result.outcome.messages == most_messages(conversation)

@@ -23,13 +23,14 @@ from duologue.graphs import EndChatMode
 from duologue.graphs.common.data import HasName
 from duologue.graphs.kinds.load import forms_by_kind
 from duologue.graphs.speakers.given import SpeakerChanges, SpeakerFields
+from duologue.graphs.spec import ends
 from duologue.graphs.spec.changes.options import Changes
 from duologue.graphs.spec.ends import End
 from duologue.nodes.testing import replies
 
 MODELS = {
     name: found
-    for module in (graphs, replies)
+    for module in (graphs, ends, replies)
     for name in dir(module)
     if inspect.isclass(found := getattr(module, name)) and issubclass(found, BaseModel)
 }

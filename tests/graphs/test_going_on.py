@@ -11,21 +11,13 @@ from langchain_core.runnables import RunnableConfig
 from duologue.graphs import (
     Conversation,
     Result,
+    Session,
     SessionError,
     SpecError,
-    answer_session,
     chat,
     converse,
-    dump_session,
-    export_session,
-    fork,
-    get_session,
     load_conversation,
     load_session,
-    replay,
-    resume,
-    say,
-    stop_session,
     stream,
     user_proxy,
 )
@@ -64,10 +56,10 @@ def test_r10_one_more_sentence_is_said_to_an_ended_session_and_its_caps_count_an
     store: str,
 ) -> None:
     first = ended(store).outcome
-    open_ = say("s", "Ann", "And what about peas?", store=store)
+    open_ = Session("s", store=store).add_message("Ann", "And what about peas?")
     assert open_.outcome is None
-    more = resume("s", store=store, model=model("Peas, too.", "Where?", "Behind the shed."))
-    assert [text for _, text in more.speeches] == [
+    more = Session("s", store=store).resume(model=model("Peas, too.", "Where?", "Behind the shed."))
+    assert [text for _, text in more.transcript] == [
         *ROUNDS,
         "And what about peas?",
         "Peas, too.",
@@ -76,22 +68,22 @@ def test_r10_one_more_sentence_is_said_to_an_ended_session_and_its_caps_count_an
     ]
     outcome = more.outcome
     assert outcome is not None
-    assert outcome.sentence() == "Ended after 2 rounds and 4 messages: the round cap was reached."
+    assert str(outcome) == "Ended after 2 rounds and 4 messages: the round cap was reached."
     assert first is not None
     # Budgets go on, and the earlier outcome stays readable.
     assert outcome.total.calls == first.total.calls + 3
-    assert more.earlier == [first]
+    assert more.previous_outcomes == [first]
 
 
 def test_r10_a_fork_at_the_last_message_is_open_for_one_more_sentence(store: str) -> None:
     before = ended(store)
-    new = fork("s", store=store)
-    assert resume(new, store=store).outcome == before.outcome
-    say(new, "Bob", "One thing is left.", store=store)
-    more = resume(new, store=store, model=model("Which?", "The fence.", "Oh.", "Now."))
+    new = Session("s", store=store).fork().id
+    assert Session(new, store=store).resume().outcome == before.outcome
+    Session(new, store=store).add_message("Bob", "One thing is left.")
+    more = Session(new, store=store).resume(model=model("Which?", "The fence.", "Oh.", "Now."))
     assert more.outcome is not None
     assert more.outcome.messages == 4
-    assert get_session("s", store=store).outcome == before.outcome
+    assert Session("s", store=store).state().outcome == before.outcome
 
 
 @pytest.mark.parametrize(
@@ -110,8 +102,8 @@ def test_r10_what_ended_it_counts_from_the_new_message(
     conversation = talk(end_chat=end_chat)
     first = converse(conversation, session="s", store=store, model=model(*script)).outcome
     assert first is not None
-    say("s", "Ann", "Three.", store=store)
-    again = resume("s", store=store, model=model(*script[1:])).outcome
+    Session("s", store=store).add_message("Ann", "Three.")
+    again = Session("s", store=store).resume(model=model(*script[1:])).outcome
     assert again is not None
     assert again.reasons == first.reasons
     assert again.messages == first.messages
@@ -125,8 +117,10 @@ def test_r10_a_task_that_was_complete_is_judged_anew(store: str) -> None:
     first = converse(conversation, session="s", store=store, model=model("Done.", yes))
     assert first.outcome is not None
     assert first.outcome.completed == ("Ann",)
-    say("s", "Bob", "The fence, too.", store=store)
-    again = resume("s", store=store, model=model("Painted.", no, "Thanks.", "Welcome.", yes))
+    Session("s", store=store).add_message("Bob", "The fence, too.")
+    again = Session("s", store=store).resume(
+        model=model("Painted.", no, "Thanks.", "Welcome.", yes)
+    )
     assert again.outcome is not None
     assert again.outcome.reason.value == "completed"
     assert [verdict.complete for verdict in again.outcome.verdicts] == [False, True]
@@ -135,11 +129,11 @@ def test_r10_a_task_that_was_complete_is_judged_anew(store: str) -> None:
 def test_r10_a_budget_that_is_spent_ends_it_again(store: str) -> None:
     conversation = talk(end_chat={"when": {"kind": "max_calls", "limit": 2}})
     converse(conversation, session="s", store=store, model=model("One.", "Two."))
-    result = say("s", "Ann", "Three.", store=store)
+    result = Session("s", store=store).add_message("Ann", "Three.")
     assert result.outcome is not None
     assert result.outcome.reason.value == "max_calls"
-    assert len(result.earlier) == 1
-    assert [row for row in result.speeches if row[1] == "Three."]
+    assert len(result.previous_outcomes) == 1
+    assert [row for row in result.transcript if row[1] == "Three."]
 
 
 def test_r10_what_ended_in_its_opening_has_nothing_to_go_on_with(store: str) -> None:
@@ -151,7 +145,7 @@ def test_r10_what_ended_in_its_opening_has_nothing_to_go_on_with(store: str) -> 
     )
     converse(conversation, session="s", store=store, model=model("One."))
     with pytest.raises(SessionError, match="'s' ended at its opening: run it anew"):
-        say("s", "Ann", "More.", store=store)
+        Session("s", store=store).add_message("Ann", "More.")
 
 
 def test_r10_a_user_proxy_is_sent_a_second_message(store: str) -> None:
@@ -178,20 +172,19 @@ def test_r10_a_chat_takes_a_message_each_time(store: str) -> None:
     first = converse(chat(), message="Hello.", model=model("Hello! What is it?"), **options)
     assert first.pending
     second = converse(chat(), message="Six times seven?", model=model("42."), **options)
-    assert second.latest("Assistant") == "42."
+    assert second.last_message("Assistant") == "42."
     assert converse(chat(), message="exit", model=model(), **options).outcome is not None
     last = converse(chat(), message="Are you there?", model=model("Yes."), **options)
     assert last.outcome is None
-    assert last.speeches[-2:] == [("User", "Are you there?"), ("Assistant", "Yes.")]
-    assert [outcome.reason.value for outcome in last.earlier] == ["quit"]
+    assert last.transcript[-2:] == [("User", "Are you there?"), ("Assistant", "Yes.")]
+    assert [outcome.reason.value for outcome in last.previous_outcomes] == ["quit"]
 
 
 def test_r10_a_message_comes_after_an_answer_that_ends_it(store: str) -> None:
-    options: dict[str, Any] = {"store": store}
-    converse(chat(), message="Hello.", session="s", model=model("Hello!"), **options)
-    result = answer_session("s", "exit", message="Wait.", model=model("Yes?"), **options)
-    assert result.speeches[-2:] == [("User", "Wait."), ("Assistant", "Yes?")]
-    assert [outcome.reason.value for outcome in result.earlier] == ["quit"]
+    converse(chat(), message="Hello.", session="s", model=model("Hello!"), store=store)
+    result = Session("s", store=store).answer("exit", message="Wait.", model=model("Yes?"))
+    assert result.transcript[-2:] == [("User", "Wait."), ("Assistant", "Yes?")]
+    assert [outcome.reason.value for outcome in result.previous_outcomes] == ["quit"]
 
 
 def test_r10_a_message_waits_for_the_end_of_what_was_broken_off(store: str) -> None:
@@ -200,17 +193,17 @@ def test_r10_a_message_waits_for_the_end_of_what_was_broken_off(store: str) -> N
     options: dict[str, Any] = {"session": "s", "store": store}
     scripted = model("It is 4. TERMINATE", "It is 6. TERMINATE")
     result = converse(sums, message="And 3 + 3?", model=scripted, **options)
-    assert [text for _, text in result.speeches][-2:] == ["And 3 + 3?", "It is 6. TERMINATE"]
+    assert [text for _, text in result.transcript][-2:] == ["And 3 + 3?", "It is 6. TERMINATE"]
 
 
 def test_r10_who_has_left_and_leaves_again_says_nothing_more(store: str) -> None:
     options: dict[str, Any] = {"session": "s", "store": store}
     left = converse(chat(), message="exit", model=model(), **options)
     again = converse(chat(), message=" Exit ", model=model(), **options)
-    assert (again.outcome, again.speeches) == (left.outcome, left.speeches)
+    assert (again.outcome, again.transcript) == (left.outcome, left.transcript)
     sums = user_proxy("What is 2 + 2?", human_input_mode="NEVER", code=False)
     once = converse(sums, message="exit", model=model("4. TERMINATE"), store=store)
-    assert once.speeches[-1] == ("Assistant", "4. TERMINATE")
+    assert once.transcript[-1] == ("Assistant", "4. TERMINATE")
 
 
 def test_r10_a_message_that_nobody_could_say_is_not_lost_silently(store: str) -> None:
@@ -226,7 +219,7 @@ def test_r10_a_message_that_nobody_could_say_is_not_lost_silently(store: str) ->
     said = converse(
         helper, message="And 7 * 8?", model=both, answer=lambda asked: next(yes), **options
     )
-    assert said.speeches[-3:] == [
+    assert said.transcript[-3:] == [
         ("Assistant", "It is 42."),
         ("User", "And 7 * 8?"),
         ("Assistant", "It is 56."),
@@ -260,20 +253,22 @@ def test_r10_the_stream_tells_that_it_went_on(store: str) -> None:
     told = [event for event in new if isinstance(event, WentOn | MessageSaid | Ended)]
     assert [type(event) for event in told] == [WentOn, MessageSaid, MessageSaid, Ended]
     assert isinstance(told[0], WentOn)
-    assert told[0].outcome.because == end.because
+    assert told[0].outcome.explanations == end.explanations
     again = [event for event in stream(sums, **options) if isinstance(event, WentOn)]
     assert again == told[:1]
 
 
 def test_r10_why_and_the_page_tell_each_end(store: str) -> None:
     ended(store)
-    say("s", "Ann", "And what about peas?", store=store)
-    result = resume("s", store=store, model=model("Peas, too.", "Where?", "Behind the shed."))
+    Session("s", store=store).add_message("Ann", "And what about peas?")
+    result = Session("s", store=store).resume(
+        model=model("Peas, too.", "Where?", "Behind the shed.")
+    )
     texts = [cause.text for cause in result.why()]
     assert texts == ["the round cap was reached", "the round cap was reached"]
     # The end that it went on from has its place among the messages, so that each view tells it.
     assert [cause.message for cause in result.why()] == ["m0005", None]
-    page = export_session("s", format="markdown", store=store)
+    page = Session("s", store=store).export(format="markdown")
     assert "Ended after 2 rounds and 4 messages: the round cap was reached. It went on" in page
     # Nobody hears of it.
     for name in ("Ann", "Bob"):
@@ -282,17 +277,22 @@ def test_r10_why_and_the_page_tell_each_end(store: str) -> None:
 
 def test_r10_what_went_on_can_be_dumped_forked_and_replayed_as_before(store: str) -> None:
     ended(store)
-    say("s", "Ann", "And what about peas?", store=store)
-    result = resume("s", store=store, model=model("Peas, too.", "Where?", "Behind the shed."))
-    again = replay("s", store=store)
-    assert (again.speeches, again.earlier) == (result.speeches, result.earlier)
-    loaded = load_session(dump_session("s", store=store), into="copy", store=store)
-    assert get_session(loaded, store=store).outcome == result.outcome
+    Session("s", store=store).add_message("Ann", "And what about peas?")
+    result = Session("s", store=store).resume(
+        model=model("Peas, too.", "Where?", "Behind the shed.")
+    )
+    again = Session("s", store=store).replay()
+    assert (again.transcript, again.previous_outcomes) == (
+        result.transcript,
+        result.previous_outcomes,
+    )
+    loaded = load_session(Session("s", store=store).dump(), into="copy", store=store).id
+    assert Session(loaded, store=store).state().outcome == result.outcome
     places = [message.additional_kwargs["duologue_place"] for message in result.messages]
     for place in places[len(places) // 2 :]:
-        new = fork("s", at=f"m{place:04}", store=store)
+        new = Session("s", store=store).fork(at=f"m{place:04}").id
         script = model(*(f"Line number {number} of the fork." for number in range(9)))
-        forked = resume(new, store=store, model=script)
+        forked = Session(new, store=store).resume(model=script)
         assert forked.outcome is not None
         assert forked.outcome.reason.value == "max_iterations"
 
@@ -305,15 +305,15 @@ def test_r10_a_session_that_waits_can_be_stopped(
 ) -> None:
     waiting = converse(kind(), session="s", store=store, model=model("Hello."))
     assert waiting.pending
-    assert stop_session("s", store=store)
-    result = get_session("s", store=store)
+    assert Session("s", store=store).stop()
+    result = Session("s", store=store).state()
     assert result.outcome is not None
     assert (result.outcome.reason.value, result.pending) == ("stop_requested", ())
     with pytest.raises(SessionError, match="has ended already"):
-        stop_session("s", store=store)
+        Session("s", store=store).stop()
     # It goes on as any other.
-    assert say("s", "User", "Wait!", store=store).outcome is None
-    assert resume("s", store=store, model=model("Yes?")).latest("Assistant") == "Yes?"
+    assert Session("s", store=store).add_message("User", "Wait!").outcome is None
+    assert Session("s", store=store).resume(model=model("Yes?")).last_message("Assistant") == "Yes?"
 
 
 def test_r10_where_a_stop_alone_does_not_end_it_the_error_says_so(store: str) -> None:
@@ -322,8 +322,8 @@ def test_r10_where_a_stop_alone_does_not_end_it_the_error_says_so(store: str) ->
     conversation = talk(speakers=[person, {"name": "Bob"}], end_chat={"when": when})
     converse(conversation, session="s", store=store, model=model())
     with pytest.raises(SessionError, match="a stop alone does not end it: answer it, or delete it"):
-        stop_session("s", store=store)
-    assert get_session("s", store=store).pending
+        Session("s", store=store).stop()
+    assert Session("s", store=store).state().pending
 
 
 def test_r10_the_line_of_an_end_is_nobodys() -> None:
@@ -337,7 +337,6 @@ def test_r10_a_replay_goes_on_from_each_end(store: str) -> None:
     """Whatever ended it: a person, a stop while calls waited, a word; code begins anew."""
     call = ScriptedToolCall(name="calculator", args={"expression": "6 * 7"}, id="1")
     helper = chat(tools=["calculator"], interrupt_on={"calculator": True})
-    options: dict[str, Any] = {"session": "s", "store": store}
     script: dict[str, Line] = {
         "Hello.": "Hello to you.",
         "exit": "",
@@ -346,26 +345,26 @@ def test_r10_a_replay_goes_on_from_each_end(store: str) -> None:
     }
     for message, answer in script.items():
         if message == "Never mind.":
-            assert stop_session("s", store=store)
-        found = converse(helper, message=message, model=model(answer), **options)
-    again = replay("s", store=store)
+            assert Session("s", store=store).stop()
+        found = converse(helper, message=message, model=model(answer), session="s", store=store)
+    again = Session("s", store=store).replay()
     assert [one.text for one in again.messages] == [one.text for one in found.messages]
-    assert again.earlier == found.earlier
-    assert [one.reason.value for one in again.earlier] == ["quit", "stop_requested"]
+    assert again.previous_outcomes == found.previous_outcomes
+    assert [one.reason.value for one in again.previous_outcomes] == ["quit", "stop_requested"]
 
 
 def test_r10_a_replay_says_where_it_no_longer_goes_on_as_it_did(store: str) -> None:
     asked = talk(end_chat={"when": {"kind": "predicate", "name": "enough"}})
     options: dict[str, Any] = {"store": store, "predicates": {"enough": lambda said: len(said) > 2}}
     converse(asked, session="s", model=model(*ROUNDS), **options)
-    say("s", "Ann", "And what about peas?", store=store)
+    Session("s", store=store).add_message("Ann", "And what about peas?")
     with pytest.raises(SessionError, match="goes another way now, from message m0003 on"):
-        replay("s", store=store, predicates={"enough": lambda said: len(said) > 1})
+        Session("s", store=store).replay(predicates={"enough": lambda said: len(said) > 1})
 
 
 def test_r10_a_replay_names_what_was_removed_since(store: str) -> None:
     ended(store)
-    found = say("s", "Ann", "And what about peas?", store=store)
+    found = Session("s", store=store).add_message("Ann", "And what about peas?")
 
     async def remove() -> None:
         async with known_store(store) as opened, opened.lock("s") as held:
@@ -376,4 +375,4 @@ def test_r10_a_replay_names_what_was_removed_since(store: str) -> None:
 
     run_in_background(remove())
     with pytest.raises(SessionError, match="its kind is 'speech' instead of 'removed'"):
-        replay("s", store=store)
+        Session("s", store=store).replay()

@@ -61,7 +61,9 @@ def replayed(transcript: Transcript) -> Result:
 @pytest.mark.parametrize("transcript", part_of(ORDINARY, *[*ORDINARY][::3]))
 def test_no_guard_ends_an_ordinary_conversation(transcript: Transcript) -> None:
     result = replayed(transcript)
-    assert result.speeches == [(name, in_form(name, text, transcript)) for name, text in transcript]
+    assert result.transcript == [
+        (name, in_form(name, text, transcript)) for name, text in transcript
+    ]
     assert result.outcome is not None
     assert [reason.value for reason in result.outcome.reasons] == ["max_messages"]
 
@@ -102,7 +104,7 @@ def test_a_guard_ends_its_pathological_transcript_at_the_last_message(
     result = replayed([*transcript, (transcript[0][0], "This would be said if nothing ended it.")])
     assert result.outcome is not None
     assert [reason.value for reason in result.outcome.reasons] == [guard]
-    assert len(result.speeches) == len(transcript)
+    assert len(result.transcript) == len(transcript)
 
 
 PARIS = "The capital of France is Paris, on the river Seine."

@@ -8,11 +8,11 @@ from langchain_core.tools import tool
 from duologue.graphs import (
     Conversation,
     MessageQuestion,
+    Session,
     SpecError,
     chat,
     converse,
     load_conversation,
-    replay,
 )
 from duologue.graphs.spec.end_chat import EndChat
 from duologue.graphs.spec.questions import Because
@@ -77,7 +77,7 @@ def test_equal_calls_are_not_run_once_more() -> None:
     assert results[:4] == ["it is fine."] * 4
     assert len(results) == 5
     assert results[4].startswith("Not run")
-    assert played.speeches == [
+    assert played.transcript == [
         ("User", "Look."),
         ("User", "Stop that."),
         ("Assistant", "I give up."),
@@ -93,7 +93,7 @@ def test_a_replay_says_the_same() -> None:
     played = play(
         chat(tools=["look"]), script, ["Look.", "Stop that.", "exit"], tools=[look], store=store
     )
-    assert replay("s", store=store, tools=[look]).speeches == played.speeches
+    assert Session("s", store=store).replay(tools=[look]).transcript == played.transcript
 
 
 def test_a_session_that_waits_is_told_why_in_the_next_run() -> None:
@@ -110,7 +110,7 @@ def test_a_session_that_waits_is_told_why_in_the_next_run() -> None:
 
     result = converse(chat(), session="s", store=store, model=model, answer=answer)
     assert [one.because for one in asked] == [Because.GUARD, Because.TURN]
-    assert result.speeches[-2:] == [("User", "Are you well?"), ("Assistant", "Yes.")]
+    assert result.transcript[-2:] == [("User", "Are you well?"), ("Assistant", "Yes.")]
 
 
 def test_caps_budgets_and_people_still_end_it() -> None:

@@ -176,7 +176,7 @@ async def test_it_ends_at_the_right_guess(
     assert ended(result).completed == tuple(completed)
     # R11: where both have last words, these are a round.
     told = 3 if mode == "one_last_group_chat_after_first_completion" else 2
-    assert ended(result).sentence().startswith(f"Ended after {told} rounds and ")
+    assert str(ended(result)).startswith(f"Ended after {told} rounds and ")
 
 
 @pytest.mark.parametrize("secret", SECRETS)

@@ -13,14 +13,11 @@ from duologue.graphs import (
     Conversation,
     Reason,
     Result,
+    Session,
     Speaker,
     SpecError,
-    answer_session,
     converse,
-    fork,
     load_conversation,
-    replay,
-    resume,
     stream,
 )
 from duologue.graphs.log.kinds import Kind
@@ -66,7 +63,7 @@ def play(
 
 def order_of(result: Result) -> str:
     """The first letters of who spoke."""
-    return "".join(name[0] for name, _ in result.speeches)
+    return "".join(name[0] for name, _ in result.transcript)
 
 
 # Naming who is next
@@ -88,7 +85,7 @@ def test_a_call_is_the_message_and_names_who_is_next_at_no_further_model_call(
 ) -> None:
     result, model = play(talk(), [reply, "I have looked at it.", "And I go on."])
     # Who was handed over to and names nobody gives the word back.
-    assert result.speeches == [
+    assert result.transcript == [
         ("Ann", said),
         ("Cid", "I have looked at it."),
         ("Ann", "And I go on."),
@@ -126,7 +123,7 @@ def test_of_several_calls_the_first_that_may_counts_and_the_speaker_sees_what_ca
         )
     )
     result, model = play(talk(), [both, "Here is Cid.", "Ann once more."])
-    assert result.speeches[:2] == [
+    assert result.transcript[:2] == [
         ("Ann", "Now Zed.\n\nNow cid.\n\nNow Bob."),
         ("Cid", "Here is Cid."),
     ]
@@ -244,12 +241,11 @@ def test_anybody_names_who_is_next_by_a_message_that_begins_with_it() -> None:
     called = {"replies": [{"kind": "function", "name": "calls"}]}
     spec = talk(Bob=called, Ann={"replies": ["human"]})
     options: dict[str, Any] = {
-        "store": f"memory:{uuid4().hex}",
         "functions": {"calls": lambda turn: "@Cid: go on."},
         "model": ScriptedChatModel(script=["That was it."]),
     }
-    found = converse(spec, **options)
-    result = answer_session(found.session, "  @bob what do you say?", **options)
+    found = converse(spec, store=f"memory:{uuid4().hex}", **options)
+    result = found.session.answer("  @bob what do you say?", **options)
     assert order_of(result) == "ABC"
 
 
@@ -267,7 +263,7 @@ def test_a_name_that_begins_like_another_is_read_whole() -> None:
         ("Not you, @Bo Lee.", "Bo"),
     ):
         result, _ = play(spec, [said, "This is one.", "And another."])
-        assert [name for name, _ in result.speeches][1] == expected, said
+        assert [name for name, _ in result.transcript][1] == expected, said
 
 
 # With other calls, and beside what else a turn may be
@@ -285,7 +281,7 @@ def test_beside_other_tools_these_run_first_and_the_name_stands() -> None:
         tool_calls=(call("look", what="x"), call("hand_off", 1, to="Cid", message="Wait."))
     )
     result, model = play(spec, [both, "It is 42.", "Cid heard it.", "Back to Ann."], tools=[look])
-    assert result.speeches[:3] == [
+    assert result.transcript[:3] == [
         ("Ann", "Wait."),
         ("Ann", "It is 42."),
         ("Cid", "Cid heard it."),
@@ -306,7 +302,7 @@ def test_it_can_be_called_where_no_other_tool_can(calling: str) -> None:
         reply = {"tool": "hand_off", "arguments": {"to": "Cid", "message": "Cid, go on."}}
     last: Line = "So." if calling == "native" else {"reply": "So."}
     result, model = play(talk(Ann=ann), [reply, "I do.", last], tools=[look])
-    assert result.speeches[:2] == [("Ann", "Cid, go on."), ("Cid", "I do.")]
+    assert result.transcript[:2] == [("Ann", "Cid, go on."), ("Cid", "I do.")]
     if calling == "native":
         assert [one["function"]["name"] for one in model.calls[0].tools] == ["hand_off"]
     else:
@@ -376,19 +372,19 @@ def test_a_session_goes_on_forks_and_replays_as_it_handed_over() -> None:
         tool_calls=(call("look", what="x"), call("hand_off", 1, to="Ann", message="Wait."))
     )
     rest = ScriptedChatModel(script=[both, "It is 42.", "Good.", "Well done.", "So it is."])
-    result = resume("s", model=rest, store=store, tools=[look])
+    result = Session("s", store=store).resume(model=rest, tools=[look])
     assert order_of(result) == "ACBBABC"
-    again = replay("s", store=store, tools=[look])
+    again = Session("s", store=store).replay(tools=[look])
     assert [one.text for one in again.messages] == [one.text for one in result.messages]
     assert [line(one).handed_to for one in again.messages] == [
         line(one).handed_to for one in result.messages
     ]
     # Another table is held against what was said before.
     other = {"kind": "handoff", "to": {"Ann": ["Bob"]}}
-    changed = fork("s", at="m0001", store=store, turn_order=other)
+    changed = Session("s", store=store).fork(at="m0001", turn_order=other).id
     model = ScriptedChatModel(script=["I am Bob.", RuntimeError("gone")])
     with pytest.raises(RuntimeError):
-        resume(changed, model=model, store=store, tools=[look])
+        Session(changed, store=store).resume(model=model, tools=[look])
     assert model.calls[0].speaker == "Bob"
 
 
@@ -432,7 +428,7 @@ def test_a_speaker_says_something_to_one_other_alone() -> None:
     ]
     store = f"memory:{uuid4().hex}"
     result, model = play(talk(order=ALONE), script, session="s", store=store)
-    again = replay("s", store=store)
+    again = Session("s", store=store).replay()
     assert [line(one).audience for one in again.messages] == [
         line(one).audience for one in result.messages
     ]

@@ -7,8 +7,18 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from duologue.graphs import DuologueError, ModelError, SpecError, chat, converse, load_conversation
-from duologue.graphs.common.errors import AnswerError, ContextTooLongError, SessionError, StoreError
+from duologue.graphs import (
+    AnswerError,
+    ContextTooLongError,
+    DuologueError,
+    ModelError,
+    SessionError,
+    SpecError,
+    StoreError,
+    chat,
+    converse,
+    load_conversation,
+)
 from duologue.graphs.common.sanitize import (
     LONGEST,
     clean,

@@ -7,13 +7,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
 from pydantic import BaseModel
 
-from duologue.graphs import (
-    Reason,
-    SpecError,
-    converse,
-    fork,
-    resume,
-)
+from duologue.graphs import Reason, Session, SpecError, converse
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import Flaw, Source, line, place_of
 from duologue.nodes.prompts import speaking
@@ -41,7 +35,7 @@ def test_a_hook_changes_what_its_speaker_hears(form: str) -> None:
     assert texts(model.calls[1]) == ["u:(Beans?)"]
     assert texts(model.calls[3]) == ["u:(Beans?)", "a:Which?", "u:(Runner beans.)"]
     assert shown(result.viewpoint("Bob")[1:]) == [*texts(model.calls[3]), "a:Good."]
-    assert [text for _, text in result.speeches] == said
+    assert [text for _, text in result.transcript] == said
     assert shown(result.viewpoint("Ann")[1:]) == [
         *(f"u:{speaking.BEGIN}", "a:Beans?", "u:Which?", "a:Runner beans.", "u:Good."),
     ]
@@ -105,7 +99,7 @@ def test_a_hook_gives_the_reply_instead(form: str) -> None:
     }
     spec = hooked("instead", "note", ann={"tools": [], "format": {"lines": ["Note:"]}})
     result, model = play(spec, ["Hi."], hooks=hooks)
-    assert result.speeches == [("Ann", "Note: ten"), ("Bob", "Hi.")]
+    assert result.transcript == [("Ann", "Note: ten"), ("Bob", "Hi.")]
     spoken = line(of_kind(result, Kind.SPEECH)[0])
     assert (spoken.source, spoken.parsed) == (Source.HOOK, {"Note:": "ten"})
     assert texts(model.calls[0]) == ["u:Note: ten"]
@@ -120,7 +114,7 @@ def test_a_reply_that_a_hook_gives_is_heard_as_it_was_changed_and_passes_the_hoo
     }
     result, _ = play(hooked("change", "answer", "sign"), ["Hi."], hooks=hooks)
     said = f"You say: {speaking.BEGIN} Now!"
-    assert result.speeches[0] == ("Ann", f"{said} (signed)")
+    assert result.transcript[0] == ("Ann", f"{said} (signed)")
     assert kinds(result) == ["instruction", "heard", "answer", "speech", "speech"]
     assert of_kind(result, Kind.ANSWER)[0].text == said
 
@@ -138,7 +132,7 @@ def test_a_hook_changes_what_is_said(form: str) -> None:
     hooks = {"sign": in_form(Hook(after_speaker=sign), form)}
     said = ["Beans?", "Which?", "Runner.", "Good."]
     result, model = play(hooked("sign", rounds=2), said, hooks=hooks)
-    assert [text for name, text in result.speeches if name == "Ann"] == [
+    assert [text for name, text in result.transcript if name == "Ann"] == [
         *("Beans? — Ann", "Runner. — Ann"),
     ]
     assert texts(model.calls[1]) == ["u:Beans? — Ann"]
@@ -165,7 +159,7 @@ def test_the_hooks_behind_a_speaker_see_what_each_other_made_of_it_in_their_orde
     hooks = {letter: adds(letter) for letter in "xyz"}
     result, model = play(hooked("z", "x", "y"), ["Hello ", "Hi."], hooks=hooks)
     assert texts(model.calls[0]) == [f"u:{speaking.BEGIN}zxy"]
-    assert result.speeches[0] == ("Ann", "Hello zxy")
+    assert result.transcript[0] == ("Ann", "Hello zxy")
 
 
 def test_the_hook_behind_a_speaker_is_given_what_the_speaker_saw() -> None:
@@ -194,7 +188,7 @@ def test_what_all_hear_is_what_counts() -> None:
         return AIMessage({"DONE": "Not yet.", "Then:": "DONE"}.get(reply.text, reply.text))
 
     result, _ = play(spec, ["DONE", "Why?", "Then:"], hooks={"mend": Hook(after_speaker=mend)})
-    assert [text for _, text in result.speeches] == ["Not yet.", "Why?", "DONE"]
+    assert [text for _, text in result.transcript] == ["Not yet.", "Why?", "DONE"]
     assert result.outcome is not None
     assert result.outcome.reasons[0] is Reason.DONE_TOKEN
 
@@ -214,7 +208,7 @@ def test_hooks_see_no_rejected_draft_but_the_reply_that_mends_it() -> None:
     hook = Hook(before_speaker=change, after_speaker=note)
     result, model = play(spec, ["ten", "Note: ten", "Hi."], hooks={"h": hook})
     assert seen == ["Note: ten"]
-    assert result.speeches[0] == ("Ann", "Note: ten!")
+    assert result.transcript[0] == ("Ann", "Note: ten!")
     assert kinds(result) == ["instruction", "heard", "draft", "answer", "speech", "speech"]
     assert texts(model.calls[1])[:2] == ["u:Changed.", "a:ten"]
     assert line(of_kind(result, Kind.SPEECH)[0]).parsed == {"Note:": "ten!"}
@@ -341,7 +335,7 @@ def test_what_hooks_do_to_what_they_are_given_changes_nothing() -> None:
         shown(call.messages) for call in untouched.calls
     ]
     assert [call.prompt for call in model.calls] == [call.prompt for call in untouched.calls]
-    assert result.speeches == plain.speeches
+    assert result.transcript == plain.transcript
     assert seen == ["Let me see.", "Sum.", "Again."]
     assert spec == hooked("meddler", "see", rounds=2, ann={"examples": examples})
 
@@ -363,16 +357,17 @@ def test_a_session_that_waits_for_a_hook_goes_on_without_it(event: str, tmp_path
     point = "after_speaker" if event == "answered" else "after_tool"
     script: list[Said] = [calling(1, 2), "Sum.", "Ok."] if event == "ran" else ["Sum.", "Ok."]
     model = ScriptedChatModel(script=script)
-    options: dict[str, Any] = {"store": tmp_path / "s.db", "model": model, "tools": [adding()]}
+    store = tmp_path / "s.db"
+    options: dict[str, Any] = {"model": model, "tools": [adding()]}
     hooks = {"h": Hook(**{point: raising("no")})}
     with pytest.raises(SpecError, match="no"):
-        converse(hooked("h"), session="one", hooks=hooks, **options)
+        converse(hooked("h"), session="one", hooks=hooks, store=store, **options)
     calls = len(model.calls)
-    fork("one", into="two", store=tmp_path / "s.db", speakers={"Ann": {"hooks": []}})
-    result = resume("one", hooks={"h": None}, **options)
+    Session("one", store=tmp_path / "s.db").fork(into="two", speakers={"Ann": {"hooks": []}})
+    result = Session("one", store=store).resume(hooks={"h": None}, **options)
     assert len(model.calls) == len(script)
     again = ScriptedChatModel(script=script[calls:])
-    forked = resume("two", **options | {"model": again})
-    assert result.speeches == forked.speeches == [("Ann", "Sum."), ("Bob", "Ok.")]
+    forked = Session("two", store=store).resume(**options | {"model": again})
+    assert result.transcript == forked.transcript == [("Ann", "Sum."), ("Bob", "Ok.")]
     if event == "ran":
         assert [one.text for one in of_kind(result, Kind.TOOL_RESULT)] == ["3"]

@@ -14,13 +14,10 @@ from duologue.graphs import (
     Conversation,
     Reason,
     Result,
+    Session,
     SpecError,
     aconverse,
     converse,
-    get_session,
-    replay,
-    resume,
-    stop_session,
     stream,
 )
 from duologue.graphs.log.kinds import Kind
@@ -104,9 +101,8 @@ def test_a_hook_that_fails_is_one_clear_error_and_nothing_is_lost_or_done_again(
     """L7, G7: it names hook and point; resuming asks no model and runs no tool again."""
     ran: list[tuple[int, int]] = []
     model = ScriptedChatModel(script=[calling(1, 2, text="Let me see."), "Sum.", "Ok."])
+    session = Session("s", store=tmp_path / "s.db")
     options: dict[str, Any] = {
-        "session": "s",
-        "store": tmp_path / "s.db",
         "model": model,
         "tools": [adding(ran)],
     }
@@ -119,16 +115,16 @@ def test_a_hook_that_fails_is_one_clear_error_and_nothing_is_lost_or_done_again(
     broken = in_form(Hook(**{point: fails}), form)
     for _ in range(2):
         with pytest.raises(SpecError) as caught:
-            converse(hooked("broken"), hooks={"broken": broken}, **options)
+            converse(hooked("broken"), session=session, hooks={"broken": broken}, **options)
         said = str(caught.value)
         assert said.startswith(f"the hook 'broken' failed in {point}: ")
         assert words in said
     calls = {"before_speaker": 0, "after_speaker": 1, "before_tool": 1, "after_tool": 1}
     assert len(model.calls) == calls[point]
     assert ran == ([(1, 2)] if point == "after_tool" else [])
-    assert get_session("s", store=tmp_path / "s.db").outcome is None
-    result = resume(hooks={"broken": Hook()}, **options)
-    assert result.speeches == [("Ann", "Let me see."), ("Ann", "Sum."), ("Bob", "Ok.")]
+    assert session.state().outcome is None
+    result = session.resume(hooks={"broken": Hook()}, **options)
+    assert result.transcript == [("Ann", "Let me see."), ("Ann", "Sum."), ("Bob", "Ok.")]
     assert len(model.calls) == 3
     assert ran == [(1, 2)]
 
@@ -139,9 +135,8 @@ def test_one_of_several_tools_whose_hook_fails_costs_none_of_the_others(tmp_path
     both = Reply(tool_calls=[called(1, 2, "c1"), called(3, 4, "c2")])
     script: list[Said] = [both, "Sum.", "Ok."]
     model = ScriptedChatModel(script=script)
+    session = Session("s", store=tmp_path / "s.db")
     options: dict[str, Any] = {
-        "session": "s",
-        "store": tmp_path / "s.db",
         "model": model,
         "tools": [adding(ran)],
     }
@@ -151,12 +146,12 @@ def test_one_of_several_tools_whose_hook_fails_costs_none_of_the_others(tmp_path
             raise OSError("no luck")
 
     with pytest.raises(SpecError, match="before_tool"):
-        converse(hooked("h"), hooks={"h": Hook(before_tool=second)}, **options)
+        converse(hooked("h"), session=session, hooks={"h": Hook(before_tool=second)}, **options)
     assert ran == []
     with pytest.raises(SpecError, match="after_tool"):
-        resume(hooks={"h": Hook(after_tool=second)}, **options)
+        session.resume(hooks={"h": Hook(after_tool=second)}, **options)
     assert sorted(ran) == [(1, 2), (3, 4)]
-    result = resume(hooks={"h": Hook()}, **options)
+    result = session.resume(hooks={"h": Hook()}, **options)
     assert sorted(ran) == [(1, 2), (3, 4)]
     assert [one.text for one in of_kind(result, Kind.TOOL_RESULT)] == ["3", "7"]
     assert len(model.calls) == 3
@@ -166,11 +161,12 @@ def test_a_model_that_fails_behind_a_hook_is_asked_again_with_the_hook_run_again
     tmp_path: Path,
 ) -> None:
     model = ScriptedChatModel(script=[Reply(error=500), "Hello.", "Hi."])
-    options: dict[str, Any] = {"session": "s", "store": tmp_path / "s.db", "model": model}
+    session = Session("s", store=tmp_path / "s.db")
+    options: dict[str, Any] = {"model": model}
     hooks = {"h": Hook(before_speaker=lambda turn: HumanMessage(f"({turn.heard})"))}
     with pytest.raises(Exception, match="500"):
-        converse(hooked("h"), hooks=hooks, tools=[adding()], **options)
-    result = resume(hooks=hooks, tools=[adding()], **options)
+        converse(hooked("h"), session=session, hooks=hooks, tools=[adding()], **options)
+    result = session.resume(hooks=hooks, tools=[adding()], **options)
     assert texts(model.calls[1]) == [f"u:({speaking.BEGIN})"]
     assert kinds(result) == ["instruction", "heard", "speech", "speech"]
 
@@ -296,7 +292,7 @@ def test_a_hard_stop_between_answer_and_hook_still_says_the_message() -> None:
     spec = hooked("h", rounds=3, end_chat={"when": {"kind": "max_calls", "limit": 3}})
     script = ["One.", "Two.", "Three."]
     result, _ = play(spec, script, hooks=hooks)
-    assert [text for _, text in result.speeches] == ["One.!", "Two.", "Three.!"]
+    assert [text for _, text in result.transcript] == ["One.!", "Two.", "Three.!"]
     assert result.outcome is not None
     assert result.outcome.reason is Reason.MAX_CALLS
 
@@ -319,12 +315,12 @@ def test_a_stop_that_is_asked_for_in_a_hook_ends_it_after_the_turn(tmp_path: Pat
 
     def stop(turn: Turn, reply: AIMessage) -> AIMessage:
         assert turn.session is not None
-        stop_session(turn.session, store=store)
+        Session(turn.session, store=store).stop()
         return AIMessage(f"{reply.text}!")
 
     hooks = {"h": Hook(after_speaker=stop)}
     result, _ = play(hooked("h", rounds=3), ["One."], hooks=hooks, session="s", store=store)
-    assert result.speeches == [("Ann", "One.!")]
+    assert result.transcript == [("Ann", "One.!")]
     assert result.outcome is not None
     assert result.outcome.reason is Reason.STOP_REQUESTED
 
@@ -344,7 +340,7 @@ async def test_a_hook_that_waits_holds_up_no_other_conversation() -> None:
         spec = hooked("h", ann={"tools": ()})
         model = ScriptedChatModel(script=["One.", "Two."])
         found = await aconverse(spec, model=model, hooks={"h": hook}, store="memory:")
-        return found.speeches[0][1]
+        return found.transcript[0][1]
 
     waits, speaks = Hook(after_speaker=wait), Hook(after_speaker=speak)
     heard, one = await asyncio.gather(said_with(waits), said_with(speaks))
@@ -362,7 +358,7 @@ def test_a_session_with_hooks_is_replayed_without_a_model() -> None:
     registered: Any = {"hooks": {"h": hook}, "tools": [adding()]}
     script: list[Said] = ["", calling(1, 2, text="Hm."), "Sum.", "Ok."]
     first, _ = play(hooked("h"), script, session="one", store=store, **registered)
-    assert replay("one", store=store, **registered).speeches == first.speeches
+    assert Session("one", store=store).replay(**registered).transcript == first.transcript
 
 
 def shortened(context: dict[str, Any]) -> Result:

@@ -13,7 +13,6 @@ from langchain_core.tools import BaseTool, tool
 from duologue.graphs import (
     BlockFormat,
     Conversation,
-    ParseStatus,
     Reason,
     Result,
     blogger,
@@ -24,6 +23,7 @@ from duologue.graphs.log.formats.parsing import parse
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line
 from duologue.graphs.run.events import MessageSaid
+from duologue.graphs.speakers.formats import ParseStatus
 from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 
@@ -57,7 +57,7 @@ def test_an_agent_that_has_three_words_answers_by_its_prompt_and_remembers() -> 
     system = "Reply with one of these words and nothing else: calm, mild, wild.\nAnswer the user."
     assert shown(model.calls[0].messages) == [f"s:{system}", "u:How is the sea?"]
     said = [(message.name, message.text) for message in of_kind(result, Kind.SPEECH)]
-    assert said == result.speeches
+    assert said == result.transcript
     assert said == [
         *(("user", "How is the sea?"), ("Agent", "calm")),
         *(("user", "And the wind?"), ("Agent", "wild")),
@@ -224,7 +224,7 @@ def test_action_hooks_turn_a_parsed_action_into_arguments_and_a_return_into_word
     assert texts(model.calls[1])[-1] == f"t:{told}"
     (answer,) = of_kind(result, Kind.TOOL_RESULT)
     assert line(answer).arguments == {"command": code}
-    assert result.speeches[-1] == ("Agent", "There you are.")
+    assert result.transcript[-1] == ("Agent", "There you are.")
 
 
 # Multiple agents
@@ -271,7 +271,7 @@ def test_writer_and_critic_take_seven_calls_each_by_its_own_memory() -> None:
             writer.append(f"u:{said[number]}")
     assert shown(result.viewpoint("writer")[1:]) == writer
     assert shown(result.viewpoint("critic")[1:]) == critic
-    assert result.speeches[-1] == ("writer", "End.")
+    assert result.transcript[-1] == ("writer", "End.")
     assert result.outcome is not None
     assert result.outcome.total.calls == 7
 
@@ -280,7 +280,7 @@ def test_a_critic_who_is_satisfied_ends_it_before() -> None:
     """L9."""
     result, model = blog([POSTS[0], ADVICE[0], POSTS[1], "SATISFIED"])
     assert len(model.calls) == 4
-    assert result.latest("writer") == POSTS[1]
+    assert result.last_message("writer") == POSTS[1]
     assert result.outcome is not None
     assert result.outcome.reason is Reason.DONE_TOKEN
 

@@ -7,13 +7,7 @@ from typing import Any
 import pytest
 from langchain_core.tools import tool
 
-from duologue.graphs import (
-    Conversation,
-    Speaker,
-    group_solve,
-    load_conversation,
-    resume,
-)
+from duologue.graphs import Conversation, Session, Speaker, group_solve, load_conversation
 from duologue.graphs.log.messages import line
 from duologue.graphs.log.stage import Stage
 from duologue.nodes.prompts.speaking import FROM_MODERATOR, LAST_WORDS, ROUNDS_LEFT, filled
@@ -97,7 +91,7 @@ def test_within_the_turn_each_prompt_and_its_reply_begin_the_next() -> None:
     ]
     played = play(conversation, script, tools=[look])
     assert told(played) == [False, False, True, True, True]
-    assert played.speeches[-1] == ("Bob", "Bye.")
+    assert played.transcript[-1] == ("Bob", "Bye.")
     for before, then in pairwise(played.prompts[2:]):
         assert then[: len(before)] == before
     rejected = play(talk(), ["It is done.", DONE, "Ann: I am Ann.", "Bye."])
@@ -157,5 +151,5 @@ def test_a_run_that_was_killed_tells_it_again() -> None:
     with pytest.raises(RuntimeError):
         play(talk(), ["Done.", DONE, RuntimeError("killed")], store=store)
     model = ScriptedChatModel(script=["Bye."])
-    resume("s", store=store, model=model)
+    Session("s", store=store).resume(model=model)
     assert model.calls[0].prompt[-1]["content"].endswith(LAST_WORDS)

@@ -56,8 +56,8 @@ command("sessions", "--store", "kept.db")
 command("show", "s", "--store", "kept.db")
 command("show", "--why", "s", "--store", "kept.db")
 command("dump", "s", "--store", "kept.db")
-assert duologue.get_session("s", store="kept.db").messages
-loaded("get_session")
+assert duologue.Session("s", store="kept.db").state().messages
+loaded("state")
 print(json.dumps(found))
 
 from duologue.nodes.models.client.clients import client
@@ -72,7 +72,7 @@ def test_nothing_but_a_model_that_needs_it_loads_the_client_of_openai(tmp_path: 
     )
     assert ran.returncode == 0, ran.stderr
     without, with_it = map(json.loads, ran.stdout.splitlines())
-    steps = ["import", "run", "--help", "sessions", "show", "dump", "get_session"]
+    steps = ["import", "run", "--help", "sessions", "show", "dump", "state"]
     assert without == {step: [] for step in steps}
     # Or this would tell nothing.
     assert {"openai", "langchain_openai"} <= set(with_it)

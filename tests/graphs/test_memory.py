@@ -13,16 +13,11 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from duologue.graphs import (
     Conversation,
     Result,
-    adump_session,
+    Session,
     aload_session,
     converse,
-    copy_session,
-    dump_session,
-    fork,
-    get_session,
     list_sessions,
     load_session,
-    reset_session,
 )
 from duologue.graphs.common.versions import Versions
 from duologue.graphs.log.kinds import Kind
@@ -100,22 +95,22 @@ def test_a_session_is_the_same_in_another_database_and_forks_from_any_message_th
     )
     conversation, lines = TALKS[name]
     whole = run(conversation, lines, session="one", store=here)
-    dump = dump_session("one", store=here)
-    assert load_session(through_json(dump), store=there) == "one"
-    assert get_session("one", store=there) == whole
-    assert dump_session("one", store=there) == dump
+    dump = Session("one", store=here).dump()
+    assert load_session(through_json(dump), store=there).id == "one"
+    assert Session("one", store=there).state() == whole
+    assert Session("one", store=there).dump() == dump
     rows = [list_sessions(store=store)[0] for store in (here, there)]
     assert len({(row.title, row.spec, row.status, row.reason) for row in rows}) == 1
     assert go_on("one", there, []) == whole
     for at in ids(whole)[::8]:
         kept = [
-            get_session(fork("one", at=at, store=store), store=store).messages
+            Session(Session("one", store=store).fork(at=at).id, store=store).state().messages
             for store in (here, there)
         ]
         assert kept[0] == kept[1]
         assert at in [place_of(message) for message in kept[0]]
-    new = fork("one", at=ids(whole)[3], store=there)
-    ended = go_on(new, there, lines[calls_in(get_session(new, store=there)) :])
+    new = Session("one", store=there).fork(at=ids(whole)[3]).id
+    ended = go_on(new, there, lines[calls_in(Session(new, store=there).state()) :])
     assert without_ids(ended.messages) == without_ids(whole.messages)
     assert timeless(ended.outcome) == timeless(whole.outcome)
 
@@ -131,15 +126,15 @@ def test_a_session_dumped_after_any_message_goes_on_as_the_original_and_forks_fr
     for made in range(len(lines)):
         session = f"after-{made}"
         stopped(conversation, lines[:made], here, session)
-        dump = dump_session(session, store=here)
+        dump = Session(session, store=here).dump()
         load_session(through_json(dump), store=there)
-        assert dump_session(session, store=there) == dump
-        assert get_session(session, store=there) == get_session(session, store=here)
+        assert Session(session, store=there).dump() == dump
+        assert Session(session, store=there).state() == Session(session, store=here).state()
         # Where the newest call left it: the longest, which has its past, is forked all along.
         newest = 0 if made == len(lines) - 1 else -4
-        for at in ids(get_session(session, store=there))[newest:]:
-            new = fork(session, at=at, store=there)
-            held = get_session(new, store=there)
+        for at in ids(Session(session, store=there).state())[newest:]:
+            new = Session(session, store=there).fork(at=at).id
+            held = Session(new, store=there).state()
             assert at in ids(held)
             before = whole.messages[: ids(whole).index(at)]
             assert calls_in(held) <= 1 + calls_in_log(before)
@@ -160,24 +155,24 @@ def test_what_was_written_before_a_kill_is_dumped(
     lines: list[Line] = ["A1", "B1", "A2", "B2"]
     with killed_before_checkpoint(monkeypatch, number):
         run(plain(), lines, session="one", store=store)
-    left = get_session("one", store=store)
-    load_session(through_json(dump_session("one", store=store)), into="two", store=store)
-    assert get_session("two", store=store).messages == left.messages
+    left = Session("one", store=store).state()
+    load_session(through_json(Session("one", store=store).dump()), into="two", store=store)
+    assert Session("two", store=store).state().messages == left.messages
     for session in ("one", "two"):
         ended = go_on(session, store, lines[calls_in(left) :])
-        assert [text for _, text in ended.speeches] == lines
+        assert [text for _, text in ended.transcript] == lines
 
 
 def test_a_forked_session_is_dumped_with_the_rules_of_its_past(here: str, there: str) -> None:
     conversation, lines = TALKS["structured"]
     run(conversation, lines, session="one", store=here)
     changes: dict[str, Any] = {"speakers": {"Ann": {"task": "Rest"}}, "task": "Plan a park"}
-    fork("one", at="m0014", into="two", store=here, **changes)
-    dump = dump_session("two", store=here)
+    Session("one", store=here).fork(at="m0014", into="two", **changes)
+    dump = Session("two", store=here).dump()
     load_session(through_json(dump), store=there)
-    assert dump_session("two", store=there) == dump
+    assert Session("two", store=there).dump() == dump
     earlier = [
-        get_session(fork("two", at="m0009", into="three", store=store), store=store)
+        Session(Session("two", store=store).fork(at="m0009", into="three").id, store=store).state()
         for store in (here, there)
     ]
     both = [replace(one, messages=without_ids(one.messages)) for one in earlier]
@@ -189,11 +184,11 @@ def test_a_forked_session_is_dumped_with_the_rules_of_its_past(here: str, there:
 async def test_a_session_that_was_never_begun_is_loaded_and_begins(here: str, there: str) -> None:
     async with open_store(here) as opened, opened.lock("one") as held:
         await held.add(title="", spec=json.dumps(plain().stored()))
-    dump = await adump_session("one", store=here)
+    dump = await Session("one", store=here).adump()
     assert "steps" not in dump
     await aload_session(dump, store=there)
     ended = await asyncio.to_thread(go_on, "one", there, ["A1", "B1", "A2", "B2"])
-    assert len(ended.speeches) == 4
+    assert len(ended.transcript) == 4
 
 
 def test_a_dump_of_an_older_version_is_brought_up_to_date(
@@ -204,14 +199,14 @@ def test_a_dump_of_an_older_version_is_brought_up_to_date(
 
     older = dump_format.DUMP_VERSIONS.oldest - 1
     monkeypatch.setattr(dump_format, "DUMP_VERSIONS", Versions(older, (step,)))
-    assert load_session(SESSION | {"version": older, "mood": "good"}, store=there) == "one"
+    assert load_session(SESSION | {"version": older, "mood": "good"}, store=there).id == "one"
 
 
 def test_a_dump_holds_nothing_but_plain_values(here: str) -> None:
     conversation, lines = TALKS["structured"]
     run(conversation, lines, session="one", store=here)
     for speaker in (None, *conversation.names):
-        dump = dump_session("one", speaker=speaker, store=here)
+        dump = Session("one", store=here).dump(speaker=speaker)
         assert through_json(dump) == dump
         assert "lc" not in json.dumps(dump).split('"')
         assert "additional_kwargs" not in json.dumps(dump)
@@ -223,47 +218,47 @@ def test_a_dump_of_a_long_session_grows_in_proportion(here: str) -> None:
         conversation = plain(end_chat={"max_iterations": rounds})
         lines = [f"Line {number}" for number in range(2 * rounds)]
         run(conversation, lines, session=f"s{rounds}", store=here)
-        sizes.append(len(json.dumps(dump_session(f"s{rounds}", store=here))))
+        sizes.append(len(json.dumps(Session(f"s{rounds}", store=here).dump())))
     assert sizes[1] < 2.2 * sizes[0]
 
 
 def test_a_whole_session_begins_anew_when_it_is_reset(store: str) -> None:
     run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=store)
     before = list_sessions(store=store)[0]
-    reset_session("one", store=store)
+    Session("one", store=store).reset()
     (row,) = list_sessions(store=store)
     assert (row.status, row.reason) == ("unfinished", None)
     assert (row.spec, row.created_at) == (before.spec, before.created_at)
-    held = get_session("one", store=store)
+    held = Session("one", store=store).state()
     assert (held.messages, held.outcome, held.conversation) == ([], None, plain())
     ended = go_on("one", store, ["C1", "D1", "C2", "D2"])
-    assert [text for _, text in ended.speeches] == ["C1", "D1", "C2", "D2"]
+    assert [text for _, text in ended.transcript] == ["C1", "D1", "C2", "D2"]
     assert list_sessions(store=store)[0].status == "finished"
 
 
 def test_a_copy_is_the_same_and_goes_its_own_way(store: str, there: str) -> None:
     stopped(plain(), ["A1", "B1"], store, "one")
-    here = get_session("one", store=store)
+    here = Session("one", store=store).state()
     copies = [
-        (copy_session("one", store=store), store),
-        (copy_session("one", into="mine", store=store), store),
-        (copy_session("one", store=store, to=there), there),
-        (copy_session("one", into="other", store=store, to=there), there),
+        (Session("one", store=store).copy().id, store),
+        (Session("one", store=store).copy(into="mine").id, store),
+        (Session("one", store=store).copy(to=there).id, there),
+        (Session("one", store=store).copy(into="other", to=there).id, there),
     ]
     assert re.fullmatch(r"one-copy-[0-9a-f]{6}", copies[0][0])
     assert [session for session, _ in copies[1:]] == ["mine", "one", "other"]
     for session, where in copies:
-        assert get_session(session, store=where).messages == here.messages
-        assert len(go_on(session, where, ["A2", "B2"]).speeches) == 4
-    assert get_session("one", store=store) == here
+        assert Session(session, store=where).state().messages == here.messages
+        assert len(go_on(session, where, ["A2", "B2"]).transcript) == 4
+    assert Session("one", store=store).state() == here
 
 
 def test_a_copy_goes_into_a_file_that_is_not_there_yet(here: str, tmp_path: Path) -> None:
     run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=here)
-    copy_session("one", store=here, to=tmp_path / "new.db")
-    load_session(dump_session("one", store=here), store=tmp_path / "newer.db")
+    Session("one", store=here).copy(to=tmp_path / "new.db")
+    load_session(Session("one", store=here).dump(), store=tmp_path / "newer.db")
     for name in ("new.db", "newer.db"):
-        assert get_session("one", store=tmp_path / name) == get_session("one", store=here)
+        assert Session("one", store=tmp_path / name).state() == Session("one", store=here).state()
 
 
 # One speaker's memory
@@ -285,17 +280,17 @@ def test_a_reset_memory_changes_nothing_but_what_that_speaker_sees(
             if made < len(lines):
                 stopped(conversation, lines[:made], here, session)
             else:
-                copy_session("whole", into=session, store=here)
-            before = get_session(session, store=here)
-            reset_session(session, speaker=speaker, store=here)
+                Session("whole", store=here).copy(into=session)
+            before = Session(session, store=here).state()
+            Session(session, store=here).reset(speaker=speaker)
             _changes_its_own_view_only(conversation, before, speaker, here)
             # What it remembers at its end, loaded in the middle.
-            memory = dump_session("whole", speaker=speaker, store=here)
-            if was_reset(get_session(session, store=here)):
+            memory = Session("whole", store=here).dump(speaker=speaker)
+            if was_reset(Session(session, store=here).state()):
                 load_session(memory, into=session, store=here)
                 _changes_its_own_view_only(conversation, before, speaker, here)
             ended = go_on(session, here, lines[made:])
-            assert ended.speeches == whole.speeches
+            assert ended.transcript == whole.transcript
             assert ids(ended) == [place_name(number) for number in range(len(ended.messages))]
             assert gist(ended) == gist(whole)
 
@@ -316,12 +311,12 @@ def gist(result: Result) -> dict[str, Any]:
 def _changes_its_own_view_only(
     conversation: Conversation, before: Result, speaker: str, store: str
 ) -> None:
-    held = get_session(before.session, store=store)
+    held = before.session.state()
     others = [name for name in conversation.names if name != speaker]
     assert views(held, *others) == views(before, *others)
     assert observed(conversation, held.messages) == observed(conversation, before.messages)
     assert held.outcome == before.outcome
-    assert held.speeches == before.speeches
+    assert held.transcript == before.transcript
     mine = [
         message
         for message in held.messages
@@ -335,8 +330,8 @@ def _changes_its_own_view_only(
 def test_a_reset_speaker_keeps_what_it_has_not_answered(store: str) -> None:
     stopped(plain(end_chat={"max_iterations": 3}), ["A1", "B1", "A2", "B2"], store, "one")
     for name in ("Ann", "Ben"):
-        reset_session("one", speaker=name, store=store)
-    held = get_session("one", store=store)
+        Session("one", store=store).reset(speaker=name)
+    held = Session("one", store=store).state()
     assert seen(held, "Ann") == [("human", "B2")]
     assert seen(held, "Ben") == []
     ended = go_on("one", store, ["A3", "B3"])
@@ -350,9 +345,9 @@ def test_a_reflection_that_was_kept_is_forgotten_with_its_turn(here: str) -> Non
         speakers=[{"name": "Ann"}, ben], end_chat={"mode": "all_task_must_complete"}
     )
     stopped(conversation, ["A1", "B1", NO, "A2"], here, "one")
-    assert "water" in str(get_session("one", store=here).viewpoint("Ben"))
-    reset_session("one", speaker="Ben", store=here)
-    assert seen(get_session("one", store=here), "Ben") == [("human", "A2")]
+    assert "water" in str(Session("one", store=here).state().viewpoint("Ben"))
+    Session("one", store=here).reset(speaker="Ben")
+    assert seen(Session("one", store=here).state(), "Ben") == [("human", "A2")]
 
 
 def test_what_the_spec_tells_in_the_log_alone_is_told_again(here: str) -> None:
@@ -369,13 +364,13 @@ def test_what_the_spec_tells_in_the_log_alone_is_told_again(here: str) -> None:
     stopped(conversation, ["I dig.", "I plant.", "B1", "A1", "B2"], here, "one")
     again = filled(speaking.TASK_AGAIN, task="Dig")
     for _ in range(2):
-        reset_session("one", speaker="Ann", store=here)
-        held = get_session("one", store=here)
+        Session("one", store=here).reset(speaker="Ann")
+        held = Session("one", store=here).state()
         assert seen(held, "Ann") == [("human", f"You hate beans.\n\n{again}\n\nB2")]
     # Before its first turn it still remembers them.
     stopped(conversation, [], here, "two")
-    reset_session("two", speaker="Ann", store=here)
-    assert seen(get_session("two", store=here), "Ann") == [("human", "You hate beans.\n\nDig")]
+    Session("two", store=here).reset(speaker="Ann")
+    assert seen(Session("two", store=here).state(), "Ann") == [("human", "You hate beans.\n\nDig")]
 
 
 CALL = Reply(tool_calls=[ScriptedToolCall(name="weather", args={"day": "Monday"}, id="a")])
@@ -386,9 +381,9 @@ def test_a_loaded_memory_stands_before_what_is_not_answered_yet(store: str) -> N
     """Own lines as its own, others' as heard, calls of tools with their results."""
     run(plain(**PAIR), ["A1", "B1", CALL, "Sun.", "B2"], session="past", store=store)
     stopped(plain(**PAIR), [CALL, "X1", "Y1"], store, "now")
-    memory = dump_session("past", speaker="Ann", store=store)
-    assert load_session(through_json(memory), into="now", store=store) == "now"
-    held = get_session("now", store=store)
+    memory = Session("past", store=store).dump(speaker="Ann")
+    assert load_session(through_json(memory), into="now", store=store).id == "now"
+    held = Session("now", store=store).state()
     remembered = [
         ("human", speaking.BEGIN),
         ("ai", "A1"),
@@ -400,14 +395,14 @@ def test_a_loaded_memory_stands_before_what_is_not_answered_yet(store: str) -> N
     assert seen(held, "Ann") == [*remembered, ("human", "B2\n\nY1")]
     # Loaded once more, it is there once.
     load_session(memory, into="now", store=store)
-    assert seen(get_session("now", store=store), "Ann") == seen(held, "Ann")
-    again = dump_session("now", speaker="Ann", store=store)
+    assert seen(Session("now", store=store).state(), "Ann") == seen(held, "Ann")
+    again = Session("now", store=store).dump(speaker="Ann")
     said_now = [one["text"] for one in again["lines"]]
     assert said_now == [*(one["text"] for one in memory["lines"]), "Y1"]
     model = ScriptedChatModel(script=["X2", "Y2"])
     ended = converse(plain(**PAIR), session="now", store=store, model=model, **FUNCTIONS)
     assert [(one.type, one.text) for one in model.calls[0].messages[1:]] == seen(held, "Ann")
-    assert [text for _, text in ended.speeches] == ["X1", "Y1", "X2", "Y2"]
+    assert [text for _, text in ended.transcript] == ["X1", "Y1", "X2", "Y2"]
     assert len([one for one in ended.viewpoint("Ann") if isinstance(one, ToolMessage)]) == 1
     # A result is found by the id of its call, in the whole log.
     calls = [one.tool_call_id for one in ended.messages if isinstance(one, ToolMessage)]
@@ -419,9 +414,9 @@ def test_a_memory_may_become_another_speakers(here: str) -> None:
     run(plain(), ["A1", "B1", "A2", "B2"], session="past", store=here)
     stopped(plain(), ["X1"], here, "now")
     load_session(
-        dump_session("past", speaker="Ann", store=here), into="now", speaker="Ben", store=here
+        Session("past", store=here).dump(speaker="Ann"), into="now", speaker="Ben", store=here
     )
-    assert seen(get_session("now", store=here), "Ben") == [
+    assert seen(Session("now", store=here).state(), "Ben") == [
         ("human", speaking.BEGIN),
         ("ai", "A1"),
         ("human", "B1"),
@@ -433,8 +428,8 @@ def test_a_memory_may_become_another_speakers(here: str) -> None:
 def test_a_memory_is_copied_into_another_session_and_database(here: str, there: str) -> None:
     run(plain(), ["A1", "B1", "A2", "B2"], session="past", store=here)
     stopped(plain(), ["X1"], there, "now")
-    assert copy_session("past", into="now", speaker="Ben", store=here, to=there) == "now"
-    held = get_session("now", store=there)
+    assert Session("past", store=here).copy(into="now", speaker="Ben", to=there).id == "now"
+    held = Session("now", store=there).state()
     assert seen(held, "Ben")[:2] == [("human", "A1"), ("ai", "B1")]
     assert seen(held, "Ben")[-1] == ("human", "X1")
     assert seen(held, "Ann") == [("human", speaking.BEGIN), ("ai", "X1")]
@@ -444,21 +439,21 @@ def test_a_session_with_a_memory_of_strangers_is_dumped_and_loaded(here: str, th
     strangers: dict[str, Any] = {"speakers": [{"name": "Ann"}, {"name": "Cid"}]}
     run(plain(**strangers), ["A1", "C1", "A2", "C2"], session="past", store=here)
     stopped(plain(), ["X1"], here, "now")
-    load_session(dump_session("past", speaker="Ann", store=here), into="now", store=here)
-    load_session(through_json(dump_session("now", store=here)), store=there)
-    held = get_session("now", store=there)
+    load_session(Session("past", store=here).dump(speaker="Ann"), into="now", store=here)
+    load_session(through_json(Session("now", store=here).dump()), store=there)
+    held = Session("now", store=there).state()
     assert ("human", "C1") in seen(held, "Ann")
-    assert seen(held, "Ann") == seen(get_session("now", store=here), "Ann")
+    assert seen(held, "Ann") == seen(Session("now", store=here).state(), "Ann")
 
 
 def test_a_finished_session_stays_so_and_its_fork_goes_on_with_the_new_memory(store: str) -> None:
     whole = run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=store)
-    reset_session("one", speaker="Ann", store=store)
+    Session("one", store=store).reset(speaker="Ann")
     assert go_on("one", store, []).outcome == whole.outcome
-    new = fork("one", store=store, end_chat={"max_iterations": 3})
-    assert get_session(new, store=store).outcome is None
-    assert seen(get_session(new, store=store), "Ann") == [("human", "B2")]
-    load_session(through_json(dump_session(new, store=store)), into="again", store=store)
+    new = Session("one", store=store).fork(end_chat={"max_iterations": 3}).id
+    assert Session(new, store=store).state().outcome is None
+    assert seen(Session(new, store=store).state(), "Ann") == [("human", "B2")]
+    load_session(through_json(Session(new, store=store).dump()), into="again", store=store)
     for session in (new, "again"):
         ended = go_on(session, store, ["A3", "B3"])
         assert ended.outcome is not None
@@ -467,10 +462,10 @@ def test_a_finished_session_stays_so_and_its_fork_goes_on_with_the_new_memory(st
 
 def test_a_memory_that_was_reset_is_dumped_whole_and_copied_so(here: str, there: str) -> None:
     stopped(plain(), ["A1", "B1"], here, "one")
-    reset_session("one", speaker="Ann", store=here)
-    copy_session("one", store=here, to=there)
-    assert dump_session("one", store=there) == dump_session("one", store=here)
-    assert seen(get_session("one", store=there), "Ann") == [("human", "B1")]
+    Session("one", store=here).reset(speaker="Ann")
+    Session("one", store=here).copy(to=there)
+    assert Session("one", store=there).dump() == Session("one", store=here).dump()
+    assert seen(Session("one", store=there).state(), "Ann") == [("human", "B1")]
 
 
 @pytest.mark.parametrize("number", range(2, 7))
@@ -480,8 +475,8 @@ def test_a_killed_sessions_memory_is_reset_without_a_loss(
     lines: list[Line] = ["A1", "B1", "A2", "B2"]
     with killed_before_checkpoint(monkeypatch, number):
         run(plain(), lines, session="one", store=store)
-    left = get_session("one", store=store)
-    reset_session("one", speaker="Ben", store=store)
-    assert get_session("one", store=store).messages[: len(left.messages)] == left.messages
+    left = Session("one", store=store).state()
+    Session("one", store=store).reset(speaker="Ben")
+    assert Session("one", store=store).state().messages[: len(left.messages)] == left.messages
     ended = go_on("one", store, lines[calls_in(left) :])
-    assert [text for _, text in ended.speeches] == lines
+    assert [text for _, text in ended.transcript] == lines

@@ -10,16 +10,11 @@ from langchain_core.tools import tool
 
 from duologue.graphs import (
     Conversation,
+    Session,
     SpecError,
-    answer_session,
     chat,
-    copy_session,
-    dump_session,
-    get_session,
     list_sessions,
     load_session,
-    reset_session,
-    resume,
     user_proxy,
 )
 from duologue.graphs.sessions.transfer import Dump
@@ -90,7 +85,7 @@ def left_decided(name: str, store: str) -> list[Line]:
 def ended(session: str, store: str, rest: list[Line]) -> Any:  # noqa: ANN401
     """Go on without asking about the calls; the messages and the questions left."""
     model = ScriptedChatModel(script=rest)
-    result = resume(session, store=store, model=model, **with_hook(_lets))
+    result = Session(session, store=store).resume(model=model, **with_hook(_lets))
     assert len(model.calls) == len(rest)
     return without_ids(result.messages), [one.kind for one in result.pending]
 
@@ -100,24 +95,24 @@ def test_what_a_person_has_decided_goes_with_a_session(name: str, tmp_path: Path
     """Nobody is asked once more, in a copy or behind a dump."""
     store = f"memory:{tmp_path.name}"
     rest = left_decided(name, store)
-    dump = json.loads(json.dumps(dump_session("s", store=store)))
+    dump = json.loads(json.dumps(Session("s", store=store).dump()))
     load_session(dump, into="loaded", store=store)
-    assert dump_session("loaded", store=store) == {**dump, "session": "loaded"}
-    copy_session("s", into="copied", store=store)
+    assert Session("loaded", store=store).dump() == {**dump, "session": "loaded"}
+    Session("s", store=store).copy(into="copied")
     whole = ended("s", store, rest)
     assert "Sent to" in str(whole[0])
     for session in ("loaded", "copied"):
         assert ended(session, store, rest) == whole
         # What was decided is not kept when it is done.
-        assert "decisions" not in dump_session(session, store=store)["steps"][-1]
+        assert "decisions" not in Session(session, store=store).dump()["steps"][-1]
 
 
 @pytest.mark.parametrize("name", DECIDED)
 def test_what_a_person_has_decided_stays_when_a_memory_is_reset(name: str, tmp_path: Path) -> None:
     store = f"memory:{tmp_path.name}"
     rest = left_decided(name, store)
-    for speaker in get_session("s", store=store).conversation.names:
-        reset_session("s", speaker=speaker, store=store)
+    for speaker in Session("s", store=store).state().conversation.names:
+        Session("s", store=store).reset(speaker=speaker)
     messages, _ = ended("s", store, rest)
     assert "Sent to" in str(messages)
 
@@ -125,16 +120,16 @@ def test_what_a_person_has_decided_stays_when_a_memory_is_reset(name: str, tmp_p
 def test_a_question_that_waits_is_asked_again_in_a_copy_and_by_a_new_memory(tmp_path: Path) -> None:
     store = f"memory:{tmp_path.name}"
     play(chat(), ["Hello."], ["Hi."], store=store)
-    copy_session("s", into="copied", store=store)
-    reset_session("s", speaker="Assistant", store=store)
+    Session("s", store=store).copy(into="copied")
+    Session("s", store=store).reset(speaker="Assistant")
     for session in ("s", "copied"):
         row = next(one for one in list_sessions(store=store) if one.session == session)
-        assert (row.status, get_session(session, store=store).pending) == ("unfinished", ())
-        (question,) = resume(session, store=store).pending
+        assert (row.status, Session(session, store=store).state().pending) == ("unfinished", ())
+        (question,) = Session(session, store=store).resume().pending
         assert question.kind == "message"
-        result = answer_session(session, "exit", store=store)
+        result = Session(session, store=store).answer("exit")
         assert result.outcome is not None
-        assert result.speeches == [("User", "Hi."), ("Assistant", "Hello.")]
+        assert result.transcript == [("User", "Hi."), ("Assistant", "Hello.")]
 
 
 def test_words_said_beside_calls_are_remembered_as_what_they_are(tmp_path: Path) -> None:
@@ -147,7 +142,7 @@ def test_words_said_beside_calls_are_remembered_as_what_they_are(tmp_path: Path)
         {"task": "Write.", "speakers": speakers, "end_chat": {"max_iterations": 1}}
     )
     recorded = play(conversation, script, store=here, tools=[mail]).result
-    memory = dump_session("s", speaker="Ann", store=here)
+    memory = Session("s", store=here).dump(speaker="Ann")
     assert [one["to_user"] for one in memory["lines"] if "to_user" in one] == [
         {"call 1": "I mail Bob."}
     ]
@@ -156,7 +151,7 @@ def test_words_said_beside_calls_are_remembered_as_what_they_are(tmp_path: Path)
     play(conversation, ["One.", "Two."], store=there, tools=[mail])
     load_session(memory, into="s", store=there)
     for store in (here, there):
-        view = get_session("s", store=store).viewpoint("Ann")
+        view = Session("s", store=store).state().viewpoint("Ann")
         made = next(one for one in view if getattr(one, "tool_calls", None))
         before = next(one for one in recorded.viewpoint("Ann") if getattr(one, "tool_calls", None))
         assert made.text == before.text == "Now"
@@ -167,7 +162,7 @@ def test_words_said_beside_calls_are_remembered_as_what_they_are(tmp_path: Path)
 SPEC = {"task": "Plan", "speakers": [{"name": "Ann"}, {"name": "Ben"}]}
 SESSION = {"format": "duologue.session", "version": 5, "session": "one", "spec": SPEC}
 MEMORY = {"format": "duologue.memory", "version": 5, "session": "one", "speaker": "Ann"}
-ENDED = {"reasons": [], "because": ["x"], "rounds": 0, "messages": 0}
+ENDED = {"reasons": [], "explanations": ["x"], "rounds": 0, "messages": 0}
 
 
 @pytest.mark.parametrize(

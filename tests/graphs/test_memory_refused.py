@@ -10,21 +10,13 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from duologue.graphs import (
+    Session,
     SessionError,
     SpecError,
     StoreError,
-    acopy_session,
-    adump_session,
-    aexport_session,
-    aget_session,
     aload_session,
-    areset_session,
-    copy_session,
-    dump_session,
-    get_session,
     list_sessions,
     load_session,
-    reset_session,
 )
 from duologue.graphs.store.address import open_store
 from support.logs import without_ids
@@ -58,37 +50,57 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def test_what_can_not_be_done_is_named(here: str, there: str) -> None:
     run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=here)
     run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=there)
-    whole = dump_session("one", store=here)
-    memory = dump_session("one", speaker="Ann", store=here)
+    whole = Session("one", store=here).dump()
+    memory = Session("one", store=here).dump(speaker="Ann")
     stranger = "nobody in session 'one' is called 'Eve'; there are 'Ann', 'Ben'"
     missing = "into: is missing: name the session whose speaker is to remember it"
     cases: list[tuple[Callable[[], object], type[Exception], str]] = [
-        (lambda: dump_session("nobody", store=here), SessionError, "There is no session 'nobody'"),
-        (lambda: dump_session("../x", store=here), SessionError, "'../x' can't be a session's id"),
-        (lambda: dump_session("one", speaker="Eve", store=here), SpecError, stranger),
-        (lambda: reset_session("nobody", store=here), SessionError, "There is no session 'nobody'"),
-        (lambda: reset_session("one", speaker="Eve", store=here), SpecError, stranger),
-        (lambda: load_session(whole, store=there), SessionError, "Session 'one' exists already in"),
         (
-            lambda: load_session(whole, into="a b", store=there),
+            lambda: Session("nobody", store=here).dump(),
             SessionError,
-            "'a b' can't be a session's id",
+            "There is no session 'nobody'",
         ),
         (
-            lambda: load_session(whole, into="two", speaker="Ann", store=there),
-            SpecError,
-            "speaker: a whole session is loaded for all its speakers: leave it out",
+            lambda: Session("../x", store=here).dump(),
+            SessionError,
+            "'../x' can't be a session's id",
         ),
-        (lambda: load_session(memory, store=there), SpecError, missing),
-        (lambda: load_session(memory, into="one", speaker="Eve", store=there), SpecError, stranger),
-        (lambda: copy_session("one", speaker="Ann", store=here), SpecError, missing),
+        (lambda: Session("one", store=here).dump(speaker="Eve"), SpecError, stranger),
         (
-            lambda: copy_session("one", into="one", store=here),
+            lambda: Session("nobody", store=here).reset(),
+            SessionError,
+            "There is no session 'nobody'",
+        ),
+        (lambda: Session("one", store=here).reset(speaker="Eve"), SpecError, stranger),
+        (
+            lambda: load_session(whole, store=there).id,
             SessionError,
             "Session 'one' exists already in",
         ),
         (
-            lambda: copy_session("one", into="x", speaker="Ann", store=here),
+            lambda: load_session(whole, into="a b", store=there).id,
+            SessionError,
+            "'a b' can't be a session's id",
+        ),
+        (
+            lambda: load_session(whole, into="two", speaker="Ann", store=there).id,
+            SpecError,
+            "speaker: a whole session is loaded for all its speakers: leave it out",
+        ),
+        (lambda: load_session(memory, store=there).id, SpecError, missing),
+        (
+            lambda: load_session(memory, into="one", speaker="Eve", store=there).id,
+            SpecError,
+            stranger,
+        ),
+        (lambda: Session("one", store=here).copy(speaker="Ann").id, SpecError, missing),
+        (
+            lambda: Session("one", store=here).copy(into="one").id,
+            SessionError,
+            "Session 'one' exists already in",
+        ),
+        (
+            lambda: Session("one", store=here).copy(into="x", speaker="Ann").id,
             SessionError,
             "There is no session 'x'",
         ),
@@ -101,42 +113,42 @@ def test_what_can_not_be_done_is_named(here: str, there: str) -> None:
 
 async def test_a_running_session_is_read_but_not_changed(store: str) -> None:
     await asyncio.to_thread(stopped, plain(), ["A1"], store, "one")
-    memory = await adump_session("one", speaker="Ann", store=store)
+    memory = await Session("one", store=store).adump(speaker="Ann")
     async with open_store(store) as opened, opened.lock("one"):
         busy = "'one' is busy: another run holds it"
         for act in (
-            areset_session("one", store=store),
-            areset_session("one", speaker="Ann", store=store),
+            Session("one", store=store).areset(),
+            Session("one", store=store).areset(speaker="Ann"),
             aload_session(memory, into="one", store=store),
-            acopy_session("one", into="one", speaker="Ann", store=store),
+            Session("one", store=store).acopy(into="one", speaker="Ann"),
         ):
             with pytest.raises(SessionError, match=busy):
                 await act
-        await acopy_session("one", into="two", store=store)
-        assert await aexport_session("one", format="jsonl", store=store)
-    one, two = [await aget_session(session, store=store) for session in ("one", "two")]
+        await Session("one", store=store).acopy(into="two")
+        assert await Session("one", store=store).aexport(format="jsonl")
+    one, two = [await Session(session, store=store).astate() for session in ("one", "two")]
     assert without_ids(one.messages) == without_ids(two.messages)
 
 
 async def test_a_session_that_has_not_begun_has_no_memory_to_replace(here: str) -> None:
     await asyncio.to_thread(run, plain(), ["A", "B", "C", "D"], session="one", store=here)
-    memory = await adump_session("one", speaker="Ann", store=here)
-    await areset_session("one", store=here)
+    memory = await Session("one", store=here).adump(speaker="Ann")
+    await Session("one", store=here).areset()
     with pytest.raises(SessionError, match="'one' has not begun: nobody in it has a memory"):
         await aload_session(memory, into="one", store=here)
-    await areset_session("one", speaker="Ann", store=here)
-    assert len((await asyncio.to_thread(go_on, "one", here, ["A", "B", "C", "D"])).speeches) == 4
+    await Session("one", store=here).areset(speaker="Ann")
+    assert len((await asyncio.to_thread(go_on, "one", here, ["A", "B", "C", "D"])).transcript) == 4
 
 
 def test_a_mistyped_store_is_named_and_not_made(here: str, tmp_path: Path) -> None:
     run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=here)
-    memory = dump_session("one", speaker="Ann", store=here)
+    memory = Session("one", store=here).dump(speaker="Ann")
     typo = tmp_path / "typo.db"
     for act in (
-        lambda: dump_session("one", store=typo),
-        lambda: reset_session("one", store=typo),
-        lambda: copy_session("one", store=typo),
-        lambda: load_session(memory, into="one", store=typo),
+        lambda: Session("one", store=typo).dump(),
+        lambda: Session("one", store=typo).reset(),
+        lambda: Session("one", store=typo).copy().id,
+        lambda: load_session(memory, into="one", store=typo).id,
     ):
         with pytest.raises(StoreError, match=r"typo\.db can't be used: there is no such file"):
             act()
@@ -236,7 +248,7 @@ def test_a_memory_may_be_written_by_hand(here: str) -> None:
         into="one",
         store=here,
     )
-    view = get_session("one", store=here).viewpoint("Ben")
+    view = Session("one", store=here).state().viewpoint("Ben")
     assert [one.text for one in view[1:]] == ["We met in Rome.", "Ciao.", "…\n\nA1"]
     assert isinstance(view[-1], HumanMessage)
 
@@ -245,10 +257,10 @@ def test_a_memory_that_is_loaded_back_changes_nothing(store: str) -> None:
     """L2: what is not answered yet is in the dump, and is kept anyway."""
     conversation = plain(end_chat={"max_iterations": 2})
     run(conversation, ["a1", "b1", "a2", "b2"], session="s", store=store)
-    before = get_session("s", store=store)
+    before = Session("s", store=store).state()
     for name in conversation.names:
-        dump = dump_session("s", speaker=name, store=store)
+        dump = Session("s", store=store).dump(speaker=name)
         load_session(dump, into="s", store=store)
-        after = get_session("s", store=store)
+        after = Session("s", store=store).state()
         assert seen(after, name) == seen(before, name)
-        assert dump_session("s", speaker=name, store=store)["lines"] == dump["lines"]
+        assert Session("s", store=store).dump(speaker=name)["lines"] == dump["lines"]

@@ -9,18 +9,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 
-from duologue.graphs import (
-    Conversation,
-    answer_session,
-    chat,
-    converse,
-    dump_session,
-    fork,
-    get_session,
-    load_session,
-    role_play,
-    say,
-)
+from duologue.graphs import Conversation, Session, chat, converse, load_session, role_play
 from duologue.graphs.build import build_graph
 from duologue.graphs.log.channels import log_of, with_own_ids
 from duologue.graphs.log.kinds import Kind
@@ -104,7 +93,7 @@ def test_a_server_that_repeats_an_id_loses_no_message(tmp_path: Path) -> None:
     model = Repeating(script=SPEECHES)
     model.disable_streaming = True
     ended = converse(plain(), session="one", model=model, store=store)
-    assert [text for _, text in ended.speeches] == SPEECHES
+    assert [text for _, text in ended.transcript] == SPEECHES
     replies = [message for message in ended.messages if line(message).kind is Kind.SPEECH]
     assert replies[0].id == "chatcmpl-1"
     assert len({message.id for message in ended.messages}) == len(ended.messages)
@@ -113,8 +102,8 @@ def test_a_server_that_repeats_an_id_loses_no_message(tmp_path: Path) -> None:
 def test_a_fork_and_what_is_gone_on_with_keep_the_ids(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 's.db'}"
     ended = converse(plain(), session="one", model=ScriptedChatModel(script=SPEECHES), store=store)
-    fork("one", at="m0002", into="two", store=store)
-    found = get_session("two", store=store).messages
+    Session("one", store=store).fork(at="m0002", into="two")
+    found = Session("two", store=store).state().messages
     assert found == ended.messages[: len(found)]
     assert ended.outcome is not None
     assert ended.outcome.message == place_of(ended.messages[-1])
@@ -127,22 +116,22 @@ def test_what_is_said_in_anothers_turn_takes_the_place_of_what_told_it_to_speak(
     conversation = plain(speakers=[{"name": name} for name in ("Ann", "Ben", "Cid")])
     with pytest.raises(ScriptExhaustedError):
         converse(conversation, session="one", model=ScriptedChatModel(script=["A1"]), store=store)
-    before = get_session("one", store=store).messages
+    before = Session("one", store=store).state().messages
     assert line(before[-1]).audience == ("Ben",)
-    say("one", "Cid", "C1", store=store)
-    after = get_session("one", store=store).messages
+    Session("one", store=store).add_message("Cid", "C1")
+    after = Session("one", store=store).state().messages
     assert after[: len(before) - 1] == before[:-1]
     assert [place_of(one) for one in after] == [f"m{place:04d}" for place in range(len(after))]
     assert (after[len(before) - 1].text, place_of(after[len(before) - 1])) == ("C1", "m0002")
-    load_session(dump_session("one", store=store), store=there)
-    assert get_session("one", store=there).messages == after
+    load_session(Session("one", store=store).dump(), store=there)
+    assert Session("one", store=there).state().messages == after
 
 
 def test_what_people_say_is_a_human_message_and_what_else_speakers_say_is_not() -> None:
     store = "memory:people-say"
     model = ScriptedChatModel(script=["Hello!"])
     converse(chat(), session="hi", model=model, store=store)
-    ended = answer_session("hi", "Good morning.", model=model, store=store)
+    ended = Session("hi", store=store).answer("Good morning.", model=model)
     spoken = [message for message in ended.messages if line(message).kind is Kind.SPEECH]
     assert [(one.type, one.name, one.text) for one in spoken] == [
         ("human", "User", "Good morning."),

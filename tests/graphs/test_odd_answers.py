@@ -16,18 +16,15 @@ from duologue.graphs import (
     AnswerError,
     MessageQuestion,
     Question,
+    Session,
     SessionError,
     SpecError,
     ToolQuestion,
     aconverse,
-    answer_session,
     build_graph,
     chat,
     converse,
-    get_session,
     list_sessions,
-    resume,
-    say,
     stream,
     user_proxy,
 )
@@ -88,8 +85,8 @@ def calls(*names: str) -> Reply:
     return Reply(tool_calls=made)
 
 
-def options(script: list[Line], store: str, tools: list[BaseTool]) -> dict[str, Any]:
-    return {"model": ScriptedChatModel(script=script), "store": store, "tools": tools}
+def options(script: list[Line], tools: list[BaseTool]) -> dict[str, Any]:
+    return {"model": ScriptedChatModel(script=script), "tools": tools}
 
 
 NAMES = ["twice", "agree", "plain"]
@@ -116,7 +113,8 @@ def test_each_answer_goes_to_its_own_question(
     result = converse(
         chat("Go.", tools=NAMES),
         answer=answer,
-        **options([calls("twice", "agree", "plain"), "Done."], store, tools),
+        **options([calls("twice", "agree", "plain"), "Done."], tools),
+        store=store,
     )
     assert sorted(asked) == [
         ("agree 1?", False),
@@ -125,7 +123,7 @@ def test_each_answer_goes_to_its_own_question(
         ("second a.txt?", False),
     ]
     assert sorted(ran) == ["2", "a.txt sure", "agreed 1"]
-    assert result.speeches[-1] == ("Assistant", "Done.")
+    assert result.transcript[-1] == ("Assistant", "Done.")
 
 
 def test_a_question_that_got_no_answer_is_not_asked_again_in_that_run(
@@ -141,7 +139,8 @@ def test_a_question_that_got_no_answer_is_not_asked_again_in_that_run(
         chat("Go.", tools=NAMES),
         session="s",
         answer=answer,
-        **options([calls("twice", "agree")], store, tools),
+        **options([calls("twice", "agree")], tools),
+        store=store,
     )
     assert asked.count("agree 1?") == 1
     (left,) = result.pending
@@ -154,10 +153,10 @@ def test_what_is_no_message_is_one_error_and_the_question_stays(value: Any, stor
     model = ScriptedChatModel(script=["Hello."])
     waits = converse(chat(), session="s", model=model, store=store)
     with pytest.raises(AnswerError, match="the question stays open"):
-        answer_session("s", value, model=model, store=store)
-    assert get_session("s", store=store).pending == waits.pending
+        Session("s", store=store).answer(value, model=model)
+    assert Session("s", store=store).state().pending == waits.pending
     assert not model.calls
-    assert answer_session("s", "Hi.", model=model, store=store).speeches[0] == ("User", "Hi.")
+    assert Session("s", store=store).answer("Hi.", model=model).transcript[0] == ("User", "Hi.")
 
 
 @pytest.mark.parametrize("value", [{}, {"0" * 32: "x"}, "", False, [1]], ids=repr)
@@ -167,11 +166,11 @@ def test_a_tool_may_be_given_any_answer_that_can_be_stored(value: Any, store: st
         """Asks."""
         return repr(interrupt("Well?"))
 
-    given = options([Reply(tool_calls=[ScriptedToolCall(name="ask", id="a")]), "Ok."], store, [ask])
-    converse(chat("Go.", tools=["ask"]), session="s", **given)
+    given = options([Reply(tool_calls=[ScriptedToolCall(name="ask", id="a")]), "Ok."], [ask])
+    converse(chat("Go.", tools=["ask"]), session="s", store=store, **given)
     with pytest.raises(AnswerError, match="can't be stored"):
-        answer_session("s", object(), **given)
-    result = answer_session("s", value, **given)
+        Session("s", store=store).answer(object(), **given)
+    result = Session("s", store=store).answer(value, **given)
     assert [one.text for one in result.messages if one.type == "tool"] == [repr(value)]
 
 
@@ -191,11 +190,11 @@ def test_whatever_a_tool_asks_the_session_can_be_read_and_answered(asks: Any, st
         """Asks."""
         return str(interrupt(asks))
 
-    given = options([Reply(tool_calls=[ScriptedToolCall(name="ask", id="a")]), "Ok."], store, [ask])
-    converse(chat("Go.", tools=["ask"]), session="s", **given)
-    (question,) = get_session("s", store=store).pending
+    given = options([Reply(tool_calls=[ScriptedToolCall(name="ask", id="a")]), "Ok."], [ask])
+    converse(chat("Go.", tools=["ask"]), session="s", store=store, **given)
+    (question,) = Session("s", store=store).state().pending
     assert question.kind == "tool"
-    assert answer_session("s", "fine", **given).speeches[-1] == ("Assistant", "Ok.")
+    assert Session("s", store=store).answer("fine", **given).transcript[-1] == ("Assistant", "Ok.")
 
 
 def test_a_tool_that_asks_what_cannot_be_stored_has_failed(store: str) -> None:
@@ -204,8 +203,8 @@ def test_a_tool_that_asks_what_cannot_be_stored_has_failed(store: str) -> None:
         """Asks."""
         return str(interrupt(object()))
 
-    given = options([Reply(tool_calls=[ScriptedToolCall(name="ask", id="a")]), "Ok."], store, [ask])
-    result = converse(chat("Go.", tools=["ask"]), **given)
+    given = options([Reply(tool_calls=[ScriptedToolCall(name="ask", id="a")]), "Ok."], [ask])
+    result = converse(chat("Go.", tools=["ask"]), store=store, **given)
     assert "can't be stored" in next(one.text for one in result.messages if one.type == "tool")
 
 
@@ -225,7 +224,7 @@ def test_a_function_that_runs_out_of_answers_is_one_error(is_async: bool, store:
     with pytest.raises(SpecError, match="the function 'answer' failed"):
         run()
     assert [row.status for row in list_sessions(store=store)] == ["waiting"]
-    assert answer_session("s", "exit", store=store).outcome is not None
+    assert Session("s", store=store).answer("exit").outcome is not None
 
 
 def test_an_interrupt_of_the_program_in_an_answer_ends_this_run_alone(store: str) -> None:
@@ -249,17 +248,16 @@ def test_an_answer_is_given_once_though_what_follows_fails(store: str) -> None:
     spec = {"task": "Talk", "speakers": speakers}
     given: dict[str, Any] = {
         "model": ScriptedChatModel(script=["Well."]),
-        "store": store,
         "hooks": {"failing": Hook(before_speaker=failing)},
     }
-    (question,) = converse(spec, session="s", **given).pending
+    (question,) = converse(spec, session="s", store=store, **given).pending
     with pytest.raises(SpecError, match="not now"):
-        answer_session("s", "My words.", question=question.id, **given)
-    assert get_session("s", store=store).pending == ()
+        Session("s", store=store).answer("My words.", question=question.id, **given)
+    assert Session("s", store=store).state().pending == ()
     assert [row.status for row in list_sessions(store=store)] == ["unfinished"]
     with pytest.raises(SessionError, match="waits for no answer"):
-        answer_session("s", "Other words.", question=question.id, **given)
-    assert resume("s", **given).speeches[0] == ("Ann", "My words.")
+        Session("s", store=store).answer("Other words.", question=question.id, **given)
+    assert Session("s", store=store).resume(**given).transcript[0] == ("Ann", "My words.")
 
 
 def test_a4_a_hook_in_front_does_not_take_a_persons_words(store: str) -> None:
@@ -273,7 +271,7 @@ def test_a4_a_hook_in_front_does_not_take_a_persons_words(store: str) -> None:
         hooks={"h": hook},
         answer=lambda _: next(said),
     )
-    assert result.speeches[0] == ("Ann", "My words.")
+    assert result.transcript[0] == ("Ann", "My words.")
 
 
 def test_hooks_before_tools_run_once_though_a_tool_asks(store: str, ran: list[str]) -> None:
@@ -295,12 +293,10 @@ def test_hooks_before_tools_run_once_though_a_tool_asks(store: str, ran: list[st
         {"name": "Bob", "replies": ["human"]},
     ]
     spec = {"task": "Talk", "speakers": speakers, "end_chat": {"max_iterations": 1}}
-    given = options([calls("ask"), "Done."], store, [ask]) | {
-        "hooks": {"h": Hook(before_tool=before)}
-    }
-    (question,) = converse(spec, session="s", **given).pending
+    given = options([calls("ask"), "Done."], [ask]) | {"hooks": {"h": Hook(before_tool=before)}}
+    (question,) = converse(spec, session="s", store=store, **given).pending
     assert isinstance(question, ToolQuestion)
-    answer_session("s", "yes", **given)
+    Session("s", store=store).answer("yes", **given)
     assert count == ["hook"]
     # What was asked about is what ran.
     assert ran == [question.value]
@@ -316,10 +312,10 @@ def test_say_tells_who_called_that_nothing_came_of_it(store: str, ran: list[str]
     spec = chat("Go.", tools=["ring"], interrupt_on={"ring": True})
     call = Reply(text="I ring.", tool_calls=[ScriptedToolCall(name="ring", id="a")])
     model = ScriptedChatModel(script=[call, "As you wish."])
-    given: dict[str, Any] = {"model": model, "store": store, "tools": [ring]}
-    converse(spec, session="s", **given)
-    say("s", "User", "Do not.", store=store)
-    resume("s", **given)
+    given: dict[str, Any] = {"model": model, "tools": [ring]}
+    converse(spec, session="s", store=store, **given)
+    Session("s", store=store).add_message("User", "Do not.")
+    Session("s", store=store).resume(**given)
     assert not ran
     roles = [(line["role"], line["content"]) for line in model.calls[-1].prompt[-2:]]
     assert roles == [
@@ -380,7 +376,7 @@ def test_a5_the_cap_holds_where_the_same_one_is_chosen_again(store: str) -> None
     }
     orders: dict[str, Callable[..., str]] = {"always": lambda messages, names: "P"}
     result = converse(spec, model=ScriptedChatModel(script=["Hm."]), store=store, orders=orders)
-    assert [name for name, _ in result.speeches] == ["A", "P"]
+    assert [name for name, _ in result.transcript] == ["A", "P"]
     assert result.outcome is not None
     assert result.outcome.reason.value == "max_consecutive_auto_reply"
 

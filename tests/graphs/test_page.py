@@ -10,22 +10,16 @@ import pytest
 from hypothesis import strategies as st
 from langchain_core.messages import AnyMessage
 
-from duologue.graphs import (
-    Conversation,
-    MessageQuestion,
-    Outcome,
-    Position,
-    Reason,
-    Result,
-    export_session,
-    get_session,
-)
+from duologue.graphs import Conversation, MessageQuestion, Outcome, Reason, Session
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import About, result as answered, said
+from duologue.graphs.page import gather
 from duologue.graphs.page.contents import Heard, Line, Page, Spent
-from duologue.graphs.page.gather import Session, memory_page_of, page_of
+from duologue.graphs.page.gather import memory_page_of, page_of
 from duologue.graphs.page.markdown import as_html
 from duologue.graphs.page.render import render
+from duologue.graphs.rules.position import Position
+from duologue.graphs.sessions.stored_session import StoredSession
 from duologue.graphs.spec.questions import Because
 from duologue.nodes.testing import Line as Scripted
 from pages import ALLOWED, HOSTILE, hostile_session
@@ -77,13 +71,13 @@ def exported(
 ) -> str:
     store = f"memory:{tmp_path.name}"
     run(conversation, lines, session="s", store=store)
-    return export_session("s", format="html", store=store, **options)
+    return Session("s", store=store).export(format="html", **options)
 
 
-def of(result: Result, **more: Any) -> Page:
+def of(result: StoredSession, **more: Any) -> Page:
     return page_of(
-        Session(
-            id=result.session,
+        gather.Session(
+            id=result.session_id,
             title="T",
             conversation=result.conversation,
             log=result.messages,
@@ -171,8 +165,8 @@ def test_a_speakers_page_holds_its_memory_and_nothing_else(tmp_path: Path) -> No
     store = f"memory:{tmp_path.name}"
     conversation, lines = TALKS["moderated"]
     run(conversation, lines, session="s", store=store)
-    whole = export_session("s", format="html", store=store)
-    alone = export_session("s", format="html", speaker="Ben", store=store)
+    whole = Session("s", store=store).export(format="html")
+    alone = Session("s", store=store).export(format="html", speaker="Ben")
     Seen(alone).is_harmless()
     assert "You hate beans." in alone
     # Ann's secret, and what was rejected or used.
@@ -185,7 +179,7 @@ def test_what_was_used_is_told_by_turn_and_speaker(tmp_path: Path) -> None:
     conversation, lines = TALKS["moderated"]
     text = exported(conversation, lines, tmp_path)
     store = f"memory:{tmp_path.name}"
-    outcome = get_session("s", store=store).outcome
+    outcome = Session("s", store=store).state().outcome
     assert outcome is not None
     rows = re.findall(r"<tr class=\"c.\"><th[^>]*><bdi>(.*?)</bdi></th>(.*?)</tr>", text)
     cells = {who: re.findall(r"<td>([\d.,]+)</td>", row) for who, row in rows}
@@ -198,7 +192,7 @@ def test_what_was_used_is_told_by_turn_and_speaker(tmp_path: Path) -> None:
 
 
 def test_sessions_that_wait_or_are_broken_off_say_so() -> None:
-    result = Result("s", pair(), [], None, None)
+    result = StoredSession("s", pair(), [], None, None)
     broken_off = render(of(result))
     assert "It has not ended" in broken_off
     assert "Nothing was said yet." in broken_off
@@ -221,7 +215,7 @@ def test_sessions_that_wait_or_are_broken_off_say_so() -> None:
 def test_an_end_has_its_tone_and_says_what_was_owed(reason: str, tone: str) -> None:
     outcome = Outcome(
         reasons=(Reason(reason), Reason.MAX_MESSAGES),
-        because=("it was so", "the message cap was reached"),
+        explanations=("it was so", "the message cap was reached"),
         rounds=1,
         messages=2,
         warnings=("code ran without a sandbox",),
@@ -233,7 +227,7 @@ def test_an_end_has_its_tone_and_says_what_was_owed(reason: str, tone: str) -> N
             "end_chat": {"mode": "one_last_chat_after_first_completion", "max_iterations": 4},
         }
     )
-    result = Result("s", conversation, [], "Plan", outcome)
+    result = StoredSession("s", conversation, [], "Plan", outcome)
     ending = of(result, position=Position(turns=3, owed=("Ben",))).ending
     assert (ending.tone, ending.reason, ending.title) == (tone, reason, "It was so.")
     assert ending.sentence == "Ended after 1 round and 2 messages"
@@ -261,11 +255,11 @@ def test_two_hundred_messages_are_at_most_300_kb_and_a_message_few_elements() ->
         for number in range(200)
     ]
     steps = [Spent(who="Ann", is_new_turn=True, calls=1, input_tokens=9, seconds=0.5)] * 200
-    text = render(of(Result("s", pair(), log, "Plan", None), steps=steps))
+    text = render(of(StoredSession("s", pair(), log, "Plan", None), steps=steps))
     assert len(text.encode()) <= 300_000
     # What ten thousand messages are shown with at once.
-    first = render(of(Result("s", pair(), log[:100], "Plan", None)))
-    both = render(of(Result("s", pair(), log, "Plan", None)))
+    first = render(of(StoredSession("s", pair(), log[:100], "Plan", None)))
+    both = render(of(StoredSession("s", pair(), log, "Plan", None)))
     talk = [re.findall(r"<(?!circle|title|li|a )[a-z]", page) for page in (first, both)]
     assert (len(talk[1]) - len(talk[0])) / 100 < 20
     # Bars and messages are one path for each speaker.
@@ -316,7 +310,7 @@ def test_an_answer_by_hand_a_person_and_a_thought_are_marked() -> None:
         ),
         answered(2, "Rain", speaker="Ben", call_id="a", decision="respond"),
     ]
-    seen = Seen(render(of(Result("s", pair(), log, "Plan", None))))
+    seen = Seen(render(of(StoredSession("s", pair(), log, "Plan", None))))
     told = " ".join(seen.text)
     assert "person" in str(seen.all("article")[0]["class"]).split()
     for found in ("Hm, tools.", "Calls weather", '"day": "<b>"', "A person answers for weather"):

@@ -9,17 +9,10 @@ import pytest
 from hypothesis import example, given, strategies as st
 from pydantic import BaseModel, Field, RootModel
 
-from duologue.graphs import (
-    BlockFormat,
-    CodeFormat,
-    LabelledFormat,
-    ParsedBlock,
-    ParseStatus,
-    SchemaFormat,
-)
+from duologue.graphs import BlockFormat, CodeFormat, LabelledFormat, SchemaFormat
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.formats.parsing import parse
-from duologue.graphs.speakers.formats import Format
+from duologue.graphs.speakers.formats import Format, ParsedBlock, ParseStatus
 from duologue.graphs.text.fences import unfenced
 
 LAGENT = BlockFormat(begin="```python\n", end="\n```\n", tool_type="code interpreter")

@@ -28,7 +28,7 @@ def talk(*speakers: dict[str, Any] | str, **fields: Any) -> Conversation:
 
 
 def spoken(found: Played) -> list[str]:
-    return [f"{name}: {text}" for name, text in found.speeches]
+    return [f"{name}: {text}" for name, text in found.transcript]
 
 
 # Groups, in order and as somebody chooses
@@ -77,7 +77,7 @@ def test_a_person_is_asked_where_somebody_gives_it_the_word(order: str) -> None:
             "mine": lambda log, names: ("You", "Cy", "You", "Cy", "Ann")[len(log) - 1],
         },
     )
-    assert [name for name, _ in found.speeches] == ["Ann", "You", "Cy", "You", "Cy", "Ann"]
+    assert [name for name, _ in found.transcript] == ["Ann", "You", "Cy", "You", "Cy", "Ann"]
     assert found.heard == ["Ann: Line 0.", "Cy: Line 1."]
 
 
@@ -87,7 +87,7 @@ def test_exit_leaves_in_each_part_of_a_group(left_at: int) -> None:
     answers = ["Alone.", "Aloud."][:left_at]
     found = play(spec, lines(5), [*answers, "exit"])
     assert (found.reason, found.outcome.by, len(found.asked)) == ("quit", "You", left_at + 1)
-    assert [text for name, text in found.speeches if name == "You"] == answers
+    assert [text for name, text in found.transcript if name == "You"] == answers
 
 
 # Parts of a conversation
@@ -98,7 +98,7 @@ def test_what_a_person_makes_up_alone_nobody_else_hears() -> None:
     found = play(talk(you, "Bob"), ["7?", "8?"], ["42", "Guess!", "More."])
     assert found.heard == ["Choose a secret number.", "", "7?"]
     assert not any("42" in line["content"] for prompt in found.prompts for line in prompt)
-    assert [text for name, text in found.speeches if name == "You"] == ["42", "Guess!", "More."]
+    assert [text for name, text in found.transcript if name == "You"] == ["42", "Guess!", "More."]
 
 
 def test_a_person_leads_a_role_play_in_words_of_its_own() -> None:
@@ -212,7 +212,7 @@ def test_people_may_be_as_silent_and_polite_to_each_other_as_they_like() -> None
     spec = talk(YOU, {"name": "Me", "replies": ["human"]}, end_chat={"max_iterations": 4})
     said = ["...", "…", "...", "Thanks!", "Thank you!", "Bye!", "Bye!", "Goodbye!"]
     found = play(spec, [], said)
-    assert [text for _, text in found.speeches] == said
+    assert [text for _, text in found.transcript] == said
     assert found.reason == "max_iterations"
 
 
@@ -228,7 +228,7 @@ def test_a_model_or_a_function_speaks_where_the_person_says_nothing() -> None:
     found = play(
         spec, ["A.", "B.", "From a model.", "C."], ["", " ", "Mine."], functions={"mine": mine}
     )
-    said = [text for name, text in found.speeches if name == "You"]
+    said = [text for name, text in found.transcript if name == "You"]
     assert said == ["From a function.", "From a model.", "Mine."]
     assert heard == ["A.", "B."]
     assert all(one.empty == "auto_reply" for one in found.asked if isinstance(one, MessageQuestion))

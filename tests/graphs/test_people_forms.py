@@ -15,7 +15,7 @@ def test_a_person_instructs_in_a_role_play_in_any_words() -> None:
     result = converse(
         play, model=model, store=f"memory:{uuid4()}", answer=lambda question: next(said)
     )
-    assert result.speeches[:2] == [
+    assert result.transcript[:2] == [
         ("Owner", "Dig, please!"),
         ("Gardener", "Solution: Dug.\nNext request."),
     ]

@@ -32,7 +32,7 @@ def test_l9_between_two_a_prefix_stands_in_front_of_each_line(
     assert texts(model.calls[2])[-1] == f"u:{heard}"
     # Nobody else hears it.
     assert texts(model.calls[3])[-1] == "u:Three."
-    assert [text for _, text in result.speeches] == said
+    assert [text for _, text in result.transcript] == said
 
 
 @pytest.mark.parametrize(

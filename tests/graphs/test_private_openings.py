@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from duologue.graphs import Conversation, PrivateOpening, Result, Speaker, SpecError, group_solve
+from duologue.graphs import Conversation, PrivateOpening, Speaker, SpecError, group_solve
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line
+from duologue.graphs.sessions.stored_session import StoredSession
 from duologue.nodes.prompts import judging, speaking
 
 from .group_play import Troupe, entries
@@ -20,13 +21,13 @@ from .histories import CASTS, Plan
 SECRET = "secret-of-"  # noqa: S105
 
 
-def short(result: Result, name: str) -> str:
+def short(result: StoredSession, name: str) -> str:
     """A history as FEATURES writes it, without the system prompt."""
     view = entries(result.viewpoint(name))[1:]
     return " ".join(f"{role[0]}:{text}" for role, text in view)
 
 
-def unheard_by_others(troupe: Troupe, result: Result, owner: str) -> None:
+def unheard_by_others(troupe: Troupe, result: StoredSession, owner: str) -> None:
     """A secret is in no prompt of another, and in no other's view."""
     for call in troupe.model.calls:
         (_, system), *heard = entries(call.messages)
@@ -152,7 +153,7 @@ async def test_what_is_made_up_is_not_held_to_the_form_that_others_read() -> Non
     )
     troupe = Troupe()
     result = await troupe.run(conversation, [" ", "Seven.", "Hint: odd.", "Seven?"])
-    assert result.speeches == [("A", "Seven."), ("A", "Hint: odd."), ("B", "Seven?")]
+    assert result.transcript == [("A", "Seven."), ("A", "Hint: odd."), ("B", "Seven?")]
     assert short(result, "B") == "u:Hint: odd. a:Seven?"
     drafts = [message for message in result.messages if line(message).kind is Kind.DRAFT]
     assert [draft.text for draft in drafts] == [" "]

@@ -17,16 +17,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from drawn.player import Player
 from drawn.talks import talks
-from duologue.graphs import (
-    Reason,
-    converse,
-    dump_session,
-    fork,
-    get_session,
-    load_session,
-    resume,
-    say,
-)
+from duologue.graphs import Reason, Session, converse, load_session
 from duologue.graphs.build import build_graph
 from duologue.graphs.common.background import run as run_in_background
 from duologue.graphs.log.channels import log_of
@@ -153,7 +144,7 @@ def halted(store: str, after: int) -> None:
 
 def remove(store: str, *wanted: str) -> None:
     """Remove the messages at these places, or all."""
-    ids = {place_of(one): str(one.id) for one in get_session("one", store=store).messages}
+    ids = {place_of(one): str(one.id) for one in Session("one", store=store).state().messages}
 
     async def removing() -> None:
         async with known_store(store) as opened:
@@ -179,8 +170,8 @@ def test_a_removed_message_is_in_no_prompt_and_leaves_no_ghost(store: str) -> No
     halted(store, 3)
     remove(store, "m0004")
     model = ScriptedChatModel(script=SAID[3:])
-    ended = resume("one", model=model, store=store, tools=[dig])
-    assert [text for _, text in ended.speeches] == ["I dig.", "I have dug.", "Roses.", "Tulips."]
+    ended = Session("one", store=store).resume(model=model, tools=[dig])
+    assert [text for _, text in ended.transcript] == ["I dig.", "I have dug.", "Roses.", "Tulips."]
     # Ann has heard nothing since she last spoke.
     assert told(model.calls[0].prompt)[-2:] == [
         ("assistant", "I have dug."),
@@ -197,15 +188,15 @@ def test_what_is_removed_in_the_middle_of_a_turn_is_not_gone_on_with(store: str)
     halted(store, 1)
     remove(store, "m0001")
     model = ScriptedChatModel(script=["Nothing to dig.", *SAID[2:]])
-    ended = resume("one", model=model, store=store, tools=[dig])
+    ended = Session("one", store=store).resume(model=model, tools=[dig])
     assert told(model.calls[0].prompt) == [("user", speaking.BEGIN)]
-    assert ended.speeches[0] == ("Ann", "Nothing to dig.")
+    assert ended.transcript[0] == ("Ann", "Nothing to dig.")
 
 
 def test_a_removed_message_is_marked_and_in_no_event_no_page_and_no_memory(store: str) -> None:
     halted(store, 3)
     remove(store, "m0001")
-    found = get_session("one", store=store)
+    found = Session("one", store=store).state()
     assert [one.text for one in found.messages if line(one).kind is Kind.REMOVED] == [
         "I dig.",
         "Dug.",
@@ -218,7 +209,7 @@ def test_a_removed_message_is_marked_and_in_no_event_no_page_and_no_memory(store
     lines = [json.loads(one) for one in as_json_lines(found).splitlines()]
     assert [one["kind"] for one in lines] == [*["instruction"], *["removed"] * 2, *["speech"] * 2]
     assert lines[1]["was"]["kind"] == "tool_calls"
-    assert [one["text"] for one in dump_session("one", speaker="Ann", store=store)["lines"]] == [
+    assert [one["text"] for one in Session("one", store=store).dump(speaker="Ann")["lines"]] == [
         "Please begin.",
         "I have dug.",
         "Well done.",
@@ -229,15 +220,15 @@ def test_a_removed_message_is_marked_and_in_no_event_no_page_and_no_memory(store
 def test_a_fork_and_a_dump_keep_it_removed(at: str | None, store: str) -> None:
     halted(store, 3)
     remove(store, "m0001", "m0004")
-    found = get_session("one", store=store)
+    found = Session("one", store=store).state()
     other = f"memory:{uuid4()}"
-    load_session(dump_session("one", store=store), store=other)
-    assert get_session("one", store=other).messages == found.messages
+    load_session(Session("one", store=store).dump(), store=other)
+    assert Session("one", store=other).state().messages == found.messages
     for place in (store, other):
-        new = get_session(fork("one", at=at, store=place), store=place)
+        new = Session(Session("one", store=place).fork(at=at).id, store=place).state()
         assert new.messages == found.messages[: len(new.messages)]
         model = ScriptedChatModel(script=["Tulips.", "OVER"])
-        ended = resume(new.session, model=model, store=place, tools=[dig])
+        ended = new.session.resume(model=model, tools=[dig])
         assert ended.outcome is not None
         for call in model.calls:
             assert "dig." not in str(call.prompt)
@@ -247,9 +238,9 @@ def test_a_fork_and_a_dump_keep_it_removed(at: str | None, store: str) -> None:
 def test_all_can_be_removed_and_said_anew(store: str) -> None:
     halted(store, 3)
     remove(store, REMOVE_ALL_MESSAGES)
-    assert get_session("one", store=store).speeches == []
-    say("one", "Bob", "Let us begin anew.", store=store)
+    assert Session("one", store=store).state().transcript == []
+    Session("one", store=store).add_message("Bob", "Let us begin anew.")
     model = ScriptedChatModel(script=["OVER"])
-    ended = resume("one", model=model, store=store, tools=[dig])
+    ended = Session("one", store=store).resume(model=model, tools=[dig])
     assert told(model.calls[0].prompt) == [("user", "Let us begin anew.")]
-    assert ended.speeches == [("Bob", "Let us begin anew."), ("Ann", "OVER")]
+    assert ended.transcript == [("Bob", "Let us begin anew."), ("Ann", "OVER")]

@@ -6,8 +6,14 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from duologue.graphs import Conversation, SessionError, SpecError, converse, fork, replay, resume
-from duologue.graphs.common.errors import ContextTooLongError
+from duologue.graphs import (
+    ContextTooLongError,
+    Conversation,
+    Session,
+    SessionError,
+    SpecError,
+    converse,
+)
 from duologue.graphs.log.messages import place_of
 from duologue.nodes.prompts import judging, speaking
 from duologue.nodes.prompts.template import Prompt as PromptText
@@ -29,7 +35,7 @@ def test_every_kind_of_conversation_replays_to_the_same_log_and_outcome(
     conversation, lines = TALKS[name]
     store = f"memory:{tmp_path.name}"
     recorded = run(conversation, lines, store=store, session="one")
-    again = replay("one", store=store, **FORKED)
+    again = Session("one", store=store).replay(**FORKED)
     assert plain(again.messages) == plain(recorded.messages)
     assert recorded.outcome is not None
     assert again.outcome is not None
@@ -76,7 +82,7 @@ def test_hooks_and_functions_run_again_and_the_model_does_not(tmp_path: Path) ->
     store = f"memory:{tmp_path.name}"
     model = ScriptedChatModel(script=["one", "two", "three"])
     recorded = converse(shaped(), session="s", store=store, model=model, **FUNCTIONS)
-    again = replay("s", store=store, **FUNCTIONS)
+    again = Session("s", store=store).replay(**FUNCTIONS)
     assert plain(again.messages) == plain(recorded.messages)
     assert len(model.calls) == 3
 
@@ -90,13 +96,15 @@ def test_the_first_message_that_differs_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         SessionError, match=f"from message {place_of(second)} on: its text is 'TWO!'"
     ):
-        replay("s", store=store, functions={"count": count}, hooks=hooks)
+        Session("s", store=store).replay(functions={"count": count}, hooks=hooks)
     with pytest.raises(SessionError, match="goes another way now"):
-        replay("s", store=store, functions={"count": lambda turn: None}, hooks=FUNCTIONS["hooks"])
+        Session("s", store=store).replay(
+            functions={"count": lambda turn: None}, hooks=FUNCTIONS["hooks"]
+        )
     with pytest.raises(SpecError, match="there is no hook 'loud'"):
-        replay("s", store=store, functions={"count": count})
+        Session("s", store=store).replay(functions={"count": count})
     with pytest.raises(SessionError, match="'other'"):
-        replay("other", store=store)
+        Session("other", store=store).replay()
 
 
 def test_the_same_words_from_somebody_else_differ_too(tmp_path: Path) -> None:
@@ -107,7 +115,7 @@ def test_the_same_words_from_somebody_else_differ_too(tmp_path: Path) -> None:
         shaped(), session="s", store=store, model=model, functions=functions, hooks={"loud": None}
     )
     with pytest.raises(SessionError, match="its source is 'hook' instead of 'model'"):
-        replay("s", store=store, functions=functions, hooks={"loud": Hook(speaks)})
+        Session("s", store=store).replay(functions=functions, hooks={"loud": Hook(speaks)})
 
 
 def test_an_unfinished_session_replays_as_far_as_it_went(tmp_path: Path) -> None:
@@ -118,8 +126,8 @@ def test_an_unfinished_session_replays_as_far_as_it_went(tmp_path: Path) -> None
     model = ScriptedChatModel(script=["one", "two", RuntimeError("gone")])
     with pytest.raises(RuntimeError, match="gone"):
         converse(talk, session="s", store=store, model=model)
-    again = replay("s", store=store)
-    assert again.speeches == [("Ann", "one"), ("Ben", "two")]
+    again = Session("s", store=store).replay()
+    assert again.transcript == [("Ann", "one"), ("Ben", "two")]
     assert again.outcome is None
 
 
@@ -130,7 +138,7 @@ def test_a_session_that_broke_off_in_the_middle_of_a_turn_replays(tmp_path: Path
     lines: list[Line] = ["Plan it.", "A", "B", call, RuntimeError("gone")]
     with pytest.raises(RuntimeError, match="gone"):
         run(conversation, lines, store=store, session="s")
-    assert replay("s", store=store, **FORKED).messages
+    assert Session("s", store=store).replay(**FORKED).messages
 
 
 def test_a_history_that_was_too_long_replays_with_its_cuts(tmp_path: Path) -> None:
@@ -149,7 +157,7 @@ def test_a_history_that_was_too_long_replays_with_its_cuts(tmp_path: Path) -> No
     recorded = converse(talk, session="s", store=store, model=model)
     assert any("duologue" in one.additional_kwargs for one in recorded.messages)
     assert "summary" in {one.additional_kwargs["duologue"]["kind"] for one in recorded.messages}
-    assert plain(replay("s", store=store).messages) == plain(recorded.messages)
+    assert plain(Session("s", store=store).replay().messages) == plain(recorded.messages)
 
 
 def test_a_fork_by_other_rules_is_told_to_differ(tmp_path: Path) -> None:
@@ -159,10 +167,10 @@ def test_a_fork_by_other_rules_is_told_to_differ(tmp_path: Path) -> None:
     )
     model = ScriptedChatModel(script=lambda messages: f"Number {len(messages)}.")
     converse(talk, session="s", store=store, model=model)
-    other = fork("s", at="m0002", store=store, speakers={"Ann": {"hooks": ["loud"]}})
-    resume(other, store=store, model=model, hooks={"loud": Hook(after_speaker=loud)})
+    other = Session("s", store=store).fork(at="m0002", speakers={"Ann": {"hooks": ["loud"]}}).id
+    Session(other, store=store).resume(model=model, hooks={"loud": Hook(after_speaker=loud)})
     with pytest.raises(SessionError, match="from message m0001 on"):
-        replay(other, store=store, hooks={"loud": Hook(after_speaker=loud)})
+        Session(other, store=store).replay(hooks={"loud": Hook(after_speaker=loud)})
 
 
 @pytest.mark.parametrize("name", TALKS)
@@ -178,4 +186,4 @@ def test_what_duologue_says_itself_may_be_worded_otherwise_meanwhile(
             if isinstance(text, PromptText):
                 worded = PromptText(text.name, f"In other words: {text}")
                 monkeypatch.setattr(module, field, worded)
-    assert replay("one", store=store, **FORKED).speeches == recorded.speeches
+    assert Session("one", store=store).replay(**FORKED).transcript == recorded.transcript

@@ -13,7 +13,7 @@ from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import tool
 from langgraph.types import interrupt
 
-from duologue.graphs import Conversation, SessionError, chat, converse, replay, say, user_proxy
+from duologue.graphs import Conversation, Session, SessionError, chat, converse, user_proxy
 from duologue.nodes.models.tool_calling.by_schema import ARGUMENTS, TOOL
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
@@ -186,11 +186,11 @@ def played(name: str) -> Played:
 @pytest.mark.parametrize("name", CASES)
 def test_what_people_and_models_said_is_taken_from_the_log(name: str) -> None:
     recorded = played(name).result
-    again = replay("s", store=f"memory:{name.replace(' ', '-')}", **REGISTERED)
+    again = Session("s", store=f"memory:{name.replace(' ', '-')}").replay(**REGISTERED)
     assert as_replayed(again.messages) == as_replayed(recorded.messages)
     assert (again.outcome is None) is (recorded.outcome is None)
     if again.outcome is not None and recorded.outcome is not None:
-        assert again.outcome.because == recorded.outcome.because
+        assert again.outcome.explanations == recorded.outcome.explanations
 
 
 def test_what_was_told_while_an_answer_came_stays_where_it_stood(tmp_path: Path) -> None:
@@ -209,8 +209,8 @@ def test_what_was_told_while_an_answer_came_stays_where_it_stood(tmp_path: Path)
     store = f"memory:{tmp_path.name}"
     model = Late(script=[calls(TO_USER, text="Now"), *SPOKEN])
     recorded = converse(speaking(), session="s", store=store, model=model, **REGISTERED)
-    assert recorded.speeches[0] == ("Ann", "Now\n\nI mail Bob.\n\nSoon.")
-    assert as_replayed(replay("s", store=store, **REGISTERED).messages) == as_replayed(
+    assert recorded.transcript[0] == ("Ann", "Now\n\nI mail Bob.\n\nSoon.")
+    assert as_replayed(Session("s", store=store).replay(**REGISTERED).messages) == as_replayed(
         recorded.messages
     )
 
@@ -226,7 +226,7 @@ def test_nothing_runs_behind_the_first_message_that_differs_nor_behind_the_recor
     play(two({"tools": ["mail", "look"]}), look_and_mail, store=store, **REGISTERED)
     RAN.clear()
     with pytest.raises(SessionError, match=r"its text is 'Nothing\.' instead of"):
-        replay("s", store=store, **REGISTERED | {"tools": [mail, blind]})
+        Session("s", store=store).replay(**REGISTERED | {"tools": [mail, blind]})
     assert RAN == []
 
     def fails(_: Turn, __: ToolCall) -> ToolCall:
@@ -241,7 +241,7 @@ def test_nothing_runs_behind_the_first_message_that_differs_nor_behind_the_recor
             store=store,
             **REGISTERED | {"hooks": hooks},
         )
-    again = replay("s", store=store, **REGISTERED)
+    again = Session("s", store=store).replay(**REGISTERED)
     assert again.messages[-1].text == "Now"
     assert RAN == []
 
@@ -257,7 +257,7 @@ def test_a_person_s_answer_that_does_not_fit_any_more_is_told_with_the_message()
     with pytest.raises(
         SessionError, match=r"from message m0002 on: the answer does not fit.*where"
     ):
-        replay("s", store="memory:edited", **REGISTERED | {"tools": [mail, elsewhere]})
+        Session("s", store="memory:edited").replay(**REGISTERED | {"tools": [mail, elsewhere]})
 
 
 def test_a_tool_that_asks_a_person_is_named_and_may_be_replaced() -> None:
@@ -265,22 +265,22 @@ def test_a_tool_that_asks_a_person_is_named_and_may_be_replaced() -> None:
     script = [calls(call("wonder", what="Why")), *SPOKEN]
     recorded = play(two(ann), script, ["Because."], store="memory:asks", **REGISTERED).result
     with pytest.raises(SessionError, match=r"can't be replayed from message m0001 on: a tool asks"):
-        replay("s", store="memory:asks", **REGISTERED)
+        Session("s", store="memory:asks").replay(**REGISTERED)
 
     @tool("wonder")
     def knows(what: str) -> str:
         """Ask nobody."""
         return f"{what}: Because."
 
-    again = replay("s", store="memory:asks", tools=[knows])
+    again = Session("s", store="memory:asks").replay(tools=[knows])
     assert as_replayed(again.messages) == as_replayed(recorded.messages)
 
 
 def test_what_was_said_for_a_person_by_say_replays_as_the_answer() -> None:
     store = "memory:said"
     play(chat(), [], [], store=store)
-    say("s", "User", "Good morning.", store=store)
-    assert replay("s", store=store).speeches == [("User", "Good morning.")]
+    Session("s", store=store).add_message("User", "Good morning.")
+    assert Session("s", store=store).replay().transcript == [("User", "Good morning.")]
 
 
 def test_a_run_that_time_or_money_ended_replays_as_far_as_it_went() -> None:
@@ -300,6 +300,6 @@ def test_a_run_that_time_or_money_ended_replays_as_far_as_it_went() -> None:
         recorded = play(conversation, script, store=f"memory:{name}").result
         assert recorded.outcome is not None
         assert recorded.outcome.reason == f"max_{name}"
-        again = replay("s", store=f"memory:{name}")
+        again = Session("s", store=f"memory:{name}").replay()
         assert as_replayed(again.messages) == as_replayed(recorded.messages)
         assert again.outcome is None

@@ -16,12 +16,11 @@ from duologue.graphs import (
     ModelReply,
     Reason,
     Result,
+    Session,
     SpecError,
     TextReply,
     converse,
-    get_session,
     load_conversation,
-    resume,
     stream,
 )
 from duologue.graphs.log.kinds import Kind
@@ -91,7 +90,7 @@ def test_replies_are_tried_in_order_until_one_gives_words(
     script = ["Hello.", *(["From a model."] if source is Source.MODEL else [])]
     spec = proxy(function("one"), function("two"), last)
     result, _ = play(spec, script, functions={"one": give(one), "two": give(two)})
-    assert result.speeches == [("Ann", "Hello."), ("Bob", said)]
+    assert result.transcript == [("Ann", "Hello."), ("Bob", said)]
     assert sources(result) == [Source.MODEL, source]
 
 
@@ -109,7 +108,7 @@ def test_what_stands_behind_the_one_that_gives_words_is_not_called() -> None:
 
     spec = proxy(function("one"), function("two"), rounds=2)
     result, _ = play(spec, ["Hello.", "And now?"], functions={"one": one, "two": two})
-    assert [text for name, text in result.speeches if name == "Bob"] == ["One.", "Two."]
+    assert [text for name, text in result.transcript if name == "Bob"] == ["One.", "Two."]
     assert called == ["one", "one", "two"]
 
 
@@ -118,7 +117,7 @@ def test_where_nothing_gives_words_the_reply_is_blank_and_the_guard_counts_it() 
     silent = {"replies": [function("none")]}
     spec = talk({"name": "Ann", **silent}, {"name": "Bob", **silent}, rounds=5)
     result, _ = play(spec, [], functions={"none": gives(None)})
-    assert result.speeches == [("Ann", ""), ("Bob", "")]
+    assert result.transcript == [("Ann", ""), ("Bob", "")]
     assert result.outcome is not None
     assert result.outcome.reasons[0] is Reason.BLANK_REPLIES
     assert of_kind(result, Kind.DRAFT) == []
@@ -191,7 +190,7 @@ def test_half_a_character_that_a_model_or_a_person_says_is_a_question_mark() -> 
     """L1: no encoding has one, and nothing is lost but that."""
     spec = talk("Ann", {"name": "Bob", "replies": ["human"]})
     result, _ = play(spec, ["Half: \ud83d"], answer=lambda question: "So: \ude00")
-    assert result.speeches == [("Ann", "Half: ?"), ("Bob", "So: ?")]
+    assert result.transcript == [("Ann", "Half: ?"), ("Bob", "So: ?")]
 
 
 # What fails.
@@ -249,18 +248,18 @@ def test_a_function_that_fails_is_one_clear_error_and_loses_nothing(
 ) -> None:
     """A10: what was answered stays, and resuming goes on at the function."""
     model = ScriptedChatModel(script=["Hello.", "Bye."])
-    options: dict[str, Any] = {"session": "s", "store": tmp_path / "s.db", "model": model}
+    session = Session("s", store=tmp_path / "s.db")
     spec = proxy(function("f"), rounds=2)
     for _ in range(2):
         with pytest.raises(SpecError) as caught:
-            converse(spec, functions={"f": broken}, **options)
+            converse(spec, session=session, model=model, functions={"f": broken})
         assert str(caught.value).startswith(words)
-    stored = get_session("s", store=tmp_path / "s.db")
-    assert stored.speeches == [("Ann", "Hello.")]
+    stored = session.state()
+    assert stored.transcript == [("Ann", "Hello.")]
     assert stored.outcome is None
     said = iter(["One.", "Two."])
-    result = resume(functions={"f": lambda turn: next(said)}, **options)
-    assert [text for _, text in result.speeches] == ["Hello.", "One.", "Bye.", "Two."]
+    result = session.resume(model=model, functions={"f": lambda turn: next(said)})
+    assert [text for _, text in result.transcript] == ["Hello.", "One.", "Bye.", "Two."]
     assert len(model.calls) == 2
 
 
@@ -279,7 +278,7 @@ def test_a_speaker_without_a_model_needs_none() -> None:
     assert spec.model_names == []
     lines = iter(["Line one.", "Line two."])
     result = converse(spec, functions={"f": lambda turn: next(lines)}, store="memory:modelless")
-    assert [text for _, text in result.speeches] == [
+    assert [text for _, text in result.transcript] == [
         *("Line one.", "The fixed words.", "Line two.", "The fixed words."),
     ]
     assert result.outcome is not None
@@ -461,7 +460,7 @@ def test_replies_are_written_to_files_and_read_again(suffix: str, tmp_path: Path
 def test_a_session_without_a_model_is_resumed_and_read_like_any_other(tmp_path: Path) -> None:
     spec = proxy(FIXED)
     result, _ = play(spec, ["Hello."], session="s", store=tmp_path / "s.db")
-    assert get_session("s", store=tmp_path / "s.db") == result
+    assert Session("s", store=tmp_path / "s.db").state() == result
     assert [type(message) for message in result.viewpoint("Ann")[1:]] == [
         *(HumanMessage, AIMessage, HumanMessage)
     ]

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from rich.console import Console
 
-from duologue.graphs import Result, converse, export_session, replay, role_play
+from duologue.graphs import Result, Session, converse, role_play
 from duologue.graphs.cli.terminal.events import Transcript
 from duologue.graphs.cli.terminal.follow_up import FollowUp
 from duologue.graphs.log.kinds import Kind
@@ -51,8 +51,8 @@ def test_z2_after_the_second_the_task_stays_and_a_note_says_so(second: str) -> N
     assert result.specified_task == TASK
     note = f"The task: kept as it was given, rejected twice: {TOLD}"
     assert note in [one.text for one in result.why()]
-    assert note in export_session("one", store=store, format="markdown")
-    assert "kept as it was given" in export_session("one", store=store, format="html")
+    assert note in Session("one", store=store).export(format="markdown")
+    assert "kept as it was given" in Session("one", store=store).export(format="html")
     console = Console(width=300, record=True, force_terminal=False)
     transcript = Transcript(FollowUp(store), console, console)
     for event in replayed(result):
@@ -63,7 +63,7 @@ def test_z2_after_the_second_the_task_stays_and_a_note_says_so(second: str) -> N
 @pytest.mark.parametrize("rewrites", [[GOOD], [ECHO, GOOD], [ECHO, SAME], [" "]])
 def test_z2_a_replay_rewrites_it_the_same_way(rewrites: list[str]) -> None:
     result, _, store = played(*rewrites)
-    again = replay("one", store=store)
+    again = Session("one", store=store).replay()
     assert again.specified_task == result.specified_task
     kinds = [[line(one).kind for one in each.messages] for each in (again, result)]
     assert kinds[0] == kinds[1]
@@ -87,7 +87,7 @@ def test_z2_the_embedded_model_rewrites_no_task_unless_it_is_asked_to() -> None:
     result, _, store = played()
     assert result.specified_task == TASK
     assert Kind.SPECIFIED_TASK not in {line(one).kind for one in result.messages}
-    assert replay("one", store=store).speeches == result.speeches
+    assert Session("one", store=store).replay().transcript == result.transcript
     for options in ({"specify_task": True}, {"task_specification": {"small_models": True}}):
         result, model, _ = played(GOOD, **options)
         assert result.specified_task == GOOD

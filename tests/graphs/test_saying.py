@@ -11,18 +11,12 @@ from duologue.graphs import (
     Conversation,
     DuologueError,
     Result,
+    Session,
     SessionError,
     SpecError,
-    answer_session,
-    asay,
-    astop_session,
     chat,
     converse,
-    fork,
-    get_session,
     list_sessions,
-    resume,
-    say,
     user_proxy,
 )
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
@@ -55,7 +49,7 @@ def halted(store: str, spec: dict[str, Any], after: int) -> None:
 
 
 def names(result: Result) -> list[str]:
-    return [name for name, _ in result.speeches]
+    return [name for name, _ in result.transcript]
 
 
 @pytest.mark.parametrize(
@@ -67,12 +61,12 @@ def test_anybody_may_be_spoken_for_and_the_next_in_order_goes_on(
     speaker: str, following: str, store: str
 ) -> None:
     halted(store, THREE, after=1)
-    result = say("one", speaker, "I take over.", store=store)
-    assert result.speeches[1:] == [(speaker, "I take over.")]
+    result = Session("one", store=store).add_message(speaker, "I take over.")
+    assert result.transcript[1:] == [(speaker, "I take over.")]
     model = ScriptedChatModel(script=lines(9)[1:])
-    result = resume("one", model=model, store=store)
+    result = Session("one", store=store).resume(model=model)
     assert names(result)[:3] == ["Ann", speaker, following]
-    assert len(result.speeches) == 9
+    assert len(result.transcript) == 9
     assert result.outcome is not None
     assert result.outcome.reason.value == "max_iterations"
     heard = model.calls[0].prompt
@@ -86,7 +80,7 @@ def test_what_is_said_ends_it_as_if_it_were_the_speakers_own(store: str) -> None
     ends = {"when": {"kind": "done_token", "token": "OVER"}}
     spec = THREE | {"end_chat": ends}
     halted(store, spec, after=2)
-    result = say("one", "Ann", "OVER", store=store)
+    result = Session("one", store=store).add_message("Ann", "OVER")
     assert result.outcome is not None
     assert result.outcome.reason.value == "done_token"
     assert result.outcome.by == "Ann"
@@ -95,7 +89,7 @@ def test_what_is_said_ends_it_as_if_it_were_the_speakers_own(store: str) -> None
 
 def test_a_turn_said_for_somebody_counts_as_a_round(store: str) -> None:
     halted(store, THREE | {"end_chat": {"max_iterations": 1}}, after=2)
-    result = say("one", "Ann", "Enough of it.", store=store)
+    result = Session("one", store=store).add_message("Ann", "Enough of it.")
     assert result.outcome is not None
     assert result.outcome.reason.value == "max_iterations"
 
@@ -103,7 +97,7 @@ def test_a_turn_said_for_somebody_counts_as_a_round(store: str) -> None:
 def test_stop_say_change_the_mode_and_a_prompt_and_go_on(store: str) -> None:
     async def stopping(turn: Turn) -> None:
         if len(turn.messages) > 3:
-            await astop_session("one", store=store)
+            await Session("one", store=store).astop()
 
     speakers = [{"name": "Ann", "hooks": ["stopping"]}, {"name": "Bob", "checks_completion": True}]
     spec = THREE | {"speakers": speakers}
@@ -114,34 +108,32 @@ def test_stop_say_change_the_mode_and_a_prompt_and_go_on(store: str) -> None:
     )
     assert stopped.outcome is not None
     assert stopped.outcome.reason.value == "stop_requested"
-    fork(
-        "one",
+    Session("one", store=store).fork(
         into="two",
-        store=store,
         end_chat={"mode": "end_chat_after_first_completion"},
         speakers={"Bob": {"system_prompt": "You are Bob, and brief now."}, "Ann": {"hooks": []}},
     )
-    said = say("two", "Ann", "From here on I decide.", store=store)
-    assert said.speeches[:-1] == stopped.speeches
+    said = Session("two", store=store).add_message("Ann", "From here on I decide.")
+    assert said.transcript[:-1] == stopped.transcript
     later = ScriptedChatModel(script=["Fine.", {"objectives_left": [], "complete": True}])
-    result = resume("two", model=later, store=store)
-    assert result.speeches[-2:] == [("Ann", "From here on I decide."), ("Bob", "Fine.")]
+    result = Session("two", store=store).resume(model=later)
+    assert result.transcript[-2:] == [("Ann", "From here on I decide."), ("Bob", "Fine.")]
     assert later.calls[0].prompt[0]["content"].startswith("You are Bob, and brief now.")
     assert result.outcome is not None
     assert result.outcome.reason.value == "completed"
-    assert get_session("one", store=store) == stopped
+    assert Session("one", store=store).state() == stopped
 
 
 def test_a_question_that_somebody_is_asked_is_dropped(store: str) -> None:
     waits = converse(chat(), session="one", store=store)
     assert waits.pending
-    result = say("one", "User", "Good morning.", store=store)
+    result = Session("one", store=store).add_message("User", "Good morning.")
     assert not result.pending
     assert list_sessions(store=store)[0].status == "unfinished"
     with pytest.raises(SessionError, match="waits for no answer"):
-        answer_session("one", "Good evening.", question=waits.pending[0].id, store=store)
-    result = resume("one", model=ScriptedChatModel(script=["Hello."]), store=store)
-    assert result.speeches == [("User", "Good morning."), ("Assistant", "Hello.")]
+        Session("one", store=store).answer("Good evening.", question=waits.pending[0].id)
+    result = Session("one", store=store).resume(model=ScriptedChatModel(script=["Hello."]))
+    assert result.transcript == [("User", "Good morning."), ("Assistant", "Hello.")]
     assert [question.id for question in result.pending] != [waits.pending[0].id]
 
 
@@ -150,8 +142,8 @@ def test_a4_what_is_said_for_the_user_is_a_persons_and_begins_the_count_anew(sto
     model = ScriptedChatModel(script=[*lines(1), RuntimeError("the line is dead")])
     with pytest.raises(Exception, match="the line is dead"):
         converse(spec, session="one", model=model, store=store)
-    say("one", "User", "I am here myself.", store=store)
-    result = resume("one", model=ScriptedChatModel(script=lines(9)), store=store)
+    Session("one", store=store).add_message("User", "I am here myself.")
+    result = Session("one", store=store).resume(model=ScriptedChatModel(script=lines(9)))
     # One automatic reply before it, and one after it.
     assert len([name for name in names(result) if name == "User"]) == 4
     assert result.outcome is not None
@@ -179,9 +171,9 @@ def test_calls_that_have_not_run_are_dropped(store: str) -> None:
     model = ScriptedChatModel(script=[call, "I heard no bell."])
     with pytest.raises(SpecError, match="not now"):
         converse(spec, session="one", model=model, store=store, **given)
-    say("one", "Ann", "Never mind the bell.", store=store)
-    result = resume("one", model=model, store=store, **given)
-    assert result.speeches == [("Ann", "Never mind the bell."), ("Bob", "I heard no bell.")]
+    Session("one", store=store).add_message("Ann", "Never mind the bell.")
+    result = Session("one", store=store).resume(model=model, **given)
+    assert result.transcript == [("Ann", "Never mind the bell."), ("Bob", "I heard no bell.")]
     assert not ran
     assert not any(message.get("tool_calls") for call in model.calls for message in call.prompt)
 
@@ -198,10 +190,11 @@ def test_bad_input_is_one_error(
     given: tuple[str, str, str], error: type[DuologueError], words: str, store: str
 ) -> None:
     halted(store, THREE, after=1)
-    before = get_session("one", store=store)
+    before = Session("one", store=store).state()
+    session, speaker, text = given
     with pytest.raises(error, match=words):
-        say(*given, store=store)
-    assert get_session("one", store=store) == before
+        Session(session, store=store).add_message(speaker, text)
+    assert Session("one", store=store).state() == before
 
 
 def test_nothing_is_said_while_somebody_runs_it_or_in_its_opening(store: str) -> None:
@@ -209,7 +202,7 @@ def test_nothing_is_said_while_somebody_runs_it_or_in_its_opening(store: str) ->
 
     async def saying(turn: Turn) -> None:
         try:
-            await asay("one", "Ann", "Me, too!", store=store)
+            await Session("one", store=store).aadd_message("Ann", "Me, too!")
         except SessionError as error:
             refused.append(str(error))
 
@@ -225,7 +218,7 @@ def test_nothing_is_said_while_somebody_runs_it_or_in_its_opening(store: str) ->
     assert len(refused) == 1
     assert "busy" in refused[0]
     with pytest.raises(SessionError, match="still at its opening"):
-        say("one", "Ann", "Me, too!", store=store)
+        Session("one", store=store).add_message("Ann", "Me, too!")
 
 
 def test_the_command_says_it_and_how_it_goes_on(
@@ -238,7 +231,7 @@ def test_the_command_says_it_and_how_it_goes_on(
     assert ran.exit_code == 0
     assert ran.stdout == "Bob has said it.\n"
     assert ran.stderr == f"Go on with: duologue resume --store {store} one\n"
-    assert get_session("one", store=store).speeches[-1] == ("Bob", "I take over.")
+    assert Session("one", store=store).state().transcript[-1] == ("Bob", "I take over.")
     ran = duologue("say", "one", "Dan", "I take over.", "--store", store)
     assert ran.exit_code == 2
     assert "nobody in session 'one' is called 'Dan'" in ran.stderr

@@ -231,5 +231,5 @@ def test_an_answer_that_is_a_call_of_a_tool_is_said_as_it_was_given(text: str) -
 
     model = Calling(script=[])
     result = converse(asked(), model=model, schemas={"Wanted": Named}, store="memory:")
-    assert result.speeches[0] == ("Ann", '{"the first": 2}')
+    assert result.transcript[0] == ("Ann", '{"the first": 2}')
     assert result.parsed("Ann") == [{"first": 2, "double": 4}]

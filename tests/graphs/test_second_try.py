@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from duologue.graphs import Result, converse, fork, load_conversation, resume
+from duologue.graphs import Result, Session, converse, load_conversation
 from duologue.graphs.log.messages import line
 from duologue.nodes.prompts import judging
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
@@ -123,7 +123,7 @@ def test_r17_a_kill_between_the_tries_repeats_nothing(name: str) -> None:
 
 def resumed(store: str, script: list[Line]) -> tuple[Result, ScriptedChatModel]:
     model = ScriptedChatModel(script=script)
-    return resume("s", store=store, model=model), model
+    return Session("s", store=store).resume(model=model), model
 
 
 class Limited(ScriptedChatModel):
@@ -186,10 +186,12 @@ def test_r17_a_speaker_judges_by_its_task_however_short_its_context(name: str) -
         end = {"mode": "end_chat_after_first_completion", "max_iterations": 1}
         opening = {"answers": True}
         play(judge, reply, ann=ann, opening=opening, end_chat=end, store=store, session="one")
-        new = fork(
-            "one", store=store, speakers={"Ann": {"task": task}}, end_chat={"max_iterations": 5}
+        new = (
+            Session("one", store=store)
+            .fork(speakers={"Ann": {"task": task}}, end_chat={"max_iterations": 5})
+            .id
         )
-        resume(new, store=store, model=ScriptedChatModel(script=reply))
+        Session(new, store=store).resume(model=ScriptedChatModel(script=reply))
         assert len(asked) == 5
         contents = [str(message["content"]) for message in asked[-1]]
         assert any(task in text for text in contents)

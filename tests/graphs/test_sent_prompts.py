@@ -10,15 +10,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.tools import tool
 from pydantic import BaseModel
 
-from duologue.graphs import (
-    SessionError,
-    SpecError,
-    converse,
-    fork,
-    get_prompt,
-    get_session,
-    resume,
-)
+from duologue.graphs import Session, SessionError, SpecError, converse
 from duologue.nodes.models.resolve import capabilities_of
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
@@ -94,7 +86,7 @@ def test_it_is_what_the_model_was_sent(name: str, speaker: str) -> None:
     model = ScriptedChatModel(script=numbered())
     session, store = f"{name} {speaker}".replace(" ", "-"), "memory:sent"
     converse(talk, session=session, store=store, model=model, **REGISTERED)
-    prompt = get_prompt(session, speaker, store=store, **REGISTERED)
+    prompt = Session(session, store=store).prompt(speaker, **REGISTERED)
     own = [shown(call.messages) for call in model.calls if call.messages[0] == prompt[0]]
     assert shown(prompt) == own[-1]
     assert len(own) >= 4
@@ -109,7 +101,7 @@ def test_a_model_that_calls_tools_by_a_schema_was_told_of_them() -> None:
     model = ScriptedChatModel(script=[{"tool": "seeds", "arguments": {}}, {"reply": "7."}, "Yes."])
     talk |= {"end_chat": {"max_iterations": 1}}
     converse(talk, session="schema", store="memory:sent", model=model, tools=[seeds])
-    prompt = get_prompt("schema", "Ann", store="memory:sent", tools=[seeds])
+    prompt = Session("schema", store="memory:sent").prompt("Ann", tools=[seeds])
     assert "Count the seeds." in prompt[0].text
     assert shown(prompt) == shown(model.calls[1].messages)
 
@@ -121,9 +113,9 @@ def test_what_is_registered_is_needed_only_where_the_prompt_tells_of_it() -> Non
         model = ScriptedChatModel(script=numbered())
         given = talk | TALKS[name]
         converse(given, session=f"r-{name}", store="memory:sent", model=model, **REGISTERED)
-    assert get_prompt("r-hook", "Ann", store="memory:sent")
+    assert Session("r-hook", store="memory:sent").prompt("Ann")
     with pytest.raises(SpecError, match="there is no schema 'Plan'"):
-        get_prompt("r-schema", "Ann", store="memory:sent")
+        Session("r-schema", store="memory:sent").prompt("Ann")
 
 
 def test_it_is_the_prompt_of_its_time_whatever_came_after() -> None:
@@ -135,11 +127,13 @@ def test_it_is_the_prompt_of_its_time_whatever_came_after() -> None:
         "speakers": {"Ann": {"system_prompt": "Be new."}},
         "end_chat": {"max_iterations": 2},
     }
-    fork("one", into="two", store="memory:sent", **changes)
-    assert shown(get_prompt("two", "Ann", store="memory:sent")) == shown(first.calls[0].messages)
+    Session("one", store="memory:sent").fork(into="two", **changes)
+    assert shown(Session("two", store="memory:sent").prompt("Ann")) == shown(
+        first.calls[0].messages
+    )
     second = ScriptedChatModel(script=["Tulips.", "Ivy."])
-    resume("two", store="memory:sent", model=second)
-    prompt = get_prompt("two", "Ann", store="memory:sent")
+    Session("two", store="memory:sent").resume(model=second)
+    prompt = Session("two", store="memory:sent").prompt("Ann")
     assert shown(prompt) == shown(second.calls[0].messages)
     assert prompt[0].text.startswith("Be new.")
 
@@ -154,7 +148,7 @@ def test_the_embedded_model_was_sent_the_brief(monkeypatch: pytest.MonkeyPatch) 
     }
     model = ScriptedChatModel(script=["Soup.", "Good."])
     converse(talk, session="small", store="memory:sent", model=model)
-    assert get_prompt("small", "Ann", store="memory:sent")[0].text.startswith("You are Ann,")
+    assert Session("small", store="memory:sent").prompt("Ann")[0].text.startswith("You are Ann,")
     asked: list[tuple[str | None, str | None]] = []
 
     def tiny(name: str | None, label: str | None) -> object:
@@ -162,7 +156,7 @@ def test_the_embedded_model_was_sent_the_brief(monkeypatch: pytest.MonkeyPatch) 
         return capabilities_of("embedded", label)
 
     monkeypatch.setattr(sent, "capabilities_of", tiny)
-    prompt = get_prompt("small", "Ann", store="memory:sent")
+    prompt = Session("small", store="memory:sent").prompt("Ann")
     assert shown(prompt) == [
         ("system", "You cook. Cook."),
         ("human", "Please begin.\n\nWhat next?"),
@@ -175,9 +169,9 @@ def test_who_no_model_has_spoken_for_was_sent_nothing() -> None:
     people = [{"name": "Ann", "replies": ["human"]}, {"name": "Bob"}]
     converse({"speakers": people}, session="none", store="memory:sent")
     with pytest.raises(SessionError, match="No model has spoken for 'Bob' in session 'none' yet"):
-        get_prompt("none", "Bob", store="memory:sent")
+        Session("none", store="memory:sent").prompt("Bob")
     with pytest.raises(SpecError, match="nobody in session 'none' is called 'Zoe'"):
-        get_prompt("none", "Zoe", store="memory:sent")
+        Session("none", store="memory:sent").prompt("Zoe")
 
 
 def test_the_command_shows_it_with_roles_or_as_json(
@@ -226,5 +220,5 @@ def test_between_two_what_the_conversation_says_is_told_from_what_the_other_says
         "Moderator: You hate roses.\n\nRoses?\n\nModerator: Ann, it is your turn."
     ]
     assert sent_to[2][-1] == "No.\n\nModerator: Bob, it is your turn."
-    view = get_session("pair", store="memory:sent").viewpoint("Ann")
+    view = Session("pair", store="memory:sent").state().viewpoint("Ann")
     assert "Moderator" not in str(shown(view))

@@ -18,22 +18,16 @@ from duologue.graphs import (
     Conversation,
     DuologueError,
     ModelError,
+    Session,
     SessionError,
     StoreError,
     aconverse,
-    aget_session,
     alist_sessions,
-    aresume,
-    astop_session,
     astream,
     build,
     converse,
-    delete_session,
-    get_session,
     list_sessions,
-    resume,
     role_play,
-    stop_session,
 )
 from duologue.graphs.build import route
 from duologue.graphs.run.events import MessageSaid
@@ -91,7 +85,7 @@ def half(store: str, session: str = "garden", calls: int = 3) -> None:
 
 def test_an_unfinished_session_of_the_same_conversation_goes_on(store: str) -> None:
     half(store)
-    assert len(get_session("garden", store=store).speeches) == 3
+    assert len(Session("garden", store=store).state().transcript) == 3
     rest = model()
     result = converse(GARDEN, session="garden", store=store, model=rest)
     assert len(rest.calls) == 1
@@ -104,7 +98,7 @@ def test_a_finished_session_gives_its_result_without_a_call(store: str) -> None:
     first = converse(GARDEN, session="garden", store=store, model=model())
     again, resumed = model(), model()
     assert converse(GARDEN, session="garden", store=store, model=again) == first
-    assert resume("garden", store=store, model=resumed) == first
+    assert Session("garden", store=store).resume(model=resumed) == first
     assert (again.calls, resumed.calls) == ([], [])
 
 
@@ -123,12 +117,12 @@ def test_another_conversation_is_refused_naming_the_first_field_that_differs(
         converse(GARDEN, session="garden", store=store, model=model())
     else:
         half(store, calls=calls)
-    before = get_session("garden", store=store)
+    before = Session("garden", store=store).state()
     other, asked = GARDEN.model_copy(update=changes), model()
     with pytest.raises(SessionError, match=rf"'garden'.*\b{field} differs"):
         converse(other, session="garden", store=store, model=asked)
     assert asked.calls == []
-    assert get_session("garden", store=store) == before
+    assert Session("garden", store=store).state() == before
 
 
 def test_reset_starts_a_session_anew(store: str) -> None:
@@ -138,7 +132,7 @@ def test_reset_starts_a_session_anew(store: str) -> None:
     result = converse(other, session="garden", store=store, model=asked, reset=True)
     assert len(asked.calls) == 4
     assert result.conversation == other
-    assert len(result.speeches) == 4
+    assert len(result.transcript) == 4
 
 
 def test_reset_of_a_session_that_is_not_there_just_starts_it(store: str) -> None:
@@ -155,10 +149,15 @@ def test_an_odd_id_is_refused_before_a_model_is_asked(session: str, store: str) 
 
 @pytest.mark.parametrize("session", ["-", "...", "A.b_c-1", "x" * 128])
 def test_any_id_of_the_allowed_signs_works(session: str, store: str) -> None:
-    assert converse(GARDEN, session=session, store=store, model=model()).session == session
+    assert converse(GARDEN, session=session, store=store, model=model()).session.id == session
 
 
-KNOWN = [resume, get_session, delete_session, stop_session]
+KNOWN: list[Callable[[Session], object]] = [
+    Session.resume,
+    Session.state,
+    Session.delete,
+    Session.stop,
+]
 """What needs a session that is there."""
 
 
@@ -166,14 +165,14 @@ def test_an_unknown_session_is_one_clear_error(store: str) -> None:
     converse(GARDEN, session="garden", store=store, model=model())
     for act in KNOWN:
         with pytest.raises(SessionError, match="no session 'nobody'"):
-            act("nobody", store=store)
+            act(Session("nobody", store=store))
 
 
 def test_a_mistyped_store_is_named_and_not_made(tmp_path: Path) -> None:
     typo = tmp_path / "typo" / "sessions.db"
     for act in KNOWN:
         with pytest.raises(StoreError, match=rf"{typo} can't be used: there is no such file"):
-            act("garden", store=typo)
+            act(Session("garden", store=typo))
     with pytest.raises(StoreError, match=rf"{typo} can't be used: there is no such file"):
         list_sessions(store=typo)
     assert not typo.parent.exists()
@@ -187,12 +186,12 @@ def test_the_store_of_the_settings_may_be_empty_yet(
     assert list_sessions() == []
     for act in KNOWN:
         with pytest.raises(SessionError, match="no session 'nobody'"):
-            act("nobody")
+            act(Session("nobody"))
 
 
 def test_without_an_id_a_readable_one_is_made_up(store: str) -> None:
-    first = converse(GARDEN, store=store, model=model()).session
-    second = converse(GARDEN, store=store, model=model()).session
+    first = converse(GARDEN, store=store, model=model()).session.id
+    second = converse(GARDEN, store=store, model=model()).session.id
     assert re.fullmatch(r"plan-a-garden-[0-9a-f]{6}", first)
     assert first != second
 
@@ -222,18 +221,18 @@ async def test_a_session_that_runs_is_busy_for_other_runs_and_for_deletion(store
         with pytest.raises(SessionError, match="'garden' is busy"):
             await aconverse(GARDEN, session="garden", store=store, model=asked)
         with pytest.raises(SessionError, match="'garden' is busy"):
-            await aresume("garden", store=store, model=asked)
+            await Session("garden", store=store).aresume(model=asked)
         async with open_store(store) as opened:
             with pytest.raises(SessionError, match="'garden' is busy"):
                 await opened.delete("garden")
         assert asked.calls == []
         # Looking is allowed meanwhile.
         assert [row.status for row in await alist_sessions(store=store)] == ["unfinished"]
-        assert (await aget_session("garden", store=store)).outcome is None
+        assert (await Session("garden", store=store).astate()).outcome is None
     finally:
         gate.opened.set()
         await running
-    assert (await aresume("garden", store=store, model=asked)).outcome is not None
+    assert (await Session("garden", store=store).aresume(model=asked)).outcome is not None
 
 
 async def test_a_session_that_runs_can_be_asked_to_stop(store: str) -> None:
@@ -245,8 +244,8 @@ async def test_a_session_that_runs_can_be_asked_to_stop(store: str) -> None:
     running = asyncio.create_task(asyncio.to_thread(first))
     await asyncio.to_thread(gate.asked.wait, 60)
     try:
-        await astop_session("garden", store=store)
-        await astop_session("garden", store=store)
+        await Session("garden", store=store).astop()
+        await Session("garden", store=store).astop()
         async with open_store(store) as opened:
             assert await opened.stop_requested("garden")
     finally:
@@ -257,12 +256,12 @@ async def test_a_session_that_runs_can_be_asked_to_stop(store: str) -> None:
 def test_what_does_not_run_can_not_be_asked_to_stop(store: str) -> None:
     half(store)
     with pytest.raises(SessionError, match=r"'garden' is not running: there is nothing to stop\."):
-        stop_session("garden", store=store)
-    resume("garden", store=store, model=model())
+        Session("garden", store=store).stop()
+    Session("garden", store=store).resume(model=model())
     with pytest.raises(SessionError, match=r"'garden' has ended already\."):
-        stop_session("garden", store=store)
+        Session("garden", store=store).stop()
     with pytest.raises(SessionError, match=r"'\.\./x' can't be a session's id"):
-        stop_session("../x", store=store)
+        Session("../x", store=store).stop()
     assert not list_sessions(store=store)[0].stop_requested
 
 
@@ -271,7 +270,7 @@ async def test_an_old_request_to_stop_does_not_stop_the_next_run(store: str) -> 
     async with open_store(store) as opened:
         await opened.request_stop("garden")
     seen: list[bool] = []
-    async for event in astream(None, session="garden", store=store, model=model()):
+    async for event in Session("garden", store=store).astream(model=model()):
         if isinstance(event, MessageSaid):
             async with open_store(store) as opened:
                 seen.append(await opened.stop_requested("garden"))
@@ -300,10 +299,10 @@ def test_a_session_that_another_process_runs_is_busy(
         server.wait_for(2, timeout=60)
         asked = model()
         with pytest.raises(SessionError, match="'garden' is busy"):
-            resume("garden", store=store, model=asked)
+            Session("garden", store=store).resume(model=asked)
         server.release()
         child.result()
-    assert resume("garden", store=store, model=asked).outcome is not None
+    assert Session("garden", store=store).resume(model=asked).outcome is not None
     assert asked.calls == []
 
 
@@ -314,11 +313,11 @@ async def test_two_sessions_at_once_do_not_see_each_other(store: str) -> None:
         aconverse(GARDEN, session="garden", store=store, model=asked),
         aconverse(park, session="park", store=store, model=other),
     )
-    assert (len(garden.speeches), len(parked.speeches)) == (4, 8)
+    assert (len(garden.transcript), len(parked.transcript)) == (4, 8)
     assert not any("park" in str(call.prompt) for call in asked.calls)
     assert not any("garden" in str(call.prompt) for call in other.calls)
-    assert garden.messages == (await aget_session("garden", store=store)).messages
-    assert parked.messages == (await aget_session("park", store=store)).messages
+    assert garden.messages == (await Session("garden", store=store).astate()).messages
+    assert parked.messages == (await Session("park", store=store).astate()).messages
 
 
 def test_sessions_are_listed_newest_first_and_gone_when_deleted(store: str) -> None:
@@ -329,20 +328,20 @@ def test_sessions_are_listed_newest_first_and_gone_when_deleted(store: str) -> N
         ("two", "Plan a garden", "unfinished", None),
         ("one", "Plan a garden", "finished", "max_iterations"),
     ]
-    delete_session("one", store=store)
+    Session("one", store=store).delete()
     assert [row.session for row in list_sessions(store=store)] == ["two"]
-    assert len(get_session("two", store=store).speeches) == 3
+    assert len(Session("two", store=store).state().transcript) == 3
     # Nothing of it is left to go on with.
-    assert len(converse(GARDEN, session="one", store=store, model=model()).speeches) == 4
+    assert len(converse(GARDEN, session="one", store=store, model=model()).transcript) == 4
 
 
 async def test_a_session_listed_but_never_begun_begins(store: str) -> None:
     async with open_store(store) as opened, opened.lock("garden") as held:
         spec = GARDEN.model_dump_json(exclude_defaults=True)
         await held.add(title="Plan a garden", spec=spec)
-    assert (await aget_session("garden", store=store)).messages == []
+    assert (await Session("garden", store=store).astate()).messages == []
     asked = model()
-    assert (await aresume("garden", store=store, model=asked)).outcome is not None
+    assert (await Session("garden", store=store).aresume(model=asked)).outcome is not None
     assert len(asked.calls) == 4
 
 
@@ -362,9 +361,9 @@ async def test_a_session_of_a_newer_release_is_refused_and_kept(store: str) -> N
     async with open_store(store) as opened, opened.lock("garden") as held:
         spec = json.dumps(GARDEN.model_dump(mode="json") | {"version": 99, "mood": "good"})
         await held.add(title="Plan a garden", spec=spec)
-    for act in (aresume, aget_session):
+    for act in (Session.aresume, Session.astate):
         with pytest.raises(StoreError, match=r"'garden' .* version: 99 is newer .* upgrade"):
-            await act("garden", store=store)
+            await act(Session("garden", store=store))
     assert [row.session for row in await alist_sessions(store=store)] == ["garden"]
 
 
@@ -375,7 +374,7 @@ async def test_a_failed_model_leaves_a_session_to_resume(
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         with pytest.raises(ModelError, match="broken"):
             await aconverse(GARDEN, session="garden", store=store)
-    assert (await aresume("garden", store=store, model=model())).outcome is not None
+    assert (await Session("garden", store=store).aresume(model=model())).outcome is not None
 
 
 async def test_a_missing_model_leaves_no_session_behind(store: str) -> None:
@@ -391,8 +390,8 @@ async def test_a_reader_who_leaves_early_can_come_back(store: str) -> None:
             break
     await events.aclose()
     rest = model()
-    result = await aresume("garden", store=store, model=rest)
-    assert len(result.speeches) == 4
+    result = await Session("garden", store=store).aresume(model=rest)
+    assert len(result.transcript) == 4
     assert len(rest.calls) in (2, 3)
 
 
@@ -415,21 +414,21 @@ async def test_a_run_that_is_cancelled_between_a_node_and_its_edge_goes_on(
         with pytest.raises(NodeCancelledError):
             await aconverse(GARDEN, session="s1", store=store, model=model())
     second = model()
-    result = await aresume("s1", store=store, model=second)
-    assert result.speeches == whole.speeches
+    result = await Session("s1", store=store).aresume(model=second)
+    assert result.transcript == whole.transcript
     # What was answered before is not asked for again.
-    assert len(second.calls) == len(whole.speeches) - edge
+    assert len(second.calls) == len(whole.transcript) - edge
 
 
 async def test_the_sync_functions_work_inside_a_running_event_loop(store: str) -> None:
     result = converse(GARDEN, session="garden", store=store, model=model())
-    assert get_session("garden", store=store) == result
+    assert Session("garden", store=store).state() == result
 
 
 async def test_the_sync_functions_work_from_several_threads(store: str) -> None:
     def one(number: int) -> int:
         session = f"garden{number}"
-        return len(converse(GARDEN, session=session, store=store, model=model()).speeches)
+        return len(converse(GARDEN, session=session, store=store, model=model()).transcript)
 
     assert await asyncio.gather(*(asyncio.to_thread(one, n) for n in range(4))) == [4] * 4
     assert len(list_sessions(store=store)) == 4
@@ -471,7 +470,7 @@ def test_the_file_grows_in_proportion_to_the_conversation(tmp_path: Path) -> Non
         path = tmp_path / f"{rounds}.db"
         long = role_play("Plan", "Owner", "Gardener", specify_task=False, max_iterations=rounds)
         result = converse(long, session="long", store=path, model=model())
-        assert len(result.speeches) == 2 * rounds
+        assert len(result.transcript) == 2 * rounds
         sizes.append(sum(one.stat().st_size for one in (path, *tmp_path.glob(f"{rounds}.db-*"))))
     assert sizes[1] < 3 * sizes[0]
 
@@ -519,5 +518,5 @@ async def test_beginning_anew_holds_the_session_from_before_it_deletes(
     monkeypatch.setattr(MemoryHeld, "erase", erased)
     model = ScriptedChatModel(script=["c", "d"])
     result = await aconverse(garden, session="s", store=store, model=model, reset=True)
-    assert [text for _, text in result.speeches] == ["c", "d"]
+    assert [text for _, text in result.transcript] == ["c", "d"]
     assert happened == ["held", "deleted", "freed"]

@@ -22,19 +22,19 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from drawn.talks import with_contexts
 from duologue.graphs import (
     Conversation,
-    KeepAll,
     MessageQuestion,
     Question,
     Result,
     RunningSummary,
+    Session,
     TokenBudget,
     aconverse,
-    aresume,
     load_conversation,
 )
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line, place_of
 from duologue.graphs.log.stage import ALOUD
+from duologue.graphs.speakers.context import KeepAll
 from duologue.graphs.text.tokens import tokens_of, tokens_of_message
 from duologue.nodes.prompts import judging, speaking, summaries
 from duologue.nodes.testing import Line as Said, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
@@ -295,7 +295,7 @@ async def played(troupe: Troupe) -> Result:
         try:
             if given is not None:
                 return await aconverse(given, session="s", store=store, **troupe.options)
-            return await aresume("s", store=store, **troupe.options)
+            return await Session("s", store=store).aresume(**troupe.options)
         except Exception as error:
             if not (isinstance(error, Broken) or isinstance(error.__cause__, Broken)):
                 raise

@@ -27,7 +27,7 @@ from langchain_core.tools import tool
 from pydantic import PrivateAttr
 
 from drawn.logs import memory_of
-from duologue.graphs import Conversation, Result, build_graph, load_conversation
+from duologue.graphs import Conversation, build_graph, load_conversation
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line, place_of
 from duologue.graphs.log.names import provider_names
@@ -35,6 +35,7 @@ from duologue.graphs.log.remembered import remembered
 from duologue.graphs.log.state import State
 from duologue.graphs.log.viewpoint import SILENCE, View
 from duologue.graphs.rules.moves import max_steps
+from duologue.graphs.sessions.stored_session import StoredSession
 from duologue.nodes.prompts import judging, speaking
 from duologue.nodes.prompts.speaking import FROM_MODERATOR, LAST_WORDS, filled
 from duologue.nodes.testing import Line as Said, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
@@ -206,14 +207,14 @@ def any_talk(draw: st.DrawFn) -> Conversation:
     )
 
 
-def run(conversation: Conversation, play: Play) -> Result:
+def run(conversation: Conversation, play: Play) -> StoredSession:
     """Run the compiled graph itself, without sessions."""
     graph = build_graph(model=play.model, **play.registered)
     config: Any = {"recursion_limit": max_steps(conversation)}
     given: Any = {"conversation": conversation.stored()}
     whole = [*State.__annotations__]
     state = asyncio.run(graph.ainvoke(given, config, output_keys=whole))
-    return Result.of("s", conversation, dict(state))
+    return StoredSession.of("s", conversation, dict(state))
 
 
 def by_speaker(sent: Sequence[Sequence[BaseMessage]]) -> Mapping[str, list[Sequence[BaseMessage]]]:
@@ -239,7 +240,7 @@ def plain(messages: Sequence[BaseMessage]) -> list[tuple[Any, ...]]:
     ]
 
 
-def lines_for(result: Result, name: str) -> Iterator[tuple[BaseMessage, bool]]:
+def lines_for(result: StoredSession, name: str) -> Iterator[tuple[BaseMessage, bool]]:
     """The lines that belong in a speaker's view, by the published rules.
 
     Each with whether it is the speaker's own. What a hook has changed stands in the place of what
@@ -305,7 +306,7 @@ def without_announcement(prompt: Sequence[BaseMessage]) -> list[BaseMessage]:
     return found
 
 
-def prompts_of(result: Result, name: str) -> str:
+def prompts_of(result: StoredSession, name: str) -> str:
     conversation = result.conversation
     return conversation.system_prompt(conversation.speaker(name), result.specified_task)
 

@@ -40,7 +40,7 @@ async def test_graphs_that_run_at_once_keep_their_own_functions_and_models() -> 
         for number, model in enumerate(models, start=1)
     ]
     for number, result in enumerate(await asyncio.gather(*runs), start=1):
-        assert [text[:1] for _, text in result.speeches] == [str(number)] * number
+        assert [text[:1] for _, text in result.transcript] == [str(number)] * number
 
 
 def test_graphs_in_threads_keep_their_own_functions_and_models() -> None:
@@ -84,8 +84,8 @@ async def test_a_graph_that_runs_within_another_keeps_its_own_functions() -> Non
         functions={"ask": ask},
         predicates={"over": after(3)},
     )
-    assert [name for name, _ in result.speeches] == ["Ann", "Bob", "Ann"]
-    assert result.speeches[0][1].startswith("They said 1")
+    assert [name for name, _ in result.transcript] == ["Ann", "Bob", "Ann"]
+    assert result.transcript[0][1].startswith("They said 1")
 
 
 async def test_a_copy_of_a_graph_runs_with_its_functions() -> None:

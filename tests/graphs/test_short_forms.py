@@ -194,7 +194,7 @@ def test_both_experts_may_read_the_history() -> None:
         script=["A bot for tea prices.", calls[0], said[0], calls[1], said[1]]
     )
     result = converse(trading, model=model, store="memory:")
-    assert [text for _, text in result.speeches] == said
+    assert [text for _, text in result.transcript] == said
     results = [one.text for one in result.messages if one.type == "tool"]
     assert results[0] == "Nothing has been said yet."
     assert results[1].startswith("Stock Trader: Instruction: Begin.")

@@ -11,15 +11,15 @@ from pydantic import ValidationError, create_model
 from duologue.graphs import (
     Conversation,
     EndChatMode,
-    RolePlayForm,
+    Session,
     Speaker,
     SpecError,
     converse,
-    get_session,
     load_conversation,
     role_play,
 )
 from duologue.graphs.common.versions import Versions
+from duologue.graphs.kinds.role_play import RolePlayForm
 from duologue.graphs.sessions.dumps import dump
 from duologue.graphs.spec import versions as stored
 from duologue.graphs.spec.fields import SPEC_VERSION
@@ -392,7 +392,7 @@ def test_a_session_stores_the_version_it_was_written_in(monkeypatch: pytest.Monk
     later = create_model("Later", __base__=Conversation, version=(int, SPEC_VERSION + 1))
     monkeypatch.setattr(stored, "SPEC_VERSIONS", Versions(SPEC_VERSION, (step,)))
     monkeypatch.setattr(stored, "Conversation", later)
-    assert get_session("s", store="memory:versions").conversation.task == "Plan"
+    assert Session("s", store="memory:versions").state().conversation.task == "Plan"
     assert set(seen) == {SPEC_VERSION}
 
 

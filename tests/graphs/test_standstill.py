@@ -38,7 +38,7 @@ def play(script: Sequence[str], rounds: int = 30, **end_chat: Any) -> Result:
 
 def ended(result: Result) -> tuple[str, int, str]:
     assert result.outcome is not None
-    (because,) = result.outcome.because
+    (because,) = result.outcome.explanations
     return result.outcome.reason.value, result.outcome.messages, because
 
 

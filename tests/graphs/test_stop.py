@@ -18,16 +18,12 @@ from duologue.graphs import (
     DuologueError,
     Reason,
     Result,
+    Session,
     SessionError,
     StoreError,
     aconverse,
-    aresume,
-    astop_session,
     chat,
-    get_session,
     list_sessions,
-    resume,
-    stop_session,
 )
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line
@@ -153,15 +149,15 @@ def running(
 
 def assert_stopped(store: str, said: list[str], why: str) -> None:
     """What everybody is told of a session that was stopped, and that it is asked nothing more."""
-    result = get_session("g", store=store)
-    assert [text for _, text in result.speeches] == said
+    result = Session("g", store=store).state()
+    assert [text for _, text in result.transcript] == said
     assert result.outcome is not None
     assert result.outcome.reason is Reason.STOP_REQUESTED
-    assert result.outcome.sentence() == f"Ended after {why}."
+    assert str(result.outcome) == f"Ended after {why}."
     rows = [(row.status, row.reason) for row in list_sessions(store=store)]
     assert rows == [("finished", "stop_requested")]
     idle = ScriptedChatModel(script=[])
-    assert resume("g", store=store, model=idle) == result
+    assert Session("g", store=store).resume(model=idle) == result
     refused = duologue("stop", "g")
     assert (refused.exit_code, refused.stdout) == (4, "")
     assert refused.stderr == "Error: Session 'g' has ended already.\n"
@@ -171,7 +167,7 @@ def assert_stopped(store: str, said: list[str], why: str) -> None:
 def test_a_run_that_is_asked_to_stop_ends_after_its_turn(name: str, sqlite: str) -> None:
     conversation, lines, held, said, why = CASES[name]
     with running(conversation, lines, held) as (server, _):
-        stop_session("g", store=sqlite)
+        Session("g", store=sqlite).stop()
     assert len(server.calls) == len(lines)
     assert_stopped(sqlite, said, why)
 
@@ -208,7 +204,7 @@ def test_a_command_that_is_asked_to_stop_says_why_and_has_done_its_work(
         def stop() -> None:
             server.wait_for(held + 1, timeout=60)
             try:
-                stop_session("g", store=sqlite)
+                Session("g", store=sqlite).stop()
             finally:
                 server.release()
 
@@ -226,7 +222,7 @@ def test_a_command_that_is_asked_to_stop_says_why_and_has_done_its_work(
 def test_what_else_held_is_told_too(sqlite: str) -> None:
     talk = plain(speakers=STOPPERS, end_chat=mode(FIRST))
     with running(talk, ["A1", YES], 1) as (_, results):
-        stop_session("g", store=sqlite)
+        Session("g", store=sqlite).stop()
     assert results[0].outcome is not None
     assert results[0].outcome.reasons == (Reason.STOP_REQUESTED, Reason.COMPLETED)
 
@@ -240,7 +236,7 @@ def test_a_session_that_was_broken_off_is_not_running_and_forgets_what_it_was_as
         asked.append(prompt)
         if len(asked) == 1:
             return "A1"
-        stop_session("g", store=place)
+        Session("g", store=place).stop()
         assert [row.stop_requested for row in list_sessions(store=place)] == [True]
         breakage.now()
 
@@ -248,9 +244,9 @@ def test_a_session_that_was_broken_off_is_not_running_and_forgets_what_it_was_as
     with breakage.under_way(), pytest.raises(DuologueError):
         asyncio.run(aconverse(plain(), session="g", store=place, model=model))
     with pytest.raises(SessionError, match=r"'g' is not running: there is nothing to stop\."):
-        stop_session("g", store=place)
+        Session("g", store=place).stop()
     assert duologue("stop", "g").exit_code == 4
-    ended = resume("g", store=place, model=ScriptedChatModel(script=["B1", "A2", "B2"]))
+    ended = Session("g", store=place).resume(model=ScriptedChatModel(script=["B1", "A2", "B2"]))
     assert ended.outcome is not None
     assert ended.outcome.reason is Reason.MAX_ITERATIONS
     assert not list_sessions(store=place)[0].stop_requested
@@ -264,7 +260,7 @@ async def test_a_stop_in_a_tool_lets_the_turn_end(waits: bool, tmp_path: Path) -
     @tool
     async def bell() -> str:
         """Ring."""
-        await astop_session("g", store=store)
+        await Session("g", store=store).astop()
         return "Ding."
 
     conversation = plain(
@@ -280,7 +276,7 @@ async def test_a_stop_in_a_tool_lets_the_turn_end(waits: bool, tmp_path: Path) -
     assert ended.outcome.reason is Reason.STOP_REQUESTED
     kinds = [line(message).kind for message in ended.messages]
     assert kinds[:4] == [Kind.INSTRUCTION, Kind.TOOL_CALLS, Kind.TOOL_RESULT, Kind.SPEECH]
-    assert await aresume("g", store=store, model=model) == ended
+    assert await Session("g", store=store).aresume(model=model) == ended
 
 
 async def test_a_stop_that_waits_for_a_tool_ends_it_as_the_tool_would(tmp_path: Path) -> None:
@@ -289,7 +285,7 @@ async def test_a_stop_that_waits_for_a_tool_ends_it_as_the_tool_would(tmp_path: 
     @tool
     async def bell() -> str:
         """Ring."""
-        await astop_session("g", store=store)
+        await Session("g", store=store).astop()
         return "Ding."
 
     conversation = plain(
@@ -311,4 +307,4 @@ async def test_a_session_that_waits_and_has_lost_its_steps_is_told_of(tmp_path: 
     async with open_store(store) as opened, opened.lock("lost") as held:
         await held.checkpointer.adelete_thread("lost")
     with pytest.raises(StoreError, match="session 'lost' can't be read: it waits, and its steps"):
-        await astop_session("lost", store=store)
+        await Session("lost", store=store).astop()

@@ -31,14 +31,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Interrupt, Overwrite, Send, interrupt
 from pydantic import BaseModel
 
-from duologue.graphs import (
-    ToolQuestion,
-    answer_session,
-    build_graph,
-    converse,
-    get_session,
-    role_play,
-)
+from duologue.graphs import Session, ToolQuestion, build_graph, converse, role_play
 from duologue.graphs.kinds.role_play import RolePlayForm
 from duologue.graphs.store.errors import UnknownTypeError
 from duologue.graphs.store.serializer import PlainSerializer, check_storable
@@ -146,12 +139,12 @@ def test_a_question_of_the_users_own_type_is_the_same_for_all_who_read_it(tmp_pa
     spec = role_play("Go out", "Ann", "Ben", specify_task=False).model_dump(mode="json")
     spec["speakers"][0]["tools"] = ["seat"]
     spec["end_chat"]["allow_unanswered_end"] = True
-    options: dict[str, Any] = {"session": "s", "store": str(tmp_path / "x.db"), "tools": [seat]}
+    session = Session("s", store=tmp_path / "x.db")
     model = ScriptedChatModel(script=[calls(call("seat", what="a")), "<CAMEL_TASK_DONE>"])
-    asked = converse(spec, model=model, **options).pending
+    asked = converse(spec, session=session, model=model, tools=[seat]).pending
     assert [one.value for one in asked if isinstance(one, ToolQuestion)] == [SEAT]
-    assert get_session("s", store=options["store"]).pending == asked
-    assert answer_session(value=Seat(number=7), model=model, **options).outcome is not None
+    assert session.state().pending == asked
+    assert session.answer(Seat(number=7), model=model, tools=[seat]).outcome is not None
 
 
 def test_what_could_not_be_read_back_is_not_stored() -> None:

@@ -16,7 +16,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
-from duologue.graphs import StoreError, aconverse, aget_session, astream
+from duologue.graphs import Session, StoreError, aconverse, astream
 from duologue.graphs.common.errors import SessionError
 from duologue.graphs.log.messages import place_of
 from duologue.graphs.run.events import MessageSaid
@@ -201,7 +201,7 @@ async def test_what_is_told_is_saved_while_its_reader_takes_time(target: str) ->
 
 async def stored(target: str) -> list[str]:
     """Give the places of the messages that the session has in its store."""
-    return [place_of(message) for message in (await aget_session("s", store=target)).messages]
+    return [place_of(message) for message in (await Session("s", store=target).astate()).messages]
 
 
 async def test_a_write_that_fails_takes_none_of_another_step_with_it(target: str) -> None:

@@ -8,10 +8,9 @@ import pytest
 
 from duologue.graphs import (
     Conversation,
+    Session,
     SessionError,
     converse,
-    get_prompt,
-    get_session,
     load_conversation,
     role_play,
 )
@@ -106,7 +105,7 @@ def test_a_session_with_other_prompts_goes_on_by_them(kind: str, store: str) -> 
     begun(store, earlier(now))
     model = ScriptedChatModel(script=lambda _: DONE if kind == "role_play" else "Fine.")
     result = converse(made(kind), session="g", store=store, model=model)
-    assert result.conversation == get_session("g", store=store).conversation == earlier(now)
+    assert result.conversation == Session("g", store=store).state().conversation == earlier(now)
     told = [call.messages[0].text for call in model.calls]
     assert told
     assert all(text.startswith("Earlier. ") for text in told) == (kind != "group_solve")
@@ -135,5 +134,5 @@ def test_the_command_line_goes_on_with_a_session_of_other_prompts(
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         assert duologue(*SHORT).exit_code == 0
     assert server.calls[0].body["messages"][0]["content"].startswith("Earlier. ")
-    prompt = get_prompt("g", "Owner", store=str(tmp_path / "sessions.db"))
+    prompt = Session("g", store=str(tmp_path / "sessions.db")).prompt("Owner")
     assert prompt[0].text.startswith("Earlier. ")

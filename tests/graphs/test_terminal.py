@@ -11,7 +11,7 @@ from duologue.graphs.cli.terminal.events import Transcript
 from duologue.graphs.cli.terminal.follow_up import FollowUp
 from duologue.graphs.cli.terminal.text import Flow, one_line
 from duologue.graphs.common.sanitize import clean
-from duologue.graphs.rules.ends.cause import Cause, CauseKind
+from duologue.graphs.rules.ends.outcome_step import OutcomeStep, OutcomeStepKind
 from duologue.graphs.run.events import (
     Ended,
     Event,
@@ -118,7 +118,7 @@ def test_tools_take_one_line_each_and_an_outcome_tells_what_was_used() -> None:
         Ended(
             session="s",
             reasons=(Reason.MAX_ITERATIONS,),
-            because=("the round cap was reached",),
+            explanations=("the round cap was reached",),
             by=None,
             message=None,
             rounds=1,
@@ -232,7 +232,7 @@ def ended(cost: float, *because: str) -> Ended:
     return Ended(
         session="s",
         reasons=(Reason.COMPLETED, Reason.MAX_MESSAGES, Reason.MAX_ITERATIONS)[: len(because)],
-        because=because,
+        explanations=because,
         rounds=1,
         messages=2,
         usage={"m": Usage(calls=1, input_tokens=2000, output_tokens=3, cost=cost)},
@@ -260,12 +260,14 @@ def test_every_reason_that_held_is_told(live: bool) -> None:
 
 
 def test_the_panel_tells_the_last_steps_that_led_to_the_reasons_and_no_others() -> None:
-    def counted(number: int, reason: Reason = Reason.FAREWELLS) -> Cause:
+    def counted(number: int, reason: Reason = Reason.FAREWELLS) -> OutcomeStep:
         text = f"漢\x1b[2J: a farewell ({number} of 9)"
-        return Cause(kind=CauseKind.COUNTED, message=f"m000{number}", text=text, reason=reason)
+        return OutcomeStep(
+            kind=OutcomeStepKind.COUNTED, message=f"m000{number}", text=text, reason=reason
+        )
 
-    verdict = Cause(kind=CauseKind.VERDICT, message="m0009", text="Ann: complete")
-    reason = Cause(kind=CauseKind.REASON, text="a held", reason=Reason.FAREWELLS)
+    verdict = OutcomeStep(kind=OutcomeStepKind.VERDICT, message="m0009", text="Ann: complete")
+    reason = OutcomeStep(kind=OutcomeStepKind.REASON, text="a held", reason=Reason.FAREWELLS)
     causes = [*map(counted, range(1, 6)), counted(6, Reason.ECHO), verdict, reason]
 
     def told(*reasons: Reason, width: int = 60) -> list[str]:

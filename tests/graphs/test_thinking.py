@@ -11,14 +11,10 @@ from pydantic import BaseModel
 from duologue.graphs import (
     Conversation,
     Result,
+    Session,
     converse,
-    dump_session,
-    export_session,
-    fork,
-    get_session,
     load_conversation,
     load_session,
-    replay,
     stream,
 )
 from duologue.graphs.cli.terminal.events import Transcript
@@ -87,7 +83,7 @@ def heard(prompts: list[Prompt]) -> str:
 @pytest.mark.parametrize("way", WAYS)
 def test_r2_a_thought_is_kept_beside_the_message_and_heard_by_nobody(way: str) -> None:
     result, prompts = play(talk(rounds=2), WAYS[way], "So?", "Go.", "Yes.")
-    assert result.speeches[0] == ("Ann", "Ready.")
+    assert result.transcript[0] == ("Ann", "Ready.")
     assert thoughts(result) == [THOUGHT, None, None, None]
     assert THOUGHT not in heard(prompts)
     assert "Ready." in heard(prompts[1:2])
@@ -98,7 +94,7 @@ def test_r2_a_thought_is_kept_beside_the_message_and_heard_by_nobody(way: str) -
 def test_r2_a_thought_that_is_not_closed_says_nothing_so_it_is_asked_for_again() -> None:
     cut = Reply(text=f"<think>{THOUGHT}", finish_reason="length")
     result, prompts = play(talk(), cut, "Ready.", "Fine.")
-    assert [text for _, text in result.speeches] == ["Ready.", "Fine."]
+    assert [text for _, text in result.transcript] == ["Ready.", "Fine."]
     draft = next(line(one) for one in result.messages if line(one).kind is Kind.DRAFT)
     assert draft.thought is not None
     assert draft.thought.text == THOUGHT
@@ -194,7 +190,7 @@ def test_r2_control_tokens_at_the_end_are_read_by_nothing(end: str, form: str) -
 def test_r2_control_tokens_that_are_talked_about_are_said() -> None:
     for text in (f"It ends with `{END}`.", f"{END} ends it.", f"Write:\n```\n{END}\n```"):
         result, prompts = play(talk(), text, "I see.")
-        assert result.speeches[0] == ("Ann", text)
+        assert result.transcript[0] == ("Ann", text)
         assert END in heard(prompts[1:])
 
 
@@ -204,7 +200,7 @@ def test_r2_a_moderator_who_thinks_is_read() -> None:
         turn_order={"kind": "moderator", "form": "word"},
     )
     result, _ = play(spec, "I begin.", "<think>Bob? No.</think>Cid", "I go on.", "Bob", "Fine.")
-    assert [name for name, _ in result.speeches][:2] == ["Ann", "Cid"]
+    assert [name for name, _ in result.transcript][:2] == ["Ann", "Cid"]
 
 
 def test_r2_a_task_is_specified_without_its_thought() -> None:
@@ -270,7 +266,7 @@ def test_r2_a_thought_in_the_text_goes_back_while_the_turn_lasts(thought: str, b
         assert next(one for one in prompt if one.get("tool_calls"))["content"] == written
     # When it is over no thought is sent any more, and to nobody else ever.
     assert THOUGHT not in heard([*prompts[:1], *prompts[3:]])
-    assert result.speeches[-1] == ("Bob", "Bye.")
+    assert result.transcript[-1] == ("Bob", "Bye.")
 
 
 def test_r2_hooks_functions_and_people_see_no_thought() -> None:
@@ -301,7 +297,7 @@ def test_r2_what_people_and_functions_say_is_never_split() -> None:
         answer=lambda question: text,
         functions={"same": lambda turn: text},
     )
-    assert [said for _, said in result.speeches] == [text, text]
+    assert [said for _, said in result.transcript] == [text, text]
 
 
 @pytest.mark.parametrize("way", ["schema", "native"])
@@ -313,7 +309,7 @@ def test_r2_a_call_that_is_held_to_a_schema_is_read_behind_the_thought(way: str)
         [asked, said] if way == "schema" else [call(1, f"<think>{THOUGHT}</think>"), "Nothing."]
     )
     result, prompts = play(spec, *script, "Fine.", tools=[look])
-    assert result.speeches == [("Ann", "Nothing."), ("Bob", "Fine.")]
+    assert result.transcript == [("Ann", "Nothing."), ("Bob", "Fine.")]
     assert len(prompts) == 3
     assert THOUGHT not in heard(prompts[2:])
 
@@ -396,13 +392,13 @@ def test_r2_a_thought_is_shown_by_why_and_in_exports_but_in_nobodys_memory() -> 
     store = "memory:exports"
     result, _ = play(talk(), WAYS["tags"], "Fine.", store=store, session="one")
     assert str(result.why()[0]) == f"m0001 Ann thought: {THOUGHT}"
-    page = export_session("one", format="markdown", store=store)
+    page = Session("one", store=store).export(format="markdown")
     assert page.count(THOUGHT) == 1
-    lines = export_session("one", format="jsonl", store=store).splitlines()
+    lines = Session("one", store=store).export(format="jsonl").splitlines()
     assert [json.loads(one).get("thought") for one in lines].count(THOUGHT) == 1
     for name in ("Ann", "Bob"):
         for form in ("markdown", "jsonl"):
-            memory = export_session("one", format=form, speaker=name, store=store)
+            memory = Session("one", store=store).export(format=form, speaker=name)
             assert THOUGHT not in memory
 
 
@@ -431,16 +427,16 @@ def test_r2_a_session_with_thoughts_is_replayed_dumped_loaded_and_forked(tmp_pat
     store, other = f"memory:{tmp_path.name}", f"memory:{tmp_path.name}-other"
     first = recorded(store)
     assert thoughts(first) == [THOUGHT, THOUGHT]
-    again = replay("one", store=store, tools=[look])
+    again = Session("one", store=store).replay(tools=[look])
     assert [one.additional_kwargs for one in again.messages] == [
         one.additional_kwargs for one in first.messages
     ]
-    load_session(dump_session("one", store=store), store=other)
-    loaded = get_session("one", store=other)
+    load_session(Session("one", store=store).dump(), store=other)
+    loaded = Session("one", store=other).state()
     assert thoughts(loaded) == [THOUGHT, THOUGHT]
     assert [cause.text for cause in loaded.why()] == [cause.text for cause in first.why()]
-    fork("one", at="m0003", into="two", store=other)
-    forked = get_session("two", store=other)
+    Session("one", store=other).fork(at="m0003", into="two")
+    forked = Session("two", store=other).state()
     assert thoughts(forked) == [THOUGHT]
 
 
@@ -497,9 +493,9 @@ def test_r2_the_terminal_shows_a_done_token_to_nobody_twice(size: int) -> None:
 def test_r2_an_older_session_keeps_what_it_says(tmp_path: Path) -> None:
     store, text = f"memory:{tmp_path.name}", WAYS["tags"].text
     play(talk(), "Ready.", "Fine.", store=store, session="one")
-    dumped = json.dumps(dump_session("one", store=store))
+    dumped = json.dumps(Session("one", store=store).dump())
     load_session(json.loads(dumped.replace('"Ready."', json.dumps(text))), store=f"{store}-2")
-    old = get_session("one", store=f"{store}-2")
-    assert old.speeches[0] == ("Ann", text)
+    old = Session("one", store=f"{store}-2").state()
+    assert old.transcript[0] == ("Ann", text)
     assert text in str(old.viewpoint("Bob")[1].content)
-    assert replay("one", store=f"{store}-2").speeches == old.speeches
+    assert Session("one", store=f"{store}-2").replay().transcript == old.transcript

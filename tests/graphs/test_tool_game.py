@@ -75,8 +75,8 @@ ANSWERS = [
 
 
 def rounds(result: Result) -> list[tuple[str, str]]:
-    said = [(name, text) for name, text in result.speeches if "?" in text or "number is" in text]
-    said += [("Game master", text) for _, text in result.speeches if "you won" in text]
+    said = [(name, text) for name, text in result.transcript if "?" in text or "number is" in text]
+    said += [("Game master", text) for _, text in result.transcript if "you won" in text]
     texts = [text for _, text in said[1:]]
     return list(zip(texts[::2], texts[1::2], strict=True))
 
@@ -97,5 +97,5 @@ def test_what_the_tool_gives_is_what_the_player_hears() -> None:
 def test_by_default_the_master_answers_after_seeing_what_the_tool_gave() -> None:
     """Y18, ours."""
     result, _ = play(game())
-    heard = [text for _, text in result.speeches if text.startswith("Hear this: ")]
+    heard = [text for _, text in result.transcript if text.startswith("Hear this: ")]
     assert heard == [f"Hear this: {answer}" for _, answer in ANSWERS]

@@ -15,10 +15,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from duologue.graphs import (
     Conversation,
     ModelError,
+    Session,
     aconverse,
     chat,
     converse,
-    delete_session,
     list_sessions,
     stream,
 )
@@ -82,7 +82,7 @@ def traced(request: pytest.FixtureRequest) -> Iterator[Traced]:
     yield Traced(getattr(request, "param", TraceConfig()))
     LangChainInstrumentor().uninstrument()
     for row in list_sessions(store="memory:traced"):
-        delete_session(row.session, store="memory:traced")
+        Session(row.session, store="memory:traced").delete()
 
 
 def tree(trace: Sequence[ReadableSpan]) -> list[str]:

@@ -8,9 +8,10 @@ from langchain_core.messages.tool import invalid_tool_call
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
 
-from duologue.graphs import Conversation, Result, chat, converse
+from duologue.graphs import Conversation, chat, converse
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import About, Source, result as answered, said
+from duologue.graphs.sessions.stored_session import StoredSession
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 
 from .fork_help import run
@@ -26,8 +27,8 @@ PAIR = Conversation.model_validate(
 )
 
 
-def made(*log: AnyMessage, task: str | None = None) -> Result:
-    return Result("s", PAIR, [*log], task, None)
+def made(*log: AnyMessage, task: str | None = None) -> StoredSession:
+    return StoredSession("s", PAIR, [*log], task, None)
 
 
 def spoken(number: int, text: str, source: Source = Source.MODEL) -> AnyMessage:
@@ -45,17 +46,18 @@ def test_it_prints_who_said_what_and_how_it_ended() -> None:
         "Ben (heard by nobody): I plant.",
         "Ben: Yours?",
         f"Head Cook: {long}",
-        result.outcome.sentence(),
+        str(result.outcome),
     ]
-    assert repr(result) == "Result(session='two', outcome='max_iterations')"
+    assert repr(result) == "Result(session='two', stop_reason='max_iterations')"
 
 
 def test_it_prints_what_it_waits_for_or_that_it_is_not_finished() -> None:
     waiting = converse(chat(), model=ScriptedChatModel([]), store="memory:", session="one")
     (question,) = waiting.pending
-    assert str(waiting) == f"Waits for an answer. {question.summary()}"
-    assert repr(waiting) == "Result(session='one', outcome=None)"
-    assert str(made(spoken(0, "Hi."))) == "Head Cook: Hi.\n\nNot finished."
+    assert str(waiting) == f"Waiting for User: {question.summary()}"
+    assert repr(waiting) == "Result(session='one', stop_reason=None)"
+    last = "Not finished after 1 message: it was broken off and can be resumed, or it still runs."
+    assert str(made(spoken(0, "Hi."))) == f"Head Cook: Hi.\n\n{last}"
 
 
 def test_what_is_printed_is_harmless_to_a_terminal() -> None:
@@ -78,7 +80,7 @@ def test_every_trajectory_is_in_openais_form(name: str, of_all: bool) -> None:
     if of_all:
         told = found[1:] if result.specified_task else found
         texts = [one["content"] for one in told if one["role"] != "tool"]
-        assert [text for text in texts if text] == [text for _, text in result.speeches if text]
+        assert [text for text in texts if text] == [text for _, text in result.transcript if text]
 
 
 def test_without_a_speaker_people_are_users_and_all_others_assistants() -> None:

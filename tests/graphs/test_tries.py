@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from duologue.graphs import Result, astream, converse, replay, role_play
+from duologue.graphs import Result, Session, astream, converse, role_play
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import Flaw, line
 from duologue.graphs.rules.tries import Checked, Problem, better
@@ -87,7 +87,7 @@ def played(*tries: Line, **options: Any) -> Result:
 )
 def test_r15_content_is_said_if_the_second_try_has_none(second: str) -> None:
     result = played(KRAKEN, second)
-    assert result.latest("Coder") == f"Solution: {KRAKEN}\nNext request."
+    assert result.last_message("Coder") == f"Solution: {KRAKEN}\nNext request."
     assert line(result.messages[-1]).flaw is None
 
 
@@ -130,7 +130,7 @@ def test_r23_a_request_in_words_of_ones_own_is_seen_too() -> None:
     talk = ROLE_PLAY.model_copy(update={"prompts": {}})
     fields = talk.model_dump(exclude_defaults=True) | {"prompts": prompts}
     result = played(KRAKEN, "Solution: Schreibe deine Nachricht noch einmal auf.", talk=fields)
-    assert result.latest("Coder") == f"Solution: {KRAKEN}\nNext request."
+    assert result.last_message("Coder") == f"Solution: {KRAKEN}\nNext request."
 
 
 def test_r23_a_message_about_messages_keeps_its_announcement() -> None:
@@ -160,7 +160,7 @@ def test_r15_marks_alone_are_no_content() -> None:
     script = [ORDER, f"Solution: {KRAKEN}", "Input: None", ORDER, "Solution: So be it then."]
     model = ScriptedChatModel(script=script)
     result = converse(talk, model=model, store="memory:")
-    assert [text for name, text in result.speeches if name == "Lead"] == [ORDER, ORDER]
+    assert [text for name, text in result.transcript if name == "Lead"] == [ORDER, ORDER]
 
 
 async def test_r23_who_follows_the_stream_sees_no_request() -> None:
@@ -178,4 +178,4 @@ def test_r15_a_replay_says_the_first_try_again() -> None:
     result = played(KRAKEN, "Solution: Sorry.", session="one", store=store)
     kinds = [line(one).kind for one in result.messages[2:]]
     assert kinds == [Kind.DRAFT, Kind.ANSWER, Kind.SPEECH]
-    assert replay("one", store=store).speeches == result.speeches
+    assert Session("one", store=store).replay().transcript == result.transcript

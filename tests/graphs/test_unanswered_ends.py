@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from duologue.graphs import Result, converse, fork, load_conversation, resume, stream, user_proxy
+from duologue.graphs import Result, Session, converse, load_conversation, stream, user_proxy
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import Flaw, line
 from duologue.graphs.run.events import MessageSaid, Token
@@ -35,7 +35,7 @@ def play(spec: dict[str, Any], *script: Line, **options: Any) -> tuple[Result, S
 
 def ended(result: Result) -> tuple[str, list[str]]:
     assert result.outcome is not None
-    return result.outcome.reason.value, [text for _, text in result.speeches]
+    return result.outcome.reason.value, [text for _, text in result.transcript]
 
 
 def flaws(result: Result) -> list[Flaw | None]:
@@ -156,17 +156,20 @@ def test_a_kill_between_the_tries_asks_for_the_second_alone() -> None:
     with pytest.raises(RuntimeError, match="killed"):
         play(talk(), "DEAL", RuntimeError("killed"), store=store, session="s")
     model = ScriptedChatModel(script=["4,000.", "DEAL"])
-    assert ended(resume("s", store=store, model=model)) == ("done_token", ["4,000.", "DEAL"])
-    fresh = fork("s", at="m0001", store=store, end_chat={"allow_unanswered_end": True})
+    assert ended(Session("s", store=store).resume(model=model)) == (
+        "done_token",
+        ["4,000.", "DEAL"],
+    )
+    fresh = Session("s", store=store).fork(at="m0001", end_chat={"allow_unanswered_end": True}).id
     model = ScriptedChatModel(script=["DEAL"])
-    assert ended(resume(fresh, store=store, model=model)) == ("done_token", ["DEAL"])
+    assert ended(Session(fresh, store=store).resume(model=model)) == ("done_token", ["DEAL"])
 
 
 def test_a_conversation_that_goes_on_after_its_end_has_heard_the_others() -> None:
     store = f"memory:{uuid4().hex}"
     play(talk(end_chat={"max_iterations": 1}), "Hi.", "Hello.", store=store, session="s")
-    new = fork("s", store=store, end_chat={"max_iterations": 2})
-    result = resume(new, store=store, model=ScriptedChatModel(script=["DEAL"]))
+    new = Session("s", store=store).fork(end_chat={"max_iterations": 2}).id
+    result = Session(new, store=store).resume(model=ScriptedChatModel(script=["DEAL"]))
     assert ended(result) == ("done_token", ["Hi.", "Hello.", "DEAL"])
 
 

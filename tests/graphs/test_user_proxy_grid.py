@@ -79,7 +79,7 @@ def by_the_engine(
         store="memory:",
         answer=answer,
     )
-    played.transcript = result.speeches
+    played.transcript = result.transcript
     if result.outcome is not None:
         played.end = (result.outcome.reason.value, result.outcome.by)
     assert (result.outcome is None) is (len(result.pending) == 1)

@@ -10,15 +10,7 @@ from urllib.parse import urlencode
 import pytest
 from starlette.testclient import TestClient
 
-from duologue.graphs import (
-    Conversation,
-    Question,
-    Result,
-    answer_session,
-    chat,
-    converse,
-    get_session,
-)
+from duologue.graphs import Conversation, Question, Result, Session, chat, converse
 from duologue.graphs.common.errors import SpecError
 from duologue.graphs.store.address import open_store
 from duologue.graphs.view.answers import Form, answer_of
@@ -79,7 +71,7 @@ def shade(store: str, session: str = "shade") -> None:
 
 
 def question(store: str, session: str) -> str:
-    return get_session(session, store=store).pending[0].id
+    return Session(session, store=store).state().pending[0].id
 
 
 def test_the_token_is_exchanged_for_a_cookie_that_no_script_and_no_other_site_has(
@@ -119,7 +111,7 @@ def test_nobody_writes_without_the_cookie_even_by_the_token(
         data={"question": question(store, "shade"), "text": "exit"},
     )
     assert sent.status_code == 401
-    assert get_session("shade", store=store).pending
+    assert Session("shade", store=store).state().pending
 
 
 @pytest.mark.parametrize(
@@ -144,7 +136,7 @@ def test_what_another_page_sends_does_nothing(
         form = {"question": question(store, "shade"), "text": "exit"}
         sent = user.post(f"/sessions/shade/{act}", data=form, headers=headers)
         assert sent.status_code == 403
-    assert get_session("shade", store=store).pending
+    assert Session("shade", store=store).state().pending
     del user.headers["Origin"]
     assert user.post("/sessions/shade/stop").status_code == 403
 
@@ -254,16 +246,16 @@ def test_an_answer_is_given_and_the_session_goes_on(user: TestClient, store: str
     assert user.post("/sessions/shade/answer", data=form).headers["location"] == (
         "/sessions/shade#questions"
     )
-    result = get_session("shade", store=store)
+    result = Session("shade", store=store).state()
     said = [("User", "What grows\nin shade?"), ("Assistant", "Mint grows in shade.")]
-    assert result.speeches == said
+    assert result.transcript == said
     # The old question is not answered twice.
     user.post("/sessions/shade/answer", data=form)
     assert "this question was already answered" in user.get("/sessions/shade").text
-    assert len(get_session("shade", store=store).speeches) == 2
+    assert len(Session("shade", store=store).state().transcript) == 2
     leave = {"question": question(store, "shade"), "leave": "1"}
     user.post("/sessions/shade/answer", data=leave)
-    outcome = get_session("shade", store=store).outcome
+    outcome = Session("shade", store=store).state().outcome
     assert outcome is not None
     assert outcome.reason.value == "quit"
 
@@ -282,7 +274,7 @@ def test_a_call_of_a_tool_is_decided(
 ) -> None:
     sums(store)
     user.post("/sessions/sums/answer", data={"question": question(store, "sums")} | fields)
-    tool = next(one for one in get_session("sums", store=store).messages if one.type == "tool")
+    tool = next(one for one in Session("sums", store=store).state().messages if one.type == "tool")
     assert result in tool.text
 
 
@@ -312,7 +304,7 @@ def more_sums(store: str) -> Result:
     """Somebody else approves of the call, and another one waits."""
     called = ScriptedToolCall(name="calculator", args={"expression": "7*8"}, id="c2")
     model = ScriptedChatModel(script=[Reply(tool_calls=[called])])
-    return answer_session("sums", {"decisions": [{"type": "approve"}]}, store=store, model=model)
+    return Session("sums", store=store).answer({"decisions": [{"type": "approve"}]}, model=model)
 
 
 def form_of(page: str) -> dict[str, str]:
@@ -334,7 +326,7 @@ def test_a_form_decides_no_call_that_it_did_not_show(
     page = user.get("/sessions/sums").text
     assert "this question was already answered or dropped, so your answer was not used" in page
     assert form_of(page) == {"question": after.pending[0].id}
-    assert get_session("sums", store=store) == after
+    assert Session("sums", store=store).state() == after
     assert model.calls == []
 
 
@@ -353,7 +345,7 @@ def test_of_two_forms_that_are_sent_at_once_one_decides(
     form = {"question": question(store, "sums"), "decision0": "approve"}
     user.post("/sessions/sums/answer", data=form)
     assert "already answered or dropped" in user.get("/sessions/sums").text
-    assert get_session("sums", store=store) == after[0]
+    assert Session("sums", store=store).state() == after[0]
     assert model.calls == []
 
 
@@ -370,14 +362,14 @@ def test_what_only_a_program_registers_is_said(user: TestClient, store: str) -> 
     page = user.get("/sessions/s").text
     assert "peel" in page
     assert "can be run by that program alone" in page
-    assert get_session("s", store=store).pending
+    assert Session("s", store=store).state().pending
 
 
 def test_a_session_that_waits_is_stopped(user: TestClient, store: str) -> None:
     shade(store)
     assert 'action="/sessions/shade/stop"' in user.get("/sessions/shade").text
     assert user.post("/sessions/shade/stop").status_code == 303
-    outcome = get_session("shade", store=store).outcome
+    outcome = Session("shade", store=store).state().outcome
     assert outcome is not None
     assert outcome.reason.value == "stop_requested"
     page = user.get("/sessions/shade").text

@@ -14,7 +14,6 @@ from langchain_core.tools import tool
 from duologue.graphs import (
     Conversation,
     EndChatMode,
-    Finding,
     ModelError,
     Result,
     SpecError,
@@ -26,6 +25,7 @@ from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line
 from duologue.graphs.run.events import Notice, SpeakerChosen, VerdictGiven
 from duologue.graphs.spec.handoffs import read_name
+from duologue.graphs.spec.judges import Finding
 from duologue.nodes.judge.verdicts import read_lines
 from duologue.nodes.prompts import judging, speaking
 from duologue.nodes.prompts.template import filled
@@ -88,7 +88,7 @@ def test_the_chat_completes_when_all_criteria_are_met() -> None:
         [found("inconclusive", "not_met"), found("met", "met")],
     )
     assert result.outcome is not None
-    assert result.outcome.sentence() == (
+    assert str(result.outcome) == (
         "Ended after 1 round and 3 messages: the judge found all criteria met."
     )
     assert result.outcome.by is None
@@ -203,7 +203,7 @@ def test_all_criteria_met_complete_every_stoppers_task() -> None:
 def test_last_words_follow_a_separate_judges_verdict() -> None:
     spec = judged(end_chat={"mode": GROUP})
     result, _ = play(spec, ["Beans?", "So long.", "Farewell to beans."], [found("met", "met")])
-    assert [name for name, _ in result.speeches] == ["Ann", "Bob", "Ann"]
+    assert [name for name, _ in result.transcript] == ["Ann", "Bob", "Ann"]
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,7 @@ def test_a_moderator_model_chooses_who_speaks_next() -> None:
     chosen = ["Cid", "Ann", "Cid", "Bob", "Ann"]
     said = [f"This is line {n} of them all." for n in range(6)]
     result, moderator = play(moderated(), said, [next_is(name) for name in chosen])
-    assert [name for name, _ in result.speeches] == ["Ann", *chosen]
+    assert [name for name, _ in result.transcript] == ["Ann", *chosen]
     system, question = (message.text for message in moderator.calls[1].messages)
     assert system.endswith(f"{filled(judging.MEMBERS, names='Ann, Bob, Cid')}\n\nThe task: Plan.")
     assert "Ann: This is line 0 of them all.\n\nCid: This is line 1" in question
@@ -338,7 +338,7 @@ def test_a_moderator_gives_the_word_to_somebody_else() -> None:
         [next_is("Ann"), next_is("Cid")],
     )
     # Ann, who has just spoken, can't be chosen: the next in order speaks.
-    assert [name for name, _ in result.speeches] == ["Ann", "Bob", "Cid"]
+    assert [name for name, _ in result.transcript] == ["Ann", "Bob", "Cid"]
     problems = [line(message).problem for message in result.messages if line(message).problem]
     assert problems == ["This names nobody who could speak next."]
 
@@ -350,20 +350,20 @@ def test_a_moderator_gives_the_word_to_somebody_else() -> None:
 def test_r4_a_choice_is_read_as_models_write_it(answer: str) -> None:
     spec = moderated(end_chat={"max_iterations": 1})
     result, _ = play(spec, ["Line one.", "Line two.", "Line three."], [answer, answer])
-    assert [name for name, _ in result.speeches][:2] == ["Ann", "Cid"]
+    assert [name for name, _ in result.transcript][:2] == ["Ann", "Cid"]
 
 
 def test_between_two_no_moderator_needs_to_be_asked() -> None:
     spec = talk(turn_order={"kind": "moderator", "model": "moderator"})
     result, _ = play(spec, [f"This is line {n} of them all." for n in range(6)], [])
-    assert [name for name, _ in result.speeches] == ["Ann", "Bob"] * 3
+    assert [name for name, _ in result.transcript] == ["Ann", "Bob"] * 3
 
 
 @pytest.mark.parametrize("answer", ["Dot", "I would say Bob", "", "Ann, Bob"])
 def test_a_choice_that_cannot_be_read_falls_back_on_the_order(answer: str) -> None:
     spec = moderated(turn_order={"form": "word"}, end_chat={"max_iterations": 1})
     result, _ = play(spec, ["Line one.", "Line two.", "Line three."], [answer, "Ann"])
-    assert [name for name, _ in result.speeches] == ["Ann", "Bob", "Ann"]
+    assert [name for name, _ in result.transcript] == ["Ann", "Bob", "Ann"]
 
 
 @pytest.mark.parametrize("answer", ["Cid", " **cid** ", "CID.", '"Cid"', "# Cid:"])
@@ -401,7 +401,7 @@ def test_a_registered_function_says_who_speaks_next(
         orders={"named": function},
     )
     # A function may give somebody the word twice; the line that gives the turn keeps roles apart.
-    assert [name for name, _ in result.speeches] == ["Ann", "Cid", "Cid"]
+    assert [name for name, _ in result.transcript] == ["Ann", "Cid", "Cid"]
     roles = [message.type for message in result.viewpoint("Cid")]
     assert roles == ["system", "human", "ai", "human", "ai"]
 
@@ -417,7 +417,7 @@ def test_last_words_keep_their_order_whoever_chooses() -> None:
         ["Line one.", no, "Line two.", yes, "Last of Ann.", "Last of Bob.", "Last of Cid."],
         [next_is("Cid")],
     )
-    assert [name for name, _ in result.speeches] == ["Ann", "Cid", "Ann", "Bob", "Cid"]
+    assert [name for name, _ in result.transcript] == ["Ann", "Cid", "Ann", "Bob", "Cid"]
 
 
 def test_a_function_that_names_nobody_is_one_clear_error_and_loses_nothing() -> None:
@@ -431,7 +431,7 @@ def test_a_function_that_names_nobody_is_one_clear_error_and_loses_nothing() -> 
     with pytest.raises(SpecError, match="the order 'f' failed: IndexError"):
         converse(spec, orders={"f": lambda said, names: names[3]}, **options)
     result = converse(spec, orders={"f": lambda said, names: names[2]}, **options)
-    assert [name for name, _ in result.speeches] == ["Ann", "Cid", "Cid"]
+    assert [name for name, _ in result.transcript] == ["Ann", "Cid", "Cid"]
     assert len(model.calls) == 3
 
 

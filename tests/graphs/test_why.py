@@ -10,18 +10,11 @@ import pytest
 from langchain_core.messages import BaseMessage
 from langchain_core.tools import tool
 
-from duologue.graphs import (
-    Cause,
-    CauseKind,
-    Conversation,
-    Finding,
-    Result,
-    converse,
-    fork,
-    get_session,
-)
+from duologue.graphs import Conversation, Result, Session, converse
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line, place_of
+from duologue.graphs.rules.ends.outcome_step import OutcomeStep, OutcomeStepKind
+from duologue.graphs.spec.judges import Finding
 from duologue.nodes.prompts.tasks import TASK_TOO_LONG, filled
 from duologue.nodes.testing import (
     Line,
@@ -275,7 +268,7 @@ def test_every_cause_is_about_a_message_of_the_log_in_its_order() -> None:
         places = [ids.index(cause.message) for cause in causes if cause.message is not None]
         assert places == sorted(places)
         assert result.outcome is not None
-        at_the_end = [cause for cause in causes if cause.kind is CauseKind.REASON]
+        at_the_end = [cause for cause in causes if cause.kind is OutcomeStepKind.REASON]
         assert [cause.reason for cause in at_the_end] == list(result.outcome.reasons)
         assert at_the_end == causes[len(places) :]
         by, *others = [cause.speaker for cause in at_the_end]
@@ -306,7 +299,7 @@ def test_a_guard_that_is_off_counts_nothing(guard: str, script: list[Line]) -> N
         counted = [cause for cause in result.why() if cause.reason == guard]
         assert bool(counted) is bool(limit)
         for cause in counted:
-            assert cause.kind is CauseKind.COUNTED
+            assert cause.kind is OutcomeStepKind.COUNTED
             assert cause.limit == limit
             assert cause.text.endswith(f"({cause.count} of {limit})")
 
@@ -320,14 +313,14 @@ def test_a_verdict_and_its_findings_are_data() -> None:
         "They plant": Finding.INCONCLUSIVE,
     }
     assert (first.speaker, first.reason, first.count) == ("Ann", None, None)
-    assert Cause.model_validate_json(first.model_dump_json()) == first
+    assert OutcomeStep.model_validate_json(first.model_dump_json()) == first
 
 
 def test_an_unfinished_session_tells_what_counted_so_far(tmp_path: Path) -> None:
     store = tmp_path / "sessions.db"
     with pytest.raises(ScriptExhaustedError):
         run(talk(), "", "", "Dug.", session="s", store=store)
-    result = get_session("s", store=store)
+    result = Session("s", store=store).state()
     assert result.outcome is None
     assert told(result) == [
         "m0001 Ann: rejected and asked again: Your message was empty.",
@@ -339,9 +332,9 @@ def test_a_fork_is_counted_by_its_own_rules(tmp_path: Path) -> None:
     conversation, script, _ = CASES["blank replies"]
     store = tmp_path / "sessions.db"
     whole = run(conversation, *script, session="one", store=store)
-    fork("one", into="two", store=store, end_chat={"guards": {"blank_replies": 5}})
-    forked = get_session("two", store=store)
-    counted = [cause for cause in forked.why() if cause.kind is CauseKind.COUNTED]
+    Session("one", store=store).fork(into="two", end_chat={"guards": {"blank_replies": 5}})
+    forked = Session("two", store=store).state()
+    counted = [cause for cause in forked.why() if cause.kind is OutcomeStepKind.COUNTED]
     assert [(cause.count, cause.limit) for cause in counted] == [(1, 5), (2, 5)]
     assert forked.outcome is None
     assert whole.why()[-1].text == "2 replies in a row were blank"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage
 
-from duologue.graphs import Conversation, SpecError, converse, export_session, get_session, resume
+from duologue.graphs import Conversation, Session, SpecError, converse
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import Source
 from duologue.nodes.prompts import summaries
@@ -91,8 +91,8 @@ def registered(*, fails: bool = False) -> dict[str, Any]:
 
 def record(session: str, store: str) -> list[dict[str, Any]]:
     """All that a session holds, but for how long it took."""
-    lines = export_session(session, format="jsonl", store=store).splitlines()
-    outcome = get_session(session, store=store).outcome
+    lines = Session(session, store=store).export(format="jsonl").splitlines()
+    outcome = Session(session, store=store).state().outcome
     assert outcome is not None
     return [*map(json.loads, lines), outcome.model_dump(mode="json", exclude={"seconds"})]
 
@@ -122,7 +122,7 @@ def test_the_same_seed_gives_the_same_log_wherever_it_is_run(
 
 def in_another_process(store: str) -> None:
     """Go on with the conversation that was left."""
-    resume("left", store=store, **registered())
+    Session("left", store=store).resume(**registered())
 
 
 if __name__ == "__main__":

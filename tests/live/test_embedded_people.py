@@ -32,9 +32,9 @@ def test_a3_nobody_is_asked_and_the_rules_end_it() -> None:
     result = converse(brief(spec), store="memory:", session="never", reset=True)
     assert not result.pending
     assert result.outcome is not None
-    answers = [text for name, text in result.speeches if name == "Assistant"]
+    answers = [text for name, text in result.transcript if name == "Assistant"]
     automatic = filled(AUTO_REPLY, termination="TERMINATE")
-    assert [text for name, text in result.speeches if name == "User"] == [
+    assert [text for name, text in result.transcript if name == "User"] == [
         "Name a colour.",
         *[automatic] * (len(answers) - 1),
     ]
@@ -55,6 +55,6 @@ def test_g5_g6_a_chat_of_a_question_and_exit() -> None:
     )
     assert result.outcome is not None
     assert (result.outcome.reason.value, result.outcome.by) == ("quit", "User")
-    (_, asked), (name, answer) = result.speeches
+    (_, asked), (name, answer) = result.transcript
     assert (asked, name) == ("Name a colour.", "Assistant")
     assert answer.strip()

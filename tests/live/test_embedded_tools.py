@@ -145,7 +145,7 @@ async def test_a_conversation_calls_a_tool_over_http_and_finishes() -> None:
     for answer in answers:
         assert answer.status == "success"
         assert "number is" in answer.text or "you won" in answer.text
-    (master, first), (player, _) = result.speeches
+    (master, first), (player, _) = result.transcript
     assert (master, first, player) == ("Master", answers[0].text, "Player")
     assert result.outcome.total.calls == 3
 

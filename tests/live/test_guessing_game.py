@@ -98,7 +98,7 @@ async def test_the_game_has_its_structure_whatever_is_said(secret: Mapping[str, 
         assert last == []
     assert result.outcome.messages == len(private) + len(opening) + len(speakers)
     assert result.outcome.rounds == len(said) // 2
-    assert result.outcome.sentence().startswith("Ended after ")
+    assert str(result.outcome).startswith("Ended after ")
 
 
 # What a silly model may run into as well.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from duologue.graphs import Conversation, Reason, astream, get_session
+from duologue.graphs import Conversation, Reason, Session, astream
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line
 from duologue.nodes.testing import ScriptedChatModel
@@ -81,7 +81,7 @@ async def test_400_messages_end_on_a_small_context(
     ):
         if event.event == "notice":
             notices.append(event.text)
-    result = get_session("long", store=store)
+    result = Session("long", store=store).state()
     assert result.outcome is not None
     assert result.outcome.reason is Reason.MAX_ITERATIONS
     assert result.outcome.messages == MESSAGES

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from duologue.graphs import chat, get_session, list_sessions
+from duologue.graphs import Session, chat, list_sessions
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from support.children import Child
@@ -26,15 +26,15 @@ def answer(prompt: Prompt) -> Line:
     return Reply(tool_calls=made)
 
 
-Session = Callable[..., dict[str, Any]]
+Part = Callable[..., dict[str, Any]]
 """Runs a part of the session in a process of its own."""
 
 
 @pytest.fixture
 def part(
     start_child: Callable[..., Child], postgres_url: str, tmp_path: Path
-) -> Callable[[ScriptedServer], Session]:
-    def of(server: ScriptedServer) -> Session:
+) -> Callable[[ScriptedServer], Part]:
+    def of(server: ScriptedServer) -> Part:
         environment = {
             "OPENAI_BASE_URL": server.url,
             "OPENAI_API_KEY": "any",
@@ -63,7 +63,7 @@ def said(found: dict[str, Any]) -> list[str]:
 
 
 def test_a_question_is_listed_and_answered_in_another_process(
-    part: Callable[[ScriptedServer], Session], postgres_url: str
+    part: Callable[[ScriptedServer], Part], postgres_url: str
 ) -> None:
     with ScriptedServer(answer) as server:
         run = part(server)
@@ -72,7 +72,7 @@ def test_a_question_is_listed_and_answered_in_another_process(
         assert (asked["outcome"], question["because"]) == (None, "turn")
         (row,) = list_sessions(store=postgres_url)
         assert (row.session, row.status) == ("talk", "waiting")
-        assert [one.id for one in get_session("talk", store=postgres_url).pending] == [
+        assert [one.id for one in Session("talk", store=postgres_url).state().pending] == [
             question["id"]
         ]
         assert run()["pending"] == [question]
@@ -89,7 +89,7 @@ def test_a_question_is_listed_and_answered_in_another_process(
 
 
 def test_calls_that_wait_for_approval_run_once_when_it_comes_later(
-    part: Callable[[ScriptedServer], Session], tmp_path: Path
+    part: Callable[[ScriptedServer], Part], tmp_path: Path
 ) -> None:
     spec = chat("Work", tools=[*TOOLS], interrupt_on={"first": True})
     calls = tmp_path / "calls.txt"

@@ -325,7 +325,7 @@ async def test_a_group_solve_is_run_from_its_forms_fields(client: LangGraphClien
     found = await run(client, await thread(client), GROUP, "group_solve")
     ended = found["outcome"]
     assert ended["reasons"] == ["completed"]
-    assert ended["because"] == ["Ann completed its task"]
+    assert ended["explanations"] == ["Ann completed its task"]
     # A secret, two answers, Ann's one turn, with which it has spoken three times, and Ben's last.
     assert ended["messages"] == 5
     assert "specified_task" not in found or not found["specified_task"]
@@ -342,7 +342,7 @@ async def test_a_moderator_and_a_separate_judge_are_asked_there_too(
         "end_chat": {"mode": "end_chat_after_first_completion"},
     }
     found = await run(client, await thread(client), {"conversation": spec}, "group_solve")
-    assert found["outcome"]["because"] == ["the judge found all criteria met"]
+    assert found["outcome"]["explanations"] == ["the judge found all criteria met"]
     said = [
         message["name"] for message in found["messages"] if message["content"].startswith("This")
     ]

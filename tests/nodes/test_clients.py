@@ -10,8 +10,14 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 from tenacity import Retrying, stop_after_delay, wait_fixed
 
-from duologue.graphs import ModelError, aconverse, astream, converse, role_play
-from duologue.graphs.common.errors import ModelUnavailableError
+from duologue.graphs import (
+    ModelError,
+    ModelUnavailableError,
+    aconverse,
+    astream,
+    converse,
+    role_play,
+)
 from duologue.graphs.common.settings import Settings
 from duologue.nodes.models.client.clients import client, listed
 from duologue.nodes.models.resolve import Models
@@ -51,7 +57,7 @@ def wait_for_connections(server: ScriptedServer, count: int) -> None:
 def test_a_loop_that_ends_leaves_no_connection_behind(connect: ScriptedServer) -> None:
     for _ in range(5):
         result = asyncio.run(aconverse(GARDEN, store=STORE))
-        assert len(result.speeches) == 2
+        assert len(result.transcript) == 2
         wait_for_connections(connect, 0)
     assert len(connect.calls) == 10
     # Nothing complains of being left open.

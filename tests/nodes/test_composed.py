@@ -66,7 +66,7 @@ def test_it_talks_calls_tools_and_judges_and_nothing_bound_is_lost(name: str) ->
     result = run(talk(model_settings={"temperature": 0.5}), COMPOSED[name](model))
     assert result.outcome is not None
     assert result.outcome.reason == "completed"
-    assert result.speeches[0] == ("Ann", "It is six, says Ann.")
+    assert result.transcript[0] == ("Ann", "It is six, says Ann.")
     assert list(result.outcome.usage) == ["ScriptedChatModel"]
     assert {call.purpose for call in model.calls} == {"speech", "verdict"}
     for call in model.calls:
@@ -91,7 +91,7 @@ def test_tools_by_schema_and_models_by_name_may_be_composed() -> None:
     models = {"mine": model.with_fallbacks([model])}
     others = ScriptedChatModel(["Hm."] * 9)
     result = converse(conversation, models=models, model=others, store="memory:")
-    assert result.speeches[0] == ("Ann", "Six.")
+    assert result.transcript[0] == ("Ann", "Six.")
     assert model.calls[0].schema is not None
 
 

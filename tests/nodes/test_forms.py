@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from duologue.graphs import Result, SpecError, converse, get_session, load_conversation, role_play
+from duologue.graphs import Result, Session, SpecError, converse, load_conversation, role_play
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.formats.marks import plays
 from duologue.graphs.log.formats.mending import Mended, mended
@@ -45,7 +45,7 @@ def played(*lines: Line, **options: Any) -> Result:
 )
 def test_r8_what_a_solution_lacks_is_added_without_asking_again(text: str, heard: str) -> None:
     result = played(ORDER, text)
-    assert result.latest("Coder") == heard
+    assert result.last_message("Coder") == heard
     assert result.parsed("Coder") == [
         {"Solution:": heard.split(":", 1)[1].split("Next")[0].strip()}
     ]
@@ -63,7 +63,7 @@ def test_r8_what_a_solution_lacks_is_added_without_asking_again(text: str, heard
 )
 def test_r8_what_is_whole_is_heard_as_it_was_said(text: str) -> None:
     result = played(ORDER, text)
-    assert result.latest("Coder") == text
+    assert result.last_message("Coder") == text
     assert result.parsed("Coder") == [{"Solution:": "3"}]
 
 
@@ -112,7 +112,7 @@ def test_r8_an_instruction_is_read_however_its_input_stands(
     text: str, heard: str, read: tuple[str, str]
 ) -> None:
     result = played(text, ANSWER)
-    assert result.latest("Lead") == heard
+    assert result.last_message("Lead") == heard
     assert result.parsed("Lead") == [dict(zip(INSTRUCTION.lines, read, strict=True))]
 
 
@@ -128,7 +128,7 @@ TWO = [
 @pytest.mark.parametrize("text", TWO)
 def test_r8_two_instructions_are_asked_for_again(text: str) -> None:
     result = played(text, ORDER, ANSWER)
-    assert result.latest("Lead") == ORDER
+    assert result.last_message("Lead") == ORDER
     told = [cause.text for cause in result.why() if cause.kind.value == "rejected"]
     assert told == [
         "Lead: rejected and asked again: Your message must have 'Instruction:' only once."
@@ -138,7 +138,7 @@ def test_r8_two_instructions_are_asked_for_again(text: str) -> None:
 @pytest.mark.parametrize("text", TWO)
 def test_r8_two_instructions_twice_are_said_and_not_read(text: str) -> None:
     result = played(text, text, ANSWER)
-    assert "And then?" in (latest := str(result.latest("Lead"))) or "Divide." in latest
+    assert "And then?" in (latest := str(result.last_message("Lead"))) or "Divide." in latest
     assert result.parsed("Lead") == [None]
     (said,) = [line(one) for one in result.messages if line(one).is_speech][:1]
     assert said.flaw is Flaw.FORM
@@ -146,7 +146,7 @@ def test_r8_two_instructions_twice_are_said_and_not_read(text: str) -> None:
 
 def test_r8_a_heading_of_a_solution_may_come_again() -> None:
     text = "Solution: First.\nSolution: Second.\nNext request."
-    assert played(ORDER, text).latest("Coder") == text
+    assert played(ORDER, text).last_message("Coder") == text
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_r8_what_people_say_is_read_as_leniently_and_left_as_they_said_it() -> N
     spec = role_play("Add up", "Lead", "Coder", specify_task=False, people=["Lead"])
     spec = spec.model_copy(update={"end_chat": ROLE_PLAY.end_chat})
     result = played(ANSWER, spec=spec, answer=lambda question: "lead: Instruction: Add up.")
-    assert result.latest("Lead") == "lead: Instruction: Add up."
+    assert result.last_message("Lead") == "lead: Instruction: Add up."
     assert result.parsed("Lead") == [{"Instruction:": "Add up.", "Input:": "None"}]
 
 
@@ -198,7 +198,7 @@ def test_r8_what_can_t_be_missing_is_refused(form: dict[str, Any], said: str) ->
 def test_r8_a_stored_message_is_the_one_that_others_hear() -> None:
     store = f"memory:{uuid4().hex}"
     played("Lead: Instruction: Add up.", "Solution: 3", session="one", store=store)
-    heard = [one.text for one in get_session("one", store=store).viewpoint("Coder")]
+    heard = [one.text for one in Session("one", store=store).state().viewpoint("Coder")]
     assert heard[1].endswith("Instruction: Add up.\nInput: None")
     assert heard[2] == ANSWER
 

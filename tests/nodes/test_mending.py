@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 from langchain_core.messages import AIMessage
 
-from duologue.graphs import Result, astream, converse, replay, role_play
+from duologue.graphs import Result, Session, astream, converse, role_play
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.formats.mending import Mended, mended
 from duologue.graphs.log.kinds import Kind
@@ -129,7 +129,7 @@ def test_r15_nothing_is_made_up_where_what_belongs_is_not_known(
 
 def test_r15_a_missing_closing_mark_costs_no_call_and_is_heard() -> None:
     result, _ = played(f"Solution:\n{CODE}")
-    assert result.latest("Coder") == f"Solution:\n{CODE}\nNext request."
+    assert result.last_message("Coder") == f"Solution:\n{CODE}\nNext request."
     assert result.parsed("Coder") == [{"Solution:": CODE}]
     assert kinds(result) == [Kind.SPEECH]
     assert result.why()[0].kind.value == "reason"
@@ -162,7 +162,7 @@ def test_r15_real_code_without_a_mark_is_said_where_the_second_try_is_no_reply(
     second: str,
 ) -> None:
     result, model = played(CODE, second)
-    assert result.latest("Coder") == f"Solution:\n{CODE}\nNext request."
+    assert result.last_message("Coder") == f"Solution:\n{CODE}\nNext request."
     assert result.parsed("Coder") == [{"Solution:": CODE}]
     said = line(result.messages[-1])
     assert (said.kind, said.flaw, said.problem) == (Kind.SPEECH, None, None)
@@ -199,7 +199,7 @@ def test_r15_of_two_tries_the_better_one_is_said(
     first: str, second: str, said: str, flaw: Flaw | None
 ) -> None:
     result, _ = played(first, second)
-    assert result.latest("Coder") == said
+    assert result.last_message("Coder") == said
     assert line(result.messages[-1]).flaw is flaw
     assert kinds(result) == [Kind.DRAFT, Kind.SPEECH]
 
@@ -231,7 +231,7 @@ SAME = "I would like to have the boat."
 )
 def test_r15_an_echo_of_what_it_was_told_is_said_by_nobody(echo: str) -> None:
     result = free_talk("A boat!", SAME, "Forty?", SAME, echo)
-    assert result.speeches[-1] == ("Bob", SAME)
+    assert result.transcript[-1] == ("Bob", SAME)
     assert line(result.messages[-1]).flaw is Flaw.REPEATED
 
 
@@ -248,7 +248,7 @@ def test_r15_an_echo_of_what_it_was_told_is_said_by_nobody(echo: str) -> None:
 )
 def test_r15_what_a_prompt_lets_it_say_is_a_reply(reply: str) -> None:
     result = free_talk("A boat!", reply, "Forty?", "No.")
-    assert result.speeches[1] == ("Bob", reply)
+    assert result.transcript[1] == ("Bob", reply)
     assert line(result.messages[2]).flaw is None
 
 
@@ -267,8 +267,8 @@ def test_r15_hooks_see_the_try_that_is_said() -> None:
     result, _ = played(CODE, "<your solution>", talk=fields, **options)
     assert seen == [f"Solution:\n{CODE}\nNext request."]
     assert kinds(result) == [Kind.DRAFT, Kind.ANSWER, Kind.ANSWER, Kind.SPEECH]
-    again = replay("one", store=store, hooks=hooks)
-    assert again.speeches == result.speeches
+    again = Session("one", store=store).replay(hooks=hooks)
+    assert again.transcript == result.transcript
     assert kinds(again) == kinds(result)
 
 
@@ -276,8 +276,8 @@ def test_r15_hooks_see_the_try_that_is_said() -> None:
 def test_r15_a_replay_gives_both_tries_again(second: str) -> None:
     store = f"memory:{uuid4().hex}"
     result, _ = played(CODE, second, session="one", store=store)
-    again = replay("one", store=store)
-    assert again.speeches == result.speeches
+    again = Session("one", store=store).replay()
+    assert again.transcript == result.transcript
     assert kinds(again) == kinds(result)
 
 
@@ -300,8 +300,8 @@ def test_r15_a_reply_that_was_cut_off_is_left_as_it_is() -> None:
     cut_off = Reply(text="Solution: one, two, th", finish_reason="length")
     store = f"memory:{uuid4().hex}"
     result, _ = played(cut_off, session="one", store=store)
-    assert result.latest("Coder") == cut_off.text
-    assert replay("one", store=store).speeches == result.speeches
+    assert result.last_message("Coder") == cut_off.text
+    assert Session("one", store=store).replay().transcript == result.transcript
 
 
 def test_r15_how_a_reply_is_asked_for_again_does_not_contradict_itself() -> None:

@@ -21,20 +21,20 @@ from pydantic import SecretStr
 
 from duologue.graphs import (
     Conversation,
-    Event,
     ModelError,
     Result,
+    Session,
     build_graph,
     converse,
     list_sessions,
     load_conversation,
-    resume,
     stream,
 )
 from duologue.graphs.common.settings import Settings
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.run.events import (
     Ended,
+    Event,
     MessageSaid,
     Notice,
     ReplyRejected,
@@ -181,8 +181,8 @@ def test_a_stream_that_breaks_off_is_noticed_and_its_message_said_once(served: S
     assert kinds.index(Token) < kinds.index(Notice) < kinds.index(MessageSaid)
     said = [event.text for event in events if isinstance(event, MessageSaid)]
     assert said == ["Plant beans.", "Done that."]
-    result = resume("s", store="memory:broken")
-    assert [text for _, text in result.speeches] == said
+    result = Session("s", store="memory:broken").resume()
+    assert [text for _, text in result.transcript] == said
     assert not [event for event in events if isinstance(event, ReplyRejected)]
     ended = events[-1]
     assert isinstance(ended, Ended)
@@ -203,7 +203,7 @@ def test_a_stream_that_keeps_breaking_off_is_one_error_and_resumable(served: Ser
     )
     assert len(server.calls) == 3
     state["broken"] = False
-    assert resume("s", store="memory:breaking").outcome is not None
+    assert Session("s", store="memory:breaking").resume().outcome is not None
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ def scripted(name: str) -> ScriptedChatModel:
 
 
 def said(result: Result) -> list[str]:
-    return [text for _, text in result.speeches]
+    return [text for _, text in result.transcript]
 
 
 def test_a_given_model_speaks_where_the_conversation_names_none() -> None:

@@ -137,7 +137,7 @@ def test_a_providers_model_talks_calls_tools_and_judges(monkeypatch: pytest.Monk
         result = converse(PAIR, model="deepseek:deepseek-chat", store="memory:")
     assert result.outcome is not None
     assert result.outcome.reason == "completed"
-    assert result.speeches[0] == ("Ann", "Reply 2.")
+    assert result.transcript[0] == ("Ann", "Reply 2.")
     assert list(result.outcome.usage) == ["deepseek:deepseek-chat"]
     assert result.outcome.total.cost
 

@@ -317,7 +317,7 @@ def test_r2_blocks_go_back_to_the_users_own_model_unchanged() -> None:
     sent = [one.messages for one in model.calls]
     assert next(one for one in sent[1] if one.type == "ai").content == [block]
     assert HM not in str(sent[2])
-    assert [text for _, text in result.speeches] == ["Nothing.", "Fine."]
+    assert [text for _, text in result.transcript] == ["Nothing.", "Fine."]
 
 
 # Streams.

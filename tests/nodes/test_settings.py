@@ -268,7 +268,7 @@ class Strict(BaseChatModel):
 def test_a_default_that_a_users_client_does_not_know_is_left_out() -> None:
     model = Strict()
     result = converse(talk(model_settings={"top_p": 0.5}), model=model, store="memory:")
-    assert len(result.speeches) == 2
+    assert len(result.transcript) == 2
     assert model._calls == [{"temperature": 0.2, "top_p": 0.5}, {"top_p": 0.5}, {}]
 
 

@@ -7,9 +7,10 @@ from langchain_core.messages import AnyMessage
 from langchain_core.messages.tool import tool_call
 
 from drawn.player import too_long
-from duologue.graphs import Conversation, Position, RunningSummary, Speaker
+from duologue.graphs import Conversation, RunningSummary, Speaker
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import NOBODY, About, line, place_of, result, said
+from duologue.graphs.rules.position import Position
 from duologue.nodes.models.resolve import Models
 from duologue.nodes.step.resources import Moment, Resources
 from duologue.nodes.step.running import RunningSession

@@ -19,12 +19,11 @@ from pydantic import BaseModel, Field, SecretStr
 
 from duologue.graphs import (
     Conversation,
-    Event,
     Result,
+    Session,
     SpecError,
     aconverse,
     astream,
-    get_session,
     load_conversation,
     stream,
 )
@@ -33,6 +32,7 @@ from duologue.graphs.log.call_text import TO_USER
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line
 from duologue.graphs.run.events import (
+    Event,
     MessageSaid,
     ReplyRejected,
     SpeechStarted,
@@ -149,7 +149,7 @@ def run(
         "tools": [look],
     } | options
     events = list(stream(conversation or talk(), session="s", **given))
-    return Ran(events, get_session("s", store=given["store"]))
+    return Ran(events, Session("s", store=given["store"]).state())
 
 
 def replayed(server: ScriptedServer, number: int) -> list[dict[str, Any]]:
@@ -225,7 +225,7 @@ def test_what_happens_is_told_in_order() -> None:
     ]
     said = [one for one in found.events if isinstance(one, MessageSaid)]
     assert [one.calling for one in said] == [True, False, False]
-    assert found.result.speeches == [("Ann", "Hm."), ("Ann", "Fine."), ("Bob", "Ok.")]
+    assert found.result.transcript == [("Ann", "Hm."), ("Ann", "Fine."), ("Bob", "Ok.")]
     assert [one.arguments for one in found.events if isinstance(one, ToolCalled)] == [{"path": "a"}]
 
 
@@ -373,7 +373,7 @@ async def test_whoever_follows_custom_events_alone_hears_the_words_as_they_come(
     assert "".join(one["text"] for one in words) == "\n\nOne moment."
     model = ScriptedChatModel(script=script)
     result = await aconverse(talk(), model=model, tools=[look], store="memory:")
-    assert result.speeches[0] == ("Ann", "Well.\n\nOne moment.")
+    assert result.transcript[0] == ("Ann", "Well.\n\nOne moment.")
 
 
 # G3: the words are read before the message is whole, and while the tools run.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from duologue.graphs import SpecError, converse, fork, load_conversation, resume, role_play
+from duologue.graphs import Session, SpecError, converse, load_conversation, role_play
 from duologue.graphs.kinds.load import forms_by_kind
 from duologue.nodes.prompts import texts
 from duologue.nodes.prompts.judging import JUDGE_YOURSELF
@@ -134,17 +134,15 @@ def test_a_registered_text_is_stored_when_the_session_begins() -> None:
 
     assert run(short="Go!")[0] == "Go!"
     assert run(short="Begin at once!")[0] == "Go!"
-    fork(
-        "s",
-        into="t",
-        store="memory:named",
-        prompts={"begin": "Start."},
-        end_chat={"max_iterations": 2},
+    Session("s", store="memory:named").fork(
+        into="t", prompts={"begin": "Start."}, end_chat={"max_iterations": 2}
     )
-    again = resume("t", model=ScriptedChatModel(script=["Tulips.", "Ivy."]), store="memory:named")
+    again = Session("t", store="memory:named").resume(
+        model=ScriptedChatModel(script=["Tulips.", "Ivy."])
+    )
     assert again.conversation.prompts["begin"].text == "Start."
     with pytest.raises(SpecError, match=r"prompts\.mend: give the text itself"):
-        fork("s", store="memory:named", prompts={"mend": {"name": "short"}})
+        Session("s", store="memory:named").fork(prompts={"mend": {"name": "short"}})
 
 
 def test_a_registered_text_must_fit_the_prompt() -> None:

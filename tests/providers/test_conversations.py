@@ -84,7 +84,7 @@ def run_streamed(talk: Conversation, model: BaseChatModel | str) -> Result:
 def check_talk(result: Result, server: FakeServer[Any], default: str | None = None) -> None:
     assert len(server.refused) == (0 if default is None else 1)
     assert all(str(default) in str(refusal) for refusal in server.refused)
-    assert result.speeches == [("Ann", "It is 6."), ("Ben", "I agree.")]
+    assert result.transcript == [("Ann", "It is 6."), ("Ben", "I agree.")]
     assert result.outcome is not None
     assert result.outcome.reason == "completed"
     assert [verdict.complete for verdict in result.outcome.verdicts] == [False, True]

@@ -20,7 +20,7 @@ CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
     [
         "pytest",
-        "duologue.graphs.run.converse",
+        "duologue.graphs.api.converse",
         "duologue.graphs.cli.batch.run",
         "duologue.graphs.store.sql.postgres",
         "duologue.graphs.store.sql.sqlite_saver",
@@ -144,19 +144,19 @@ def dig() -> Any:  # noqa: ANN401
 
 
 def _run(order: dict[str, Any]) -> dict[str, Any]:
-    from duologue.graphs import answer_session, converse, resume
+    from duologue.graphs import Session, converse
 
     options: dict[str, Any] = {
-        "store": order["store"],
         "tools": [*workers(), *([dig()] if order.get("tool") else [])],
     }
     conversation = order.get("conversation")
+    session = Session(order["session"], store=order["store"])
     if "respond" in order:
-        result = answer_session(order["session"], order["respond"], **options)
+        result = session.answer(order["respond"], **options)
     elif conversation is None:
-        result = resume(order["session"], **options)
+        result = session.resume(**options)
     else:
-        result = converse(conversation, session=order["session"], **options)
+        result = converse(conversation, session=session, **options)
     return {
         "messages": [
             message.model_dump(mode="json", exclude={"id"}) for message in result.messages

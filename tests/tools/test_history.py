@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from langchain_core.messages import HumanMessage, ToolMessage
 
-from duologue.graphs import Conversation, Result, converse, get_session, load_conversation
+from duologue.graphs import Conversation, Result, Session, converse, load_conversation
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 from duologue.tools.builtin.history import NO_HISTORY
@@ -122,7 +122,7 @@ def store() -> str:
     """A store in which another session holds the secret."""
     name = "memory:history-of-others"
     run([SECRET, "Noted."], OTHER, store=name, session="other")
-    assert get_session("other", store=name).latest("Ann") == SECRET
+    assert Session("other", store=name).state().last_message("Ann") == SECRET
     return name
 
 

@@ -21,16 +21,16 @@ from typer.testing import CliRunner
 
 from duologue.graphs import (
     Conversation,
-    Result,
+    Session,
     SpecError,
     aconverse,
     build_graph,
     converse,
     load_conversation,
-    resume,
 )
 from duologue.graphs.cli.app import app
 from duologue.graphs.log.messages import Failure, line
+from duologue.graphs.sessions.stored_session import StoredSession
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools.mcp.servers import CommandServer, configured_servers, given_servers
@@ -103,7 +103,7 @@ def run(
     return told(converse(conversation, model=model, store="memory:", mcp_servers=servers))
 
 
-def told(result: Result) -> list[tuple[str, Failure | None]]:
+def told(result: StoredSession) -> list[tuple[str, Failure | None]]:
     return [(it.text, line(it).failure) for it in result.messages if isinstance(it, ToolMessage)]
 
 
@@ -192,11 +192,18 @@ def test_whatever_a_call_comes_to_is_told_to_the_model(
 
 def test_a_session_that_goes_on_does_not_repeat_a_call(web: Web, tmp_path: Path) -> None:
     web.folder.joinpath("notes").unlink(missing_ok=True)
-    options: Any = {"store": tmp_path / "s.db", "mcp_servers": {"web": web.server}}
+    store = tmp_path / "s.db"
+    options: Any = {"mcp_servers": {"web": web.server}}
     script: list[Line] = [calls(("web.note", {"number": 1})), OSError("gone")]
     with pytest.raises(OSError, match="gone"):
-        converse(talk("web.note"), session="s", model=ScriptedChatModel(script=script), **options)
-    result = resume("s", model=ScriptedChatModel(script=["Well."]), **options)
+        converse(
+            talk("web.note"),
+            session="s",
+            model=ScriptedChatModel(script=script),
+            store=store,
+            **options,
+        )
+    result = Session("s", store=store).resume(model=ScriptedChatModel(script=["Well."]), **options)
     assert told(result) == [("2", None)]
     assert web.folder.joinpath("notes").read_text() == "1\n"
 
@@ -246,7 +253,7 @@ async def test_a_server_that_has_gone_meanwhile_is_told_to_the_model(web: Web) -
     graph = build_graph(model=model, tools=[tool])
     conversation = talk("web.note")
     state = await graph.ainvoke({"conversation": conversation.stored()})
-    ((text, failure),) = told(Result.of("s", conversation, dict(state)))
+    ((text, failure),) = told(StoredSession.of("s", conversation, dict(state)))
     assert text.startswith("web.note failed: its MCP server can't be reached at ")
     assert failure is Failure.TOOL
 

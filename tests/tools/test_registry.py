@@ -228,7 +228,7 @@ def test_a_file_names_what_is_installed_and_runs(site: Site, tmp_path: Path) -> 
     call = ScriptedToolCall(name="thing", id="c1")
     model = ScriptedChatModel(script=[Reply(tool_calls=[call]), "Hello."])
     result = converse(file, model=model, store="memory:installed")
-    assert result.speeches == [
+    assert result.transcript == [
         ("Ann", "Hello. (installed)"),
         ("Bob", "An installed reply."),
         ("Bob", "An installed reply."),

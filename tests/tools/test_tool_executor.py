@@ -17,16 +17,9 @@ from langchain_core.tools import (
 from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.types import Command, interrupt
 
-from duologue.graphs import (
-    CauseKind,
-    Conversation,
-    Reason,
-    Result,
-    aconverse,
-    aresume,
-    load_conversation,
-)
+from duologue.graphs import Conversation, Reason, Result, Session, aconverse, load_conversation
 from duologue.graphs.log.messages import Failure, line
+from duologue.graphs.rules.ends.outcome_step import OutcomeStepKind
 from duologue.nodes.execute.call import CallResult
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, ToolState, Turn
@@ -118,9 +111,9 @@ async def test_the_fifth_error_of_a_kind_in_a_turn_ends_it_and_nothing_is_lost(
     assert result.outcome is not None
     assert result.outcome.reasons[0] is ends
     assert result.outcome.by == "Ann"
-    assert "5 calls of tools by Ann in one turn" in result.outcome.because[0]
+    assert "5 calls of tools by Ann in one turn" in result.outcome.explanations[0]
     assert len(answers(result)) == len(model.calls) == 5
-    counted = [cause for cause in result.why() if cause.kind is CauseKind.COUNTED]
+    counted = [cause for cause in result.why() if cause.kind is OutcomeStepKind.COUNTED]
     assert [(cause.count, cause.limit) for cause in counted if cause.reason is ends] == [
         (number, 5) for number in range(1, 6)
     ]
@@ -183,7 +176,7 @@ async def test_promised_last_words_fall_away_where_the_errors_end_it() -> None:
     done = {"objectives_left": [], "complete": True}
     result, _ = await run(["It is 3.", done, "Bye.", *numbered(UNFIT, 1)], [add], conversation)
     assert reason(result) is Reason.CALL_ERRORS
-    assert result.speeches == [("Ann", "It is 3."), ("Bob", "Bye.")]
+    assert result.transcript == [("Ann", "It is 3."), ("Bob", "Bye.")]
 
 
 # Rounds (Z7, G4)
@@ -202,7 +195,7 @@ async def test_only_rounds_in_which_a_call_succeeds_count() -> None:
     result, model = await run(script, [add, fail], talk("add", "fail", max_tool_rounds=2))
     offered = [bool(asked.tools) for asked in model.calls]
     assert offered == [True] * 5 + [False, False]
-    assert result.speeches == [("Ann", "It is 4."), ("Bob", "Ok.")]
+    assert result.transcript == [("Ann", "It is 4."), ("Bob", "Ok.")]
 
 
 # Timeouts, and tools that behave oddly
@@ -302,7 +295,7 @@ async def test_a_tool_that_wants_the_program_to_end_has_failed(
     made = {"sync": leave, "async": leave_async, "class": Leaver()}[kind]
     result, _ = await run([calls(call("leave", {})), "Hm.", "Ok."], [made], talk("leave"))
     assert answers(result)[0].text == f"leave failed: {type(raised).__name__}: 2"
-    assert result.speeches == [("Ann", "Hm."), ("Bob", "Ok.")]
+    assert result.transcript == [("Ann", "Hm."), ("Bob", "Ok.")]
 
 
 @pytest.mark.parametrize(
@@ -444,7 +437,7 @@ async def test_the_tools_output_is_the_speakers_message() -> None:
     """Y18: the others hear it, and its own view ends in that line; the model isn't asked again."""
     both = calls(call("add", {"a": 1, "b": 2}), call("add", {"a": 3, "b": 4}, "c2"), text="Adding.")
     result, model = await run([both, "Thanks."], [add, fail], direct())
-    assert result.speeches == [("Ann", "Adding."), ("Ann", "3\n\n7"), ("Bob", "Thanks.")]
+    assert result.transcript == [("Ann", "Adding."), ("Ann", "3\n\n7"), ("Bob", "Thanks.")]
     assert len(model.calls) == 2
     assert model.calls[1].prompt[-1]["content"] == "Adding.\n\n3\n\n7"
     own = [(message.type, message.text) for message in result.viewpoint("Ann")[-5:-1]]
@@ -459,14 +452,14 @@ async def test_a_call_that_fails_goes_back_to_the_model_first() -> None:
         "Thanks.",
     ]
     result, _ = await run(script, [add, fail], direct())
-    assert result.speeches == [("Ann", "7"), ("Bob", "Thanks.")]
+    assert result.transcript == [("Ann", "7"), ("Bob", "Thanks.")]
 
 
 async def test_langchains_own_word_for_it_counts_too() -> None:
     """Y18: of several tools all must say so."""
     alone = add.model_copy(update={"return_direct": True})
     result, _ = await run([calls(call("add", {"a": 1, "b": 2})), "Thanks."], [alone], talk("add"))
-    assert result.speeches == [("Ann", "3"), ("Bob", "Thanks.")]
+    assert result.transcript == [("Ann", "3"), ("Bob", "Thanks.")]
 
 
 async def test_hooks_see_what_the_tools_gave_before_it_is_said() -> None:
@@ -479,14 +472,14 @@ async def test_hooks_see_what_the_tools_gave_before_it_is_said() -> None:
     hooks = {"shout": Hook(after_speaker=shout)}
     script: list[Line] = [calls(call("add", {"a": 1, "b": 2})), "Thanks."]
     result, _ = await run(script, [add], spec, hooks=hooks)
-    assert result.speeches == [("Ann", "3!"), ("Bob", "Thanks.")]
+    assert result.transcript == [("Ann", "3!"), ("Bob", "Thanks.")]
 
 
 async def test_an_ending_tools_output_is_said_before_it_ends() -> None:
     """Y18."""
     end = {"when": {"kind": "tool_called", "tool": "add"}}
     result, _ = await run([calls(call("add", {"a": 1, "b": 2}))], [add, fail], direct(end_chat=end))
-    assert result.speeches == [("Ann", "3")]
+    assert result.transcript == [("Ann", "3")]
     assert reason(result) is Reason.TOOL_CALLED
 
 
@@ -560,7 +553,7 @@ async def test_a_finished_call_is_not_made_again_and_the_one_in_flight_has_its_i
         await broken
     may_end.set()
     model = ScriptedChatModel(script=["Both.", "Ok."])
-    result = await aresume("s", store="memory:cut-short", model=model, tools=[good, slow])
+    result = await Session("s", store="memory:cut-short").aresume(model=model, tools=[good, slow])
     assert sorted(made) == [("good", "c2"), ("slow", "c1"), ("slow", "c1")]
     assert [answer.tool_call_id for answer in answers(result)] == ["c1", "c2"]
-    assert result.speeches == [("Ann", "Both."), ("Bob", "Ok.")]
+    assert result.transcript == [("Ann", "Both."), ("Bob", "Ok.")]

@@ -11,7 +11,6 @@ from langchain_core.tools import BaseTool, tool
 
 from duologue.graphs import (
     Conversation,
-    Result,
     SpecError,
     build_graph,
     converse,
@@ -22,6 +21,7 @@ from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line
 from duologue.graphs.run.events import ToolRoundsReached
 from duologue.graphs.run.log_events import replayed
+from duologue.graphs.sessions.stored_session import StoredSession
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools.registry.registry import Registry
 
@@ -59,15 +59,15 @@ def call(name: str, args: dict[str, Any] | str, call_id: str = "c1") -> Scripted
 
 async def run(
     script: Sequence[Line], tools: Sequence[BaseTool], conversation: Conversation
-) -> tuple[Result, ScriptedChatModel]:
+) -> tuple[StoredSession, ScriptedChatModel]:
     """Run the compiled graph itself, without sessions."""
     model = ScriptedChatModel(script=script)
     graph = build_graph(model=model, tools=[*tools, secret])
     state = await graph.ainvoke({"conversation": conversation.stored()})
-    return Result.of("s", conversation, dict(state)), model
+    return StoredSession.of("s", conversation, dict(state)), model
 
 
-def results(result: Result) -> list[ToolMessage]:
+def results(result: StoredSession) -> list[ToolMessage]:
     return [message for message in result.messages if isinstance(message, ToolMessage)]
 
 
@@ -120,7 +120,7 @@ async def test_a_tools_answer_goes_back_to_its_caller_who_then_speaks() -> None:
         "Thanks.",
     ]
     result, model = await run(script, [add], talk("add"))
-    assert result.speeches == [("Ann", "Let me see."), ("Ann", "It is 3."), ("Bob", "Thanks.")]
+    assert result.transcript == [("Ann", "Let me see."), ("Ann", "It is 3."), ("Bob", "Thanks.")]
     [answer] = results(result)
     assert (answer.text, answer.tool_call_id, answer.status) == ("3", "c1", "success")
     assert model.calls[1].prompt[-2:] == [
@@ -225,7 +225,7 @@ async def test_a_broken_call_alone_is_answered_too() -> None:
     assert [made["id"] for made in asked["tool_calls"]] == ["c1"]
     assert told["role"] == "tool"
     assert told["content"].startswith("The arguments of add are not valid JSON: ")
-    assert result.speeches == [("Ann", "I see."), ("Bob", "Ok.")]
+    assert result.transcript == [("Ann", "I see."), ("Bob", "Ok.")]
 
 
 async def test_after_the_last_round_of_calls_none_is_offered_and_the_speaker_answers() -> None:
@@ -233,7 +233,7 @@ async def test_after_the_last_round_of_calls_none_is_offered_and_the_speaker_ans
     conversation = talk("add", max_tool_rounds=2)
     result, model = await run([*again, "Enough.", "Ok."], [add], conversation)
     assert [bool(asked.tools) for asked in model.calls] == [True, True, False, True]
-    assert result.speeches == [("Ann", "Enough."), ("Bob", "Ok.")]
+    assert result.transcript == [("Ann", "Enough."), ("Bob", "Ok.")]
 
 
 async def test_calls_after_the_last_round_are_not_run() -> None:
@@ -248,7 +248,7 @@ async def test_calls_after_the_last_round_are_not_run() -> None:
     calls = [Reply(text="Go.", tool_calls=(call("count", {"n": n}, f"c{n}"),)) for n in range(2)]
     result, _ = await run([*calls, "Ok."], [count], talk("count", max_tool_rounds=1))
     assert ran == [0]
-    assert result.speeches == [("Ann", "Go."), ("Ann", "Go."), ("Bob", "Ok.")]
+    assert result.transcript == [("Ann", "Go."), ("Ann", "Go."), ("Bob", "Ok.")]
     assert len(results(result)) == 1
 
 

@@ -9,6 +9,7 @@ from duologue.graphs import (
     ModelSettings,
     Predicate,
     SeparateJudge,
+    Session,
     Speaker,
     ToolCalled,
     ask,
@@ -16,7 +17,6 @@ from duologue.graphs import (
     chat,
     coder,
     converse,
-    fork,
     group_solve,
     remember,
     role_play,
@@ -41,7 +41,9 @@ talk.replace(sed=3)  # type: ignore[call-arg]
 ann.replace(tols=["clock"])  # type: ignore[call-arg]
 Handoff(privat=True)  # type: ignore[call-arg]
 remember(ann, word=9)  # type: ignore[call-arg]
-fork("s", sed=3)  # type: ignore[call-arg]
+Session("s").fork(sed=3)  # type: ignore[call-arg]
+Session("s").resume(store="memory:")  # type: ignore[call-arg]
+Session("s").resumed()  # type: ignore[attr-defined]
 converse(talk, modell="m")  # type: ignore[call-arg]
 stream(talk, stor="memory:")  # type: ignore[call-arg]
 Speaker(name="Ann", tols=["clock"])  # type: ignore[call-arg]

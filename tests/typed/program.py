@@ -11,8 +11,7 @@ from langchain_core.tools import tool
 from pydantic import BaseModel
 
 from duologue.graphs import (
-    AllOf,
-    AnyOf,
+    BatchRun,
     CodeFormat,
     Conversation,
     DoneToken,
@@ -21,7 +20,6 @@ from duologue.graphs import (
     Example,
     Guards,
     Handoff,
-    HumanInputMode,
     HumanReply,
     InterruptOn,
     LabelledFormat,
@@ -38,32 +36,32 @@ from duologue.graphs import (
     Price,
     PrivateOpening,
     Question,
-    RoundRobin,
     Sandbox,
     SchemaFormat,
     SeparateJudge,
+    Session,
     Speaker,
     TaskSpecification,
     TextReply,
     ToolCalled,
     TurnFunction,
     aconverse,
-    answer_session,
     ask,
     blogger,
     build_graph,
     chat,
     coder,
     converse,
-    fork,
     group_solve,
     load_conversation,
     remember,
-    resume,
     role_play,
     stream,
     user_proxy,
 )
+from duologue.graphs.speakers.replies import HumanInputMode
+from duologue.graphs.spec.ends import AllOf, AnyOf
+from duologue.graphs.spec.judges import RoundRobin
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 
@@ -278,20 +276,26 @@ result = converse(
     durability="async",
     message="More?",
 )
-for name, text in result.speeches:
+for name, text in result.transcript:
     print(name.upper(), text.upper())
 print(result.parsed("Ann")[0]["steps"], result.conversation.end_chat.mode.value)
 if result.outcome:
     print(result.outcome.reason.value, result.outcome.usage)
-result = answer_session("s", {"decisions": []}, store="memory:")
-result = resume(fork("s", into="t", end_chat={"max_iterations": 9}), model="m")
+result = Session("s", store="memory:").answer({"decisions": []}, tools=[search])
+branch = result.session.fork(at=result.messages[-1], into="t", end_chat={"max_iterations": 9})
+result = branch.resume(model="m", durability="async")
+reason: str | None = branch.add_message("Ann", "Hi.").stop_reason
+for event in branch.stream(message="More?"):
+    if event.event == "token":
+        print(event.text.upper(), branch.id.upper())
+rows: list[dict[str, Any]] = BatchRun("b").rows()
 for event in stream({"task": "x", "speakers": [eve, eve]}, session="s", model=model):
     if event.event == "message":
         print(event.text.upper())
 
 
 asked = ask(eve, "What is left?", session="e", schema=Plan, tools=[weather], model=model)
-print(asked.text.upper(), Plan.model_validate(asked.value), asked.value["steps"])
+print(asked.text.upper(), Plan.model_validate(asked.output), asked.output["steps"])
 ask(
     {"name": "Fay", "tools": [search]},
     "Hi.",
@@ -304,8 +308,11 @@ group_solve([older, remember({"name": "Gus"}, asked, name="Eve").replace(name="H
 
 
 async def main() -> None:
-    found = await aconverse("garden.toml", tools=(search,))
-    print(found.latest("Ann"))
+    found = await aconverse("garden.toml", tools=(search,), session=branch)
+    print((await found.session.aprompt("Ann"))[0].text, (await branch.astate()).text)
+    async for event in branch.astream():
+        print(event.event)
+    print(found.last_message("Ann"))
 
 
 asyncio.run(main())

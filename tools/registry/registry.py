@@ -5,17 +5,17 @@ file can name it too.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property, lru_cache
+from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
-from typing_extensions import TypedDict, get_type_hints
+from typing_extensions import TypedDict
 
 from ...graphs.common.data import Bringing
 from ...graphs.common.errors import SpecError
-from ...graphs.common.validation import did_you_mean, near_or_all
+from ...graphs.common.validation import did_you_mean
 from ...graphs.log.call_text import TO_USER
 from ...graphs.speakers.formats import SchemaFormat
 from ...graphs.speakers.replies import AgentReply, FunctionReply, HumanReply
@@ -41,39 +41,26 @@ from .state import languages_of
 class Registered(TypedDict, total=False):
     """What conversations may name, as `converse` and `build_graph` take it."""
 
-    tools: Iterable[BaseTool | Callable[..., Any]]
+    tools: Iterable[BaseTool | Callable[..., Any]] | None
     """LangChain tools and functions, which bring their names. What a model is told of a function
     are its docstring and types."""
-    functions: Mapping[str, ReplyFunction]
+    functions: Mapping[str, ReplyFunction] | None
     """Functions that give replies, by name."""
-    agents: Mapping[str, Agent]
+    agents: Mapping[str, Agent] | None
     """Agents that give replies, by name: compiled graphs, or any other LangChain Runnables."""
-    hooks: Mapping[str, Hook | None]
+    hooks: Mapping[str, Hook | None] | None
     """Hooks, by name. None takes a hook away: who names it goes on without."""
-    schemas: Mapping[str, type[BaseModel]]
+    schemas: Mapping[str, type[BaseModel]] | None
     """Pydantic models that replies must fit, by name."""
-    predicates: Mapping[str, PredicateFunction]
+    predicates: Mapping[str, PredicateFunction] | None
     """Functions that may end conversations, by name."""
-    orders: Mapping[str, OrderFunction]
+    orders: Mapping[str, OrderFunction] | None
     """Functions that say who speaks next, by name."""
-    prompts: Mapping[str, str]
+    prompts: Mapping[str, str] | None
     """Other words for what models are told, by name."""
-    mcp_servers: Mapping[str, McpServer]
+    mcp_servers: Mapping[str, McpServer] | None
     """MCP servers, by name; a speaker names their tools as ``server.tool``. Beside them there are
     those of the file that ``DUOLOGUE_MCP_SERVERS`` names. They need the ``mcp`` extra."""
-
-
-def check_options(options: Mapping[str, object], known: type, *own: str) -> None:
-    """Refuse options that there are not; some are arguments of the function's own."""
-    names = _names_of(known)
-    for name in options:
-        if name not in names:
-            raise TypeError(f"there is no option {name!r}{near_or_all(name, [*own, *names])}")
-
-
-@lru_cache(maxsize=16)
-def _names_of(known: type) -> tuple[str, ...]:
-    return tuple(get_type_hints(known))
 
 
 class Registry:

@@ -2,29 +2,28 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, Unpack, get_args
+from typing import Any, Final, get_args
 
-from ....tools.registry.registry import Registered, Registry, check_options
+from ....tools.registry.options import check_options
+from ....tools.registry.registry import Registered, Registry
 from ...build import Graph, build_graph
-from ...common.background import in_background
 from ...common.errors import SpecError
 from ...common.new_file import NewFile
 from ...common.validation import listing, validated
-from ...log.trajectory import transcript
+from ...log.trajectory import trajectory, transcript
 from ...sessions.exports.training import Line, examples, json_line, models_of, written
-from ...sessions.listing import known_store
-from ...sessions.result import Result
 from ...sessions.session import read_session
+from ...sessions.stored_session import StoredSession
 from ...sessions.stored_state import stored_conversation
 from ...spec.fields import SPEC_VERSION
 from ...store.address import Store
-from ...store.batches import CellRow, CellStatus, CellsWanted
+from ...store.batches import CellRow, CellsWanted
 from .chosen import Chosen
 from .manifest import BatchFormat, ExportManifest
 from .rows import columns, known_batch
@@ -32,69 +31,29 @@ from .rows import columns, known_batch
 _AT_ONCE: Final = 32  # sessions that are read at the same time
 
 
-async def aexport_batch(
-    batch: str,
-    output: str | Path,
+def read_export(
+    form: BatchFormat,
+    speaker: str | None,
+    filters: Mapping[str, object],
+    registered: Registered,
     *,
-    format: BatchFormat = "jsonl",  # noqa: A002  # what it is called everywhere
-    speaker: str | None = None,
-    status: CellStatus | None = "finished",
-    reason: str | Sequence[str] = (),
-    score: str | Sequence[str] = (),
-    trial: int | None = None,
-    metadata: bool = True,
-    store: str | Path | None = None,
-    **registered: Unpack[Registered],
-) -> ExportManifest:
-    """Write the sessions of a batch to a file of JSON Lines, in the order of its cells.
-
-    The file takes its place when it is whole; until then an older one stays. The same batch gives
-    the same bytes. Beside it stands its `ExportManifest`, as ``FILE.manifest.json``.
-
-    Args:
-        batch: The batch's name.
-        output: The file.
-        format: ``jsonl`` for one object a session: what `batch_rows` gives, ``models``, and
-            ``trajectory``, all that was said. ``openai`` and ``sharegpt`` for examples to train
-            models on, one object for each speaker for whom a model has spoken: what it saw, its
-            own lines those of the assistant. What is known of the session stands in
-            ``metadata`` there.
-        speaker: Whose view it is. None: nobody's, or that of each speaker.
-        status: Only sessions that stand so. None: all that have begun.
-        reason: Only sessions that ended for this reason, or one of these.
-        score: Only sessions whose score is so, such as ``won>=0.5``; of several comparisons each
-            must hold.
-        trial: Only this trial of each combination.
-        metadata: Whether examples have ``metadata``. OpenAI's own service refuses keys that it
-            does not know.
-        store: Where sessions are kept. None: the setting, else the user's data folder.
-        **registered: What was registered for the run, as for `converse`: examples tell of tools
-            and schemas that are given here, or installed.
-
-    Returns:
-        What was written.
-
-    Raises:
-        SpecError: There is no such format, status, reason, score or speaker, or the file can't be
-            written. Nothing was written then.
-        BatchError: There is no such batch.
-        StoreError: The store can't be opened or read.
-    """
+    metadata: bool,
+) -> "Export":
+    """Check the options of an export."""
     check_options(registered, Registered)
-    if format not in get_args(BatchFormat):
+    if form not in get_args(BatchFormat):
         raise SpecError(
-            f"format: of a batch there are {listing(get_args(BatchFormat))}, not {format!r}"
+            f"format: of a batch there are {listing(get_args(BatchFormat))}, not {form!r}"
         )
-    wanted = {"status": status, "reason": _several(reason), "score": _several(score)}
-    chosen = validated(Chosen, {**wanted, "trial": trial})
-    work = _Export(chosen, format, speaker, metadata, Registry(registered))
-    path = Path(output)
-    async with (
-        known_store(store) as opened,
-        _new_files(path, Path(f"{path}.manifest.json")) as (data, beside),
-    ):
-        await known_batch(opened, batch)
-        async for text in work.lines(opened, batch):
+    wanted = {**filters, **{name: _several(filters[name]) for name in ("reason", "score")}}
+    return Export(validated(Chosen, wanted), form, speaker, metadata, Registry(registered))
+
+
+async def write_export(store: Store, batch: str, path: Path, work: "Export") -> ExportManifest:
+    """Write the sessions of a batch to a file, and its manifest beside it."""
+    async with _new_files(path, Path(f"{path}.manifest.json")) as (data, beside):
+        await known_batch(store, batch)
+        async for text in work.lines(store, batch):
             await asyncio.to_thread(data.write, text)
         work.check(batch)
         manifest = work.manifest(batch, data)
@@ -104,11 +63,8 @@ async def aexport_batch(
     return manifest
 
 
-export_batch = in_background(aexport_batch)
-
-
-def _several(given: str | Sequence[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
+def _several(given: object) -> object:
+    return (given,) if isinstance(given, str) else given
 
 
 @asynccontextmanager
@@ -125,7 +81,7 @@ async def _new_files(*paths: Path) -> AsyncIterator[list[NewFile]]:
 
 
 @dataclass
-class _Export:
+class Export:
     """One export: what is asked for, and what was found."""
 
     chosen: Chosen
@@ -169,7 +125,7 @@ class _Export:
                 lines += self._written(row, result)
         return "".join(lines)
 
-    async def _result(self, store: Store, graph: Graph, row: CellRow) -> Result | str:
+    async def _result(self, store: Store, graph: Graph, row: CellRow) -> StoredSession | str:
         """Read a session, or say why it is left out."""
         stored = await store.get(row.session)
         if stored is None:
@@ -180,7 +136,7 @@ class _Export:
             return "speaker"
         return await read_session(row.session, conversation, graph)
 
-    def _written(self, row: CellRow, result: Result) -> Iterator[str]:
+    def _written(self, row: CellRow, result: StoredSession) -> Iterator[str]:
         models = models_of(result)
         told = columns(row) | {"models": models}
         objects = [*self._objects(told, result)]
@@ -192,7 +148,7 @@ class _Export:
         self.rows += len(objects)
         yield from map(json_line, objects)
 
-    def _objects(self, told: dict[str, Any], result: Result) -> Iterable[Line]:
+    def _objects(self, told: dict[str, Any], result: StoredSession) -> Iterable[Line]:
         if self.form == "jsonl":
             yield told | _said(result, self.speaker)
             return
@@ -231,8 +187,9 @@ class _Export:
         )
 
 
-def _said(result: Result, speaker: str | None) -> Line:
+def _said(result: StoredSession, speaker: str | None) -> Line:
+    shown = (result.conversation, result.messages, result.specified_task)
     if speaker is not None:
-        return {"speaker": speaker, "trajectory": result.trajectory(speaker)}
-    said = transcript(result.conversation, result.messages, result.specified_task)
+        return {"speaker": speaker, "trajectory": trajectory(*shown, speaker)}
+    said = transcript(*shown)
     return {"trajectory": said}

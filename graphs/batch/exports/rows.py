@@ -1,39 +1,18 @@
 """The rows of a batch as plain dicts, for tables."""
 
 from datetime import UTC
-from pathlib import Path
 from typing import Any
 
-from ...common.background import in_background
-from ...sessions.listing import known_store
 from ...store.address import Store
 from ...store.batches import BatchRow, CellRow, CellsWanted
 from ...store.errors import unknown_batch
 
 
-async def abatch_rows(batch: str, *, store: str | Path | None = None) -> list[dict[str, Any]]:
-    """Give the rows of a batch, one for each cell that has begun, without reading sessions.
-
-    Args:
-        batch: The batch's name.
-        store: Where sessions are kept. None: the setting, else the user's data folder.
-
-    Returns:
-        Plain dicts in the order of the cells, as ``pandas.DataFrame`` takes them: the fields of a
-        `CellRow`, with each field that varies as a column by its path, such as ``user_role`` or
-        ``labels.level``, and each score as ``score.NAME``.
-
-    Raises:
-        BatchError: There is no such batch.
-        StoreError: The store can't be opened or read.
-    """
-    async with known_store(store) as opened:
-        await known_batch(opened, batch)
-        rows = opened.batches.each(CellsWanted(batch=batch))
-        return [columns(row) | {"updated_at": row.updated_at.astimezone(UTC)} async for row in rows]
-
-
-batch_rows = in_background(abatch_rows)
+async def read_rows(store: Store, batch: str) -> list[dict[str, Any]]:
+    """Return the rows of a batch as plain dicts."""
+    await known_batch(store, batch)
+    rows = store.batches.each(CellsWanted(batch=batch))
+    return [columns(row) | {"updated_at": row.updated_at.astimezone(UTC)} async for row in rows]
 
 
 async def known_batch(store: Store, batch: str) -> BatchRow:

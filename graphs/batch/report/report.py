@@ -6,11 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from ...common.background import in_background
 from ...common.errors import DuologueError, SpecError
 from ...common.new_file import NewFile
 from ...sessions.exports.page import read_page
-from ...sessions.listing import known_store
 from ...store.address import Store
 from ...store.batches import BatchRow, CellRow, CellsWanted
 from ...store.errors import unknown_batch
@@ -22,54 +20,20 @@ _AT_ONCE: Final = 2000
 """How many rows are read at once."""
 
 
-async def areport_batch(
-    name: str,
-    *,
-    store: str | Path | None = None,
-    output: str | Path | None = None,
-    transcripts: int = MOST_LINES,
-) -> BatchReport:
-    """Write what a batch has come to as one HTML page, with the transcripts of its cells beside it.
-
-    The page needs nothing but itself. It tells how the cells ended, how long they are, what they
-    cost, and their scores, each by the values of every field that varies. Of a batch that runs it
-    tells how it stands now.
-
-    Args:
-        name: The batch's name.
-        store: Where it is kept. None: the setting, else the user's data folder.
-        output: The page's file; ``NAME.html`` in the working folder unless told. What stands there
-            is replaced. Transcripts go to the folder ``NAME-sessions`` beside it.
-        transcripts: Of how many cells transcripts are written, at most: of the first ones, and of
-            those that the page names beside what went wrong.
-
-    Returns:
-        The figures on the page, and where it is.
-
-    Raises:
-        BatchError: There is no such batch.
-        SpecError: The page can't be written.
-        StoreError: The store can't be read.
-    """
-    page = Path(output if output is not None else f"{name}.html")
+async def write_report(store: Store, name: str, page: Path, transcripts: int) -> BatchReport:
+    """Write the report of a batch as a page, with transcripts in a folder beside it."""
     folder = page.with_name(f"{page.stem}-sessions")
-    async with known_store(store) as opened:
-        batch = await opened.batches.get(name)
-        if batch is None:
-            raise unknown_batch(name, opened.url)
-        rows = await read_rows(opened, batch, max(transcripts, MOST_LINES))
-        is_running = await opened.is_batch_locked(name)
-        wanted = _wanted(rows, max(0, transcripts))
-        written = {
-            row.session for row in wanted if await _write_session(row.session, folder, store)
-        }
+    batch = await store.batches.get(name)
+    if batch is None:
+        raise unknown_batch(name, store.url)
+    rows = await read_rows(store, batch, max(transcripts, MOST_LINES))
+    is_running = await store.is_batch_locked(name)
+    wanted = _wanted(rows, max(0, transcripts))
+    written = {row.session for row in wanted if await _write_session(row.session, folder, store)}
     put = partial(report_of, is_running=is_running, folder=folder.name, written=written)
     report = await asyncio.to_thread(put, batch, rows)
     await asyncio.to_thread(_write_page, page, report)
     return report.model_copy(update={"page": str(page)})
-
-
-report_batch = in_background(areport_batch)
 
 
 async def read_rows(store: Store, batch: BatchRow, listed: int = MOST_LINES) -> Rows:
@@ -89,10 +53,10 @@ def _wanted(rows: Rows, most: int) -> Iterable[CellRow]:
     return [*named.values()][:most]
 
 
-async def _write_session(session: str, folder: Path, store: str | Path | None) -> bool:
+async def _write_session(session: str, folder: Path, store: Store) -> bool:
     """Write a transcript; one that can't be read has none."""
     try:
-        text = await read_page(session, None, store)
+        text = await read_page(store, session, None)
     except DuologueError:
         return False
     await asyncio.to_thread(_write, folder / f"{session}.html", text)

@@ -1,6 +1,6 @@
 """Scores that come along, as entry points of the group ``duologue.scores``."""
 
-from ...sessions.result import Result
+from ...api.session import Result
 from ...spec.conversation import Conversation
 from ...spec.end_chat import EndChatMode
 from ...spec.judges import Finding, SeparateJudge

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, SupportsFloat, TypeAlias
 from pydantic import JsonValue
 
 from ....tools.registry.functions import call, takes_values
+from ...api.session import Result
 from ...common.errors import DuologueError, SpecError
 from ...common.validation import kind_of
-from ...sessions.result import Result
 
 Given: TypeAlias = SupportsFloat | Mapping[str, SupportsFloat]
 """What a score gives: a yes or no, a number, or several of them by name."""

@@ -118,10 +118,10 @@ def report(
     store: StoreOption = None,
 ) -> None:
     """Write what a batch has come to as one HTML page, with transcripts beside it."""
-    from ...batch.report.report import report_batch
+    from ...batch.handle import BatchRun
     from ..terminal.console import stdout
 
-    stdout().print(report_batch(name, store=store, output=output, transcripts=transcripts))
+    stdout().print(BatchRun(name, store=store).report(output, transcripts=transcripts))
 
 
 @app.command("list")
@@ -135,8 +135,8 @@ def list_(store: StoreOption = None, as_json: Json = False) -> None:
 @app.command()
 def delete(name: _Name, store: StoreOption = None) -> None:
     """Delete a batch with all its sessions."""
-    from ...batch.listing import delete_batch
+    from ...batch.handle import BatchRun
     from ..terminal.console import plain, stdout
 
-    delete_batch(name, store=store)
+    BatchRun(name, store=store).delete()
     plain(stdout(), f"Deleted {name}.")

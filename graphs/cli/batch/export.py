@@ -4,21 +4,21 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from ...batch.exports.export import aexport_batch
 from ...batch.exports.manifest import ExportManifest
+from ...batch.handle import BatchRun
 from ...common.errors import SpecError
 from ..terminal.console import plain, stderr, stdout
 from ..terminal.progress import Progress
 from ..terminal.text import cell
 
 
-def export_to(batch: str, output: Path | None, **options: Any) -> None:
+def export_to(batch: str, store: str | None, output: Path | None, **options: Any) -> None:
     """Write a batch to a file, and say what is in it."""
     if output is None:
         raise SpecError("--output is missing: a batch is written to a file, its manifest beside it")
     if options.get("status") == "any":
         options["status"] = None
-    told = asyncio.run(_exported(batch, output, options))
+    told = asyncio.run(_exported(BatchRun(batch, store=store), output, options))
     rows, sessions = _counted(told.rows, "row"), _counted(told.sessions, "session")
     plain(stdout(), f"{output}: {rows} of {sessions}")
     if told.left_out:
@@ -26,9 +26,9 @@ def export_to(batch: str, output: Path | None, **options: Any) -> None:
         plain(stdout(), f"Left out: {left}")
 
 
-async def _exported(batch: str, output: Path, options: dict[str, Any]) -> ExportManifest:
+async def _exported(batch: BatchRun, output: Path, options: dict[str, Any]) -> ExportManifest:
     with Progress(stderr(), f"Exporting {batch}"):
-        return await aexport_batch(batch, output, **options)
+        return await batch.aexport(output, **options)
 
 
 def _counted(number: int, thing: str) -> str:

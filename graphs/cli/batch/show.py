@@ -8,8 +8,7 @@ from pathlib import Path
 from rich.cells import cell_len
 from rich.text import Text
 
-from ...batch.listing import list_batches
-from ...batch.status import BatchStatus, read_status
+from ...batch.status import BatchStatus, list_batches, read_status
 from ...sessions.listing import known_store
 from ..terminal.console import json_line, on_screen, plain, stderr, stdout, whole
 from ..terminal.text import cell, one_line, pad

@@ -7,7 +7,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from ...rules.ends.cause import Cause, CauseKind
+from ...rules.ends.outcome_step import OutcomeStep, OutcomeStepKind
 from ...run.events import Ended
 from ...run.remarks import money
 from ...spec.ends import Reason
@@ -18,11 +18,11 @@ _STEPS = 3
 """How many of the steps that led to the end are shown; `duologue show --why` shows all."""
 
 
-def show_end(console: Console, event: Ended, why: Callable[[], Iterable[Cause]]) -> None:
+def show_end(console: Console, event: Ended, why: Callable[[], Iterable[OutcomeStep]]) -> None:
     """Show how a conversation ended; on a terminal with the last steps that led there."""
-    also = f"Also: {'; '.join(event.because[1:])}." if event.because[1:] else ""
+    also = f"Also: {'; '.join(event.explanations[1:])}." if event.explanations[1:] else ""
     if not on_screen(console):
-        prose(console, event.sentence(), "bold")
+        prose(console, str(event), "bold")
         for warning in event.warnings:
             prose(console, warning, "yellow")
         if also:
@@ -30,7 +30,7 @@ def show_end(console: Console, event: Ended, why: Callable[[], Iterable[Cause]])
         console.print(Text(_used(event), "dim"), soft_wrap=True)
         return
     page = Table.grid()
-    page.add_row(Text(one_line(event.sentence()), "bold"))
+    page.add_row(Text(one_line(str(event)), "bold"))
     for warning in event.warnings:
         page.add_row(Text(one_line(warning), "yellow"))
     if also:
@@ -42,9 +42,9 @@ def show_end(console: Console, event: Ended, why: Callable[[], Iterable[Cause]])
     console.print(Panel(page, border_style="dim"))
 
 
-def _led_there(cause: Cause, event: Ended) -> bool:
+def _led_there(cause: OutcomeStep, event: Ended) -> bool:
     """Whether a step on the way led to a reason that held."""
-    if cause.kind is CauseKind.VERDICT:
+    if cause.kind is OutcomeStepKind.VERDICT:
         return Reason.COMPLETED in event.reasons
     return cause.message is not None and cause.reason in event.reasons
 

@@ -14,7 +14,7 @@ from rich.rule import Rule
 from rich.style import StyleType
 from rich.text import Text
 
-from ...rules.ends.cause import Cause
+from ...rules.ends.outcome_step import OutcomeStep
 from ...rules.why import CUT_OFF, asked_again
 from ...run.events import (
     Ended,
@@ -269,7 +269,7 @@ class Transcript:
             room = self._out.width - len(row) if self._live else None
             plain(self._out, row + one_line(text, room), "dim")
 
-    def end(self, event: Ended, why: Callable[[], Iterable[Cause]] = tuple) -> None:
+    def end(self, event: Ended, why: Callable[[], Iterable[OutcomeStep]] = tuple) -> None:
         """Show how it ended, with the last steps that led there."""
         self.pause()
         self._out.print()

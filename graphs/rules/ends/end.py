@@ -11,7 +11,7 @@ from ...spec.conversation import Conversation
 from ...spec.ends import Leaf, Reason
 from ..moves import Strength
 from ..position import Facts, Position
-from .cause import Cause, CauseKind
+from .outcome_step import OutcomeStep, OutcomeStepKind
 from .tally import Tally
 
 L = TypeVar("L", bound=Leaf)
@@ -82,14 +82,14 @@ class EndRule(ABC):
         """Give the speaker whose words, calls or completed task ended it."""
         return None
 
-    def causes(self, step: CountedMessage) -> Iterator[Cause]:
+    def causes(self, step: CountedMessage) -> Iterator[OutcomeStep]:
         """Tell what a message contributed to it."""
         yield from ()
 
     def _cause(
-        self, step: CountedMessage, kind: CauseKind, speaker: str | None, text: str
-    ) -> Cause:
-        return Cause(
+        self, step: CountedMessage, kind: OutcomeStepKind, speaker: str | None, text: str
+    ) -> OutcomeStep:
+        return OutcomeStep(
             kind=kind,
             message=place_of(step.message),
             speaker=speaker,
@@ -138,12 +138,12 @@ class Guard(EndRule):
     def by(self, at: AtEnd) -> str | None:
         return at.position.speaker
 
-    def causes(self, step: CountedMessage) -> Iterator[Cause]:
+    def causes(self, step: CountedMessage) -> Iterator[OutcomeStep]:
         limit = self.limit(step.conversation)
         count = self.counted_at(step) if limit and self.counts(step.about) else 0
         if count >= self.least:
             verdict = step.about.verdict
             who = step.about.speaker if verdict is None else verdict.speaker
             text = f"{self.counted} ({count} of {limit})"
-            cause = self._cause(step, CauseKind.COUNTED, who, text)
+            cause = self._cause(step, OutcomeStepKind.COUNTED, who, text)
             yield cause.model_copy(update={"count": count, "limit": limit})

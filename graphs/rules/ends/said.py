@@ -10,8 +10,8 @@ from ..moves import TURN_ENDS, Strength
 from ..people import is_terminated, never_asked
 from ..position import Facts, Phase, Position
 from ..turns import begins, is_due, next_turn
-from .cause import Cause, CauseKind
 from .end import AtEnd, CountedMessage, EndRule, Named
+from .outcome_step import OutcomeStep, OutcomeStepKind
 
 
 class TokenSaid(Named[DoneToken]):
@@ -34,14 +34,14 @@ class TokenSaid(Named[DoneToken]):
     def _speakers(self, at: AtEnd) -> list[str]:
         return [name for end in at.those(DoneToken) for name in _sayers(end, at.facts)]
 
-    def causes(self, step: CountedMessage) -> Iterator[Cause]:
+    def causes(self, step: CountedMessage) -> Iterator[OutcomeStep]:
         for token, who in step.facts.tokens_said:
             if (token, who) not in step.before.tokens_said:
-                yield self._cause(step, CauseKind.SAID, who, f"said {token}")
+                yield self._cause(step, OutcomeStepKind.SAID, who, f"said {token}")
         for token, who in step.before.tokens_unanswered:
             if (token, who) not in step.facts.tokens_unanswered:
                 text = f"answered {who}, who said {token}"
-                yield self._cause(step, CauseKind.ANSWERED, step.about.speaker, text)
+                yield self._cause(step, OutcomeStepKind.ANSWERED, step.about.speaker, text)
 
 
 class PredicateHeld(Named[Predicate]):
@@ -78,7 +78,7 @@ class EndingToolCalled(Named[ToolCalled]):
         ends, called = at.those(ToolCalled), at.facts.tools_called
         return [name for end in ends for name in _doers(end.tool, end.by, called)]
 
-    def causes(self, step: CountedMessage) -> Iterator[Cause]:
+    def causes(self, step: CountedMessage) -> Iterator[OutcomeStep]:
         ends = [end for _, end in leaves(step.conversation.end_chat.when)]
         for tool, who in step.facts.tools_called:
             is_new = (tool, who) not in step.before.tools_called
@@ -87,7 +87,7 @@ class EndingToolCalled(Named[ToolCalled]):
                 for end in ends
             )
             if is_new and awaited:
-                yield self._cause(step, CauseKind.CALLED, who, f"called {tool}")
+                yield self._cause(step, OutcomeStepKind.CALLED, who, f"called {tool}")
 
 
 class NoCodeWritten(Named[NoCodeBlock]):
@@ -103,12 +103,12 @@ class NoCodeWritten(Named[NoCodeBlock]):
     def by(self, at: AtEnd) -> str | None:
         return at.position.speaker
 
-    def causes(self, step: CountedMessage) -> Iterator[Cause]:
+    def causes(self, step: CountedMessage) -> Iterator[OutcomeStep]:
         ends = leaves(step.conversation.end_chat.when)
         who = step.facts.no_code_by
         awaited = any(isinstance(end, NoCodeBlock) and end.by == who for _, end in ends)
         if awaited and step.about.counts:
-            yield self._cause(step, CauseKind.SAID, who, "wrote no code")
+            yield self._cause(step, OutcomeStepKind.SAID, who, "wrote no code")
 
 
 class Terminated(EndRule):
@@ -131,10 +131,10 @@ class Terminated(EndRule):
     def by(self, at: AtEnd) -> str | None:
         return at.facts.said_by
 
-    def causes(self, step: CountedMessage) -> Iterator[Cause]:
+    def causes(self, step: CountedMessage) -> Iterator[OutcomeStep]:
         if step.facts.terminated and step.about.counts:
             who = step.facts.said_by
-            yield self._cause(step, CauseKind.SAID, who, "a termination message")
+            yield self._cause(step, OutcomeStepKind.SAID, who, "a termination message")
 
 
 def answers_unasked(conversation: Conversation, position: Position) -> str | None:

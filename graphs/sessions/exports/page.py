@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from typing import Final, cast
 
 from langchain_core.messages import BaseMessage
@@ -25,23 +24,19 @@ from ...spec.conversation import Conversation
 from ...spec.judges import SeparateJudge
 from ...spec.usage import total, used_so_far
 from ...store.address import Store
-from ...store.rows import check_session_id
 from ..checkpoints import config_of, read_states
-from ..listing import known_store
-from ..result import Result
 from ..session import check_speaker, known_session, read_session, title_of
+from ..stored_session import StoredSession
 from ..stored_state import reading_session
 
 _LOGS: Final = 200
 """In how many steps, the newest, prompts are looked for."""
 
 
-async def read_page(session: str, speaker: str | None, store: str | Path | None) -> str:
+async def read_page(store: Store, session: str, speaker: str | None) -> str:
     """Read a session, or what one speaker remembers of it, and draw its page."""
-    check_session_id(session)
-    async with known_store(store) as opened:
-        # One speaker's page tells nothing of the others.
-        read = await read_for_page(opened, session, speaker, past=speaker is None)
+    # One speaker's page tells nothing of the others.
+    read = await read_for_page(store, session, speaker, past=speaker is None)
     return await asyncio.to_thread(_drawn, read, speaker)
 
 
@@ -56,7 +51,7 @@ async def read_for_page(
     result = await read_session(session, conversation, graph)
     told = await (_read_past if past else _read_now)(graph, result)
     return Session(
-        id=result.session,
+        id=result.session_id,
         title=title_of(result.conversation),
         conversation=result.conversation,
         log=result.messages,
@@ -78,15 +73,15 @@ class _Past:
     prompts: Mapping[str, Sequence[BaseMessage]] = field(default_factory=dict)
 
 
-async def _read_now(graph: Graph, result: Result) -> _Past:
-    with reading_session(graph, result.session):
-        state = await graph.aget_state(config_of(result.session))
+async def _read_now(graph: Graph, result: StoredSession) -> _Past:
+    with reading_session(graph, result.session_id):
+        state = await graph.aget_state(config_of(result.session_id))
         return _Past(_position(cast("State", state.values)))
 
 
-async def _read_past(graph: Graph, result: Result) -> _Past:
-    states = await read_states(graph, result.session, logs=_LOGS)
-    with reading_session(graph, result.session):
+async def _read_past(graph: Graph, result: StoredSession) -> _Past:
+    states = await read_states(graph, result.session_id, logs=_LOGS)
+    with reading_session(graph, result.session_id):
         prompts = {
             name: prompt
             for name in result.conversation.names

@@ -20,11 +20,11 @@ from ...log.remembered import memory
 from ...page.notes import author, came, cut_off, note, reads, remark
 from ...rules.outcome import Outcome
 from ..dumps.lines import dumped
-from ..result import Result
 from ..session import title_of
+from ..stored_session import StoredSession
 
 
-def as_json_lines(result: Result, speaker: str | None = None) -> str:
+def as_json_lines(result: StoredSession, speaker: str | None = None) -> str:
     """Write a session as JSON Lines, one object a message."""
     told = speaker is not None
     objects = (
@@ -43,7 +43,7 @@ def _object(message: BaseMessage, *, told: bool) -> dict[str, Any]:
     return first | {"text": says.pop("text")} | about | says
 
 
-def as_markdown(result: Result, speaker: str | None = None) -> str:
+def as_markdown(result: StoredSession, speaker: str | None = None) -> str:
     """Write a session as a Markdown page."""
     parts = [f"# {in_markdown(title_of(result.conversation))}"]
     if speaker is not None:
@@ -57,7 +57,7 @@ def as_markdown(result: Result, speaker: str | None = None) -> str:
     return clean_page("\n\n".join(parts)) + "\n"
 
 
-def _log(result: Result, speaker: str | None) -> Sequence[BaseMessage]:
+def _log(result: StoredSession, speaker: str | None) -> Sequence[BaseMessage]:
     return result.messages if speaker is None else memory(result.messages, speaker)
 
 
@@ -65,9 +65,9 @@ def _end(outcome: Outcome | None) -> Iterator[str]:
     if outcome is None:
         yield "Not finished."
         return
-    yield f"**{in_markdown(outcome.sentence())}**"
-    if outcome.because[1:]:
-        yield f"Also: {in_markdown('; '.join(outcome.because[1:]))}."
+    yield f"**{in_markdown(str(outcome))}**"
+    if outcome.explanations[1:]:
+        yield f"Also: {in_markdown('; '.join(outcome.explanations[1:]))}."
     yield from map(in_markdown, outcome.warnings)
 
 

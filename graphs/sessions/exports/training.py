@@ -27,7 +27,7 @@ from ...log.messages import About, Source, line
 from ...log.viewpoint import SILENCE, viewpoint
 from ...speakers.formats import SchemaFormat
 from ...spec.judges import HAND_OFF
-from ..result import Result
+from ..stored_session import StoredSession
 
 Line: TypeAlias = dict[str, Any]
 """One line of a JSON Lines file, or one message in it."""
@@ -47,7 +47,7 @@ class Example:
 
 
 def examples(
-    result: Result, speaker: str | None = None, registry: Registry | None = None
+    result: StoredSession, speaker: str | None = None, registry: Registry | None = None
 ) -> list[Example]:
     """Give the examples that a session holds.
 
@@ -76,7 +76,7 @@ def examples(
 
 
 def _example(
-    result: Result, name: str, lines: Mapping[str | None, About], known: Registry
+    result: StoredSession, name: str, lines: Mapping[str | None, About], known: Registry
 ) -> Example | None:
     conversation = result.conversation
     who = conversation.speaker(name)
@@ -169,18 +169,18 @@ TRAINING: Final[Mapping[str, Callable[[Example], Line]]] = {
 """The forms in which an example is written."""
 
 
-def models_of(result: Result) -> list[str]:
+def models_of(result: StoredSession) -> list[str]:
     """Name the models that were called in a session that has ended."""
     return [] if result.outcome is None else sorted(result.outcome.usage)
 
 
 def as_examples(
-    result: Result, form: str, speaker: str | None, registry: Registry, *, metadata: bool
+    result: StoredSession, form: str, speaker: str | None, registry: Registry, *, metadata: bool
 ) -> str:
     """Write a session's examples as JSON Lines, one object for each."""
     ended = result.outcome
     told = {
-        "session": result.session,
+        "session": result.session_id,
         "reason": None if ended is None else ended.reason.value,
         "complete": None if ended is None else ended.complete,
         "models": models_of(result),

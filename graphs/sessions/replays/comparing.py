@@ -9,12 +9,14 @@ from ...common.errors import SessionError
 from ...log.kinds import Kind
 from ...log.messages import place_of
 from ..dumps.lines import dumped
-from ..result import Result
+from ..stored_session import StoredSession
 
 
-def compare(recorded: Result, messages: Sequence[BaseMessage], same: int, misfit: str) -> None:
+def compare(
+    recorded: StoredSession, messages: Sequence[BaseMessage], same: int, misfit: str
+) -> None:
     """Make sure that so far the same was said, and that a person's answer fits as it did."""
-    where = f"session {recorded.session!r} goes another way now, from message"
+    where = f"session {recorded.session_id!r} goes another way now, from message"
     said = zip(recorded.messages[same:], messages[same:], strict=False)
     for before, now in said:
         one, other = _plain(before), _plain(now)
@@ -26,18 +28,18 @@ def compare(recorded: Result, messages: Sequence[BaseMessage], same: int, misfit
             )
     if len(messages) > len(recorded.messages):
         raise SessionError(
-            f"session {recorded.session!r} goes on now: message "
+            f"session {recorded.session_id!r} goes on now: message "
             f"{place_of(messages[len(recorded.messages)])} is not in the record"
         )
     if misfit:
         raise SessionError(f"{where} {place_of(recorded.messages[len(messages)])} on: {misfit}")
 
 
-def compare_ends(recorded: Result, again: Result) -> None:
+def compare_ends(recorded: StoredSession, again: StoredSession) -> None:
     """Make sure that what was run once more came to the end of the record."""
     if len(again.messages) < len(recorded.messages):
         raise SessionError(
-            f"session {recorded.session!r} ends earlier now: message "
+            f"session {recorded.session_id!r} ends earlier now: message "
             f"{place_of(recorded.messages[len(again.messages)])} is not said"
         )
 

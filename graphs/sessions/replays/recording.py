@@ -24,7 +24,7 @@ from ...spec.conversation import Conversation
 from ...spec.ends import Reason
 from ...spec.judges import HAND_OFF, Moderator, SeparateJudge, Verdict
 from ...spec.questions import EXIT, ApprovalQuestion, MessageQuestion
-from ..result import Result
+from ..stored_session import StoredSession
 
 
 def answers(conversation: Conversation, log: Sequence[AnyMessage]) -> Iterator[Reply | AIMessage]:
@@ -209,7 +209,7 @@ def _leaving(ended: Outcome | None) -> str | None:
     return None
 
 
-def up_to_each_end(recorded: Result) -> Iterator[Result]:
+def up_to_each_end(recorded: StoredSession) -> Iterator[StoredSession]:
     """Give the session as it was at each of its ends, and as it is now."""
     for place, message in enumerate(recorded.messages):
         if (ended := line(message).outcome) is not None:

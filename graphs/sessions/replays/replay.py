@@ -8,8 +8,7 @@ holds is read in `graphs.sessions.replays.recording`.
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Final, Unpack, cast
+from typing import Any, Final, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, BaseRunManager
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
@@ -24,10 +23,9 @@ from ....nodes.models.resolve import Models
 from ....nodes.step.resources import Resources
 from ....nodes.step.saying import spoken
 from ....nodes.testing import Call, Prompt, Reply, ScriptedChatModel, ScriptExhaustedError
-from ....tools.registry.registry import Registered, Registry, check_options
+from ....tools.registry.registry import Registered, Registry
 from ....tools.sandbox import sandbox
 from ...build import Graph, compiled
-from ...common.background import in_background
 from ...common.errors import AnswerError, DuologueError, SessionError
 from ...log.channels import log_of
 from ...log.kinds import Kind
@@ -40,8 +38,8 @@ from ...spec.conversation import Conversation
 from ...spec.ends import Reason
 from ...spec.questions import ApprovalQuestion, MessageQuestion, Question
 from ..checkpoints import config_of, settle, write_state
-from ..result import Result
-from ..session import aget_session, read_session
+from ..session import read_session
+from ..stored_session import StoredSession
 from .comparing import compare, compare_ends
 from .recording import (
     answers,
@@ -52,45 +50,8 @@ from .recording import (
 )
 
 
-async def areplay(
-    session: str, *, store: str | Path | None = None, **registered: Unpack[Registered]
-) -> Result:
-    """Run a recorded session once more without a model, as far as it went.
-
-    Every answer of a model, an agent of yours and a person is taken from the record; tools,
-    functions, hooks and code run again, up to the first message that differs. The session itself is
-    only read, and nothing is stored.
-
-    Args:
-        session: The session's id. One that was forked by other rules, loaded in part, whose memory
-            was reset, or in which something was said by `say` before it had ended, may hold what
-            its spec alone does not give, and then differs. It may wait for a person.
-        store: Where sessions are kept. None: the setting, else the user's data folder.
-        **registered: What the conversation names: tools, functions, hooks and so on.
-
-    Returns:
-        What was said this time, the same as in the session. What models used and how long they
-        took is not recorded call by call: where that ended it, or somebody's stop, the outcome is
-        None.
-
-    Raises:
-        SessionError: There is no such session, or something else was said; names the first message
-            that differs. Or a tool asks a person by ``interrupt()``, whose answer no log records.
-        SpecError: Something that the conversation names is not registered, or failed.
-        StoreError: The store can't be opened or read.
-
-    Example:
-        >>> from duologue.graphs import converse, replay, role_play
-        >>> from duologue.nodes.testing import ScriptedChatModel
-        >>> garden = role_play("Plan a garden", "Owner", "Gardener", specify_task=False)
-        >>> script = ["Instruction: Dig.", "Solution: Dug. Next request.", "<CAMEL_TASK_DONE>"]
-        >>> model = ScriptedChatModel(script=script)
-        >>> first = converse(garden, session="one", model=model, store="memory:replay-docs")
-        >>> replay("one", store="memory:replay-docs").speeches == first.speeches
-        True
-    """
-    check_options(registered, Registered)
-    recorded = await aget_session(session, store=store)
+async def replay_session(recorded: StoredSession, registered: Registered) -> StoredSession:
+    """Run a recorded session again, from its record, and return what was said this time."""
     conversation = recorded.conversation
     # Where models have prices, the one that stands for all must have one.
     name = next(iter(conversation.prices), "recorded")
@@ -104,17 +65,14 @@ async def areplay(
     try:
         return await _run(graph, recorded)
     finally:
-        await _close_interpreter(graph, session)
-
-
-replay = in_background(areplay)
+        await _close_interpreter(graph, recorded.session_id)
 
 
 class _NoMoreError(DuologueError):
     """No agent has replied more."""
 
 
-def _agents(recorded: Result) -> dict[str, Runnable[Any, Any]]:
+def _agents(recorded: StoredSession) -> dict[str, Runnable[Any, Any]]:
     """Give for all agents one that replies what they have replied, in the order of the log."""
     replies = replies_of_agents(recorded.messages)
 
@@ -128,7 +86,7 @@ def _agents(recorded: Result) -> dict[str, Runnable[Any, Any]]:
     return dict.fromkeys(recorded.conversation.agents, agent)
 
 
-async def _run(graph: Graph, recorded: Result) -> Result:
+async def _run(graph: Graph, recorded: StoredSession) -> StoredSession:
     """Run it as far as it went, on from each end that it went on from."""
     native = _natively(recorded)
     said: list[AnyMessage] = []
@@ -143,10 +101,10 @@ async def _run(graph: Graph, recorded: Result) -> Result:
 
 
 async def _go_on(
-    graph: Graph, conversation: Conversation, recorded: Result, said: list[AnyMessage]
+    graph: Graph, conversation: Conversation, recorded: StoredSession, said: list[AnyMessage]
 ) -> None:
     """Say what was said to a session that had ended."""
-    known, session = len(said), recorded.session
+    known, session = len(said), recorded.session_id
     rest = [(line(message), message.text) for message in recorded.messages[known:]]
     ends = next(place for place, (about, _) in enumerate(rest) if about.outcome is not None)
     await _close_interpreter(graph, session)
@@ -173,9 +131,9 @@ async def _until_end(
     graph: Graph,
     given: Any,  # noqa: ANN401
     conversation: Conversation,
-    recorded: Result,
+    recorded: StoredSession,
     said: list[AnyMessage],
-) -> Result:
+) -> StoredSession:
     """Run it up to its end, or as far as it went: nothing runs after what differs."""
     while True:
         misfit, is_over = "", False
@@ -186,7 +144,7 @@ async def _until_end(
             is_over = True
         except AnswerError as error:
             misfit = str(error)
-        again = await read_session(recorded.session, conversation, graph)
+        again = await read_session(recorded.session_id, conversation, graph)
         compare(recorded, again.messages, len(said), misfit)
         if is_over or again.outcome is not None or not again.pending:
             return again
@@ -196,10 +154,10 @@ async def _until_end(
         given = Command(resume={again.pending[0].id: value})
 
 
-async def _leg(graph: Graph, given: Any, recorded: Result, said: list[AnyMessage]) -> bool:  # noqa: ANN401
+async def _leg(graph: Graph, given: Any, recorded: StoredSession, said: list[AnyMessage]) -> bool:  # noqa: ANN401
     """Run it up to its end or a question, and add what is said; whether the record ends here."""
     most_steps = max_steps(recorded.conversation)
-    config: RunnableConfig = {**config_of(recorded.session), "recursion_limit": most_steps}
+    config: RunnableConfig = {**config_of(recorded.session_id), "recursion_limit": most_steps}
     steps = graph.astream(given, config, stream_mode="updates")
     # The next step begins only when it is asked for.
     async with aclosing(cast("AsyncGenerator[dict[str, Any], None]", steps)) as updates:
@@ -215,7 +173,7 @@ async def _leg(graph: Graph, given: Any, recorded: Result, said: list[AnyMessage
     return False
 
 
-def _natively(recorded: Result) -> Conversation:
+def _natively(recorded: StoredSession) -> Conversation:
     """The same conversation, but that what a model says is taken as it is.
 
     Its calls were read before, and the embedded model was perhaps not asked for a task.
@@ -239,7 +197,7 @@ _NOT_IN_THE_LOG: Final = (
 """Why a conversation may have ended that the log alone does not give."""
 
 
-def _breaks_off(recorded: Result) -> bool:
+def _breaks_off(recorded: StoredSession) -> bool:
     """Whether something else than the conversation's own rules was behind the record's end."""
     if recorded.outcome is None:
         return True
@@ -248,7 +206,7 @@ def _breaks_off(recorded: Result) -> bool:
     return by_calls or recorded.outcome.reason in _NOT_IN_THE_LOG
 
 
-def _given(question: Question, recorded: Result, again: Result) -> Any:  # noqa: ANN401
+def _given(question: Question, recorded: StoredSession, again: StoredSession) -> Any:  # noqa: ANN401
     """What a person answered to a question. None: the record goes no further."""
     rest = recorded.messages[len(again.messages) :]
     if isinstance(question, MessageQuestion):
@@ -258,7 +216,7 @@ def _given(question: Question, recorded: Result, again: Result) -> Any:  # noqa:
         return decisions_given(question, recorded.conversation, log, rest, recorded.outcome)
     newest = place_of(again.messages[-1])
     raise SessionError(
-        f"session {recorded.session!r} can't be replayed from message {newest} on: "
+        f"session {recorded.session_id!r} can't be replayed from message {newest} on: "
         "a tool asks a person, and no log records the answer; register another tool of that name, "
         "which does not ask"
     )

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from drawn_faults import Faults
-from duologue.graphs import aget_batch
+from duologue.graphs import BatchRun
 from duologue.graphs.store.address import open_store
 from duologue.nodes.testing.server import ScriptedServer
 from support.batches import CALLS, CELLS, Player
@@ -72,7 +72,7 @@ async def _stands_broken_off(work: Work) -> None:
     async with open_store(work.store) as opened:
         if await opened.batches.get(work.name) is None:
             return
-    status = await aget_batch(work.name, store=work.store)
+    status = await BatchRun(work.name, store=work.store).astatus()
     assert not status.is_running
     begun = dict(status.rows()).get("broken off", 0)
     assert begun == status.of("running") <= CONCURRENCY

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from duologue.graphs import BatchStatus, aget_batch
+from duologue.graphs import BatchRun
+from duologue.graphs.batch.status import BatchStatus
 from duologue.nodes.testing.server import ScriptedServer
 from support.batches import CALLS, CELLS, Player, batch, written
 
@@ -50,7 +51,7 @@ class Place:
         return self.command(*arguments, environ=environ, most_bytes=most_bytes)
 
     def status(self) -> BatchStatus:
-        return asyncio.run(aget_batch("b", store=self.store))
+        return asyncio.run(BatchRun("b", store=self.store).astatus())
 
     def goes_on(self, repeated: int = 0) -> None:
         """Run the same command again, where nothing is wrong any more."""

@@ -4,7 +4,8 @@ import asyncio
 import time
 from pathlib import Path
 
-from duologue.graphs import BatchStatus, aget_batch, aget_session
+from duologue.graphs import BatchRun, Session
+from duologue.graphs.batch.status import BatchStatus
 from duologue.graphs.store.address import open_store
 from duologue.graphs.store.batches import CellsWanted
 from duologue.nodes.testing.server import ScriptedServer
@@ -51,8 +52,8 @@ class Work:
             async for row in opened.batches.each(CellsWanted(batch=self.name)):
                 task = str(row.varied["task"]).removesuffix(".")
                 if await opened.get(row.session) is not None:
-                    result = await aget_session(row.session, store=self.store)
-                    found[task] = len(result.speeches)
+                    result = await Session(row.session, store=self.store).astate()
+                    found[task] = len(result.transcript)
         return found
 
     async def is_whole(self) -> BatchStatus:
@@ -61,15 +62,15 @@ class Work:
             rows = [row async for row in opened.batches.each(CellsWanted(batch=self.name))]
             assert len(rows) == CELLS
             for row in rows:
-                result = await aget_session(row.session, store=self.store)
+                result = await Session(row.session, store=self.store).astate()
                 task = str(row.varied["task"]).removesuffix(".")
-                said = [text for _, text in result.speeches]
+                said = [text for _, text in result.transcript]
                 assert said == [f"{turn} of {task}" for turn in range(CALLS)]
                 assert result.outcome is not None
                 told = result.outcome.reason.value, result.outcome.rounds, len(said), CALLS
                 assert (row.reason, row.rounds, row.messages, row.calls) == told
                 assert (row.status, row.error) == ("finished", None)
-        status = await aget_batch(self.name, store=self.store)
+        status = await BatchRun(self.name, store=self.store).astatus()
         assert (status.finished, status.left, status.is_running) == (CELLS, 0, False)
         assert (status.calls, status.stopped) == (CELLS * CALLS, None)
         asked = self.player.asked[self.began :]

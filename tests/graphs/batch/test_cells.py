@@ -281,7 +281,7 @@ def test_a_cell_is_an_ordinary_conversation() -> None:
         result = converse(
             cell.conversation(), model=model, store="memory:cells", session=cell.session
         )
-        assert (result.session, result.speeches) == (
+        assert (result.session.id, result.transcript) == (
             cell.session,
             [("Ann", "One."), ("Bob", "Two.")],
         )

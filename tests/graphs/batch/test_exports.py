@@ -17,22 +17,21 @@ from langchain_core.messages.tool import ToolCall
 
 from drawn.odd_logs import odd_conversation, odd_line
 from duologue.graphs import (
+    BatchRun,
     Conversation,
-    Result,
+    Session,
     Speaker,
     SpecError,
-    delete_session,
-    export_session,
     load_conversation,
 )
-from duologue.graphs.batch.exports.export import aexport_batch, export_batch
-from duologue.graphs.batch.exports.rows import batch_rows, columns
+from duologue.graphs.batch.exports.rows import columns
 from duologue.graphs.common.background import run as wait_for
 from duologue.graphs.common.errors import BatchError
 from duologue.graphs.kinds.role_play import RolePlayForm
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import About, Source, result as answered, said
 from duologue.graphs.sessions.exports.training import TRAINING, examples
+from duologue.graphs.sessions.stored_session import StoredSession
 from duologue.graphs.spec.fields import ConversationFields
 from duologue.graphs.store.address import open_store
 from duologue.graphs.store.batches import BatchRow, CellRow
@@ -49,7 +48,7 @@ KNOWN_TOOLS = Registry({"tools": [weather]})
 FAULTS = {"openai": openai_fault, "sharegpt": sharegpt_fault}
 
 
-def cell(number: int, result: Result | None = None, **fields: Any) -> CellRow:
+def cell(number: int, result: StoredSession | None = None, **fields: Any) -> CellRow:
     """The row that a cell gets whose session has ended so."""
     told: dict[str, Any] = {
         "batch": "b",
@@ -111,7 +110,7 @@ def store(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def one(store: str) -> Result:
+def one(store: str) -> StoredSession:
     """A batch of one session."""
     conversation = Conversation.model_validate(PAIR)
     result = run(conversation, SCRIPT, session="s-1", store=store)
@@ -153,10 +152,10 @@ CALL = {
 }
 
 
-def test_rows_hold_what_is_known_of_each_cell(one: Result, store: str) -> None:
-    assert batch_rows("b", store=store) == [{**KNOWN, "updated_at": NOW}]
+def test_rows_hold_what_is_known_of_each_cell(one: StoredSession, store: str) -> None:
+    assert BatchRun("b", store=store).rows() == [{**KNOWN, "updated_at": NOW}]
     with pytest.raises(BatchError, match="There is no batch 'c' in memory:"):
-        batch_rows("c", store=store)
+        BatchRun("c", store=store).rows()
 
 
 def test_no_column_of_a_row_is_called_like_what_may_vary() -> None:
@@ -166,9 +165,9 @@ def test_no_column_of_a_row_is_called_like_what_may_vary() -> None:
 
 
 def test_a_session_is_a_line_with_all_that_was_said(
-    one: Result, store: str, tmp_path: Path
+    one: StoredSession, store: str, tmp_path: Path
 ) -> None:
-    export_batch("b", tmp_path / "f.jsonl", store=store)
+    BatchRun("b", store=store).export(tmp_path / "f.jsonl")
     (found,) = rows_of(tmp_path / "f.jsonl")
     said = [
         {"role": "user", "content": "Plan a garden."},
@@ -198,16 +197,16 @@ def test_a_session_is_a_line_with_all_that_was_said(
         {"id": "m0006", "speaker": "Ben", "role": "assistant", "name": "Ben", "content": "Peas."},
     ]
     assert found == {**KNOWN, "models": ["ScriptedChatModel"], "trajectory": said}
-    export_batch("b", tmp_path / "f.jsonl", speaker="Ben", store=store)
+    BatchRun("b", store=store).export(tmp_path / "f.jsonl", speaker="Ben")
     (found,) = rows_of(tmp_path / "f.jsonl")
     assert (found["speaker"], found["trajectory"]) == ("Ben", one.trajectory("Ben"))
 
 
 def test_a_speakers_example_is_its_view_in_the_form_of_the_trainer(
-    one: Result, store: str, tmp_path: Path
+    one: StoredSession, store: str, tmp_path: Path
 ) -> None:
     beside = {**KNOWN, "models": ["ScriptedChatModel"]}
-    export_batch("b", tmp_path / "o.jsonl", format="openai", store=store)
+    BatchRun("b", store=store).export(tmp_path / "o.jsonl", format="openai")
     cook, ben = rows_of(tmp_path / "o.jsonl")
     system = "You are {}, in a conversation with {}. Speak only for yourself.\n\nThe task: {}"
     names = ("Head Cook", "Ben")
@@ -235,7 +234,7 @@ def test_a_speakers_example_is_its_view_in_the_form_of_the_trainer(
         ],
         "metadata": {**beside, "speaker": "Ben"},
     }
-    export_batch("b", tmp_path / "s.jsonl", format="sharegpt", speaker="Head Cook", store=store)
+    BatchRun("b", store=store).export(tmp_path / "s.jsonl", format="sharegpt", speaker="Head Cook")
     (cook,) = rows_of(tmp_path / "s.jsonl")
     assert cook == {
         "conversations": [
@@ -250,20 +249,22 @@ def test_a_speakers_example_is_its_view_in_the_form_of_the_trainer(
         ],
         "metadata": {**beside, "speaker": "Head Cook"},
     }
-    export_batch("b", tmp_path / "s.jsonl", format="sharegpt", metadata=False, store=store)
+    BatchRun("b", store=store).export(tmp_path / "s.jsonl", format="sharegpt", metadata=False)
     assert [row.keys() for row in rows_of(tmp_path / "s.jsonl")] == [{"conversations"}] * 2
 
 
-def test_one_session_is_exported_as_examples_too(one: Result, store: str, tmp_path: Path) -> None:
-    export_batch("b", tmp_path / "o.jsonl", format="openai", metadata=False, store=store)
-    text = export_session("s-1", format="openai", store=store)
+def test_one_session_is_exported_as_examples_too(
+    one: StoredSession, store: str, tmp_path: Path
+) -> None:
+    BatchRun("b", store=store).export(tmp_path / "o.jsonl", format="openai", metadata=False)
+    text = Session("s-1", store=store).export(format="openai")
     found = [json.loads(one) for one in text.splitlines()]
     assert [{"messages": one["messages"]} for one in found] == rows_of(tmp_path / "o.jsonl")
     told = {"session": "s-1", "reason": "max_iterations", "complete": None}
     assert [one["metadata"] for one in found] == [
         {**told, "models": ["ScriptedChatModel"], "speaker": name} for name in ("Head Cook", "Ben")
     ]
-    found = [json.loads(export_session("s-1", format="sharegpt", speaker="Ben", store=store))]
+    found = [json.loads(Session("s-1", store=store).export(format="sharegpt", speaker="Ben"))]
     assert [one["metadata"]["speaker"] for one in found] == ["Ben"]
 
 
@@ -314,9 +315,9 @@ def test_trainers_take_every_example(name: str, form: str) -> None:
         assert FAULTS[form]({**row, key: [*row[key], row[key][-1]]}) is not None
 
 
-def test_an_example_tells_of_the_tools_where_all_are_known(one: Result, store: str) -> None:
+def test_an_example_tells_of_the_tools_where_all_are_known(one: StoredSession, store: str) -> None:
     def told(form: Any, **registered: Any) -> list[Any]:  # noqa: ANN401
-        text = export_session("s-1", format=form, store=store, **registered)
+        text = Session("s-1", store=store).export(format=form, **registered)
         return [json.loads(line).get("tools") for line in text.splitlines()]
 
     assert told("openai") == [None, None]
@@ -339,7 +340,7 @@ def test_trainers_take_every_example_of_any_log(seed: int) -> None:
     log: list[AnyMessage] = []
     for _ in range(random.randint(1, 25)):
         log.append(odd_line(random, conversation.names, log))
-    result = Result("s", conversation, log, "Talk.", None)
+    result = StoredSession("s", conversation, log, "Talk.", None)
     for one in (one for name in conversation.names for one in examples(result, name, KNOWN_TOOLS)):
         for form, fault in FAULTS.items():
             assert fault(TRAINING[form](one)) is None
@@ -349,10 +350,10 @@ def spoken(number: int, text: str, name: str = "Ann", **line: Any) -> AnyMessage
     return said(number, text, About(kind=Kind.SPEECH, speaker=name, **line))
 
 
-def made(*log: AnyMessage, **speaker: Any) -> Result:
+def made(*log: AnyMessage, **speaker: Any) -> StoredSession:
     speakers = [{"name": "Ann", **speaker}, {"name": "Ben"}]
     conversation = Conversation.model_validate({"task": "Plan", "speakers": speakers})
-    return Result("s", conversation, list(log), "Plan", None)
+    return StoredSession("s", conversation, list(log), "Plan", None)
 
 
 def call(number: int, text: str = "") -> AnyMessage:
@@ -360,7 +361,7 @@ def call(number: int, text: str = "") -> AnyMessage:
     return said(number, text, About(kind=Kind.TOOL_CALLS, speaker="Ann"), tool_calls=made)
 
 
-def turns(result: Result, form: str = "sharegpt") -> list[tuple[str, str]]:
+def turns(result: StoredSession, form: str = "sharegpt") -> list[tuple[str, str]]:
     """What Ann's example holds, without its system prompt."""
     (one,) = examples(result, "Ann")
     row = TRAINING[form](one)
@@ -435,7 +436,7 @@ def many() -> str:
     result = run(conversation, SCRIPT, session="s-1", store=store)
     for number in (2, 3, 4, 5):
         run(conversation, SCRIPT, session=f"s-{number}", store=store)
-    delete_session("s-5", store=store)
+    Session("s-5", store=store).delete()
     rows = [
         cell(4, result, trial=2, scores={"won": 0.5, "fair play": 1}),
         cell(7, status="failed", error="No key."),
@@ -468,7 +469,7 @@ def many() -> str:
 def test_sessions_are_chosen_and_the_others_counted(
     many: str, tmp_path: Path, asked: dict[str, Any], numbers: list[int], left_out: dict[str, int]
 ) -> None:
-    told = export_batch("b", tmp_path / "f", store=many, **asked)
+    told = BatchRun("b", store=many).export(tmp_path / "f", **asked)
     assert [row["number"] for row in rows_of(tmp_path / "f")] == numbers
     assert told.left_out == left_out
     assert (told.sessions, told.rows) == (len(numbers), len(numbers))
@@ -485,7 +486,7 @@ def test_a_speaker_that_only_some_sessions_have_is_taken_from_these(
         lines = ["Beans?", "Peas."]
         rows.append(cell(number, run(conversation, lines, session=f"s-{number}", store=store)))
     keep(store, *rows)
-    told = export_batch("b", tmp_path / "f", format="openai", speaker="Cat", store=store)
+    told = BatchRun("b", store=store).export(tmp_path / "f", format="openai", speaker="Cat")
     found = [row["metadata"] for row in rows_of(tmp_path / "f")]
     assert [(one["number"], one["speaker"]) for one in found] == [(2, "Cat"), (3, "Cat")]
     assert (told.sessions, told.left_out) == (2, {"speaker": 1})
@@ -496,7 +497,7 @@ def test_a_manifest_says_what_is_in_the_file_and_the_same_batch_gives_the_same_b
 ) -> None:
     texts = []
     for name in ("f", "g"):
-        told = export_batch("b", tmp_path / name, format="openai", score="won>=0.5", store=many)
+        told = BatchRun("b", store=many).export(tmp_path / name, format="openai", score="won>=0.5")
         texts.append((tmp_path / name).read_bytes())
         written = json.loads((tmp_path / f"{name}.manifest.json").read_text())
         assert written == told.model_dump(mode="json")
@@ -564,10 +565,12 @@ def test_what_is_wrong_is_one_sentence_and_the_old_file_stays(
     many: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], words: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    export_batch("b", "f", store=many, score="won=1")
+    BatchRun("b", store=many).export("f", score="won=1")
     before = files_in(tmp_path)
+    options = {"batch": "b", "output": "f", **asked}
+    run = BatchRun(options.pop("batch"), store=many)
     with pytest.raises((SpecError, BatchError)) as caught:
-        export_batch(**{"batch": "b", "output": "f", "store": many, **asked})
+        run.export(**options)
     assert words in str(caught.value)
     assert files_in(tmp_path) == before
 
@@ -575,7 +578,7 @@ def test_what_is_wrong_is_one_sentence_and_the_old_file_stays(
 async def test_an_export_that_is_broken_off_leaves_the_old_file(
     many: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await aexport_batch("b", tmp_path / "f", store=many, trial=2)
+    await BatchRun("b", store=many).aexport(tmp_path / "f", trial=2)
     before = files_in(tmp_path)
     from duologue.graphs.batch.exports import export
 
@@ -590,7 +593,7 @@ async def test_an_export_that_is_broken_off_leaves_the_old_file(
 
     with monkeypatch.context() as patch:
         patch.setattr(export, "read_session", never)
-        task = asyncio.create_task(aexport_batch("b", tmp_path / "f", store=many))
+        task = asyncio.create_task(BatchRun("b", store=many).aexport(tmp_path / "f"))
         await begun.wait()
         assert len(files_in(tmp_path)) == 4
         task.cancel()
@@ -599,20 +602,20 @@ async def test_an_export_that_is_broken_off_leaves_the_old_file(
         assert files_in(tmp_path) == before
         patch.setattr(export, "read_session", damaged)
         with pytest.raises(OSError, match="No space left"):
-            await aexport_batch("b", tmp_path / "f", store=many)
+            await BatchRun("b", store=many).aexport(tmp_path / "f")
     assert files_in(tmp_path) == before
 
 
 def test_an_export_onto_a_full_disk_is_one_sentence_and_the_old_file_stays(
     many: str, tmp_path: Path
 ) -> None:
-    export_batch("b", tmp_path / "f", store=many, score="won=1")
+    BatchRun("b", store=many).export(tmp_path / "f", score="won=1")
     before = files_in(tmp_path)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(before["f"]) + 100, limits[1]))
     try:
         with pytest.raises(SpecError, match="f: can't be written: File too large"):
-            export_batch("b", tmp_path / "f", store=many)
+            BatchRun("b", store=many).export(tmp_path / "f")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert files_in(tmp_path) == before
@@ -621,7 +624,7 @@ def test_an_export_onto_a_full_disk_is_one_sentence_and_the_old_file_stays(
 def test_a_link_stays_a_link_and_a_file_has_the_usual_rights(many: str, tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real" / "f")
-    export_batch("b", tmp_path / "link", store=many)
+    BatchRun("b", store=many).export(tmp_path / "link")
     assert (tmp_path / "link").is_symlink()
     plain = tmp_path / "plain"
     plain.touch()

@@ -13,11 +13,12 @@ from langchain.agents import create_agent
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableLambda
 
-from duologue.graphs import ModelUnavailableError, Result, SpecError
+from duologue.graphs import SpecError
 from duologue.graphs.batch.limiter import Limiter
 from duologue.graphs.batch.spec import BatchLimits
-from duologue.graphs.common.errors import PausedError
+from duologue.graphs.common.errors import ModelUnavailableError, PausedError
 from duologue.graphs.run.engine import run_session
+from duologue.graphs.sessions.stored_session import StoredSession
 from duologue.graphs.spec.usage import Usage, total
 from duologue.nodes.models.gate import Gate
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel, ScriptedToolCall
@@ -54,12 +55,12 @@ async def run(
     store: str | Path,
     session: str = "garden",
     **options: Any,
-) -> Result:
+) -> StoredSession:
     events = run_session(
         source, session, reset=False, tokens=False, gate=gate, store=store, **options
     )
     last = [event async for event in events][-1]
-    assert isinstance(last, Result)
+    assert isinstance(last, StoredSession)
     return last
 
 
@@ -67,7 +68,7 @@ async def call_by_call(
     source: Any,  # noqa: ANN401
     store: Path,
     **options: Any,
-) -> tuple[Result, Turnstile]:
+) -> tuple[StoredSession, Turnstile]:
     """Run a session with a pause in front of each call."""
     gate = Turnstile(0)
     while True:

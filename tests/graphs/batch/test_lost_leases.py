@@ -147,7 +147,7 @@ async def test_a_cell_that_failed_by_mistake_is_corrected_from_its_session(
     scored: bool, path: Path
 ) -> None:
     """As older versions left it."""
-    scores: Any = {"length": lambda result: len(result.speeches)} if scored else None
+    scores: Any = {"length": lambda result: len(result.transcript)} if scored else None
 
     def refuse() -> None:
         raise ValueError("The house is on fire.")

@@ -19,7 +19,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from duologue.graphs import BatchLimits, get_batch, run_batch
+from duologue.graphs import BatchLimits, BatchRun, run_batch
 from duologue.graphs.common.errors import BatchError, ModelError, SpecError, StoreError
 from duologue.graphs.store.address import open_store
 from duologue.graphs.store.batches import BatchRow
@@ -137,7 +137,7 @@ def test_workers_limiter_and_driver_are_killed_and_only_calls_in_flight_are_repe
     assert rows[-1]["finished"] == sessions
     assert {row["status"] for row in rows[:-1]} == {"finished"}
     assert "Traceback" not in err
-    status = get_batch("grid", store=postgres_url)
+    status = BatchRun("grid", store=postgres_url).status()
     assert (status.finished, status.calls) == (sessions, sessions * CALLS)
     assert not status.is_running
     calls = served(server)
@@ -171,14 +171,14 @@ def test_a_stopped_driver_and_its_workers_write_nothing_over_the_next_driver(
     second = started("second")
     _, err = second.communicate(timeout=200)
     assert second.returncode == 0, err
-    before = get_batch("grid", store=postgres_url)
+    before = BatchRun("grid", store=postgres_url).status()
     assert (before.finished, before.calls) == (sessions, sessions * CALLS)
     first.send_signal(signal.SIGCONT)
     _, err = first.communicate(timeout=100)
     assert first.returncode == 4, err
     assert err.splitlines()[-1].startswith("Error: Batch 'grid' was taken over by another run")
     assert err.count("Error") == 1
-    assert get_batch("grid", store=postgres_url) == before
+    assert BatchRun("grid", store=postgres_url).status() == before
     calls = served(server)
     assert len(calls) == sessions * CALLS
     assert calls.total() - len(calls) <= at_once
@@ -220,7 +220,7 @@ def test_a_rejected_key_stops_the_batch_once(
         run_batch(batch(40), name="b", ray="auto", store=store, concurrency=4)
     assert len(server.requests) <= 4
     monkeypatch.setenv("OPENAI_API_KEY", "right")
-    assert get_batch("b", store=store).left == 40
+    assert BatchRun("b", store=store).status().left == 40
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_what_can_not_be_done_by_ray_is_refused_before_anything_is_run(
         run_batch(batch(2), **{"name": "b", "ray": "auto", "store": store, **options})
     assert server.calls == []
     with pytest.raises((BatchError, StoreError)):
-        get_batch("b", store=options.get("store", store))
+        BatchRun("b", store=options.get("store", store)).status()
 
 
 async def test_a_batch_whose_limiter_can_not_be_asked_says_why_it_stops() -> None:

@@ -12,11 +12,10 @@ from uuid import uuid4
 
 import pytest
 
-from duologue.graphs import DuologueError, Reason, SpecError, aconverse, converse
+from duologue.graphs import BatchRun, DuologueError, Reason, SpecError, aconverse, converse
 from duologue.graphs.batch.report.contents import BatchReport
 from duologue.graphs.batch.report.gather import report_of
 from duologue.graphs.batch.report.render import render
-from duologue.graphs.batch.report.report import areport_batch, report_batch
 from duologue.graphs.batch.report.rows import Rows
 from duologue.graphs.batch.report.tallies import Spread
 from duologue.graphs.batch.report.words import ENDED
@@ -243,7 +242,9 @@ async def test_the_page_links_to_the_transcripts_that_were_written(tmp_path: Pat
                 await lease.put_cell(cell(number, messages=2))
             failed = cell(4, status="failed", reason=None, error="It has no model.")
             await lease.put_cell(failed)
-        found = await areport_batch("grid", store=store, output=tmp_path / "r.html", transcripts=3)
+        found = await BatchRun("grid", store=store).areport(
+            output=tmp_path / "r.html", transcripts=3
+        )
     # Of the cell that never began there is nothing to write, and two more are written.
     written = sorted(path.name for path in (tmp_path / "r-sessions").iterdir())
     assert written == ["grid-1.html", "grid-2.html"]
@@ -262,7 +263,7 @@ def test_what_can_not_be_read_or_written_is_one_sentence(tmp_path: Path) -> None
     model = ScriptedChatModel(script=["Forty.", "Done."])
     converse(spec | {"end_chat": {"max_iterations": 1}}, model=model, session="x", store=store)
     with pytest.raises(DuologueError, match="There is no batch 'grid' in sqlite:"):
-        report_batch("grid", store=store)
+        BatchRun("grid", store=store).report()
 
     async def begin() -> None:
         async with open_store(store) as opened, opened.lock_batch("grid") as lease:
@@ -271,7 +272,7 @@ def test_what_can_not_be_read_or_written_is_one_sentence(tmp_path: Path) -> None
     asyncio.run(begin())
     (tmp_path / "file").write_text("")
     with pytest.raises(SpecError, match="can't be written: "):
-        report_batch("grid", store=store, output=tmp_path / "file" / "r.html")
-    found = report_batch("grid", store=store, output=tmp_path / "r.html")
+        BatchRun("grid", store=store).report(output=tmp_path / "file" / "r.html")
+    found = BatchRun("grid", store=store).report(output=tmp_path / "r.html")
     assert (found.cells, found.of("not_begun")) == (2, 2)
     assert "No cell has begun." in (tmp_path / "r.html").read_text("utf-8")

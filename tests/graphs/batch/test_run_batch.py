@@ -11,14 +11,12 @@ from duologue.graphs import (
     Batch,
     BatchError,
     BatchLimits,
+    BatchRun,
     ModelUnavailableError,
     Price,
     Result,
+    Session,
     SpecError,
-    aanswer_session,
-    adelete_batch,
-    aget_batch,
-    aget_session,
     alist_batches,
     alist_sessions,
     arun_batch,
@@ -90,11 +88,11 @@ async def test_each_cell_is_a_session_of_its_own_with_its_values_filled_in(store
     assert status.reasons == {"done_token": 4}
     assert (status.calls, status.stopped) == (12, None)
     for role, row in (await rows_of(store)).items():
-        result = await aget_session(row.session, store=store)
+        result = await Session(row.session, store=store).astate()
         assert result.conversation.names == (role, "Gardener")
         assert (row.calls, row.messages, row.rounds, row.reason) == (3, 3, 1, "done_token")
         assert row.session.startswith("b-")
-    assert await aget_batch("b", store=store) == status
+    assert await BatchRun("b", store=store).astatus() == status
     assert [one.batch for one in await alist_batches(store=store)] == ["b"]
 
 
@@ -118,7 +116,7 @@ async def test_another_conversation_under_the_same_name_is_refused_and_nothing_i
     other = batch(conversation=batch().conversation | {"task": "Plan a house"})  # type: ignore[operator]
     with pytest.raises(BatchError, match=r"'b' .* has another conversation"):
         await arun_batch(other, name="b", store=store, model=Player().model)
-    assert await aget_batch("b", store=store) == before
+    assert await BatchRun("b", store=store).astatus() == before
 
 
 async def test_a_cell_that_fails_is_a_row_with_its_error_and_is_tried_again_when_asked(
@@ -162,7 +160,7 @@ async def test_a_model_that_cannot_be_had_stops_the_batch_with_one_sentence(stor
     player = Player(lambda who: error if who == "Teacher" else None)
     with pytest.raises(ModelUnavailableError, match="rejected the key"):
         await arun_batch(batch(), name="b", store=store, model=player.model, concurrency=1)
-    status = await aget_batch("b", store=store)
+    status = await BatchRun("b", store=store).astatus()
     assert (status.stopped, status.failed, status.left) == ("the model x rejected the key", 0, 3)
     status = await arun_batch(batch(), name="b", store=store, model=Player().model)
     assert (status.finished, status.stopped) == (4, None)
@@ -209,7 +207,7 @@ async def test_what_was_broken_off_is_told_and_counts_for_the_budget_when_it_goe
     running = asyncio.create_task(arun_batch(batch(), name="b", store=store, model=player.model))
     with pytest.raises(asyncio.CancelledError):
         await running
-    status = await aget_batch("b", store=store)
+    status = await BatchRun("b", store=store).astatus()
     assert (status.is_running, dict(status.rows()), status.calls) == (False, {"broken off": 4}, 0)
     again = Player()
     spent = batch(limits=BatchLimits(max_tokens=1))
@@ -252,7 +250,7 @@ async def test_a_batch_that_is_cancelled_counts_answers_that_are_not_stored_yet(
 
 async def test_scores_are_kept_and_one_that_is_added_later_costs_no_call(store: str) -> None:
     def long(result: Result) -> bool:
-        return len(result.speeches) > 2
+        return len(result.transcript) > 2
 
     def of_role(result: Result, values: Any) -> int:  # noqa: ANN401
         return len(values["user_role"])
@@ -279,7 +277,7 @@ async def test_a_cell_that_waits_for_a_person_goes_on_once_it_is_answered(store:
     status = await arun_batch(people, name="b", store=store, model=player.model)
     assert (status.of("waiting"), status.left, len(player.calls)) == (4, 4, 4)
     row = (await rows_of(store))["Cook"]
-    await aanswer_session(row.session, "Dug.", store=store, model=player.model)
+    await Session(row.session, store=store).aanswer("Dug.", model=player.model)
     status = await arun_batch(people, name="b", store=store, model=player.model)
     assert (status.finished, status.of("waiting"), len(player.calls)) == (1, 3, 5)
 
@@ -290,7 +288,7 @@ async def test_trials_have_seeds_of_their_own(store: str) -> None:
     await arun_batch(found, name="b", store=store, model=player.model)
     async with open_store(store) as opened:
         rows = await opened.batches.find(CellsWanted(batch="b"))
-    results = [await aget_session(row.session, store=store) for row in rows]
+    results = [await Session(row.session, store=store).astate() for row in rows]
     assert [(row.trial, one.conversation.seed) for row, one in zip(rows, results, strict=True)] == [
         (1, 40),
         (2, 41),
@@ -323,13 +321,13 @@ async def test_no_more_sessions_than_asked_for_run_at_once(store: str) -> None:
 async def test_deleting_a_batch_deletes_its_sessions_and_no_others(store: str) -> None:
     await arun_batch(batch(), name="b", store=store, model=Player().model)
     await arun_batch(batch(), name="b2", store=store, model=Player().model)
-    await adelete_batch("b", store=store)
+    await BatchRun("b", store=store).adelete()
     assert len(await alist_sessions(store=store)) == 4
     assert [one.batch for one in await alist_batches(store=store)] == ["b2"]
     with pytest.raises(BatchError, match="no batch 'b'"):
-        await aget_batch("b", store=store)
+        await BatchRun("b", store=store).astatus()
     with pytest.raises(BatchError, match="no batch 'b'"):
-        await adelete_batch("b", store=store)
+        await BatchRun("b", store=store).adelete()
 
 
 @pytest.mark.parametrize(
@@ -382,7 +380,7 @@ async def test_two_drivers_of_one_batch_are_refused(store: str) -> None:
     )
     first = asyncio.create_task(arun_batch(one, name="b", store=store, functions={"slow": slow}))
     await running.wait()
-    assert (await aget_batch("b", store=store)).is_running
+    assert (await BatchRun("b", store=store).astatus()).is_running
     with pytest.raises(BatchError, match="running already"):
         await arun_batch(one, name="b", store=store, functions={"slow": slow})
     free.set()

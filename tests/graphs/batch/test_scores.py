@@ -42,17 +42,17 @@ ASKED = {"end_chat": {"mode": "end_chat_after_first_completion", "max_iterations
 
 def spoken(result: Result) -> int:
     """How much was said."""
-    return sum(len(text) for _, text in result.speeches)
+    return sum(len(text) for _, text in result.transcript)
 
 
 async def awaited(result: Result, values: Mapping[str, Any]) -> bool:
     """Whether it was about the boat of its cell."""
-    return values["labels.boat"] in result.speeches[0][1]
+    return values["labels.boat"] in result.transcript[0][1]
 
 
 class Scorer:
     def __call__(self, result: Result) -> Decimal:
-        return Decimal(len(result.speeches))
+        return Decimal(len(result.transcript))
 
 
 class Wanting:
@@ -81,8 +81,8 @@ async def test_a_score_may_be_sync_or_async_take_the_values_and_give_several_num
         (Scorer(), {"own": 2.0}),
         (lambda result, values=None: values["labels.boat"] == "boat", {"own": 1.0}),
         # An argument of its own, which has a default, is its own.
-        (lambda result, least=3: len(result.speeches) >= least, {"own": 0.0}),
-        (partial(lambda least, result: len(result.speeches) >= least, 2), {"own": 1.0}),
+        (lambda result, least=3: len(result.transcript) >= least, {"own": 0.0}),
+        (partial(lambda least, result: len(result.transcript) >= least, 2), {"own": 1.0}),
         (lambda result: {"said": 2, "short": True}, {"own.said": 2.0, "own.short": 1.0}),
         # As many as are given, and what is written in C.
         (lambda *given: len(given), {"own": 1.0}),

@@ -1,12 +1,12 @@
-"""What a session holds: its messages, each speaker's view of them, and its outcome."""
+"""A session as it was read: its messages, each speaker's view of them, and its outcome."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import AnyMessage, BaseMessage
 
-from ..common.sanitize import clean
+from ..common.sanitize import clean, excerpt
 from ..display.lists import MOST
 from ..display.panel import Panel, Shown
 from ..log.channels import log_of
@@ -14,21 +14,23 @@ from ..log.heard import overheard
 from ..log.messages import Source, is_said, line, speeches
 from ..log.trajectory import trajectory
 from ..log.viewpoint import viewpoint
-from ..rules.ends.cause import Cause
+from ..rules.ends.outcome_step import OutcomeStep
 from ..rules.outcome import Outcome
 from ..rules.why import why
 from ..spec.conversation import Conversation
-from ..spec.questions import Question
+from ..spec.questions import MessageQuestion, Question
+
+
+def _waiting(question: Question) -> str:
+    who = question.speaker if isinstance(question, MessageQuestion) else "a person"
+    return f"Waiting for {who}: {question.summary()}"
 
 
 @dataclass(frozen=True)
-class Result(Shown):
-    """A session as it stands: finished, or waiting to be resumed.
+class StoredSession(Shown):
+    """A session as it was read from a store or replayed, without the way back to the store."""
 
-    `print` shows who said what and how it ended, and a notebook shows it in colours.
-    """
-
-    session: str
+    session_id: str
     """The session's id."""
     conversation: Conversation
     """The spec."""
@@ -39,26 +41,30 @@ class Result(Shown):
     outcome: Outcome | None
     """Why, when and by whom it ended; None while it has not."""
     pending: tuple[Question, ...] = ()
-    """The questions to people that the session waits for; `answer_session` answers them."""
+    """The questions to people that the session waits for; `Session.answer` answers them."""
+    failure: str | None = None
+    """The error that broke off the newest step. None: it did not fail, or was killed."""
 
     @classmethod
     def of(
         cls,
         session: str,
         conversation: Conversation,
-        state: dict[str, Any],
+        state: Mapping[str, Any],
         pending: Iterable[Question] = (),
-    ) -> "Result":
+        failure: str | None = None,
+    ) -> "StoredSession":
         """Read a session's state.
 
         Args:
             session: Its id.
             conversation: Its spec.
             state: The values of the graph's state.
-            pending: What people are asked.
+            pending: The questions that wait for people.
+            failure: The error of the newest step.
 
         Returns:
-            The result.
+            The session.
         """
         ended = state.get("outcome")
         return cls(
@@ -68,16 +74,32 @@ class Result(Shown):
             state.get("specified_task") or None,
             Outcome.model_validate(ended) if ended else None,
             tuple(pending),
+            failure,
         )
 
     def __str__(self) -> str:
         said = overheard(self.messages, private=True)
-        parts = [said, *(f"Waits for an answer. {one.summary()}" for one in self.pending)]
+        return clean("\n\n".join(part for part in (said, *self._status()) if part))
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why it ended, such as ``"done_token"``: the value of the outcome's `Reason`.
+
+        None if it has not ended.
+        """
+        return None if self.outcome is None else self.outcome.reason.value
+
+    def _status(self) -> list[str]:
+        """Say why it ended, whom it waits for, or that it was broken off."""
         if self.outcome is not None:
-            parts.append(self.outcome.sentence())
-        elif not self.pending:
-            parts.append("Not finished.")
-        return clean("\n\n".join(part for part in parts if part))
+            return [str(self.outcome)]
+        if self.pending:
+            return [_waiting(question) for question in self.pending]
+        count = len(speeches(self.messages))
+        after = f"after {count} {'message' if count == 1 else 'messages'}"
+        if self.failure is not None:
+            return [f"Broken off {after}: {excerpt(self.failure)}. It can be resumed."]
+        return [f"Not finished {after}: it was broken off and can be resumed, or it still runs."]
 
     # IPython would take `__repr__`, since it stands in this class.
     _repr_pretty_ = Shown._repr_pretty_
@@ -95,24 +117,23 @@ class Result(Shown):
         return render_brief(shown, len(lines) - len(shown), ending)
 
     def _panel(self) -> Panel:
-        said = self.speeches[-MOST:]
-        waits = tuple(f"Waits for an answer. {one.summary()}" for one in self.pending)
-        ended = self.outcome.sentence() if self.outcome is not None else "Not finished."
+        said = self.transcript[-MOST:]
+        title, *notes = self._status()
         return Panel(
-            title=ended if self.outcome is not None or not waits else waits[0],
-            tag=self.outcome.reason.value if self.outcome is not None else "",
-            notes=waits[1:] if self.outcome is None else (),
+            title=title,
+            tag=self.stop_reason or "",
+            notes=tuple(notes),
             head=("Speaker", "Said"),
             rows=tuple(said),
-            left_out=len(self.speeches) - len(said),
+            left_out=len(self.transcript) - len(said),
         )
 
     def __repr__(self) -> str:
-        ended = None if self.outcome is None else self.outcome.reason.value
-        return f"Result(session={self.session!r}, outcome={ended!r})"
+        name = type(self).__name__
+        return f"{name}(session={self.session_id!r}, stop_reason={self.stop_reason!r})"
 
     @property
-    def speeches(self) -> list[tuple[str, str]]:
+    def transcript(self) -> list[tuple[str, str]]:
         """Who said what, oldest first. What a speaker says beside a call of tools is included."""
         read = ((message, line(message)) for message in self.messages)
         return [
@@ -131,7 +152,7 @@ class Result(Shown):
         return "" if last is None else last.text
 
     @property
-    def value(self) -> Any:  # noqa: ANN401  # what a schema makes of it
+    def output(self) -> Any:  # noqa: ANN401  # what a schema makes of it
         """What was read from `text` by its speaker's output format, as plain values; else None."""
         last = self._last()
         return None if last is None else line(last).parsed
@@ -142,13 +163,13 @@ class Result(Shown):
         return None if last is None or line(last).source is Source.HUMAN else last
 
     @property
-    def earlier(self) -> list[Outcome]:
+    def previous_outcomes(self) -> list[Outcome]:
         """The outcomes it had before something more was said, oldest first."""
         ended = (line(message).outcome for message in self.messages)
         return [Outcome.model_validate(one) for one in ended if one is not None]
 
     def parsed(self, speaker: str) -> list[Any]:
-        """Give what was read from a speaker's messages by its output format.
+        """Return what a speaker's output format read from its messages.
 
         Args:
             speaker: The speaker's name.
@@ -163,20 +184,20 @@ class Result(Shown):
         lines = (line(message) for message in speeches(self.messages))
         return [about.parsed for about in lines if about.speaker == speaker]
 
-    def latest(self, speaker: str) -> str | None:
-        """Give what a speaker said last.
+    def last_message(self, speaker: str) -> str | None:
+        """Return the text of a speaker's last message.
 
         Args:
             speaker: The speaker's name.
 
         Returns:
-            The text of its latest message; None where it has said nothing.
+            The text. None if it has said nothing.
 
         Raises:
             KeyError: Nobody has that name.
         """
         self.conversation.speaker(speaker)
-        said = (text for name, text in reversed(self.speeches) if name == speaker)
+        said = (text for name, text in reversed(self.transcript) if name == speaker)
         return next(said, None)
 
     def viewpoint(self, speaker: str) -> list[BaseMessage]:
@@ -187,8 +208,8 @@ class Result(Shown):
 
         Returns:
             LangChain messages, the system prompt first: the speaker's own lines are the
-            assistant's, the others' the user's. This is all that it remembers: `get_prompt` gives
-            what its model was sent.
+            assistant's, the others' the user's. This is all that it remembers: `Session.prompt`
+            returns what its model was sent.
 
         Raises:
             KeyError: Nobody has that name.
@@ -198,7 +219,7 @@ class Result(Shown):
         return viewpoint(self.conversation, self.messages, speaker, system=system)
 
     def trajectory(self, speaker: str | None = None) -> list[dict[str, Any]]:
-        """Give the session as messages in OpenAI's form, as evaluators of agents take them.
+        """Return the session as messages in OpenAI's form, which evaluators of agents take.
 
         Args:
             speaker: The name of the speaker whose view it is. None: nobody's.
@@ -216,10 +237,11 @@ class Result(Shown):
         """
         return trajectory(self.conversation, self.messages, self.specified_task, speaker)
 
-    def why(self) -> list[Cause]:
-        """Tell what led to the end: verdicts, rejected drafts, what guards counted, reasons.
+    def why(self) -> list[OutcomeStep]:
+        """Return the steps that led to the end: verdicts, rejected drafts, counts, reasons.
 
         Returns:
-            The causes, oldest first, and the reasons after them; so far, while it has not ended.
+            The steps, oldest first, and the reasons after them. If it has not ended, the steps
+            so far.
         """
         return why(self.conversation, self.messages, self.outcome)

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from ...nodes.prompts import summaries as prompts
 from ...nodes.turn.summary import transcript
-from ...tools.registry.registry import check_options
+from ...tools.registry.options import check_options, list_options
 from ..build import build_graph
 from ..common.background import in_background
 from ..common.data import Fields, is_agent
@@ -23,7 +23,8 @@ from ..common.settings import load_settings
 from ..common.validation import kind_of
 from ..log.messages import Source, line, speeches
 from ..log.remembered import memory, remembered_by
-from ..sessions.result import Result
+from ..run.options import Options, StoreOptions
+from ..run.to_end import run_to_end
 from ..sessions.session import read_session
 from ..sessions.stored_state import stored_conversation
 from ..speakers.formats import SchemaFormat
@@ -38,66 +39,70 @@ from ..spec.usage import Price
 from ..store.address import open_store
 from ..store.rows import check_session_id
 from ..text.words import cut
-from .converse import run_to_result
-from .options import Options
+from .converse import located
+from .session import Result, Session, result_of
 
 
-class AskOptions(Options, total=False):
-    """What `ask` takes beside the agent and the text: what a run takes, and some of a spec."""
+class AskOptions(StoreOptions, total=False):
+    """The options of `ask`: those of a run, and some fields of a conversation.
+
+    None: as in a `Conversation` that does not set the field.
+    """
 
     when: End | Sequence[End] | None
-    """What else ends the answer, such as ``MaxCost(limit=0.05)``, as ``end_chat.when`` does.
-    Budgets hold for all that is asked in one session."""
-    prices: Mapping[str, Price | Fields]
-    """What the models charge, by their names."""
-    sandbox: Sandbox | str | Fields
-    """Where the agent's code runs."""
+    """Another end, such as ``MaxCost(limit=0.05)``, as ``end_chat.when`` has it. Budgets count
+    everything that is asked in one session."""
+    prices: Mapping[str, Price | Fields] | None
+    """The prices of the models, by their names."""
+    sandbox: Sandbox | str | Fields | None
+    """The sandbox in which the agent's code runs."""
     seed: int | None
     """Asks a model that can for the same answers again."""
-    max_tool_rounds: int
-    """How many rounds of tool calls the agent may have before it must answer."""
+    max_tool_rounds: int | None
+    """Maximum number of rounds of tool calls before the agent must answer."""
 
 
 OnFailure = Literal["raise", "return"]
 """The behaviour of `ask` if the answer does not fit its schema."""
 
-_OF_SPEC = AskOptions.__annotations__.keys() - Options.__annotations__.keys()
+_OF_SPEC = AskOptions.__annotations__.keys() - StoreOptions.__annotations__.keys()
 
 
+@list_options
 async def aask(
     agent: AnySpeaker,
     text: str,
     *,
-    session: str | None = None,
+    session: str | Session | None = None,
     reset: bool = False,
     schema: type[BaseModel] | None = None,
     on_failure: OnFailure = "raise",
     user: str = "User",
     **options: Unpack[AskOptions],
 ) -> Result:
-    """Ask one agent, which answers by its model, tools and all else that a speaker has.
+    """Ask one agent, which answers with its model, its tools and all else that a speaker has.
 
-    It is a conversation of two, which ends with the answer: a session like any other.
+    This is a conversation of two, which ends with the answer: a session like any other.
 
     Args:
         agent: A `Speaker`, or its fields.
-        text: What it is asked, or told to do.
-        session: The session's id. In one that is known the agent remembers what was asked before;
-            what a kill has left without its answer, and is asked once more, is not asked twice.
-            None: a new one is made up.
-        reset: Whether to delete what is stored of that session first.
-        schema: A pydantic model that the answer must fit; `Result.value` holds its fields.
+        text: The question or order.
+        session: The session's id or handle, as in `converse`. In a known session the agent
+            remembers the questions before. A question that was left unanswered by a kill, and is
+            asked again, is not asked twice. None: a new id is made up.
+        reset: Whether to delete the stored session first.
+        schema: A pydantic model that the answer must fit; `Result.output` contains its fields.
         on_failure: ``raise`` raises `UnreadableAnswerError` if the answer does not fit the schema,
-            even when asked again. ``return`` returns it, and `Result.value` is None.
-        user: What the agent calls who asks.
-        **options: See `Options`; ``tools`` are tools that the agent may call beside its own.
-            ``when``, ``prices``, ``sandbox``, ``seed`` and ``max_tool_rounds`` are the
-            conversation's.
+            even when asked again. ``return`` returns it, and `Result.output` is None.
+        user: The name of the one who asks.
+        **options: The options of the run. ``tools`` are tools that the agent may call beside its
+            own. ``when``, ``prices``, ``sandbox``, ``seed`` and ``max_tool_rounds`` are fields of
+            the conversation.
 
     Returns:
-        The session: ``result.text`` is the answer, ``result.value`` what was read from it. Where a
-        person must approve of a call first, ``result.pending`` says so, and `answer_session`
-        goes on.
+        The session: ``result.text`` is the answer, ``result.output`` its fields. If a person must
+        approve a call first, ``result.pending`` contains the question; answer it with
+        ``result.session.answer(…)``.
 
     Raises:
         SpecError: The agent, or an option, is not valid, or the text is empty or ``exit`` alone.
@@ -108,7 +113,7 @@ async def aask(
         StoreError: The store can't be opened or written.
 
     Example:
-        >>> from duologue.graphs import Speaker, ask
+        >>> from duologue import Speaker, ask
         >>> from duologue.nodes.testing import ScriptedChatModel
         >>> chef = Speaker(name="Chef", system_prompt="You plan meals.")
         >>> model = ScriptedChatModel(script=["Soup, then fish.", "Plums."])
@@ -117,18 +122,20 @@ async def aask(
         >>> ask(chef, "And a dessert?", session="menu", model=model, store="memory:ask").text
         'Plums.'
     """
+    session, options = located(session, options)
     check_options(options, AskOptions, "session", "reset", "schema", "on_failure", "user")
     _check_text(text)
     if on_failure not in get_args(OnFailure):
         raise SpecError(f"on_failure: must be 'raise' or 'return', not {on_failure!r}")
     given: dict[str, Any] = {**options}
     of_spec = {name: given.pop(name) for name in _OF_SPEC & given.keys()}
+    of_spec = {name: value for name, value in of_spec.items() if value is not None}
     asked = _asked(_able(agent, given.get("tools"), schema), user, of_spec)
     waits = session is not None and not reset and await _waits(session, text, given.get("store"))
     message = None if waits else text
     queued = cast("Options", dict(**given, message=message))
     # It answers nothing that somebody was asked: beside another question it waits for its turn.
-    result = await run_to_result(asked, session, queued, reset=reset, queues=True)
+    result = result_of(*await run_to_end(asked, session, queued, reset=reset, queues=True))
     if schema is not None and on_failure == "raise":
         _check_answer(result, schema)
     return result
@@ -149,13 +156,13 @@ def _check_answer(result: Result, schema: type[BaseModel]) -> None:
     """Refuse an answer that does not fit the schema. One that was never said is the outcome's."""
     said = speeches(result.messages)
     is_answered = bool(said) and line(said[-1]).source is not Source.HUMAN
-    if result.outcome is None or not is_answered or result.value is not None:
+    if result.outcome is None or not is_answered or result.output is not None:
         return
     raise UnreadableAnswerError(
         f"the answer does not fit {schema.__name__!r}; simplify the schema, say more about it, or "
         f"get the text by on_failure='return': {excerpt(result.text).strip() or 'it is blank'}",
         reply=result.text,
-        session=result.session,
+        session=result.session.id,
     )
 
 
@@ -228,6 +235,7 @@ async def _waits(session: str, text: str, target: str | Path | None) -> bool:
     return is_asked and not any(isinstance(one, MessageQuestion) for one in found.pending)
 
 
+@list_options
 async def aremember(
     speaker: AnySpeaker,
     *results: Result,
@@ -235,18 +243,17 @@ async def aremember(
     words: int | None = None,
     **options: Unpack[AskOptions],
 ) -> Speaker:
-    """Give a speaker what it remembers of earlier conversations, to begin the next one with.
+    """Return a speaker that remembers earlier conversations, to begin the next one with.
 
-    It is data in the speaker's field ``memory``, so that the new session needs the old ones no
-    more. What the speaker said stays its own words, and what it heard is heard; the others of the
-    new conversation see nothing of it. What it remembered before is replaced: a result of its own
-    holds what it came with.
+    The memory is data in the speaker's field ``memory``, so that the new session does not need the
+    old ones. The others of the new conversation do not see it. It replaces what the speaker
+    remembered before: a result of its own contains the memory that it came with.
 
     Args:
         speaker: The `Speaker`, or its fields.
         *results: The conversations, oldest first, of any kind, finished or not.
-        name: What the speaker was called in them. None: as now.
-        words: The longest summary, in words: its model is asked to sum all up, in a session of its
+        name: The speaker's name in them. None: its name now.
+        words: The longest summary, in words: its model is asked for a summary, in a session of its
             own. None: it remembers every word.
         **options: For a summary, as `ask` takes them.
 
@@ -256,11 +263,11 @@ async def aremember(
     Raises:
         KeyError: Nobody has that name in one of them.
         SpecError: ``words`` is less than 1, or the speaker is not valid.
-        TypeError: What stands among the results is none, or there is no such option.
+        TypeError: One of the results is none, or an option is unknown.
         DuologueError: For a summary, as in `ask`.
 
     Example:
-        >>> from duologue.graphs import Speaker, ask, remember
+        >>> from duologue import Speaker, ask, remember
         >>> from duologue.nodes.testing import ScriptedChatModel
         >>> chef = Speaker(name="Chef", system_prompt="You plan meals.")
         >>> model = ScriptedChatModel(script=["Soup, then fish."])

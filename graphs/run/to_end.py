@@ -1,19 +1,26 @@
-"""A line below a notebook's cell that says how far the conversation is that runs in it.
+"""A run that is awaited: from a spec, or a session's id, to the session as it is then.
 
-Elsewhere nothing is shown. IPython is used where a kernel runs, and never loaded.
+If a notebook's cell waits for it, a line below the cell says how far the conversation is. IPython
+is used if a kernel runs, and never loaded.
 """
 
 import asyncio
+import logging
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Final
+from contextlib import aclosing, asynccontextmanager
+from typing import Final, NamedTuple
 from uuid import uuid4
 
+from ..sessions.stored_session import StoredSession
+from .answers import GivenAnswer
 from .at_work import AtWork
-from .events import Event, QuestionAsked
+from .engine import ConversationLike, run_session
+from .events import Event, MessageSaid, Notice, QuestionAsked, SessionStarted
 from .options import Options
 from .status import status
+
+_log = logging.getLogger("duologue")
 
 _PATIENCE: Final = 1.0
 """How long nothing is shown, in seconds: what is short is over before it could be read."""
@@ -23,7 +30,7 @@ _TICK: Final = 0.5
 
 
 @asynccontextmanager
-async def shown_in_cell(
+async def _shown_in_cell(
     options: Options,
 ) -> AsyncIterator[tuple[Options, Callable[[Event], object]]]:
     """Show how far a run is while the block lasts, if a notebook's cell waits for it.
@@ -93,3 +100,49 @@ class _Progress(AtWork):
         """Say who is at work for how long, and how far it is."""
         doing, since = next(reversed(self.running.values()), self._doing)
         return " · ".join([f"{doing}… {self.clock() - since:.0f} s", *status(self.state or {})])
+
+
+class FinishedRun(NamedTuple):
+    """A session after a run, and where it is stored."""
+
+    session: StoredSession
+    store: str
+    """The address of the store."""
+
+
+async def run_to_end(
+    source: ConversationLike | None,
+    session: str | None,
+    options: Options,
+    *,
+    reset: bool = False,
+    reply: GivenAnswer | None = None,
+    queues: bool = False,
+) -> FinishedRun:
+    """Run a session to its outcome or a question; `graphs.run.engine.run_session` says more."""
+    ended: StoredSession | None = None
+    store = ""
+    async with _shown_in_cell(options) as (shown, saw):
+        run_of_it = run_session(
+            source, session, reset=reset, tokens=False, reply=reply, queues=queues, **shown
+        )
+        async with aclosing(run_of_it) as events:
+            async for event in events:
+                if isinstance(event, StoredSession):
+                    ended = event
+                    continue
+                if isinstance(event, SessionStarted):
+                    store = event.store
+                saw(event)
+                _note(event)
+    assert ended is not None  # noqa: S101  # a run ends with its session or an error
+    return FinishedRun(ended, store)
+
+
+def _note(event: Event) -> None:
+    """Log progress, without what is said."""
+    match event:
+        case Notice():
+            _log.info("%s", event.text)
+        case MessageSaid():
+            _log.info("%s has said %d characters (%s)", event.speaker, len(event.text), event.id)

@@ -11,7 +11,7 @@ from ...spec.ends import Reason
 from ...spec.judges import Verdict
 
 
-class CauseKind(StrEnum):
+class OutcomeStepKind(StrEnum):
     """What kind of step led to the end."""
 
     VERDICT = "verdict"  # a judge's answer
@@ -27,10 +27,10 @@ class CauseKind(StrEnum):
     REASON = "reason"  # a reason that held at the end
 
 
-class Cause(Data):
+class OutcomeStep(Data):
     """One step towards the end of a conversation."""
 
-    kind: CauseKind
+    kind: OutcomeStepKind
     """What kind of step it is."""
     message: str | None = None
     """The place of the message that it is about. None: the end itself."""
@@ -51,7 +51,7 @@ class Cause(Data):
         return self.text if self.message is None else f"{self.message} {self.text}"
 
 
-class Causes(ShownList[Cause]):
+class OutcomeSteps(ShownList[OutcomeStep]):
     """What led to an end, oldest first; it shows itself as a table."""
 
     def _panel(self) -> Panel:

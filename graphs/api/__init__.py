@@ -1,0 +1,1 @@
+"""The functions and handles that people use from Python: `converse`, `ask`, `Session`, `Result`."""

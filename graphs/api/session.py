@@ -1,0 +1,306 @@
+"""Handles of stored sessions, and the results that know theirs."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Unpack
+
+from ...tools.registry.options import check_options, list_changes, list_options
+from ...tools.registry.registry import Registered
+from ..common.background import in_background, iterating
+from ..run.answers import GivenAnswer
+from ..run.engine import run_session
+from ..run.events import Event
+from ..run.options import Options, SessionOptions
+from ..run.to_end import run_to_end
+from ..sessions.checkpoints import MessageLike
+from ..sessions.fork import fork_session
+from ..sessions.listing import known_store
+from ..sessions.remembering import dump_session
+from ..sessions.replays.replay import replay_session
+from ..sessions.say import add_message
+from ..sessions.session import made_up_id, read_stored_session
+from ..sessions.stored_session import StoredSession
+from ..sessions.transfer import write_dump
+from ..spec.changes.options import Changes
+from .base_session import BaseSession
+
+
+@dataclass(frozen=True, repr=False)
+class Session(BaseSession):
+    """A handle of a stored session: its id, and the store that contains it.
+
+    Making a handle opens nothing. Each method opens the store, and raises `SessionError` if there
+    is no such session, and `StoreError` if the store can't be opened, read or written. Each method
+    has an asynchronous twin with an ``a`` in front, such as ``aresume``. ``str(session)`` is the
+    id. Handles are equal if their ids and addresses are.
+
+    Args:
+        id: The session's id, 1 to 128 of letters, digits, ``.``, ``_`` and ``-``.
+        store: The store: a path, ``sqlite:///…``, ``postgresql://…`` or ``memory:``. None: the
+            setting, else one SQLite file in the user's data folder.
+
+    Raises:
+        SessionError: The id can't be a session's.
+
+    Example:
+        >>> from duologue import Session, converse, role_play
+        >>> from duologue.nodes.testing import ScriptedChatModel
+        >>> garden = role_play("Plan a garden", "Owner", "Gardener", specify_task=False)
+        >>> script = ["Instruction: Dig.", "Solution: Dug. Next request.", "<CAMEL_TASK_DONE>"]
+        >>> model = ScriptedChatModel(script=script)
+        >>> result = converse(garden, session="one", model=model, store="memory:docs")
+        >>> result.session
+        Session('one', store='memory:docs')
+        >>> branch = result.session.fork(at=result.messages[2], into="two")
+        >>> branch.resume(model=ScriptedChatModel(script=script[2:])).stop_reason
+        'done_token'
+        >>> Session("one", store="memory:docs").state() == result
+        True
+    """
+
+    @list_options
+    async def aresume(self, **options: Unpack[SessionOptions]) -> "Result":
+        """Resume the session where it stopped.
+
+        Args:
+            **options: The options of the run.
+
+        Returns:
+            The result, with the outcome or with the questions that wait for people.
+
+        Raises:
+            TypeError: An option is unknown or has a wrong type.
+            SessionError: Another run has the session, or the question that waited for the
+                ``message`` at the call was already answered.
+            ModelError: A model can't be had or did not answer. The session can be resumed.
+        """
+        return await self._run(options)
+
+    resume = in_background(aresume)
+
+    @list_options
+    async def aanswer(
+        self,
+        value: object,
+        *,
+        question: str | None = None,
+        **options: Unpack[SessionOptions],
+    ) -> "Result":
+        """Answer the question that the session waits with, and resume it.
+
+        To follow the run, give `stream` an ``answer`` instead.
+
+        Args:
+            value: The answer: text for a `MessageQuestion`, else a value that fits the question's
+                ``response_schema``.
+            question: The id of the question. None: the only question that waits at the call.
+            **options: The options of the run. The option ``answer`` answers later questions.
+
+        Returns:
+            The result, with the outcome or with the next questions.
+
+        Raises:
+            TypeError: An option is unknown or has a wrong type.
+            AnswerError: The answer does not fit. The session still waits.
+            SessionError: Another run has the session, several questions wait and none is named, or
+                the question was already answered. Nothing is changed.
+            ModelError: A model can't be had or did not answer. The answer is stored, and the
+                session can be resumed.
+
+        Example:
+            >>> from duologue import chat, converse
+            >>> from duologue.nodes.testing import ScriptedChatModel
+            >>> model = ScriptedChatModel(script=["Hello! What is it about?"])
+            >>> result = converse(chat(), model=model, store="memory:")
+            >>> print(result)
+            Waiting for User: User, it is your turn. exit: leave.
+            >>> result = result.session.answer("Good morning.", model=model)
+            >>> result.transcript
+            [('User', 'Good morning.'), ('Assistant', 'Hello! What is it about?')]
+            >>> result.session.answer("exit").stop_reason
+            'quit'
+        """
+        return await self._run(options, GivenAnswer(value, question))
+
+    answer = in_background(aanswer)
+
+    @list_options
+    async def astream(self, **options: Unpack[SessionOptions]) -> AsyncGenerator[Event, None]:
+        """Resume the session, and yield each event as it happens, token by token.
+
+        Args:
+            **options: The options of the run.
+
+        Yields:
+            Events. The last one is the outcome, or a question that waits. If the session has ended,
+            its messages are yielded again.
+
+        Raises:
+            DuologueError: As in `resume`.
+        """
+        check_options(options, SessionOptions)
+        given = Options(**options, store=self.store)
+        run = run_session(None, self.id, reset=False, tokens=True, **given)
+        async with aclosing(run) as events:
+            async for event in events:
+                if not isinstance(event, StoredSession):
+                    yield event
+
+    stream = iterating(astream)
+
+    async def astate(self) -> "Result":
+        """Read the session without running it.
+
+        Returns:
+            The session as it is now. Its outcome is None if it has not ended.
+        """
+        async with self._opened() as store:
+            return result_of(await read_stored_session(store, self.id), store.url)
+
+    state = in_background(astate)
+
+    async def aadd_message(self, speaker: str, text: str) -> "Result":
+        """Say something as one of the speakers, while nobody runs the session.
+
+        The message counts as a turn of that speaker, whosever turn it was, and may end the
+        conversation. It is said as it is, even ``exit``. A question to a person that waits is
+        dropped; calls of tools that wait get a result that says so. A session that has ended goes
+        on: caps, guards, verdicts and other ends count anew from this message; budgets of money,
+        tokens, calls and seconds do not.
+
+        Args:
+            speaker: The name of the speaker.
+            text: The message.
+
+        Returns:
+            The session as it is now; `resume` goes on with the next speaker.
+
+        Raises:
+            SpecError: Nobody has that name, or the text is blank.
+            SessionError: Another run has the session, its opening is not over, or a question was
+                asked or answered since the call.
+        """
+        async with self._opened() as store:
+            return result_of(await add_message(store, self.id, speaker, text), store.url)
+
+    add_message = in_background(aadd_message)
+
+    @list_changes
+    async def afork(
+        self,
+        *,
+        at: MessageLike | None = None,
+        into: str | None = None,
+        **changes: Unpack[Changes],
+    ) -> "Session":
+        """Make a new session that goes on from a message of this one, by other rules if wanted.
+
+        This session, finished or not, running or not, stays as it is.
+
+        Args:
+            at: The last message to keep: a message of ``result.messages``, its id, its place such
+                as ``m0007``, or the number of its place. Messages that were written in one step
+                with it are kept, too. None: the newest message.
+            into: The new session's id. None: made from this session's id.
+            **changes: Fields of the conversation that change from here on. Nested fields are dicts
+                of changes, speakers by their names, as in ``end_chat={"max_iterations": 9}`` or
+                ``speakers={"Ann": {"system_prompt": "…"}}``. The speakers and the opening can't
+                change. A new task is not rewritten, and nobody has completed it yet.
+
+        Returns:
+            The new session, in the same store. It has ended already if it is over by its rules.
+
+        Raises:
+            SpecError: A change is not valid; the message names the field.
+            SessionError: There is no such message, or the new id is odd or taken.
+        """
+        async with self._opened() as store:
+            new = await fork_session(store, self.id, at, into, changes)
+        return Session(new, store=self.store)
+
+    fork = in_background(afork)
+
+    @list_options
+    async def areplay(self, **registered: Unpack[Registered]) -> "Result":
+        """Run the recorded session again without a model, and compare.
+
+        Every answer of a model, of an agent of yours and of a person is taken from the record.
+        Tools, functions, hooks and code run again. Nothing is stored. A session that was forked by
+        other rules, loaded in part, whose memory was reset, or that had `add_message` before its
+        end, may differ.
+
+        Args:
+            **registered: The objects that the conversation names: tools, functions, hooks …
+
+        Returns:
+            The same messages. Tokens and seconds are not recorded call by call: the outcome is None
+            if they, or a request to stop, ended the session.
+
+        Raises:
+            SessionError: A message differs; the error names the first one. Or a tool asks a person
+                by ``interrupt()``: no log records the answer.
+            SpecError: An object that the conversation names is not registered, or failed.
+        """
+        check_options(registered, Registered)
+        async with self._opened() as store:
+            recorded = await read_stored_session(store, self.id)
+        return result_of(await replay_session(recorded, registered), store.url)
+
+    replay = in_background(areplay)
+
+    async def acopy(
+        self,
+        *,
+        into: str | None = None,
+        speaker: str | None = None,
+        to: str | Path | None = None,
+    ) -> "Session":
+        """Copy the session, or the memory of one speaker, within its store or into another one.
+
+        Args:
+            into: The copy's id. None: the same id in another store, else an id made from it. For a
+                memory: the session whose speaker of that name receives it.
+            speaker: The speaker whose memory to copy. None: the whole session.
+            to: The store of the copy. None: the same store.
+
+        Returns:
+            The copy, or the session that received the memory.
+
+        Raises:
+            SpecError: Nobody in one of the sessions has that name, or ``into`` is missing.
+            SessionError: The new id is odd or taken; the session that receives a memory does not
+                exist, is running, or has not begun.
+        """
+        if into is None and speaker is None and to is None:
+            into = made_up_id(self.id, "copy")
+        async with self._opened() as store:
+            found = await dump_session(store, self.id, speaker)
+        target = to or self.store
+        async with known_store(target, create=speaker is None) as store:
+            return Session(await write_dump(store, found, into), store=target)
+
+    copy = in_background(acopy)
+
+    async def _run(self, options: SessionOptions, reply: GivenAnswer | None = None) -> "Result":
+        check_options(options, SessionOptions)
+        ran = await run_to_end(None, self.id, Options(**options, store=self.store), reply=reply)
+        return result_of(*ran)
+
+
+@dataclass(frozen=True, repr=False)
+class Result(StoredSession):
+    """A session as it was read or run: ended, waiting for a person, or broken off.
+
+    `print` shows who said what and how it ended, and a notebook shows it in colours. Results are
+    equal if they say the same, wherever the session is stored.
+    """
+
+    session: Session = field(kw_only=True, compare=False)
+    """The handle of the session, to resume, fork or export it."""
+
+
+def result_of(found: StoredSession, store: str) -> Result:
+    """Return a session that was read from a store with the handle that leads back to it."""
+    return Result(**vars(found), session=Session(found.session_id, store=store))
