@@ -19,7 +19,8 @@ def field_docs(model: type[BaseModel]) -> dict[str, str]:
     for base in reversed(model.__mro__):
         if issubclass(base, BaseModel) and base is not BaseModel:
             found |= _own_docs(base)
-    return found
+    fields = model.model_fields.items()
+    return found | {name: field.description for name, field in fields if field.description}
 
 
 @cache

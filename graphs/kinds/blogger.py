@@ -4,20 +4,20 @@ The writer writes, the critic says what to mend, and the writer revises it; the 
 word, or the critic is satisfied before.
 """
 
-from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Unpack
+from typing import Annotated, Unpack
 
 from pydantic import Field
 
 from ...nodes.prompts.template import filled
 from ...nodes.prompts.texts import of_kind
 from ..build import build_graph
-from ..common.data import MOST, Mark, Name, Temperature, Text
+from ..common.data import MOST, Mark, Temperature, Text
 from ..rules.people import with_people
-from ..spec.changes.options import CommonOptions, Role
-from ..spec.conversation import Conversation, Form
+from ..spec.changes.options import CommonOptions, Names, SpeakerName
+from ..spec.changes.own import own, shared
 from ..spec.ends import DoneToken, MaxMessages
 from ..spec.fields import Opening
+from .short_form import Parts, form_of, short_form
 
 SATISFIED = "SATISFIED"
 """A critic's word for a text that needs nothing more."""
@@ -39,87 +39,21 @@ CRITIC_REMINDER = of_kind("blogger_critic_reminder")
 BEGIN_WRITING = of_kind("blogger_begin")
 
 
-class BloggerForm(Form):
-    """The short form of a writer and a critic; only the task is needed."""
-
-    roles: ClassVar = {"writer": "writer", "critic": "critic"}
-    message_field: ClassVar = "task"
-
-    task: Text
-    """What is to be written."""
-    writer: Name = "Writer"
-    """What the writer is called."""
-    critic: Name = "Critic"
-    """What the critic is called."""
-    writer_prompt: Text = WRITER
-    """The writer's system prompt; ``{task}`` in it stands for the task."""
-    critic_prompt: Text = CRITIC
-    """The critic's system prompt; ``{task}`` in it stands for the task."""
-    critic_prefix: Text | None = CRITIC_PREFIX
-    """What stands in front of each text that the critic reads. None: nothing."""
-    rounds: Annotated[int, Field(strict=True, gt=0, le=MOST // 2 - 1)] = 3
-    """How often the critic is heard, at most; then the writer writes the final version."""
-    satisfied: Mark = SATISFIED
-    """The word with which the critic ends it: the text is good as it is."""
-    temperature: Temperature = None
-    """The temperature of both. None: 0.2."""
-    people: tuple[Name, ...] = ()
-    """Those of the two whom people speak for, by their names."""
-    seed: int | None = None
-    """Asks a model that can for the same conversation again."""
-    model: Text | None = None
-    """The model of both: a name, ``embedded`` or the path of a ``.gguf`` file."""
-
-    def _others(self) -> dict[str, Any]:
-        names = {"writer": self.writer, "critic": self.critic, "satisfied": self.satisfied}
-        model_settings = self.shared({"temperature": self.temperature}, "temperature")
-        prefixes = {} if self.critic_prefix is None else {self.writer: self.critic_prefix}
-        writer = {
-            "name": self.writer,
-            "system_prompt": self.own(filled(self.writer_prompt, **names), "writer_prompt"),
-            "small_model_prompt": self.own(
-                {"system_prompt": WRITER_BRIEF, "reminder": WRITER_REMINDER}
-            ),
-            "model_settings": model_settings,
-        }
-        critic = {
-            "name": self.critic,
-            "system_prompt": self.own(filled(self.critic_prompt, **names), "critic_prompt"),
-            "small_model_prompt": self.own(
-                {"system_prompt": CRITIC_BRIEF, "reminder": CRITIC_REMINDER}
-            ),
-            "prefixes": self.own(prefixes, "critic_prefix"),
-            "model_settings": model_settings,
-        }
-        final = MaxMessages(limit=2 * self.rounds + 1)
-        return {
-            "speakers": with_people([writer, critic], self.people),
-            "opening": self.own(Opening(first_line=BEGIN_WRITING)),
-            "end_chat": {
-                # The last round is the writer's alone.
-                "max_iterations": self.own(self.rounds + 1, "rounds"),
-                "when": self.own(
-                    DoneToken(token=self.satisfied, by=self.critic) | final, "rounds", "satisfied"
-                ),
-            },
-        }
-
-
-class BloggerOptions(CommonOptions, total=False):
-    """What `blogger` takes by name."""
-
-    writer: Role
-    critic: Role
-    writer_prompt: str
-    critic_prompt: str
-    critic_prefix: str | None
-    rounds: int
-    satisfied: str
-    temperature: Temperature
-    people: Sequence[str]
-
-
-def blogger(task: str, **options: Unpack[BloggerOptions]) -> Conversation:
+@short_form(roles={"writer": "writer", "critic": "critic"}, message="task")
+def blogger(
+    task: Text,
+    *,
+    writer: SpeakerName = "Writer",
+    critic: SpeakerName = "Critic",
+    writer_prompt: Text = WRITER,
+    critic_prompt: Text = CRITIC,
+    critic_prefix: Text | None = CRITIC_PREFIX,
+    rounds: Annotated[int, Field(strict=True, gt=0, le=MOST // 2 - 1)] = 3,
+    satisfied: Mark = SATISFIED,
+    temperature: Temperature = None,
+    people: Names = (),
+    **options: Unpack[CommonOptions],
+) -> Parts:
     """Make a conversation of a writer and a critic.
 
     After Lagent's blogging agents: writer and critic speak in turn for ``rounds`` rounds, and the
@@ -128,9 +62,16 @@ def blogger(task: str, **options: Unpack[BloggerOptions]) -> Conversation:
 
     Args:
         task: What is to be written.
-        **options: Other fields of `BloggerForm`, such as ``rounds`` or ``critic_prefix``, those of
-            a `Conversation`, such as ``end_chat``, and those of a `Speaker` in ``writer`` and
-            ``critic``, each of which may also be the name alone.
+        writer: The writer's name. In Python and files also fields of a `Speaker`.
+        critic: The critic's name. In Python and files also fields of a `Speaker`.
+        writer_prompt: The writer's system prompt. ``{task}`` in it is replaced by the task.
+        critic_prompt: The critic's system prompt. ``{task}`` in it is replaced by the task.
+        critic_prefix: Text in front of each text that the critic reads. None: no text.
+        rounds: How often the critic is heard, at most; then the writer writes the final version.
+        satisfied: The word with which the critic ends it: the text is good as it is.
+        temperature: The temperature of both. None: 0.2.
+        people: The names of those of the two for whom people speak.
+        **options: Other fields of a `Conversation`, such as ``end_chat``, ``model`` or ``seed``.
 
     Returns:
         The conversation, ready for `converse`.
@@ -146,8 +87,37 @@ def blogger(task: str, **options: Unpack[BloggerOptions]) -> Conversation:
         >>> result.last_message("Writer")
         'They map.'
     """
-    return BloggerForm.of({"task": task, **options})
+    names = {"writer": str(writer), "critic": str(critic), "satisfied": satisfied}
+    model_settings = shared({"temperature": temperature}, "temperature")
+    prefixes = {} if critic_prefix is None else {names["writer"]: critic_prefix}
+    writing = {
+        "name": writer,
+        "system_prompt": own(filled(writer_prompt, **names), "writer_prompt"),
+        "small_model_prompt": own({"system_prompt": WRITER_BRIEF, "reminder": WRITER_REMINDER}),
+        "model_settings": model_settings,
+    }
+    reading = {
+        "name": critic,
+        "system_prompt": own(filled(critic_prompt, **names), "critic_prompt"),
+        "small_model_prompt": own({"system_prompt": CRITIC_BRIEF, "reminder": CRITIC_REMINDER}),
+        "prefixes": own(prefixes, "critic_prefix"),
+        "model_settings": model_settings,
+    }
+    final = MaxMessages(limit=2 * rounds + 1)
+    return {
+        "speakers": with_people([writing, reading], people),
+        "opening": own(Opening(first_line=BEGIN_WRITING)),
+        "end_chat": {
+            # The last round is the writer's alone.
+            "max_iterations": own(rounds + 1, "rounds"),
+            "when": own(
+                DoneToken(token=satisfied, by=names["critic"]) | final, "rounds", "satisfied"
+            ),
+        },
+    }
 
+
+BloggerForm = form_of(blogger)
 
 graph = build_graph(form=BloggerForm)
 """The blogger for LangGraph's servers and Studio, which bring their own checkpointer."""

@@ -4,8 +4,7 @@ The user gives one instruction at a time, the assistant answers each with a solu
 ends the conversation by the done token, or the round cap does.
 """
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, Unpack
+from typing import Annotated, Unpack
 
 from pydantic import PositiveInt
 
@@ -15,11 +14,12 @@ from ..build import build_graph
 from ..common.data import Mark, Name, Temperature, Text
 from ..rules.people import with_people
 from ..speakers.formats import LabelledFormat
-from ..spec.changes.options import CommonOptions, Role
-from ..spec.conversation import Conversation, Form
+from ..spec.changes.options import CommonOptions, Names, ReadAs, Role
+from ..spec.changes.own import own, shared
 from ..spec.end_chat import EndChatMode
 from ..spec.ends import DoneToken
 from ..spec.fields import Opening
+from .short_form import Parts, form_of, short_form
 
 INSTRUCTION = LabelledFormat(lines=("Instruction:", "Input:"), optional=("Input:",))
 """How the user's messages look."""
@@ -45,113 +45,30 @@ SOLVER_REMINDER = of_kind("role_play_assistant_reminder")
 BEGIN_INSTRUCTING = of_kind("role_play_begin")
 
 
-class RolePlayForm(Form):
-    """The short form of a role-play; only the task and the two roles are needed."""
-
-    roles: ClassVar = {"user": "user_role", "assistant": "assistant_role"}
-    message_field: ClassVar = "task"
-    beside_message: ClassVar = {"user_role": "User", "assistant_role": "Assistant"}
-
-    task: Text
-    """What the two work on."""
-    user_role: Name
-    """Who instructs, such as ``Stock Trader``."""
-    assistant_role: Name
-    """Who solves, such as ``Python Programmer``."""
-    specify_task: bool | None = None
-    """Whether a model first makes the task more specific. None: unless it is the embedded model,
-    which makes most tasks worse."""
-    word_limit: PositiveInt = 50
-    """The longest specified task, in words."""
-    mode: EndChatMode = EndChatMode.MAX_ITERATIONS_ONLY
-    """How completed tasks end it. In the other modes the user is asked, after each of its turns,
-    whether the task is complete."""
-    max_iterations: PositiveInt = 5
-    """The cap, in rounds."""
-    done_token: Mark = DONE_TOKEN
-    """The word with which the user ends it."""
-    user_prompt: Text = INSTRUCTOR
-    """The system prompt of who instructs; in it ``{me}`` and ``{other}`` stand for the two roles,
-    ``{task}`` for the task and ``{done}`` for the done token."""
-    assistant_prompt: Text = SOLVER
-    """The system prompt of who solves; ``{me}``, ``{other}`` and ``{task}`` stand for the same."""
-    task_temperature: Temperature = None
-    """The temperature of the task's rewriting. None: 1.0."""
-    temperature: Temperature = None
-    """The temperature of both speakers. None: 0.2."""
-    people: tuple[Name, ...] = ()
-    """Those of the two whom people speak for, by their names."""
-    seed: int | None = None
-    """Asks a model that can for the same conversation again."""
-    model: Text | None = None
-    """The model of all: a name, ``embedded`` or the path of a ``.gguf`` file."""
-
-    def _others(self) -> dict[str, Any]:
-        user, assistant = self.user_role, self.assistant_role
-        instructor = {
-            **self._speaker(user, assistant, "user_prompt", INSTRUCTOR_BRIEF, INSTRUCTOR_REMINDER),
-            "format": self.own(INSTRUCTION),
-            # In max_iterations_only nobody is asked; a fork may have another mode.
-            "checks_completion": self.own(True),
-        }
-        solver = {
-            **self._speaker(assistant, user, "assistant_prompt", SOLVER_BRIEF, SOLVER_REMINDER),
-            "format": self.own(SOLUTION),
-        }
-        specification = {
-            "word_limit": self.own(self.word_limit, "word_limit"),
-            "model_settings": self.own({"temperature": self.task_temperature}, "task_temperature"),
-            "small_models": self.own(bool(self.specify_task), "specify_task"),
-        }
-        return {
-            "speakers": with_people([instructor, solver], self.people),
-            "task_specification": self.own(
-                None if self.specify_task is False else specification,
-                *("specify_task", "word_limit", "task_temperature"),
-            ),
-            "opening": self.own(Opening(first_line=BEGIN_INSTRUCTING)),
-            "end_chat": {
-                "mode": self.own(self.mode, "mode"),
-                "max_iterations": self.own(self.max_iterations, "max_iterations"),
-                "when": self.own(DoneToken(token=self.done_token, by=self.user_role), "done_token"),
-            },
-        }
-
-    def _speaker(
-        self, me: str, other: str, prompt: str, brief: str, reminder: str
-    ) -> dict[str, Any]:
-        names = {"me": me, "other": other}
-        told = filled(getattr(self, prompt), done=self.done_token, **names)
-        return {
-            "name": me,
-            "system_prompt": self.own(told, prompt),
-            "small_model_prompt": self.own(
-                {"system_prompt": filled(brief, **names), "reminder": reminder}
-            ),
-            "model_settings": self.shared({"temperature": self.temperature}, "temperature"),
-        }
-
-
-class RolePlayOptions(CommonOptions, total=False):
-    """What `role_play` takes by name."""
-
-    user: Role
-    assistant: Role
-    specify_task: bool | None
-    word_limit: int
-    mode: EndChatMode | str
-    max_iterations: int
-    done_token: str
-    user_prompt: str
-    assistant_prompt: str
-    task_temperature: Temperature
-    temperature: Temperature
-    people: Sequence[str]
-
-
+@short_form(
+    roles={"user": "user_role", "assistant": "assistant_role"},
+    message="task",
+    beside_message={"user_role": "User", "assistant_role": "Assistant"},
+)
 def role_play(
-    task: str, user_role: str, assistant_role: str, **options: Unpack[RolePlayOptions]
-) -> Conversation:
+    task: Text,
+    user_role: Name,
+    assistant_role: Name,
+    *,
+    user: Role | None = None,
+    assistant: Role | None = None,
+    specify_task: bool | None = None,
+    word_limit: PositiveInt = 50,
+    mode: Annotated[EndChatMode | str, ReadAs(EndChatMode)] = EndChatMode.MAX_ITERATIONS_ONLY,
+    max_iterations: PositiveInt = 5,
+    done_token: Mark = DONE_TOKEN,
+    user_prompt: Text = INSTRUCTOR,
+    assistant_prompt: Text = SOLVER,
+    task_temperature: Temperature = None,
+    temperature: Temperature = None,
+    people: Names = (),
+    **options: Unpack[CommonOptions],
+) -> Parts:
     """Make a role-play of two experts.
 
     After CAMEL's role-playing and LazyLLM's multi-turn dialogue: the task is made more specific,
@@ -160,11 +77,25 @@ def role_play(
 
     Args:
         task: What the two work on.
-        user_role: Who instructs.
-        assistant_role: Who solves.
-        **options: Other fields of `RolePlayForm`, such as ``max_iterations`` or ``mode``, those of
-            a `Conversation`, such as ``judge``, and those of a `Speaker` in ``user`` and
-            ``assistant``.
+        user_role: The role of the speaker who instructs, such as ``Stock Trader``.
+        assistant_role: The role of the speaker who solves, such as ``Python Programmer``.
+        user: Other fields of the speaker who instructs, as a `Speaker`. None: no other fields.
+        assistant: Other fields of the speaker who solves, as a `Speaker`. None: no other fields.
+        specify_task: Whether a model makes the task more specific first. None: unless it is the
+            embedded model, which makes most tasks worse.
+        word_limit: The longest specified task, in words.
+        mode: How completed tasks end it. In the other modes the user is asked, after each of its
+            turns, whether the task is complete.
+        max_iterations: The cap, in rounds.
+        done_token: The word with which the user ends it.
+        user_prompt: The system prompt of the speaker who instructs. ``{me}`` and ``{other}`` in it
+            are replaced by the two roles, ``{task}`` by the task and ``{done}`` by the done token.
+        assistant_prompt: The system prompt of the speaker who solves. ``{me}``, ``{other}`` and
+            ``{task}`` in it are replaced in the same way.
+        task_temperature: The temperature of the task's rewriting. None: 1.0.
+        temperature: The temperature of both speakers. None: 0.2.
+        people: The names of those of the two for whom people speak.
+        **options: Other fields of a `Conversation`, such as ``end_chat``, ``judge`` or ``model``.
 
     Returns:
         The conversation, ready for `converse`.
@@ -177,10 +108,52 @@ def role_play(
         >>> conversation.names
         ('Owner', 'Gardener')
     """
-    return RolePlayForm.of(
-        {"task": task, "user_role": user_role, "assistant_role": assistant_role, **options}
-    )
 
+    def speaker(me: str, other: str, prompt: str, brief: str, reminder: str) -> Parts:
+        names = {"me": me, "other": other}
+        text = {"user_prompt": user_prompt, "assistant_prompt": assistant_prompt}[prompt]
+        return {
+            "name": me,
+            "system_prompt": own(filled(text, done=done_token, **names), prompt),
+            "small_model_prompt": own(
+                {"system_prompt": filled(brief, **names), "reminder": reminder}
+            ),
+            "model_settings": shared({"temperature": temperature}, "temperature"),
+        }
+
+    instructor = {
+        **speaker(
+            *(user_role, assistant_role, "user_prompt", INSTRUCTOR_BRIEF, INSTRUCTOR_REMINDER)
+        ),
+        "format": own(INSTRUCTION),
+        # In max_iterations_only nobody is asked; a fork may have another mode.
+        "checks_completion": own(True),
+    }
+    solver = {
+        **speaker(assistant_role, user_role, "assistant_prompt", SOLVER_BRIEF, SOLVER_REMINDER),
+        "format": own(SOLUTION),
+    }
+    specification = {
+        "word_limit": own(word_limit, "word_limit"),
+        "model_settings": own({"temperature": task_temperature}, "task_temperature"),
+        "small_models": own(bool(specify_task), "specify_task"),
+    }
+    return {
+        "speakers": with_people([instructor, solver], people),
+        "task_specification": own(
+            None if specify_task is False else specification,
+            *("specify_task", "word_limit", "task_temperature"),
+        ),
+        "opening": own(Opening(first_line=BEGIN_INSTRUCTING)),
+        "end_chat": {
+            "mode": own(mode, "mode"),
+            "max_iterations": own(max_iterations, "max_iterations"),
+            "when": own(DoneToken(token=done_token, by=user_role), "done_token"),
+        },
+    }
+
+
+RolePlayForm = form_of(role_play)
 
 graph = build_graph(form=RolePlayForm)
 """The role-play for LangGraph's servers and Studio, which bring their own checkpointer."""

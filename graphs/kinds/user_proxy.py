@@ -3,21 +3,19 @@
 After AutoGen's assistant and user proxy.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Self, Unpack
+from typing import Annotated, Unpack
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field
 
 from ...nodes.prompts.template import filled
 from ...nodes.prompts.texts import of_kind
 from ..build import build_graph
-from ..common.data import MOST, Cap, Fields, Mark, Name, Named, Temperature, Text, Thing
-from ..speakers.approval import InterruptOn, Rule
+from ..common.data import MOST, Cap, Mark, Named, Temperature, Text, Thing
+from ..common.errors import SpecError
 from ..speakers.replies import TERMINATE, HumanInputMode
-from ..spec.changes.options import Role, TaskOptions
-from ..spec.changes.own import Own
-from ..spec.conversation import Conversation, Form
-from ..spec.sandbox import Sandbox
+from ..spec.changes.options import NO_APPROVALS, Approvals, ReadAs, SpeakerName, TaskOptions, Things
+from ..spec.changes.own import own, shared
+from .short_form import Parts, form_of, short_form
 
 ASSISTANT = of_kind("user_proxy_assistant")
 
@@ -30,154 +28,35 @@ MEANS_WORDS = of_kind("user_proxy_words")
 AUTO_REPLY = of_kind("user_proxy_auto_reply")
 """What is said where nothing else replies in a person's place."""
 
-_OF_THE_PERSON = (
-    *("human_input_mode", "max_consecutive_auto_reply", "termination", "is_termination"),
-)
+
+def _none_if_empty(text: object) -> object:
+    """Read the empty text, which is AutoGen's own default, as None."""
+    return None if text == "" else text
 
 
-class UserProxyForm(Form):
-    """The short form of an assistant and a user proxy; only the first message is needed."""
-
-    roles: ClassVar = {"user": "user", "assistant": "assistant"}
-    message_field: ClassVar = "message"
-
-    message: Text
-    """What the user says first: what is to be solved."""
-    human_input_mode: HumanInputMode = HumanInputMode.ALWAYS
-    """When a person is asked: ``ALWAYS``, ``TERMINATE`` or ``NEVER``."""
-    max_consecutive_auto_reply: Annotated[int, Field(strict=True, ge=0, le=MOST)] = 100
-    """How many replies in a row may be automatic; a person's text begins the count anew."""
-    default_auto_reply: Text | None = AUTO_REPLY
-    """What is said where nothing else replies; ``{termination}`` in it stands for that word. None,
-    or an empty text: a blank, where code or a function may reply; else the person must."""
-    is_termination: Named | None = None
-    """A registered predicate that finds termination messages. None: ``termination`` ends them."""
-    termination: Mark = TERMINATE
-    """The word that ends a termination message."""
-    user: Name = "User"
-    """What the user is called."""
-    assistant: Name = "Assistant"
-    """What the assistant is called."""
-    assistant_prompt: Text | None = None
-    """The assistant's system prompt; ``{me}``, ``{user}`` and ``{termination}`` in it stand for the
-    names and the word. None: one that says how to get code run or tools called."""
-    user_prompt: Text | None = None
-    """The system prompt of a model that replies for the user in the place of the default; None: no
-    model does."""
-    code: bool = True
-    """Whether code in the assistant's messages is run, where no person says something."""
-    sandbox: Sandbox = Sandbox()
-    """Where the code runs, and within which limits."""
-    functions: tuple[Named, ...] = ()
-    """Registered functions that may reply for the user, tried before code."""
-    tools: tuple[Named, ...] = ()
-    """The tools that the assistant may call. Their calls pass through the user."""
-    interrupt_on: dict[Named, Rule] = Field(default_factory=dict)
-    """The tools that a person must approve of before they run, as for a `Speaker`."""
-    max_iterations: Cap | None = None
-    """The cap, in rounds. None: there is none but that on automatic replies."""
-    temperature: Temperature = None
-    """The temperature of both. None: 0.2."""
-    seed: int | None = None
-    """Asks a model that can for the same conversation again."""
-    model: Text | None = None
-    """The model of both: a name, ``embedded`` or the path of a ``.gguf`` file."""
-
-    @field_validator("default_auto_reply", mode="before")
-    @classmethod
-    def _may_be_empty(cls, given: object) -> object:
-        """AutoGen's own default is the empty text."""
-        return None if given == "" else given
-
-    def _others(self) -> dict[str, Any]:
-        names = {"user": self.user, "termination": self.termination}
-        human = {
-            "kind": "human",
-            **{name: self.own(getattr(self, name), name) for name in _OF_THE_PERSON},
-            "sees_calls": self.own(bool(self.tools), "tools"),
-        }
-        model_settings = self.shared({"temperature": self.temperature}, "temperature")
-        user = {
-            "name": self.user,
-            "replies": Own(
-                (
-                    {"kind": "text", "text": self.message, "once": True},
-                    human,
-                    *({"kind": "function", "name": name} for name in self.functions),
-                    *(["code"] if self.code else []),
-                    *self._last_reply(),
-                ),
-                "message",
-            ),
-            "system_prompt": self.own(
-                self.user_prompt and filled(self.user_prompt, me=self.user, **names), "user_prompt"
-            ),
-            "model_settings": model_settings,
-        }
-        told = filled(self._assistant_prompt(), me=self.assistant, **names)
-        assistant = {
-            "name": self.assistant,
-            "system_prompt": self.own(told, "assistant_prompt"),
-            "tools": self.own(self.tools, "tools"),
-            "interrupt_on": self.own(self.interrupt_on, "interrupt_on"),
-            "model_settings": model_settings,
-        }
-        return {
-            "speakers": (user, assistant),
-            "end_chat": {
-                "max_iterations": self.own(self.max_iterations, "max_iterations"),
-                # The message that is given to it is what an answer ends, as in AutoGen.
-                "allow_unanswered_end": self.own(True),
-            },
-        }
-
-    @model_validator(mode="after")
-    def _something_replies(self) -> Self:
-        behind = self.functions or self.code or self.user_prompt or self.default_auto_reply
-        if not behind and self.human_input_mode is not HumanInputMode.ALWAYS:
-            raise ValueError(
-                "default_auto_reply: nothing replies where no person is asked: give a text, code, "
-                "functions or user_prompt"
-            )
-        return self
-
-    def _last_reply(self) -> list[object]:
-        if self.user_prompt is not None:
-            return ["model"]
-        if self.default_auto_reply is None:
-            return []
-        said = filled(self.default_auto_reply, termination=self.termination)
-        return [{"kind": "text", "text": self.own(said, "default_auto_reply")}]
-
-    def _assistant_prompt(self) -> str:
-        if self.assistant_prompt is not None:
-            return self.assistant_prompt
-        means = [*([MEANS_TOOLS] if self.tools else []), *([MEANS_CODE] if self.code else [])]
-        said = " Or ".join(means) or MEANS_WORDS
-        return ASSISTANT.replace("{means}", said)
-
-
-class UserProxyOptions(TaskOptions, total=False):
-    """What `user_proxy` takes by name."""
-
-    human_input_mode: HumanInputMode | str
-    max_consecutive_auto_reply: int
-    default_auto_reply: str | None
-    is_termination: Thing | None
-    termination: str
-    user: Role
-    assistant: Role
-    assistant_prompt: str | None
-    user_prompt: str | None
-    code: bool
-    functions: Sequence[Thing]
-    tools: Sequence[Thing]
-    interrupt_on: Mapping[Any, bool | InterruptOn | Fields]
-    max_iterations: int | None
-    temperature: Temperature
-
-
-def user_proxy(message: str, **options: Unpack[UserProxyOptions]) -> Conversation:
+@short_form(roles={"user": "user", "assistant": "assistant"}, message="message", shown=["sandbox"])
+def user_proxy(
+    message: Text,
+    *,
+    human_input_mode: Annotated[
+        HumanInputMode | str, ReadAs(HumanInputMode)
+    ] = HumanInputMode.ALWAYS,
+    max_consecutive_auto_reply: Annotated[int, Field(strict=True, ge=0, le=MOST)] = 100,
+    default_auto_reply: Annotated[Text | None, BeforeValidator(_none_if_empty)] = AUTO_REPLY,
+    is_termination: Annotated[Thing | None, ReadAs(Named | None)] = None,
+    termination: Mark = TERMINATE,
+    user: SpeakerName = "User",
+    assistant: SpeakerName = "Assistant",
+    assistant_prompt: Text | None = None,
+    user_prompt: Text | None = None,
+    code: bool = True,
+    functions: Things = (),
+    tools: Things = (),
+    interrupt_on: Approvals = NO_APPROVALS,
+    max_iterations: Cap | None = None,
+    temperature: Temperature = None,
+    **options: Unpack[TaskOptions],
+) -> Parts:
     r"""Make a conversation of an assistant and what speaks for its user.
 
     After AutoGen's assistant and user proxy. The user says ``message``; to each answer of the
@@ -196,11 +75,31 @@ def user_proxy(message: str, **options: Unpack[UserProxyOptions]) -> Conversatio
     first, and nobody sends a blank where the cap is 0.
 
     Args:
-        message: What the user says first.
-        **options: Other fields of `UserProxyForm`: ``human_input_mode``,
-            ``max_consecutive_auto_reply``, ``default_auto_reply``, ``is_termination`` and so on,
-            those of a `Conversation`, such as ``end_chat``, and those of a `Speaker` in ``user``
-            and ``assistant``, each of which may also be the name alone.
+        message: What the user says first: what is to be solved.
+        human_input_mode: When a person is asked: ``ALWAYS``, ``TERMINATE`` or ``NEVER``.
+        max_consecutive_auto_reply: How many replies in a row may be automatic. A person's text
+            begins the count anew.
+        default_auto_reply: What is said if nothing else replies. ``{termination}`` in it is
+            replaced by that word. None, or an empty text: a blank if code or a function may reply;
+            else the person must.
+        is_termination: A registered predicate, or in Python the function, that finds termination
+            messages. None: ``termination`` ends them.
+        termination: The word that ends a termination message.
+        user: The user's name. In Python and files also fields of a `Speaker`.
+        assistant: The assistant's name. In Python and files also fields of a `Speaker`.
+        assistant_prompt: The assistant's system prompt. ``{me}``, ``{user}`` and ``{termination}``
+            in it are replaced by the names and the word. None: a prompt that says how to get code
+            run or tools called.
+        user_prompt: The system prompt of a model that replies for the user in the place of the
+            default. None: no model does.
+        code: Whether code in the assistant's messages is run if no person says something.
+        functions: Registered functions, or in Python the functions, that may reply for the user;
+            they are tried before code.
+        tools: The tools that the assistant may call. Their calls pass through the user.
+        interrupt_on: The tools that a person must approve of before they run, as for a `Speaker`.
+        max_iterations: The cap, in rounds. None: there is none but that on automatic replies.
+        temperature: The temperature of both. None: 0.2.
+        **options: Other fields of a `Conversation`, such as ``sandbox``, ``end_chat`` or ``model``.
 
     Returns:
         The conversation, ready for `converse`, whose ``answer`` may answer for the person.
@@ -217,8 +116,64 @@ def user_proxy(message: str, **options: Unpack[UserProxyOptions]) -> Conversatio
         >>> result.outcome.reason.value, result.outcome.by
         ('termination', 'Assistant')
     """
-    return UserProxyForm.of({"message": message, **options})
+    may_reply = functions or code or user_prompt or default_auto_reply
+    if not may_reply and human_input_mode is not HumanInputMode.ALWAYS:
+        raise SpecError(
+            "default_auto_reply: nothing replies where no person is asked: give a text, code, "
+            "functions or user_prompt"
+        )
+    names = {"user": user, "termination": termination}
+    human = {
+        "kind": "human",
+        "human_input_mode": own(human_input_mode, "human_input_mode"),
+        "max_consecutive_auto_reply": own(max_consecutive_auto_reply, "max_consecutive_auto_reply"),
+        "termination": own(termination, "termination"),
+        "is_termination": own(is_termination, "is_termination"),
+        "sees_calls": own(bool(tools), "tools"),
+    }
+    last: list[object] = []
+    if user_prompt is not None:
+        last = ["model"]
+    elif default_auto_reply is not None:
+        text = filled(default_auto_reply, termination=termination)
+        last = [{"kind": "text", "text": own(text, "default_auto_reply")}]
+    if assistant_prompt is None:
+        means = [*([MEANS_TOOLS] if tools else []), *([MEANS_CODE] if code else [])]
+        assistant_prompt = ASSISTANT.replace("{means}", " Or ".join(means) or MEANS_WORDS)
+    model_settings = shared({"temperature": temperature}, "temperature")
+    user_speaker = {
+        "name": user,
+        "replies": own(
+            (
+                {"kind": "text", "text": message, "once": True},
+                human,
+                *({"kind": "function", "name": name} for name in functions),
+                *(["code"] if code else []),
+                *last,
+            ),
+            "message",
+        ),
+        "system_prompt": own(user_prompt and filled(user_prompt, me=user, **names), "user_prompt"),
+        "model_settings": model_settings,
+    }
+    assistant_speaker = {
+        "name": assistant,
+        "system_prompt": own(filled(assistant_prompt, me=assistant, **names), "assistant_prompt"),
+        "tools": own(tools, "tools"),
+        "interrupt_on": own(interrupt_on, "interrupt_on"),
+        "model_settings": model_settings,
+    }
+    return {
+        "speakers": (user_speaker, assistant_speaker),
+        "end_chat": {
+            "max_iterations": own(max_iterations, "max_iterations"),
+            # The message that is given to it is what an answer ends, as in AutoGen.
+            "allow_unanswered_end": own(True),
+        },
+    }
 
+
+UserProxyForm = form_of(user_proxy)
 
 graph = build_graph(form=UserProxyForm)
 """The user proxy for LangGraph's servers and Studio, which bring their own checkpointer."""

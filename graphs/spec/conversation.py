@@ -1,17 +1,14 @@
 """What a conversation is, as data: task, speakers, how it opens and how it ends."""
 
-import re
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 from pydantic.fields import FieldInfo
 
 from ..common.data import Spec
 from ..common.errors import SpecError
-from ..common.field_docs import field_docs
 from ..common.validation import check_depth, no_such_field, validated
 from ..display.panel import Panel, Shown
 from ..speakers.speaker import Speaker
@@ -23,11 +20,11 @@ from .changes.laid_over import (
     speakers_laid_over,
 )
 from .changes.options import Changes, ConversationFields as Given
-from .changes.own import Own, made, plain, set_fields
+from .changes.own import made, marked_by, own, plain, set_fields
 from .consistency import check
 from .described.ends import how_it_ends
 from .end_chat import EndChat
-from .fields import ConversationFields, Prompts
+from .fields import ConversationFields
 
 
 class Conversation(Shown, ConversationFields):
@@ -93,36 +90,35 @@ class Conversation(Shown, ConversationFields):
         )
 
 
-class Form(Spec, ABC):
-    """The short form of one kind of conversation: flat fields, as in Studio.
+class Form(Spec):
+    """The options of a short form as data, as files and Studio have them.
 
-    A field that a `Conversation` has, too, is that field of the conversation. In Python and in
-    files the conversation's other fields, and those of each speaker, may stand beside the form's
-    own: `of` takes them all.
+    Each short form has a class derived from its function: the function's parameters are its
+    fields, and the function itself its method `fill_in`. In Python and in files the other fields of
+    a conversation, and those of each speaker, may stand beside them: `of` takes them all.
     """
 
-    # What its speakers are called in Python and files, in their order: in which field each has its
-    # name. None where the speakers are given as they are.
+    # The function, which takes the values of its parameters and returns what it fills in.
+    fill_in: ClassVar[Callable[..., dict[str, Any]]]
+    # Its parameters that are fields of the form.
+    parameters: ClassVar[tuple[str, ...]]
+    # Its parameters that take a speaker, in the order of the speakers, each with the field that
+    # has the speaker's name. None of them if the speakers are given as they are.
     roles: ClassVar[Mapping[str, str]] = {}
-    # The field that a message of the user stands for, where a run begins with one alone.
+    # The field that a message of the user sets if a run begins with a message alone.
     message_field: ClassVar[str | None] = None
-    # Other fields that nobody needs to give then.
+    # Values of other required fields in that case.
     beside_message: ClassVar[Mapping[str, str]] = {}
 
-    prompts: Prompts = Field(default_factory=dict)
-    """What models are told in other words, as in a `Conversation`."""
+    # Hidden, since only the derived classes have the fields.
+    if TYPE_CHECKING:
 
-    @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Describe the fields: LangGraph makes Studio's form from them, not from their schema."""
-        super().__pydantic_init_subclass__(**kwargs)
-        for name, text in field_docs(cls).items():
-            cls.model_fields[name].description = text
+        def __init__(self, **fields: Any) -> None: ...
 
     @classmethod
     def kind(cls) -> str:
         """Return the name of the kind, such as ``role_play`` for ``RolePlayForm``."""
-        return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__.removesuffix("Form")).lower()
+        return cls.fill_in.__name__
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Conversation:
@@ -136,7 +132,7 @@ class Form(Spec, ABC):
         unknown = next((name for name in given if name not in taken), None)
         if unknown is not None:
             raise SpecError(no_such_field(unknown, unknown, [taken]))
-        flat = {name: given[name] for name in given if name in cls.model_fields}
+        flat = {name: given[name] for name in cls.parameters if name in given}
         by_role = {role: _speaker_in(role, given[role]) for role in cls.roles if role in given}
         for role, fields in by_role.items():
             flat.pop(role, None)
@@ -147,7 +143,7 @@ class Form(Spec, ABC):
 
     @classmethod
     def taken(cls) -> dict[str, FieldInfo]:
-        """Give all that `of` takes."""
+        """Return all fields that `of` takes."""
         conversation = {
             name: field
             for name, field in Conversation.model_fields.items()
@@ -157,26 +153,30 @@ class Form(Spec, ABC):
         return conversation | cls.model_fields | of_speakers
 
     def conversation(self) -> Conversation:
-        """Give the conversation that this form stands for.
+        """Make the conversation of this form's fields.
 
         Raises:
             SpecError: The fields do not fit one another; names one.
         """
-        return self._laid_over({}, {})
+        others = self.model_fields_set - {*self.parameters}
+        return self._laid_over({}, {name: one for name, one in self if name in others})
 
     def _laid_over(
         self, by_role: Mapping[str, Mapping[str, Any]], others: Mapping[str, Any]
     ) -> Conversation:
-        """Give the conversation, with what it does not have in short laid over it."""
+        """Make the conversation, with fields that are no parameters laid over it."""
+        values = {name: getattr(self, name) for name in self.parameters}
         data: dict[str, Any] = {
-            name: self.own(getattr(self, name), name)
-            for name in Conversation.model_fields.keys() & type(self).model_fields.keys()
-            # What nobody set stays so, unless the form has a default of its own.
-            if name in self.model_fields_set
-            or getattr(self, name)
-            != Conversation.model_fields[name].get_default(call_default_factory=True)
+            name: own(value, name)
+            for name, value in values.items()
+            if (field := Conversation.model_fields.get(name)) is not None
+            # A field that nobody set stays so, unless the form has a default of its own.
+            and (
+                name in self.model_fields_set
+                or value != field.get_default(call_default_factory=True)
+            )
         }
-        data |= self._others()
+        data = marked_by(self.model_fields_set, data | type(self).fill_in(**values))
         changes = by_words(set_fields(others))
         _add_ends(data.get("end_chat"), changes)
         data = laid_over(data, changes)
@@ -188,26 +188,11 @@ class Form(Spec, ABC):
             )
         return made(Conversation, data)
 
-    @abstractmethod
-    def _others(self) -> dict[str, Any]:
-        """Give the conversation's other fields."""
-
-    def own(self, value: object, *names: str) -> object:
-        """Mark what the form fills in by itself, unless the caller set one of these fields.
-
-        What the first of them sets can't be set in full, too.
-        """
-        if names and names[0] in self.model_fields_set:
-            return Own(value, names[0])
-        return self.shared(value, *names)
-
-    def shared(self, value: object, *names: str) -> object:
-        """Mark the same, where one speaker may be given something else."""
-        return value if self.model_fields_set & {*names} else Own(value)
-
 
 def _speaker_in(role: str, given: object) -> dict[str, Any]:
-    """Read what a speaker is given by its role: a name, or its fields."""
+    """Read what a speaker is given by its role: a name, or its fields. None: nothing."""
+    if given is None:
+        return {}
     if isinstance(given, str):
         return {"name": given}
     if isinstance(given, Mapping | Speaker):
@@ -221,11 +206,11 @@ def _put_name(flat: dict[str, Any], field: str, role: str, name: object) -> None
         raise given_twice(field, f"{role}.name")
 
 
-def _add_ends(own: object, changes: dict[str, Any]) -> None:
+def _add_ends(filled: object, changes: dict[str, Any]) -> None:
     """Add what else ends it to the form's own ends, of which models are told."""
     given = changes.get("end_chat")
-    if isinstance(own, dict) and own.get("when") is not None and isinstance(given, Mapping):
+    if isinstance(filled, dict) and filled.get("when") is not None and isinstance(given, Mapping):
         changes["end_chat"] = {name: one for name, one in given.items() if name != "when"}
         found = validated(EndChat, {"when": given.get("when")}, "end_chat.").when
         if found is not None:
-            own["when"] = plain(own["when"]) | found
+            filled["when"] = plain(filled["when"]) | found

@@ -17,11 +17,9 @@ from langchain_core.messages import BaseMessage, ToolCall
 from pydantic import BaseModel, JsonValue
 from typing_extensions import get_type_hints, is_typeddict
 
-import duologue
 from duologue import graphs
 from duologue.graphs import EndChatMode
 from duologue.graphs.common.data import HasName
-from duologue.graphs.kinds.load import forms_by_kind
 from duologue.graphs.speakers.given import SpeakerChanges, SpeakerFields
 from duologue.graphs.spec import ends
 from duologue.graphs.spec.changes.options import Changes
@@ -45,10 +43,6 @@ def typed(of: object, name: str) -> Any:  # noqa: ANN401
 
 GIVEN = {
     name: fields for name, model in MODELS.items() if (fields := typed(model, f"{name}Fields"))
-}
-OPTIONS = {
-    kind: typed(form, f"{form.__name__.removesuffix('Form')}Options")
-    for kind, form in forms_by_kind().items()
 }
 
 
@@ -75,7 +69,6 @@ def test_the_models_whose_fields_are_given_in_other_types_are_these() -> None:
         ),
         "Speaker",
     }
-    assert None not in OPTIONS.values()
 
 
 @pytest.mark.parametrize("name", GIVEN)
@@ -85,20 +78,6 @@ def test_each_field_may_be_given_and_no_other(name: str) -> None:
     needed = {name for name, field in model.model_fields.items() if field.is_required()}
     assert fields.__required_keys__ == needed
     agree(get_type_hints(fields, include_extras=False), model)
-
-
-@pytest.mark.parametrize("kind", OPTIONS)
-def test_each_option_of_a_short_form_may_be_given_and_no_other(kind: str) -> None:
-    form, made = forms_by_kind()[kind], getattr(duologue, kind)
-    by_place = {
-        name
-        for name, one in inspect.signature(made).parameters.items()
-        if one.kind != one.VAR_KEYWORD
-    }
-    hints = get_type_hints(OPTIONS[kind], include_extras=False)
-    assert {*hints} == {*form.taken()} - by_place
-    assert not OPTIONS[kind].__required_keys__
-    agree({name: one for name, one in hints.items() if name not in form.roles}, form)
 
 
 def test_each_field_of_a_conversation_and_of_a_speaker_may_be_changed() -> None:

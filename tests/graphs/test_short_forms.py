@@ -1,8 +1,10 @@
 """Short forms take all that a conversation and its speakers have; a conversation can be changed."""
 
+import inspect
+import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 import tomli_w
@@ -118,6 +120,69 @@ def own_temperature(kind: str, place: int) -> float | None:
 def test_one_speaker_s_own_wins_over_what_is_for_both() -> None:
     made = short("role_play", temperature=0.7, user={"model_settings": {"temperature": 0}})
     assert [one.model_settings.temperature for one in made.speakers] == [0, 0.7]
+
+
+ENDS: list[Any] = [
+    MaxMessages(limit=3),
+    DoneToken(token="DEAL") | MaxMessages(limit=12),  # noqa: S106
+    {"kind": "max_messages", "limit": 3},
+    [MaxMessages(limit=3)],
+]
+
+
+@pytest.mark.parametrize("kind", SHORT)
+@pytest.mark.parametrize("end", ENDS, ids=lambda end: type(end).__name__)
+def test_each_form_takes_an_end_alone(kind: str, end: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    made = short(kind, end_chat=end)
+    whole = EndChat(when=end)
+    ends = whole.when
+    assert ends is not None
+    own = short(kind).end_chat.when
+    assert made.end_chat.when == (ends if own is None else own | ends)
+    for one in (made, made.replace(end_chat={"max_iterations": 5})):
+        assert load_conversation(one.stored()) == one
+    path = tmp_path / "short.json"
+    written = whole.model_dump(mode="json", exclude_unset=True)["when"]
+    path.write_text(json.dumps({"kind": kind, **SHORT[kind], "end_chat": written}))
+    assert load_conversation(path) == made
+
+
+@pytest.mark.parametrize("kind", SHORT)
+def test_the_parameters_of_a_form_s_function_are_all_that_it_takes(kind: str) -> None:
+    """Types, defaults and descriptions: in Python, and in Studio's form, the task first."""
+    form, parameters = forms_by_kind()[kind], inspect.signature(MADE[kind]).parameters
+    assert {*parameters} == {*form.taken()}
+    assert [*form.model_fields][: len(form.parameters)] == [
+        name for name in parameters if name in form.parameters
+    ]
+    assert [name for name, one in parameters.items() if one.kind is one.VAR_KEYWORD] == []
+    described = inspect.getdoc(MADE[kind]) or ""
+    for name in form.parameters:
+        field, shown = form.model_fields[name], parameters[name].default
+        default = inspect.Parameter.empty if field.is_required() else field.default
+        assert shown == ("EndChat()" if isinstance(default, EndChat) else default), name
+        assert field.description, name
+        assert f"\n    {name}: {field.description[:30]}" in described, name
+    assert get_type_hints(MADE[kind]).keys() == {*parameters, "return"}
+
+
+def test_a_signature_says_what_may_be_passed() -> None:
+    shown = str(inspect.signature(role_play))
+    assert shown.startswith("(task: str, user_role: str, assistant_role: str, *, user: ")
+    assert "mode: EndChatMode | str = 'max_iterations_only', max_iterations: int = 5," in shown
+    assert shown.endswith(") -> Conversation")
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (("Plan",), r"^role_play\(\) missing a required argument: 'user_role'$"),
+        (("Plan", "A", "B", "C"), r"^role_play\(\) too many positional arguments$"),
+    ],
+)
+def test_a_call_without_what_is_required_is_a_type_error(values: tuple[str], said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        MADE["role_play"](*values)
 
 
 @pytest.mark.parametrize("when", [MaxMessages(limit=8), [{"kind": "max_messages", "limit": 8}]])
@@ -322,6 +387,8 @@ def test_a_conversation_is_changed_by_making_another() -> None:
     # The function that it was given is still there.
     assert [one.text for one in result.messages if one.type == "tool"] == ["found beans"]
     assert before.replace() == before
+    capped = short("coder")
+    assert capped.replace(seed=3).end_chat.max_iterations == capped.end_chat.max_iterations == 4
     assert before.replace().model_fields_set == before.model_fields_set
     assert short("group_solve").replace(speakers=PAIR[::-1]).names == ("Bob", "Ann")
 

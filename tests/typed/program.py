@@ -232,6 +232,14 @@ conversations: list[Conversation] = [
         shift_owner="Ann",
         end_chat="all_task_must_complete",
     ),
+    role_play("Plan", "Owner", "Gardener", end_chat=MaxMessages(limit=3)),
+    blogger("Bees", end_chat=DoneToken(token="DEAL") | MaxMessages(limit=12)),
+    coder(
+        "Add.", end_chat=MaxSeconds(limit=9), coder_prompt="You solve {task}", temperature="unset"
+    ),
+    chat(end_chat=[MaxMessages(limit=3)], task="Talk.", title=None, seed=1, prompts={"x": "y"}),
+    user_proxy("Hi.", end_chat={"kind": "max_calls", "limit": 3}, default_auto_reply=None),
+    group_solve(speakers=(ann, bob), end_chat=MaxCost(limit=1) & MaxCalls(limit=3), task="All."),
     load_conversation({"kind": "chat", "message": "Hi."}),
     load_conversation("garden.toml"),
 ]

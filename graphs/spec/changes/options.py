@@ -1,11 +1,13 @@
 """What may be given where a conversation's fields stand, by type."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Required, TypeAlias
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, Required, TypeAlias
 
 from typing_extensions import TypedDict
 
-from ...common.data import Fields
+from ...common.data import Fields, Name, Named, Thing
+from ...speakers.approval import InterruptOn, Rule
 from ...speakers.given import SpeakerFields
 from ...speakers.speaker import Speaker
 from ..end_chat import AnyEndChat
@@ -21,14 +23,36 @@ Role: TypeAlias = str | AnySpeaker
 """What a short form takes for one of its speakers: the name, or fields."""
 
 
-class CommonOptions(TypedDict, total=False):
-    """The fields of a conversation that every short form takes by name."""
+@dataclass(frozen=True)
+class ReadAs:
+    """The type that an option's value has once it is read, if callers may pass other types."""
+
+    type: Any
+
+
+SpeakerName: TypeAlias = Annotated[Role, ReadAs(Name)]
+"""A speaker's name, beside which callers may pass other fields of the speaker."""
+
+Names: TypeAlias = Annotated[Sequence[str], ReadAs(tuple[Name, ...])]
+
+Things: TypeAlias = Annotated[Sequence[Thing], ReadAs(tuple[Named, ...])]
+"""Names of what is registered, or in Python the things themselves."""
+
+Approvals: TypeAlias = Annotated[
+    Mapping[Any, bool | InterruptOn | Fields], ReadAs(dict[Named, Rule])
+]
+"""What must be approved of before it runs, and how, by the tools or their names."""
+
+NO_APPROVALS: Final[Mapping[Any, bool]] = {}
+
+
+class OptionsBesideEndChat(TypedDict, total=False):
+    """The fields of a conversation that no short form declares as parameters of its own."""
 
     title: str | None
     turn_order: TurnOrder | str | Fields
     task_specification: TaskSpecification | Fields | None
     opening: Opening | Fields
-    end_chat: AnyEndChat
     judge: AnyJudge | str | Fields
     model: str | None
     prices: Mapping[str, Price | Fields]
@@ -41,8 +65,14 @@ class CommonOptions(TypedDict, total=False):
     prompts: Mapping[str, str | Wording | Fields]
 
 
+class CommonOptions(OptionsBesideEndChat, total=False):
+    """The same, if the end is no parameter of its own."""
+
+    end_chat: AnyEndChat
+
+
 class TaskOptions(CommonOptions, total=False):
-    """The same, where the task is no argument of its own."""
+    """The same, if the task is no parameter of its own either."""
 
     task: str | None
 

@@ -1,6 +1,6 @@
 """What a short form, or a default, fills in: marked, since what nobody set is not compared."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -19,6 +19,44 @@ class Own:
     value: object
     by: str | None = None
     """The short form's field by which the caller set it. None: nobody set it."""
+
+
+@dataclass(frozen=True)
+class _FromOptions:
+    """A value that follows from options of a short form."""
+
+    value: object
+    options: tuple[str, ...]
+    is_shared: bool = False
+
+
+def own(value: object, *options: str) -> object:
+    """Mark a value that a short form fills in unless the caller sets one of these options.
+
+    If the caller sets the first of them, the value can't be set in full, too.
+    """
+    return _FromOptions(value, options)
+
+
+def shared(value: object, *options: str) -> object:
+    """Mark a value of several speakers in this way; each of them may be given another value."""
+    return _FromOptions(value, options, is_shared=True)
+
+
+def marked_by(options_set: AbstractSet[str], data: Any) -> Any:  # noqa: ANN401
+    """Mark what a short form has filled in, by the options that the caller has set."""
+    match data:
+        case _FromOptions(value, options):
+            found = marked_by(options_set, value)
+            if options and options[0] in options_set and not data.is_shared:
+                return Own(found, options[0])
+            return Own(found) if options_set.isdisjoint(options) else found
+        case Mapping():
+            return {name: marked_by(options_set, one) for name, one in data.items()}
+        case list() | tuple():
+            return tuple(marked_by(options_set, one) for one in data)
+        case _:
+            return data
 
 
 def made(model: type[M], data: Mapping[str, Any]) -> M:

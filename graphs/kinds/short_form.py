@@ -1,0 +1,207 @@
+"""Short forms: functions whose parameters declare all options of one kind of conversation.
+
+`short_form` makes both out of such a function: the function that users call, and the model that
+files, Studio and batches read, which has the same options.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from enum import Enum
+from functools import cache, wraps
+from inspect import Parameter, Signature
+from typing import Annotated, Any, Final, ParamSpec, TypeAlias, get_args, get_origin
+
+from pydantic import BaseModel, Field, create_model
+from pydantic.fields import FieldInfo
+from typing_extensions import get_type_hints
+
+from ..common.field_docs import field_docs
+from ..spec.changes.options import ReadAs
+from ..spec.conversation import Conversation, Form
+from ..spec.fields import ConversationFields
+
+P = ParamSpec("P")
+
+Parts: TypeAlias = dict[str, Any]
+"""Fields of a conversation, as a short form fills them in."""
+
+_IN_EVERY_FORM: Final = ("seed", "model", "prompts")
+"""The fields of a conversation that the form of every kind has."""
+
+_FILLED_IN: Final = ("title", "task_specification", "opening", "end_chat")
+"""The fields of a conversation whose default depends on the short form."""
+
+_LONGEST_TEXT: Final = 60
+"""The longest text that a signature shows as a default, in characters."""
+
+
+def short_form(
+    *,
+    roles: Mapping[str, str] | None = None,
+    message: str | None = None,
+    beside_message: Mapping[str, str] | None = None,
+    shown: Sequence[str] = (),
+) -> Callable[[Callable[P, Parts]], Callable[P, Conversation]]:
+    """Make a short form of a function.
+
+    The parameters of the function are the options of the form: with their types, their defaults
+    and the sentences below ``Args``. A call reads and checks what the caller passes, runs the
+    function with the values, adds the other fields of a conversation and of its speakers that the
+    caller passes, and returns the conversation.
+
+    Args:
+        roles: The parameters that take a speaker's name or fields, in the order of the speakers,
+            each with the parameter that has the speaker's name.
+        message: The parameter that a message of the user sets if a run begins with it alone.
+        beside_message: The values of other required parameters in that case.
+        shown: Fields of a conversation that Studio's form of this kind has, too.
+
+    Returns:
+        The decorator.
+    """
+
+    def decorate(function: Callable[P, Parts]) -> Callable[P, Conversation]:
+        form = _form(function, roles or {}, shown)
+        form.message_field, form.beside_message = message, beside_message or {}
+        declared = inspect.signature(function)
+
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> Conversation:
+            try:
+                passed = declared.bind(*args, **kwargs).arguments
+            except TypeError as error:
+                raise TypeError(f"{function.__name__}() {error}") from None
+            options = passed.pop("options", {})
+            return form.of({**passed, **options})
+
+        call.__annotations__ = _hints(function)
+        vars(call).update(form=form, __signature__=_signature(function, call.__annotations__))
+        return call
+
+    return decorate
+
+
+def form_of(function: Callable[..., Conversation]) -> type[Form]:
+    """Return the model that has the options of a short form."""
+    form: type[Form] = vars(function)["form"]
+    return form
+
+
+def _form(
+    function: Callable[..., Parts], roles: Mapping[str, str], shown: Sequence[str]
+) -> type[Form]:
+    """Derive the model of a short form's options."""
+    described = _described(function)
+    hints = get_type_hints(function, include_extras=True)
+    fields: dict[str, Any] = {}
+    for name, one in _own_parameters(function).items():
+        # A speaker's own fields are no field of the form unless its name is.
+        if roles.get(name, name) == name:
+            default = ... if one.default is Parameter.empty else one.default
+            fields[name] = (
+                _type_read(hints[name]),
+                Field(default, description=described.get(name)),
+            )
+    parameters = (*fields,)
+    for name in (*shown, *_IN_EVERY_FORM):
+        fields[name] = _field_of_conversation(name)
+    name = function.__name__
+    form = create_model(
+        f"{name.title().replace('_', '')}Form",
+        __base__=Form,
+        __module__=function.__module__,
+        __doc__=f"The options of `{name}` as data, for files and Studio.",
+        **fields,
+    )
+    form.fill_in, form.parameters, form.roles = function, parameters, roles
+    return form
+
+
+def _own_parameters(function: Callable[..., Parts]) -> dict[str, Parameter]:
+    """Return the parameters that a function declares one by one."""
+    declared = inspect.signature(function).parameters.items()
+    return {name: one for name, one in declared if one.kind is not Parameter.VAR_KEYWORD}
+
+
+def _type_read(annotation: Any) -> Any:  # noqa: ANN401  # a type
+    if get_origin(annotation) is Annotated:
+        for one in get_args(annotation)[1:]:
+            if isinstance(one, ReadAs):
+                return one.type
+    return annotation
+
+
+def _field_of_conversation(name: str) -> tuple[Any, FieldInfo]:
+    field = copy(Conversation.model_fields[name])
+    field.description = field_docs(ConversationFields)[name]
+    return field.annotation, field
+
+
+def _described(function: Callable[..., Parts]) -> dict[str, str]:
+    """Return the descriptions of the parameters in a function's docstring."""
+    section = (inspect.getdoc(function) or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
+    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", section, re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in entries}
+
+
+def _signature(function: Callable[..., Parts], hints: Mapping[str, Any]) -> Signature:
+    """Return the signature that users see: with the other fields of a conversation."""
+    declared = _own_parameters(function)
+    parameters = [
+        one.replace(annotation=_type_shown(hints[name]), default=_default_shown(one.default))
+        for name, one in declared.items()
+    ]
+    for name in hints:
+        field = Conversation.model_fields.get(name)
+        if field is not None and name not in declared:
+            value = field.get_default(call_default_factory=True)
+            default = _Shown("...") if name in _FILLED_IN else _default_shown(value)
+            shown = _type_shown(_types_of_conversation()[name])
+            parameters.append(
+                Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=shown)
+            )
+    return Signature(parameters, return_annotation=_type_shown(hints["return"]))
+
+
+def _hints(function: Callable[..., Parts]) -> dict[str, Any]:
+    """Return the types of all that callers may pass, and of what they get."""
+    hints = get_type_hints(function)
+    (options,) = get_args(hints.pop("options"))
+    return {**hints, **get_type_hints(options), "return": Conversation}
+
+
+@cache
+def _types_of_conversation() -> Mapping[str, Any]:
+    return get_type_hints(Conversation)
+
+
+class _Shown(str):
+    """A piece of a signature, which is written without quotes."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+class _Beginning(str):
+    """A long default text, of which a signature shows the beginning."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{self[:_LONGEST_TEXT]!r}…"
+
+
+def _type_shown(hint: Any) -> str:  # noqa: ANN401  # a type
+    """Write a type without the modules of its parts."""
+    return _Shown(re.sub(r"(?:\w+\.)+(?=\w)", "", inspect.formatannotation(hint)))
+
+
+def _default_shown(default: Any) -> object:  # noqa: ANN401
+    if isinstance(default, Enum):
+        return default.value
+    if isinstance(default, BaseModel):
+        return _Shown(f"{type(default).__name__}()")
+    is_long = isinstance(default, str) and len(default) > _LONGEST_TEXT
+    return _Beginning(default) if is_long else default
