@@ -9,6 +9,7 @@ from typing import (
     Any,
     ClassVar,
     Final,
+    Generic,
     Literal,
     Protocol,
     Self,
@@ -43,6 +44,8 @@ from .field_docs import field_docs
 from .validation import check_depth, explained
 
 T = TypeVar("T")
+Stored = TypeVar("Stored", covariant=True)
+Accepted = TypeVar("Accepted", contravariant=True)
 
 MOST: Final = 1_000_000
 """The largest cap: more than any conversation has, and a number that any store can keep."""
@@ -129,6 +132,32 @@ Thing: TypeAlias = str | Callable[..., Any] | HasName
 
 Fields: TypeAlias = Mapping[str, Any]
 """What may be given where a part of a spec stands, by type: its fields."""
+
+if TYPE_CHECKING:
+
+    class Accepts(Generic[Stored, Accepted]):
+        """The type of a field that may be set from more types than it stores.
+
+        Type checkers read the second as the type of the model's argument.
+        """
+
+        def __get__(self, instance: object, owner: object) -> Stored: ...
+        def __set__(self, instance: object, value: Accepted) -> None: ...
+
+else:
+
+    class Accepts:
+        """The type that a field stores, the first of two; the second is for type checkers."""
+
+        def __class_getitem__(cls, types: tuple[object, object]) -> object:
+            """Return the type that is stored."""
+            return types[0]
+
+
+def default(value: Any) -> Any:  # noqa: ANN401  # is assigned to a field that `Accepts` others
+    """Return the default of a field that accepts more types than it stores."""
+    return value
+
 
 Named = Annotated[Name, WrapValidator(_named)]
 """The name of something registered, or in Python the thing itself, which is registered by its own

@@ -1,26 +1,12 @@
 """Parts of a speaker that are small specs of their own, as data."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import Any, Self
 
 from pydantic import Field, PositiveInt, model_validator
-from typing_extensions import TypedDict
 
-from ..common.data import Spec, Temperature, Text
+from ..common.data import Accepts, Spec, Temperature, Text, default
 from .extra_settings import Further, Headers
-
-
-class ModelSettingsFields(TypedDict, total=False):
-    """The fields of `ModelSettings`, as they may be given."""
-
-    temperature: Temperature
-    max_tokens: int | None
-    top_p: float | None
-    stop: Sequence[str]
-    seed: int | None
-    extra_args: Mapping[str, Any]
-    extra_body: Mapping[str, Any]
-    extra_headers: Mapping[str, str]
 
 
 class ModelSettings(Spec):
@@ -33,22 +19,18 @@ class ModelSettings(Spec):
     """The longest answer, in tokens."""
     top_p: float | None = Field(default=None, gt=0, le=1)
     """Nucleus sampling, above 0 and up to 1."""
-    stop: tuple[str, ...] = ()
+    stop: Accepts[tuple[str, ...], Sequence[str]] = default(())
     """Texts at which the model stops."""
     seed: int | None = None
     """Asks the model for the same answer to the same prompt."""
-    extra_args: Further = Field(default_factory=dict)
+    extra_args: Accepts[Further, Mapping[str, Any]] = default({})
     """Further settings of the model's LangChain client, by its names. They are stored with the
     session."""
-    extra_body: Further = Field(default_factory=dict)
+    extra_body: Accepts[Further, Mapping[str, Any]] = default({})
     """Further fields of the request's JSON body. They are stored with the session."""
-    extra_headers: Headers = Field(default_factory=dict)
+    extra_headers: Accepts[Headers, Mapping[str, str]] = default({})
     """Further headers of the request. They are stored with the session, so they must not contain a
     secret."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[ModelSettingsFields]) -> None: ...
 
     @model_validator(mode="after")
     def _set_once(self) -> Self:
@@ -71,13 +53,6 @@ class SmallModelPrompt(Spec):
     was given."""
 
 
-class PrivateOpeningFields(TypedDict, total=False):
-    """The fields of `PrivateOpening`, as they may be given."""
-
-    lines: Sequence[str]
-    prompt: str | None
-
-
 class PrivateOpening(Spec):
     """What one speaker knows before all else, and the others never see (Yacana's secret).
 
@@ -85,14 +60,10 @@ class PrivateOpening(Spec):
         SpecError: Neither or both are given.
     """
 
-    lines: tuple[Text, ...] = ()
+    lines: Accepts[tuple[Text, ...], Sequence[str]] = default(())
     """What it is told."""
     prompt: Text | None = None
     """What it answers alone, such as "Choose a secret number." It keeps the answer in mind."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[PrivateOpeningFields]) -> None: ...
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:

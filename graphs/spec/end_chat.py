@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, Unpack
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
-from typing_extensions import TypedDict
 
-from ..common.data import MOST, AnyCase, Cap, Fields, Spec
+from ..common.data import MOST, Accepts, AnyCase, Cap, Fields, Spec, default
 from .ends import AnyEnd, BaseEnd, End, MaxMessages, lone
 
 NO_CAP: Final = "none"
@@ -81,20 +80,6 @@ def end_chat_fields(value: object) -> object:
     return {"when": value} if is_end or isinstance(value, tuple) else value
 
 
-class EndChatFields(TypedDict, total=False):
-    """The fields of `EndChat`, as they may be given."""
-
-    mode: EndChatMode | str
-    max_iterations: int | Literal["none"] | None
-    min_iterations: int
-    allow_unanswered_end: bool
-    when: AnyEnd | None
-    guards: Guards | Fields
-    on_guard: Literal["end", "ask"]
-    announce_last_words: bool
-    tell_rounds_left: bool
-
-
 @cache
 def _end_reader() -> TypeAdapter[End]:
     return TypeAdapter(End)
@@ -114,9 +99,9 @@ def _is_capped(when: object) -> bool:
 class EndChat(Spec):
     """How the conversation ends. A bare word is its mode, an end alone its ``when``."""
 
-    mode: EndChatMode = EndChatMode.MAX_ITERATIONS_ONLY
+    mode: Accepts[EndChatMode, EndChatMode | str] = default(EndChatMode.MAX_ITERATIONS_ONLY)
     """How completed tasks end it."""
-    max_iterations: Cap | None = 5
+    max_iterations: Accepts[Cap | None, int | Literal["none"] | None] = default(5)
     """The cap, in rounds; in one round every speaker speaks once. No cap if None, which is
     possible only with a `MaxMessages` that ends it by itself, or if every round needs a person, or
     an automatic reply in a person's place, which has its own cap. An end alone with such a
@@ -130,9 +115,9 @@ class EndChat(Spec):
     one who has just spoken has said something. If not, the model is asked for its message once
     more; if it says the token again, the conversation ends, with a warning. The judge is asked
     later. Nothing of this applies if ``min_iterations`` is set."""
-    when: End | None = None
+    when: Accepts[End | None, AnyEnd | None] = default(None)
     """What else ends it, whatever the mode. A list means any of its ends."""
-    guards: Guards = Guards()
+    guards: Accepts[Guards, Guards | Fields] = default(Guards())
     """What ends it when it goes wrong."""
     on_guard: Literal["end", "ask"] = "end"
     """What a guard does. ``end``: it ends the conversation. ``ask``: the person is told why as it
@@ -145,10 +130,6 @@ class EndChat(Spec):
     tell_rounds_left: bool = False
     """Whether a speaker is told, at the end of each of its prompts in the rounds, how many rounds
     are left up to the cap."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[EndChatFields]) -> None: ...
 
     @model_validator(mode="before")
     @classmethod

@@ -3,11 +3,12 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import Any, Literal
 
 from langchain_core.messages import ToolCall
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from typing_extensions import TypedDict
+
+from ...graphs.common.data import Accepts, default
 
 
 class ScriptedToolCall(BaseModel):
@@ -47,24 +48,6 @@ class ScriptedToolCall(BaseModel):
         return tuple(filter(None, self.chunks or halves))
 
 
-class ReplyFields(TypedDict, total=False):
-    """The fields of `Reply`, as they may be given."""
-
-    text: str
-    tool_calls: Sequence[ScriptedToolCall | ToolCall | Mapping[str, Any]]
-    chunks: Sequence[str] | None
-    error: int | Literal["drop"] | None
-    retry_after: float | None
-    message: str
-    code: str | None
-    body: dict[str, Any] | None
-    delay: float
-    finish_reason: str
-    refusal: str | None
-    reasoning: str
-    reasoning_field: Literal["reasoning_content", "reasoning"]
-
-
 class Reply(BaseModel):
     """One scripted answer, or one scripted failure.
 
@@ -94,8 +77,10 @@ class Reply(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     text: str = ""
-    tool_calls: tuple[ScriptedToolCall, ...] = ()
-    chunks: tuple[str, ...] | None = None
+    tool_calls: Accepts[
+        tuple[ScriptedToolCall, ...], Sequence[ScriptedToolCall | ToolCall | Mapping[str, Any]]
+    ] = default(())
+    chunks: Accepts[tuple[str, ...] | None, Sequence[str] | None] = default(None)
     error: int | Literal["drop"] | None = None
     retry_after: float | None = Field(default=None, ge=0)
     message: str = ""
@@ -106,10 +91,6 @@ class Reply(BaseModel):
     refusal: str | None = None
     reasoning: str = ""
     reasoning_field: Literal["reasoning_content", "reasoning"] = "reasoning_content"
-
-    if TYPE_CHECKING:
-
-        def __init__(self, **fields: Unpack[ReplyFields]) -> None: ...
 
     @model_validator(mode="after")
     def _check(self) -> "Reply":

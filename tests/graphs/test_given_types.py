@@ -54,8 +54,6 @@ def test_the_models_whose_fields_are_given_in_other_types_are_these() -> None:
             "Batch",
             "CodeFormat",
             "Conversation",
-            "EndChat",
-            "ModelSettings",
             "ToolCalled",
         ),
         *(
@@ -63,8 +61,6 @@ def test_the_models_whose_fields_are_given_in_other_types_are_these() -> None:
             "HumanReply",
             "InterruptOn",
             "LabelledFormat",
-            "PrivateOpening",
-            "Reply",
             "SeparateJudge",
         ),
         "Speaker",
