@@ -17,6 +17,8 @@ from sphinx.addnodes import desc_annotation
 from sphinx.application import Sphinx
 
 from duologue import __version__, graphs, tools
+from duologue.graphs.common.data import Data
+from duologue.graphs.common.model_help import own_doc
 
 project = "duologue"
 version = release = __version__
@@ -108,7 +110,12 @@ def _entry(name: str) -> str:
 def _set_aside(
     app: Sphinx, what: str, name: str, found: object, options: object, lines: list[str]
 ) -> None:
-    """Keep a field's docstring from napoleon, which takes the words before a colon for a type."""
+    """Keep a field's docstring from napoleon, which takes the words before a colon for a type.
+
+    A model's docstring need not repeat its fields, which follow it.
+    """
+    if isinstance(found, type) and issubclass(found, Data):
+        lines[:] = [*own_doc(found).splitlines(), ""]
     if what == "attribute":
         _aside[name] = lines[:]
         lines.clear()

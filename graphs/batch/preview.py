@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 from textwrap import shorten
-from typing import Final
+from typing import Any, Final
 
 from pydantic import Field, JsonValue
 
@@ -189,7 +189,11 @@ def _difference(value: Value, *, same_calls: bool) -> str:
 
 
 def _filled(cell: Cell) -> FilledCell:
-    known = {"number": cell.number, "session": cell.session, "varied": dict(cell.varied)}
+    known: dict[str, Any] = {
+        "number": cell.number,
+        "session": cell.session,
+        "varied": dict(cell.varied),
+    }
     try:
         conversation = cell.conversation()
     except SpecError as error:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Required, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, Unpack
 
 from pydantic import (
     BeforeValidator,
@@ -57,7 +57,6 @@ class BatchLimits(Spec):
 class BatchFields(TypedDict, total=False):
     """The fields of a `Batch`, as they may be given."""
 
-    conversation: Required[Conversation | Fields | str]
     vary: Mapping[str, Sequence[JsonValue | tuple[object, ...]] | Mapping[str, object] | str]
     trials: int
     seed: int | None
@@ -74,9 +73,11 @@ class Batch(Spec):
 
     if TYPE_CHECKING:
 
-        def __init__(self, **fields: Unpack[BatchFields]) -> None: ...
+        def __init__(
+            self, conversation: Conversation | Fields | str, **fields: Unpack[BatchFields]
+        ) -> None: ...
 
-    conversation: dict[str, Any] | str | Conversation
+    conversation: dict[str, Any] | str | Conversation = Field(kw_only=False)
     """What each session holds but for what varies: a conversation, its fields or a short form's,
     or a file with one."""
     vary: dict[str, Values] = Field(default_factory=dict)

@@ -7,7 +7,6 @@ from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
-    ClassVar,
     Final,
     Generic,
     Literal,
@@ -15,6 +14,7 @@ from typing import (
     Self,
     TypeAlias,
     TypeVar,
+    dataclass_transform,
 )
 
 from pydantic import (
@@ -24,6 +24,7 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    PrivateAttr,
     SerializerFunctionWrapHandler,
     StringConstraints,
     ValidationError,
@@ -40,7 +41,7 @@ from pydantic_core.core_schema import (
 )
 
 from .errors import SpecError
-from .field_docs import field_docs
+from .model_help import DocumentedMeta, by_name, field_docs, own_doc
 from .validation import check_depth, explained
 
 T = TypeVar("T")
@@ -236,7 +237,9 @@ Temperature = Annotated[float | Literal["unset"] | None, _OrUnset()]
 """A sampling temperature, 0 to 2; ``unset`` sends none. The default of the field if None."""
 
 
-class Data(BaseModel):
+# Pydantic's plugin for mypy takes all fields by name alone; what is said here counts beside it.
+@dataclass_transform(kw_only_default=True, field_specifiers=(Field, PrivateAttr))
+class Data(BaseModel, metaclass=DocumentedMeta):
     """Base of all data of ours: frozen, and an unknown field is an error."""
 
     # Validators are built when a model is first used: a process needs but some of them.
@@ -247,9 +250,11 @@ class Data(BaseModel):
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         schema = handler(core_schema)
-        fields = handler.resolve_ref_schema(schema).get("properties", {})
+        found = handler.resolve_ref_schema(schema)
+        if "description" in found:
+            found["description"] = own_doc(cls)
         docs = field_docs(cls)
-        for name, field in fields.items():
+        for name, field in found.get("properties", {}).items():
             if name in docs:
                 field.setdefault("description", docs[name])
         return schema
@@ -258,18 +263,12 @@ class Data(BaseModel):
 class Spec(Data):
     """Base of everything in a spec: a mistake of who makes one in Python is one `SpecError`."""
 
-    # Whether its name may be given alone, without `name=`.
-    name_alone: ClassVar[bool] = False
-
     # Hidden, since type checkers read a model's arguments off its fields.
     if not TYPE_CHECKING:
 
-        def __init__(self, /, *names: object, **data: Any) -> None:
-            # Some have a name and little else: it may be given by place.
-            if names and (not self.name_alone or len(names) > 1 or "name" in data):
-                raise TypeError(f"{type(self).__name__} takes its fields by name")
-            if names:
-                data["name"] = names[0]
+        def __init__(self, /, *values: object, **data: Any) -> None:
+            if values:
+                data = by_name(type(self), values, data)
             check_depth(data)
             try:
                 super().__init__(**data)

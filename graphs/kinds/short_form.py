@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, create_model
 from pydantic.fields import FieldInfo
 from typing_extensions import get_type_hints
 
-from ..common.field_docs import field_docs
+from ..common.model_help import field_docs
 from ..spec.changes.options import ReadAs
 from ..spec.conversation import Conversation, Form
 from ..spec.fields import ConversationFields

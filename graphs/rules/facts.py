@@ -113,7 +113,7 @@ class Counted:
             counts={reason: count for reason, count in counts.items() if count},
         )
 
-    def _code(self) -> dict[str, str | None]:
+    def _code(self) -> dict[str, Any]:
         """Who said the newest message, by whether it holds code; nothing where none is ever run."""
         conversation = self._conversation
         run = {languages_run(conversation, one) for one in conversation.speakers if one.runs_code}

@@ -4,7 +4,7 @@ It is found in the log; nothing is stored for it. The outcome says it in one sen
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from langchain_core.messages import AnyMessage, BaseMessage
 
@@ -89,7 +89,7 @@ def _matters(about: About) -> bool:
 
 def _told(message: BaseMessage, about: About) -> Iterator[OutcomeStep]:
     """What a message says by itself."""
-    found = {"message": place_of(message), "speaker": about.speaker}
+    found: dict[str, Any] = {"message": place_of(message), "speaker": about.speaker}
     if about.thought is not None and about.thought.text and about.kind is not Kind.ANSWER:
         text = f"{about.speaker or 'A model'} thought: {about.thought.text}"
         yield OutcomeStep(kind=OutcomeStepKind.THOUGHT, text=text, **found)

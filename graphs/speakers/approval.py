@@ -24,7 +24,6 @@ DECISIONS: tuple[DecisionType, ...] = get_args(DecisionType)
 class InterruptOnFields(TypedDict, total=False):
     """The fields of `InterruptOn`, as they may be given."""
 
-    allowed_decisions: Sequence[DecisionType]
     description: str | None
 
 
@@ -35,16 +34,20 @@ class InterruptOn(Spec):
         SpecError: There is no decision, one twice, or one that is unknown.
     """
 
-    allowed_decisions: Annotated[
-        tuple[DecisionType, ...], Field(min_length=1), AfterValidator(all_different)
-    ] = DECISIONS
+    allowed_decisions: Annotated[tuple[DecisionType, ...], AfterValidator(all_different)] = Field(
+        default=DECISIONS, min_length=1, kw_only=False
+    )
     """What a person may decide: ``approve``, ``edit``, ``reject``, ``respond``; at least one."""
     description: Text | None = None
     """What the person is told. None: who wants to call what, and with which arguments."""
 
     if TYPE_CHECKING:
 
-        def __init__(self, **fields: Unpack[InterruptOnFields]) -> None: ...
+        def __init__(
+            self,
+            allowed_decisions: Sequence[DecisionType] = DECISIONS,
+            **fields: Unpack[InterruptOnFields],
+        ) -> None: ...
 
 
 def _read_rule(given: object) -> object:

@@ -33,7 +33,7 @@ class LastMessages(Kinded):
 
     kind: Literal["last"] = "last"
     """Which policy it is."""
-    limit: Cap
+    limit: Cap = Field(kw_only=False)
     """The most messages that the speaker said or heard. What it knows from before the rounds does
     not count, nor does what the conversation itself tells it, nor results of tools."""
 
@@ -46,7 +46,7 @@ class TokenBudget(Kinded):
 
     kind: Literal["tokens"] = "tokens"
     """Which policy it is."""
-    limit: Cap
+    limit: Cap = Field(kw_only=False)
     """The most tokens of the whole prompt, a request to mend a reply included, by an estimate that
     is rather too high. Leave room for the answer below what the model takes."""
 
@@ -61,7 +61,7 @@ class RunningSummary(Kinded):
 
     kind: Literal["summary"] = "summary"
     """Which policy it is."""
-    limit: Cap
+    limit: Cap = Field(kw_only=False)
     """The most tokens of the whole prompt, the summary included, as in `TokenBudget`."""
     words: Annotated[int, Field(strict=True, gt=0, le=10_000)] = SUMMARY_WORDS
     """The longest summary, in words."""

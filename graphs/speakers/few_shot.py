@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Annotated, Literal, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from pydantic import AfterValidator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from ..common.data import Spec, Text
 
@@ -15,9 +15,9 @@ _ROLES = {"human": "user", "Human": "user", "ai": "assistant", "AI": "assistant"
 class Example(Spec):
     """One message of a conversation that shows a speaker how to answer."""
 
-    role: Literal["user", "assistant"]
+    role: Literal["user", "assistant"] = Field(kw_only=False)
     """Whose it is: ``assistant`` is the speaker itself."""
-    content: Text
+    content: Text = Field(kw_only=False)
     """What is said."""
 
     @model_validator(mode="before")

@@ -11,10 +11,8 @@ from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
-    ClassVar,
     Final,
     Literal,
-    Required,
     TypeAlias,
     Unpack,
 )
@@ -67,7 +65,6 @@ class LabelledFormatFields(TypedDict, total=False):
     """The fields of `LabelledFormat`, as they may be given."""
 
     kind: Literal["lines"]
-    lines: Required[Sequence[str]]
     end: str | None
     optional: Sequence[str]
 
@@ -86,7 +83,7 @@ class LabelledFormat(Kinded):
 
     kind: Literal["lines"] = "lines"
     """Replies whose lines begin with marks."""
-    lines: tuple[Mark, ...] = Field(min_length=1)
+    lines: tuple[Mark, ...] = Field(min_length=1, kw_only=False)
     """What begins a line each, in this order; the first one begins the reply."""
     end: Mark | None = None
     """What the reply ends with."""
@@ -95,7 +92,9 @@ class LabelledFormat(Kinded):
 
     if TYPE_CHECKING:
 
-        def __init__(self, **fields: Unpack[LabelledFormatFields]) -> None: ...
+        def __init__(
+            self, lines: Sequence[str], **fields: Unpack[LabelledFormatFields]
+        ) -> None: ...
 
     @field_validator("lines")
     @classmethod
@@ -154,9 +153,9 @@ class BlockFormat(Kinded):
 
     kind: Literal["blocks"] = "blocks"
     """Replies with blocks between two marks."""
-    begin: Verbatim
+    begin: Verbatim = Field(kw_only=False)
     """What a block begins with, to the letter: line breaks and spaces belong to it."""
-    end: Verbatim
+    end: Verbatim = Field(kw_only=False)
     """What a block ends with, to the letter. The end of the reply counts as a line break."""
     tool_type: Name | None = None
     """What its blocks are called, such as ``code interpreter``; it stands in each of them."""
@@ -179,7 +178,6 @@ class CodeFormatFields(TypedDict, total=False):
     """The fields of `CodeFormat`, as they may be given."""
 
     kind: Literal["code"]
-    languages: Sequence[str]
     required: bool
 
 
@@ -192,7 +190,7 @@ class CodeFormat(Kinded):
 
     kind: Literal["code"] = "code"
     """Replies with fenced code."""
-    languages: tuple[Name, ...] = ()
+    languages: tuple[Name, ...] = Field(default=(), kw_only=False)
     """The languages that count, in any case, as fences name them. Other code is prose. None given:
     any language, and code that names none."""
     required: bool = False
@@ -200,7 +198,9 @@ class CodeFormat(Kinded):
 
     if TYPE_CHECKING:
 
-        def __init__(self, **fields: Unpack[CodeFormatFields]) -> None: ...
+        def __init__(
+            self, languages: Sequence[str] = (), **fields: Unpack[CodeFormatFields]
+        ) -> None: ...
 
     @field_validator("languages")
     @classmethod
@@ -214,11 +214,9 @@ class CodeFormat(Kinded):
 class SchemaFormat(Kinded):
     """A reply that is JSON, of a pydantic model registered by name. It is read as its fields."""
 
-    name_alone: ClassVar[bool] = True
-
     kind: Literal["schema"] = "schema"
     """Replies that are JSON."""
-    name: Named
+    name: Named = Field(kw_only=False)
     """The name that the pydantic model is registered by."""
 
     if TYPE_CHECKING:

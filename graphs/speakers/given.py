@@ -16,8 +16,9 @@ from .parts import ModelSettings, PrivateOpening, SmallModelPrompt
 from .replies import AnyReply
 
 
-class _ButTheName(TypedDict, total=False):
-    system_prompt: str | None
+class SpeakerOptions(TypedDict, total=False):
+    """The fields of a `Speaker` that can't be given by position."""
+
     task: str | None
     private_opening: PrivateOpening | Fields | None
     memory: Sequence[Remembered | Fields]
@@ -43,13 +44,15 @@ class _ButTheName(TypedDict, total=False):
     context: Context | Fields | Literal["all"]
 
 
-class SpeakerFields(_ButTheName, total=False):
+class SpeakerFields(SpeakerOptions, total=False):
     """The fields of a `Speaker`, as they may be given."""
 
     name: Required[str]
+    system_prompt: str | None
 
 
-class SpeakerChanges(_ButTheName, total=False):
+class SpeakerChanges(SpeakerOptions, total=False):
     """What `Speaker.replace` takes."""
 
     name: str
+    system_prompt: str | None

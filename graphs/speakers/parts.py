@@ -46,9 +46,9 @@ class SmallModelPrompt(Spec):
     Its form is held by a grammar, so it need not be told; what it is told must be short.
     """
 
-    system_prompt: Text
+    system_prompt: Text = Field(kw_only=False)
     """The system prompt; ``{task}`` in it stands for the task."""
-    reminder: Text
+    reminder: Text = Field(kw_only=False)
     """What comes after each line the speaker hears; ``{task}`` in it stands for the task as it
     was given."""
 

@@ -40,7 +40,6 @@ class HumanReplyFields(TypedDict, total=False):
     """The fields of `HumanReply`, as they may be given."""
 
     kind: Literal["human"]
-    human_input_mode: HumanInputMode | str
     max_consecutive_auto_reply: int
     termination: str
     is_termination: Thing | None
@@ -58,7 +57,7 @@ class HumanReply(_Reply):
 
     kind: Literal["human"] = "human"
     """What gives it."""
-    human_input_mode: HumanInputMode = HumanInputMode.ALWAYS
+    human_input_mode: HumanInputMode = Field(default=HumanInputMode.ALWAYS, kw_only=False)
     """When the person is asked: ``ALWAYS``, ``TERMINATE`` or ``NEVER``."""
     max_consecutive_auto_reply: Annotated[int, Field(strict=True, ge=0, le=MOST)] = 100
     """How many replies in a row may come from what comes after. The first message is none of
@@ -75,7 +74,11 @@ class HumanReply(_Reply):
 
     if TYPE_CHECKING:
 
-        def __init__(self, **fields: Unpack[HumanReplyFields]) -> None: ...
+        def __init__(
+            self,
+            human_input_mode: HumanInputMode | str = HumanInputMode.ALWAYS,
+            **fields: Unpack[HumanReplyFields],
+        ) -> None: ...
 
 
 class FunctionReply(_Reply):
@@ -83,11 +86,9 @@ class FunctionReply(_Reply):
 
     may_give_none: ClassVar[bool] = True
 
-    name_alone: ClassVar[bool] = True
-
     kind: Literal["function"] = "function"
     """What gives it."""
-    name: Named
+    name: Named = Field(kw_only=False)
     """The name it is registered by. It is called with the `Turn`, and gives the reply's text, or
     None to leave it to what comes next."""
 
@@ -103,11 +104,9 @@ class AgentReply(_Reply):
     or a state with ``messages``, whose last one is said.
     """
 
-    name_alone: ClassVar[bool] = True
-
     kind: Literal["agent"] = "agent"
     """What gives it."""
-    name: Named
+    name: Named = Field(kw_only=False)
     """The name it is registered by."""
 
     if TYPE_CHECKING:
@@ -145,7 +144,7 @@ class TextReply(_Reply):
 
     kind: Literal["text"] = "text"
     """What gives it."""
-    text: Text
+    text: Text = Field(kw_only=False)
     """The reply."""
     once: bool = False
     """Whether it is the speaker's first message alone (AutoGen's message to begin with)."""

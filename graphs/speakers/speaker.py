@@ -17,7 +17,7 @@ from .approval import Rule
 from .context import Context, KeepAll
 from .few_shot import Examples
 from .formats import Format, LabelledFormat, SchemaFormat
-from .given import SpeakerChanges, SpeakerFields
+from .given import SpeakerChanges, SpeakerOptions
 from .memory import Remembered
 from .parts import ModelSettings, PrivateOpening, SmallModelPrompt
 from .replies import AnyReply, CodeReply, HumanInputMode, HumanReply, ModelReply, TextReply
@@ -35,9 +35,9 @@ class Speaker(Spec):
             or no reply of the speaker's format could.
     """
 
-    name: Name
+    name: Name = Field(kw_only=False)
     """How the speaker is called by the others; no two may share a name."""
-    system_prompt: Text | None = None
+    system_prompt: Text | None = Field(default=None, kw_only=False)
     """The system prompt. ``{task}`` in it stands for the conversation's task; where it does not
     appear, the task follows the prompt. None: a neutral prompt that names the participants."""
     task: Text | None = None
@@ -104,7 +104,9 @@ class Speaker(Spec):
 
     if TYPE_CHECKING:
 
-        def __init__(self, **fields: Unpack[SpeakerFields]) -> None: ...
+        def __init__(
+            self, name: str, system_prompt: str | None = None, **fields: Unpack[SpeakerOptions]
+        ) -> None: ...
 
     def replace(self, **changes: Unpack[SpeakerChanges]) -> "Speaker":
         """Give the same with other fields, which take the place of what was there.

@@ -10,7 +10,7 @@ from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from ..common.data import Data, Temperature, Text
-from ..common.field_docs import field_docs
+from ..common.model_help import field_docs
 from ..common.validation import validated
 from .conversation import Conversation, Form
 from .fields import Prompts

@@ -1,8 +1,8 @@
 """What a conversation is, as data: task, speakers, how it opens and how it ends."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, overload
 
 from pydantic import model_validator
 from pydantic.fields import FieldInfo
@@ -19,7 +19,7 @@ from .changes.laid_over import (
     speaker_laid_over,
     speakers_laid_over,
 )
-from .changes.options import Changes, ConversationFields as Given
+from .changes.options import AnySpeaker, Changes, ConversationOptions
 from .changes.own import made, marked_by, own, plain, set_fields
 from .consistency import check
 from .described.ends import how_it_ends
@@ -38,7 +38,22 @@ class Conversation(Shown, ConversationFields):
 
     if TYPE_CHECKING:
 
-        def __init__(self, **fields: Unpack[Given]) -> None: ...
+        @overload
+        def __init__(
+            self,
+            task: str | None,
+            speakers: Sequence[AnySpeaker],
+            **fields: Unpack[ConversationOptions],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self,
+            task: str | None = None,
+            *,
+            speakers: Sequence[AnySpeaker],
+            **fields: Unpack[ConversationOptions],
+        ) -> None: ...
+        def __init__(self, *values: Any, **fields: Any) -> None: ...
 
     @model_validator(mode="after")
     def _hangs_together(self) -> Self:

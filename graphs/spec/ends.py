@@ -9,10 +9,8 @@ from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
-    ClassVar,
     Literal,
     NoReturn,
-    Required,
     TypeAlias,
     Union,
     Unpack,
@@ -90,7 +88,7 @@ class DoneToken(BaseEnd):
 
     kind: Literal["done_token"] = "done_token"
     """Which end it is."""
-    token: Mark
+    token: Mark = Field(kw_only=False)
     """The word. Its case does not matter if it is the whole message or its whole last line."""
     match: Match | None = None
     """Where it counts. ``alone``: it is the message or its last line, decorated or not, or alone on
@@ -112,11 +110,9 @@ class DoneToken(BaseEnd):
 class Predicate(BaseEnd):
     """A registered function says so, after a turn."""
 
-    name_alone: ClassVar[bool] = True
-
     kind: Literal["predicate"] = "predicate"
     """Which end it is."""
-    name: Named
+    name: Named = Field(kw_only=False)
     """The name it is registered by. It is called with the messages said so far, oldest first."""
 
     if TYPE_CHECKING:
@@ -128,7 +124,6 @@ class ToolCalledFields(TypedDict, total=False):
     """The fields of `ToolCalled`, as they may be given."""
 
     kind: Literal["tool_called"]
-    tool: Required[Thing]
     by: str | None
 
 
@@ -137,14 +132,14 @@ class ToolCalled(BaseEnd):
 
     kind: Literal["tool_called"] = "tool_called"
     """Which end it is."""
-    tool: Named
+    tool: Named = Field(kw_only=False)
     """The tool: its name, or in Python the tool or function itself."""
     by: Name | None = None
     """The speaker whose call counts. None: any speaker that has the tool."""
 
     if TYPE_CHECKING:
 
-        def __init__(self, **fields: Unpack[ToolCalledFields]) -> None: ...
+        def __init__(self, tool: Thing, **fields: Unpack[ToolCalledFields]) -> None: ...
 
 
 class NoCodeBlock(BaseEnd):
@@ -152,7 +147,7 @@ class NoCodeBlock(BaseEnd):
 
     kind: Literal["no_code_block"] = "no_code_block"
     """Which end it is."""
-    by: Name
+    by: Name = Field(kw_only=False)
     """The speaker. The end holds only right after such a message."""
 
 
@@ -161,7 +156,7 @@ class MaxMessages(BaseEnd):
 
     kind: Literal["max_messages"] = "max_messages"
     """Which end it is."""
-    limit: Cap
+    limit: Cap = Field(kw_only=False)
     """Messages of the speakers, opening answers included."""
 
 
@@ -170,7 +165,7 @@ class MaxCalls(BaseEnd):
 
     kind: Literal["max_calls"] = "max_calls"
     """Which end it is."""
-    limit: Cap
+    limit: Cap = Field(kw_only=False)
     """Model calls, those of the judge and the task specification included."""
 
 
@@ -179,7 +174,7 @@ class MaxTokens(BaseEnd):
 
     kind: Literal["max_tokens"] = "max_tokens"
     """Which end it is."""
-    limit: Annotated[PositiveInt, Field(le=MOST * MOST)]
+    limit: PositiveInt = Field(le=MOST * MOST, kw_only=False)
     """Tokens of prompts and answers together."""
 
 
@@ -188,7 +183,7 @@ class MaxCost(BaseEnd):
 
     kind: Literal["max_cost"] = "max_cost"
     """Which end it is."""
-    limit: Annotated[PositiveFloat, Field(allow_inf_nan=False)]
+    limit: PositiveFloat = Field(allow_inf_nan=False, kw_only=False)
     """In the currency of the conversation's ``prices``. Where it has none: US dollars, by the table
     of the package genai-prices."""
 
@@ -198,7 +193,7 @@ class MaxSeconds(BaseEnd):
 
     kind: Literal["max_seconds"] = "max_seconds"
     """Which end it is."""
-    limit: Annotated[PositiveFloat, Field(allow_inf_nan=False)]
+    limit: PositiveFloat = Field(allow_inf_nan=False, kw_only=False)
     """Seconds of wall time spent running. The time between a kill and the resume, and the time that
     a person takes, do not count."""
 
@@ -224,7 +219,6 @@ class AnyOfFields(TypedDict, total=False):
     """The fields of `AnyOf`, as they may be given."""
 
     kind: Literal["any"]
-    of: Required["Sequence[End | str | Fields]"]
 
 
 class AnyOf(BaseEnd):
@@ -232,19 +226,20 @@ class AnyOf(BaseEnd):
 
     kind: Literal["any"] = "any"
     """Which end it is."""
-    of: Annotated[tuple["End", ...], Field(min_length=1)]
+    of: tuple["End", ...] = Field(min_length=1, kw_only=False)
     """The ends."""
 
     if TYPE_CHECKING:
 
-        def __init__(self, **fields: Unpack[AnyOfFields]) -> None: ...
+        def __init__(
+            self, of: "Sequence[End | str | Fields]", **fields: Unpack[AnyOfFields]
+        ) -> None: ...
 
 
 class AllOfFields(TypedDict, total=False):
     """The fields of `AllOf`, as they may be given."""
 
     kind: Literal["all"]
-    of: Required["Sequence[End | str | Fields]"]
 
 
 class AllOf(BaseEnd):
@@ -255,12 +250,14 @@ class AllOf(BaseEnd):
 
     kind: Literal["all"] = "all"
     """Which end it is."""
-    of: Annotated[tuple["End", ...], Field(min_length=1)]
+    of: tuple["End", ...] = Field(min_length=1, kw_only=False)
     """The ends."""
 
     if TYPE_CHECKING:
 
-        def __init__(self, **fields: Unpack[AllOfFields]) -> None: ...
+        def __init__(
+            self, of: "Sequence[End | str | Fields]", **fields: Unpack[AllOfFields]
+        ) -> None: ...
 
 
 Leaf: TypeAlias = (

@@ -91,10 +91,12 @@ class ConversationFields(Spec):
     """The version of this spec's shape."""
     title: Text | None = None
     """What lists of sessions show. None: the task."""
-    task: Text | None = None
+    task: Text | None = Field(default=None, kw_only=False)
     """The task of all. None only where every speaker has a task of its own, or where a person or a
     first message says what it is about."""
-    speakers: Annotated[tuple[Speaker, ...], AtLeast(2)]
+    # Within `Annotated` type checkers do not read it: they refuse a field without a default behind
+    # one with a default. `Conversation` declares for them how both are given.
+    speakers: Annotated[tuple[Speaker, ...], AtLeast(2), Field(kw_only=False)]
     """Who takes part, in the order they speak. The first is the user agent's part, the others the
     assistant agent's."""
     turn_order: TurnOrder = RoundRobin()

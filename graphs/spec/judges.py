@@ -6,10 +6,8 @@ from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
-    ClassVar,
     Final,
     Literal,
-    Required,
     TypeAlias,
     Unpack,
 )
@@ -55,7 +53,6 @@ class SeparateJudgeFields(TypedDict, total=False):
     """The fields of `SeparateJudge`, as they may be given."""
 
     kind: Literal["separate"]
-    criteria: Required[Sequence[str]]
     prompt: str | None
     model: str | None
     form: Literal["structured", "lines"]
@@ -74,11 +71,9 @@ class SeparateJudge(Kinded):
 
     kind: Literal["separate"] = "separate"
     """Who judges."""
-    criteria: Annotated[
-        tuple[Text, ...],
-        Field(min_length=1, max_length=MOST_CRITERIA),
-        AfterValidator(all_different),
-    ]
+    criteria: Annotated[tuple[Text, ...], AfterValidator(all_different)] = Field(
+        min_length=1, max_length=MOST_CRITERIA, kw_only=False
+    )
     """What must be met, each a statement such as "They agree on a price." A speaker that keeps its
     reflections is told which are met, in these words."""
     prompt: Text | None = None
@@ -99,7 +94,9 @@ class SeparateJudge(Kinded):
 
     if TYPE_CHECKING:
 
-        def __init__(self, **fields: Unpack[SeparateJudgeFields]) -> None: ...
+        def __init__(
+            self, criteria: Sequence[str], **fields: Unpack[SeparateJudgeFields]
+        ) -> None: ...
 
 
 class Finding(StrEnum):
@@ -145,11 +142,9 @@ class RoundRobin(Kinded):
 class TurnFunction(Kinded):
     """A registered function names who speaks next."""
 
-    name_alone: ClassVar[bool] = True
-
     kind: Literal["function"] = "function"
     """Who decides."""
-    name: Named
+    name: Named = Field(kw_only=False)
     """The name it is registered by. It is called with the messages said so far, oldest first, and
     the speakers' names, and gives one of the names."""
 
@@ -183,7 +178,6 @@ class HandoffFields(TypedDict, total=False):
     """The fields of `Handoff`, as they may be given."""
 
     kind: Literal["handoff"]
-    to: Mapping[str, Sequence[str]]
     field: str
     private: bool
 
@@ -201,7 +195,7 @@ class Handoff(Kinded):
     kind: Literal["handoff"] = "handoff"
     """Who decides."""
     to: dict[Name, Annotated[tuple[Name, ...], AtLeast(1), AfterValidator(all_different)]] = Field(
-        default_factory=dict
+        default_factory=dict, kw_only=False
     )
     """For speakers by name, whom each may hand over to; itself, too, if it is there. Who is not
     named here may hand over to everybody else."""
@@ -212,7 +206,9 @@ class Handoff(Kinded):
 
     if TYPE_CHECKING:
 
-        def __init__(self, **fields: Unpack[HandoffFields]) -> None: ...
+        def __init__(
+            self, to: Mapping[str, Sequence[str]] = {}, **fields: Unpack[HandoffFields]
+        ) -> None: ...
 
 
 def _kind(default: str) -> Discriminator:

@@ -303,7 +303,10 @@ def _prompt(asked: Asking) -> str:
 def read_question(interrupt: Interrupt[Any], by: Literal["tool", "agent"]) -> Question:
     """Read a question out of LangGraph's interrupt; if it is not ours, this asks."""
     value, schema = interrupt.value, interrupt.response_schema
-    found = {"id": interrupt.id, "response_schema": schema if isinstance(schema, dict) else {}}
+    found: dict[str, Any] = {
+        "id": interrupt.id,
+        "response_schema": schema if isinstance(schema, dict) else {},
+    }
     for kind in (MessageQuestion, ApprovalQuestion) if isinstance(value, dict) else ():
         # What is not ours may look like one of these.
         with suppress(ValidationError):

@@ -37,7 +37,7 @@ class Sandbox(Spec):
     A bare word is its level.
     """
 
-    level: Literal["auto", "monty", "bubblewrap", "host"] = "auto"
+    level: Literal["auto", "monty", "bubblewrap", "host"] = Field(default="auto", kw_only=False)
     """How code is kept apart. ``auto``: Python in ``bubblewrap`` where it works and else in
     ``monty``, a shell in ``bubblewrap`` or nowhere; never on the host."""
     seconds: float = Field(default=60, gt=0, le=3600, allow_inf_nan=False)

@@ -40,9 +40,9 @@ def token_count(told: object) -> int | None:
 class Price(Spec):
     """What a model charges for a million tokens, in any currency."""
 
-    input: float = Field(ge=0, allow_inf_nan=False)
+    input: float = Field(kw_only=False, ge=0, allow_inf_nan=False)
     """For the prompts."""
-    output: float = Field(ge=0, allow_inf_nan=False)
+    output: float = Field(kw_only=False, ge=0, allow_inf_nan=False)
     """For the answers."""
     cached_input: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """For those of the prompts' tokens that came from a cache. None: as the others."""

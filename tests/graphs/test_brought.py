@@ -285,11 +285,3 @@ def test_what_can_not_be_brought_is_one_clear_error(make: Any, said: str) -> Non
     with pytest.raises(SpecError) as caught:
         make()
     assert str(caught.value).startswith(said)
-
-
-def test_only_a_name_may_be_given_by_place() -> None:
-    assert Predicate("done") == Predicate(name="done")
-    wrong: list[tuple[Any, list[str]]] = [(Predicate, ["a", "b"]), (Speaker, ["Ann"])]
-    for made, given in wrong:
-        with pytest.raises(TypeError, match="takes its fields by name"):
-            made(*given)

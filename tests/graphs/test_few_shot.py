@@ -26,7 +26,7 @@ ANSWERED = {"role": "assistant", "content": "It is\n\nlate."}
     "pair",
     [
         pytest.param([ASKED, ANSWERED], id="L4-dicts"),
-        pytest.param([Example(**ASKED), Example(**ANSWERED)], id="L4-objects"),
+        pytest.param([Example.model_validate(one) for one in (ASKED, ANSWERED)], id="L4-objects"),
         pytest.param([HumanMessage("Is it late?"), AIMessage("It is\n\nlate.")], id="messages"),
         pytest.param(
             [

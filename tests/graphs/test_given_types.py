@@ -23,6 +23,7 @@ from duologue.graphs.common.data import HasName
 from duologue.graphs.speakers.given import SpeakerChanges, SpeakerFields
 from duologue.graphs.spec import ends
 from duologue.graphs.spec.changes.options import Changes
+from duologue.graphs.spec.conversation import Form
 from duologue.graphs.spec.ends import End
 from duologue.nodes.testing import replies
 
@@ -37,12 +38,15 @@ MODELS = {
 def typed(of: object, name: str) -> Any:  # noqa: ANN401
     """The typed dict of this name that stands beside something, or that its module imports."""
     module = inspect.getmodule(of)
-    found = (getattr(module, one, None) for one in (name, "Given"))
-    return next((one for one in found if is_typeddict(one)), None)
+    found = getattr(module, name, None)
+    return found if is_typeddict(found) else None
 
 
 GIVEN = {
-    name: fields for name, model in MODELS.items() if (fields := typed(model, f"{name}Fields"))
+    name: fields
+    for name, model in MODELS.items()
+    if (fields := typed(model, f"{name}Fields") or typed(model, f"{name}Options"))
+    and not issubclass(model, Form)
 }
 
 
@@ -70,9 +74,12 @@ def test_the_models_whose_fields_are_given_in_other_types_are_these() -> None:
 @pytest.mark.parametrize("name", GIVEN)
 def test_each_field_may_be_given_and_no_other(name: str) -> None:
     fields, model = GIVEN[name], MODELS[name]
-    assert {*fields.__annotations__} == {*model.model_fields}
-    needed = {name for name, field in model.model_fields.items() if field.is_required()}
-    assert fields.__required_keys__ == needed
+    # What may be given by position is declared as an argument of its own: `tests/typed` has it.
+    by_name = {
+        name: field for name, field in model.model_fields.items() if field.kw_only is not False
+    }
+    assert {*fields.__annotations__} == {*by_name}
+    assert fields.__required_keys__ == {n for n, field in by_name.items() if field.is_required()}
     agree(get_type_hints(fields, include_extras=False), model)
 
 

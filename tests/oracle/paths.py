@@ -281,7 +281,7 @@ class Walk:
             ways[""] = question.because.value
         for answer, reason in ways.items():
             leaving = meaning(question, answer)
-            assert leaving == Leaving(by=table.speaking, reason=reason)
+            assert leaving == Leaving.model_validate({"by": table.speaking, "reason": reason})
             gone = left(position, self._turn(position), leaving)
             found.append(_behind([self._from(gone, table.after_leaving(reason))], steps=1))
         if question.empty == "auto_reply":

@@ -2,12 +2,18 @@
 
 from duologue.graphs import (
     Conversation,
+    DoneToken,
     EndChat,
+    Example,
+    Guards,
     Handoff,
     HumanReply,
     LabelledFormat,
+    LastMessages,
+    MaxMessages,
     ModelSettings,
     Predicate,
+    Price,
     SeparateJudge,
     Session,
     Speaker,
@@ -48,7 +54,7 @@ converse(talk, modell="m")  # type: ignore[call-arg]
 stream(talk, stor="memory:")  # type: ignore[call-arg]
 Speaker(name="Ann", tols=["clock"])  # type: ignore[call-arg]
 ask(ann, "Hi.", shema=None)  # type: ignore[call-arg]
-Conversation(task="Plan.", speakers=[ann, bob], seeed=3)  # type: ignore[call-arg]
+Conversation(task="Plan.", speakers=[ann, bob], seeed=3)  # type: ignore[call-overload]
 EndChat(max_iteration=3)  # type: ignore[call-arg]
 ModelSettings(temprature=0)  # type: ignore[call-arg]
 SeparateJudge(criterion=["Done."])  # type: ignore[call-arg]
@@ -59,9 +65,18 @@ Reply(txt="Hi.")  # type: ignore[call-arg]
 role_play("Plan", "Owner")  # type: ignore[call-arg]
 blogger()  # type: ignore[call-arg]
 Speaker(system_prompt="You lead.")  # type: ignore[call-arg]
-Conversation(task="Plan.")  # type: ignore[call-arg]
+Conversation(task="Plan.")  # type: ignore[call-overload]
 LabelledFormat(end="Over.")  # type: ignore[call-arg]
 ToolCalled(by="Ann")  # type: ignore[call-arg]
+DoneToken()  # type: ignore[call-arg]
+MaxMessages()  # type: ignore[call-arg]
+Example("user")  # type: ignore[call-arg]
+Conversation("Plan.")  # type: ignore[call-overload]
+
+# More than may be given by position.
+LastMessages(3, 4)  # type: ignore[call-arg, arg-type]
+Speaker("Ann", "You lead.", "Lead.")  # type: ignore[call-arg]
+Guards(2)  # type: ignore[call-arg]
 
 # Values that can't be.
 role_play("Plan", "Owner", "Gardener", max_iterations="3")  # type: ignore[arg-type]
@@ -81,6 +96,12 @@ Speaker(name="Ann", on_length="again")  # type: ignore[arg-type]
 Conversation(task="Plan.", speakers=["Ann", "Bob"])  # type: ignore[list-item]
 EndChat(on_guard="stop")  # type: ignore[arg-type]
 EndChat(guards=3)  # type: ignore[arg-type]
+Speaker("Ann", 3)  # type: ignore[arg-type]
+Conversation("Plan.", ["Ann", "Bob"])  # type: ignore[list-item]
+DoneToken(3)  # type: ignore[arg-type]
+MaxMessages("3")  # type: ignore[arg-type]
+Example("system", "Hi.")  # type: ignore[arg-type]
+Price("1", 2)  # type: ignore[arg-type]
 Predicate(3)  # type: ignore[arg-type]
 talk.replace(end_chat=9)  # type: ignore[arg-type]
 converse(talk, answer="Hi.")  # type: ignore[arg-type]

@@ -248,6 +248,29 @@ ends = [
     AllOf(of=(MaxCost(limit=1),)),
     CodeFormat(languages=["python"]),
 ]
+by_position = [
+    Conversation("Agree on a price.", [Speaker("Ann", "You sell."), eve], seed=3),
+    Conversation(None, speakers=[ann, bob]),
+    Conversation(speakers=[ann, bob]),
+]
+ends_by_position = [
+    DoneToken("DEAL", by="Ann") | MaxMessages(12) | MaxSeconds(60) | MaxCost(0.5),
+    ToolCalled(search, by="Ann") & ToolCalled("clock"),
+    AnyOf([MaxCalls(3), "stop_requested"]),
+]
+parts_by_position = [
+    Example("user", "Hi."),
+    LastMessages(3),
+    LabelledFormat(["Plan:"], optional=[]),
+    CodeFormat(["python"], required=True),
+    TextReply("Yes.", once=True),
+    HumanReply("never"),
+    InterruptOn(["approve"]),
+    SeparateJudge(["It is done."], final_verdict=False),
+    Handoff({"Ann": ["Bob"]}),
+    Sandbox("monty", seconds=5),
+    Price(1, 2.5),
+]
 changed = conversations[0].replace(
     end_chat={"max_iterations": 9}, speakers={"Ann": {"tools": [search]}}, seed=3
 )

@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 
 from ...batch.spec import Batch, BatchLimits
 from ...common.errors import SpecError
-from ...common.field_docs import field_docs
+from ...common.model_help import field_docs
 from ...common.validation import did_you_mean, listing
 from ...kinds.load import forms_by_kind
 from ...kinds.role_play import RolePlayForm

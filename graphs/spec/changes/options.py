@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, Required, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from typing_extensions import TypedDict
 
@@ -77,11 +77,10 @@ class TaskOptions(CommonOptions, total=False):
     task: str | None
 
 
-class ConversationFields(TaskOptions, total=False):
-    """The fields of a `Conversation`, as they may be given."""
+class ConversationOptions(CommonOptions, total=False):
+    """The fields of a `Conversation` that can't be given by position."""
 
     version: Literal[10]
-    speakers: Required[Sequence[AnySpeaker]]
 
 
 class Changes(TaskOptions, total=False):

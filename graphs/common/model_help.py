@@ -1,0 +1,227 @@
+"""The signature of a model, for calls, `help` and completion, and what its fields mean.
+
+Pydantic makes signatures only together with validators, which `Data` builds when a model is first
+used, and reads the strings below fields when a class is made (`use_attribute_docstrings`), which
+took a third of the time of importing all models. So both are made here, when somebody asks.
+"""
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from functools import cache
+from inspect import Parameter, Signature
+from itertools import pairwise
+from textwrap import dedent, fill
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    ForwardRef,
+    Literal,
+    Union,
+    get_args,
+    get_origin,
+)
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from .validation import listing
+
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass
+else:
+    ModelMetaclass = type(BaseModel)
+
+_LINE: Final = 88
+"""The longest signature on one line, in characters."""
+
+_LONGEST_TEXT: Final = 60
+"""The longest text that a signature shows as a default, in characters."""
+
+_SECTION: Final = re.compile(r"^(?:Raises|Example):$", re.MULTILINE)
+
+
+def field_docs(model: type[BaseModel]) -> dict[str, str]:
+    """Return the description of each field that has one."""
+    found: dict[str, str] = {}
+    for base in reversed(model.__mro__):
+        if issubclass(base, BaseModel) and base is not BaseModel:
+            found |= _own_docs(base)
+    fields = model.model_fields.items()
+    return found | {name: field.description for name, field in fields if field.description}
+
+
+@cache
+def _own_docs(model: type[BaseModel]) -> dict[str, str]:
+    try:
+        (tree,) = ast.parse(dedent(inspect.getsource(model))).body
+    except (OSError, TypeError):  # made where there is no source
+        return {}
+    assert isinstance(tree, ast.ClassDef)  # noqa: S101  # what `getsource` finds
+    found = {}
+    for field, below in pairwise(tree.body):
+        match field, below:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                found[name] = inspect.cleandoc(text)
+    return found
+
+
+def _doc(model: type[BaseModel]) -> str:
+    """Return a model's docstring, with its fields below the first part."""
+    own, docs = own_doc(model), field_docs(model)
+    described = [f"{name}: {docs[name]}" for name in model.model_fields if name in docs]
+    if not described:
+        return own
+    fields = "\n".join(
+        fill(one, 96, initial_indent="    ", subsequent_indent=" " * 8) for one in described
+    )
+    section = _SECTION.search(own)
+    start = section.start() if section else len(own)
+    parts = (own[:start], f"Fields:\n{fields}", own[start:])
+    return "\n\n".join(part.strip() for part in parts if part.strip())
+
+
+def own_doc(model: type[BaseModel]) -> str:
+    """Return the docstring in a model's source."""
+    return inspect.cleandoc(vars(model).get("__doc__") or "")
+
+
+class _Signature(Signature):
+    def __str__(self) -> str:
+        """Write a long one over several lines, as `help` does by itself from Python 3.13 on."""
+        line = super().__str__()
+        if len(line) <= _LINE:
+            return line
+        parts = [str(one) for one in self.parameters.values()]
+        by_name = [one.kind is Parameter.KEYWORD_ONLY for one in self.parameters.values()]
+        if any(by_name):
+            parts.insert(by_name.index(True), "*")
+        return "(\n" + "".join(f"    {part},\n" for part in parts) + ")"
+
+
+def positional_fields(model: type[BaseModel]) -> list[str]:
+    """Return the names of the fields that may be given by position, in this order."""
+    return [name for name, field in model.model_fields.items() if field.kw_only is False]
+
+
+def by_name(
+    model: type[BaseModel], values: tuple[object, ...], data: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return all fields by name.
+
+    Raises:
+        TypeError: There are too many values, or one of these fields is given by name, too.
+    """
+    names = positional_fields(model)
+    if len(values) > len(names):
+        if not names:
+            raise TypeError(f"{model.__name__} takes its fields by name")
+        raise TypeError(
+            f"{model.__name__} takes {listing(names)} by position, not {len(values)} values; "
+            "give the other fields by name"
+        )
+    given = dict(zip(names, values, strict=False))
+    twice = listing(name for name in given if name in data)
+    if twice:
+        raise TypeError(f"{model.__name__} gets {twice} by position and by name; give it once")
+    return {**given, **data}
+
+
+def _parameters(model: type[BaseModel]) -> Iterator[Parameter]:
+    positional = positional_fields(model)
+    needed = [name for name in positional if model.model_fields[name].is_required()]
+    for name in positional:
+        field = model.model_fields[name]
+        # Python has no parameter without a default behind one that has a default.
+        is_needed = bool(needed) and positional.index(name) < positional.index(needed[-1])
+        default = Parameter.empty if is_needed else _default(field)
+        yield Parameter(
+            name,
+            Parameter.POSITIONAL_OR_KEYWORD,
+            default=default,
+            annotation=_Shown(type_name(field.annotation)),
+        )
+    for name, field in model.model_fields.items():
+        if name not in positional:
+            yield Parameter(
+                name,
+                Parameter.KEYWORD_ONLY,
+                default=_default(field),
+                annotation=_Shown(type_name(field.annotation)),
+            )
+
+
+class _Shown(str):
+    """A piece of a signature, which is written without quotes."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def type_name(annotation: Any) -> str:  # noqa: ANN401
+    """Return a type as it is written in code, without how pydantic reads it."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return type_name(arguments[0])
+    if origin in (Union, UnionType):
+        return " | ".join(dict.fromkeys(map(type_name, arguments)))
+    if origin is Literal:
+        return f"Literal[{', '.join(map(repr, arguments))}]"
+    if annotation in (None, NoneType):
+        return "None"
+    if annotation is ...:
+        return "..."
+    if isinstance(annotation, ForwardRef):
+        return annotation.__forward_arg__
+    if isinstance(annotation, list):  # the parameters of a callable
+        return f"[{', '.join(map(type_name, annotation))}]"
+    name = getattr(origin or annotation, "__name__", str(annotation))
+    return f"{name}[{', '.join(map(type_name, arguments))}]" if arguments else name
+
+
+def _default(field: FieldInfo) -> object:
+    if field.is_required():
+        return Parameter.empty
+    value = field.get_default(call_default_factory=True, validated_data={})
+    text = _default_text(value)
+    return value if text == repr(value) else _Shown(text)
+
+
+def _default_text(value: object) -> str:
+    if isinstance(value, Enum):
+        return repr(value.value)
+    if isinstance(value, BaseModel):
+        given = ((name, getattr(value, name)) for name in value.model_fields_set)
+        return f"{type(value).__name__}({', '.join(f'{n}={_default_text(v)}' for n, v in given)})"
+    if isinstance(value, tuple):
+        inner = ", ".join(map(_default_text, value))
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    if isinstance(value, str) and len(value) > _LONGEST_TEXT:
+        return f"{value[:_LONGEST_TEXT]!r}…"
+    return repr(value)
+
+
+def _signature(model: type[BaseModel]) -> Signature:
+    return _Signature([*_parameters(model)])
+
+
+class DocumentedMeta(ModelMetaclass):
+    """The metaclass of models that have a signature from the beginning, and describe their fields.
+
+    Both are properties of the class: pydantic's signature, which it sets when it builds validators,
+    shows how each field is read, and `help` looks at no descriptor in a class but at these.
+    """
+
+    __signature__ = property(_signature, lambda model, pydantics: None)
+
+
+# Within the class this would be the docstring of the metaclass.
+DocumentedMeta.__doc__ = property(_doc)  # type: ignore[assignment]

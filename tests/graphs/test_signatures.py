@@ -1,0 +1,197 @@
+"""Editors, consoles and `help` show which arguments there are, before anything was made."""
+
+import inspect
+import pydoc
+from collections.abc import Callable
+from inspect import Parameter
+from typing import Any
+
+import pytest
+from IPython.core.completer import IPCompleter, provisionalcompleter
+from pydantic import BaseModel, Field
+
+import duologue
+from duologue import graphs
+from duologue.graphs.common.data import Cap, Data, Kinded
+from duologue.graphs.common.model_help import type_name
+
+PUBLIC = {name: getattr(graphs, name) for name in dir(graphs)}
+MODELS = {
+    name: found
+    for name, found in PUBLIC.items()
+    if inspect.isclass(found) and issubclass(found, BaseModel)
+}
+FUNCTIONS = {name: found for name, found in PUBLIC.items() if inspect.isfunction(found)}
+
+# The functions whose options are a typed dict that Python does not show.
+WITH_A_TYPED_DICT = {
+    *("aexport_batch", "aexport_session", "export_batch", "export_session"),
+    *("blogger", "chat", "coder", "group_solve", "role_play", "user_proxy"),
+    *("aanswer_session", "aask", "aconverse", "aremember", "areplay", "aresume", "arun_batch"),
+    *("answer_session", "ask", "converse", "remember", "replay", "resume", "run_batch"),
+    *("afork", "aget_prompt", "astream", "build_graph", "fork", "get_prompt", "stream"),
+}
+
+
+@pytest.fixture(scope="module")
+def complete() -> Callable[[str], set[str]]:
+    """IPython's completion of arguments, as they are offered behind a bracket."""
+    completer = IPCompleter(namespace=PUBLIC, use_jedi=False)  # type: ignore[no-untyped-call]
+
+    def options(name: str) -> set[str]:
+        with provisionalcompleter():
+            found = completer.completions(f"{name}(", len(name) + 1)
+            return {one.text[:-1] for one in found if one.text.endswith("=")}
+
+    return options
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_each_field_of_a_model_is_completed(name: str, complete: Callable[[str], set[str]]) -> None:
+    assert complete(name) == {*MODELS[name].model_fields}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_signature_shows_types_and_defaults_as_users_write_them(name: str) -> None:
+    shown = str(inspect.signature(MODELS[name]))
+    internal = ("Annotated", "Field", "PydanticUndefined", "factory", "object at", "duologue.")
+    assert not [word for word in internal if word in shown.replace("FieldInfo", "")], shown
+    assert {*inspect.signature(MODELS[name]).parameters} == {*MODELS[name].model_fields}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_each_option_of_a_function_is_completed(
+    name: str, complete: Callable[[str], set[str]]
+) -> None:
+    parameters = inspect.signature(FUNCTIONS[name]).parameters.values()
+    if name not in WITH_A_TYPED_DICT:
+        assert not [one.name for one in parameters if one.kind is Parameter.VAR_KEYWORD]
+    named = {
+        one.name
+        for one in parameters
+        if one.kind in (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    }
+    assert complete(name) == named
+
+
+def test_a_signature_builds_no_validators_and_outlives_them() -> None:
+    class Tag(Data):
+        """A mark on a thing."""
+
+        words: tuple[str, ...] = ()
+        """The words. None are allowed."""
+        size: Cap | None = Field(default=None)
+        name: str
+
+    shown = "(*, words: tuple[str, ...] = (), size: int | None = None, name: str)"
+    assert str(inspect.signature(Tag)) == shown
+    assert not Tag.__pydantic_complete__
+    assert Tag(name="a").words == ()
+    assert Tag.__pydantic_complete__
+    assert str(inspect.signature(Tag)) == shown
+    assert Tag.__doc__ == "A mark on a thing.\n\nFields:\n    words: The words. None are allowed."
+    assert Tag.model_json_schema()["description"] == "A mark on a thing."
+
+
+def test_help_begins_with_a_signature_of_one_line_for_each_argument() -> None:
+    shown = pydoc.plain(pydoc.render_doc(duologue.Conversation))
+    assert (
+        " |  Conversation(\n"
+        " |      task: str | None,\n"
+        " |      speakers: tuple[Speaker, ...],\n"
+        " |      *,\n"
+    ) in shown
+    assert " |      speakers: Who takes part, in the order they speak." in shown
+
+
+def test_a_default_is_shown_by_what_differs_from_its_own_defaults() -> None:
+    parameters = inspect.signature(duologue.Speaker).parameters
+    assert repr(parameters["model_settings"].default) == "ModelSettings()"
+    assert repr(parameters["replies"].default) == "(ModelReply(),)"
+    assert repr(inspect.signature(duologue.EndChat).parameters["mode"].default) == (
+        "'max_iterations_only'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("annotation", "shown"),
+    [
+        (Cap, "int"),
+        (tuple[Cap | None, ...], "tuple[int | None, ...]"),
+        (Callable[[str], Any], "Callable[[str], Any]"),
+        ("Later", "Later"),
+        (None, "None"),
+    ],
+)
+def test_a_type_is_shown_without_how_it_is_read(annotation: object, shown: str) -> None:
+    assert type_name(annotation) == shown
+
+
+def by_position(model: type[BaseModel]) -> list[str]:
+    return [
+        name
+        for name, one in inspect.signature(model).parameters.items()
+        if one.kind is Parameter.POSITIONAL_OR_KEYWORD
+    ]
+
+
+def test_the_obvious_first_fields_may_be_given_by_position() -> None:
+    assert {name: " ".join(by_position(model)) for name, model in MODELS.items()} == {
+        **dict.fromkeys(MODELS, ""),
+        **dict.fromkeys(("AgentReply", "FunctionReply", "Predicate"), "name"),
+        **dict.fromkeys(("TurnFunction", "SchemaFormat"), "name"),
+        **dict.fromkeys(("AllOf", "AnyOf"), "of"),
+        **dict.fromkeys(("MaxCalls", "MaxCost", "MaxMessages"), "limit"),
+        **dict.fromkeys(("MaxSeconds", "MaxTokens"), "limit"),
+        **dict.fromkeys(("LastMessages", "RunningSummary", "TokenBudget"), "limit"),
+        "Batch": "conversation",
+        "BlockFormat": "begin end",
+        "SmallModelPrompt": "system_prompt reminder",
+        "CodeFormat": "languages",
+        "Conversation": "task speakers",
+        "DoneToken": "token",
+        "ToolCalled": "tool",
+        "Example": "role content",
+        "Handoff": "to",
+        "HumanReply": "human_input_mode",
+        "InterruptOn": "allowed_decisions",
+        "LabelledFormat": "lines",
+        "NoCodeBlock": "by",
+        "Price": "input output",
+        "Sandbox": "level",
+        "SeparateJudge": "criteria",
+        "Speaker": "name system_prompt",
+        "TextReply": "text",
+    }
+
+
+def test_a_field_by_position_is_the_field_by_name() -> None:
+    assert duologue.Speaker("Ann", "You lead.", task="Lead.") == duologue.Speaker(
+        name="Ann", system_prompt="You lead.", task="Lead."
+    )
+    assert duologue.MaxSeconds(60) == duologue.MaxSeconds(limit=60)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (
+            lambda: duologue.DoneToken("DEAL", "Ann"),  # type: ignore[call-arg, arg-type]
+            "DoneToken takes 'token' by position, not 2 values; give the other fields by name",
+        ),
+        (
+            lambda: duologue.Price(1, 2, input=3),  # type: ignore[misc]
+            "Price gets 'input' by position and by name; give it once",
+        ),
+        (
+            lambda: duologue.Guards(3),  # type: ignore[call-arg]
+            "Guards takes its fields by name",
+        ),
+    ],
+)
+def test_what_can_not_be_given_by_position_is_one_error(
+    make: Callable[[], Kinded], said: str
+) -> None:
+    with pytest.raises(TypeError) as caught:
+        make()
+    assert str(caught.value) == said
