@@ -43,9 +43,9 @@ from duologue.graphs.batch.cells import Cells
 from duologue.graphs.batch.load import load_batch
 from duologue.graphs.cli.app import app
 from duologue.graphs.common.settings import Settings
+from duologue.graphs.events import Event
 from duologue.graphs.kinds.group_solve import GroupSolveForm
 from duologue.graphs.kinds.load import forms_by_kind
-from duologue.graphs.run.events import Event
 from duologue.graphs.speakers.replies import HumanInputMode
 from duologue.graphs.spec.judges import RoundRobin
 from duologue.nodes.testing.server import ScriptedServer

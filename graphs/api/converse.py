@@ -10,8 +10,8 @@ from typing import TypeVar, Unpack, cast
 
 from ...tools.registry.options import list_options
 from ..common.background import in_background, iterating
+from ..events import Event
 from ..run.engine import ConversationLike, run_session
-from ..run.events import Event
 from ..run.options import Options, StoreOptions
 from ..run.to_end import run_to_end
 from ..sessions.stored_session import StoredSession

@@ -9,9 +9,9 @@ from typing import Unpack
 from ...tools.registry.options import check_options, list_changes, list_options
 from ...tools.registry.registry import Registered
 from ..common.background import in_background, iterating
+from ..events import Event
 from ..run.answers import GivenAnswer
 from ..run.engine import run_session
-from ..run.events import Event
 from ..run.options import Options, SessionOptions
 from ..run.to_end import run_to_end
 from ..sessions.checkpoints import MessageLike

@@ -16,9 +16,9 @@ from pydantic import JsonValue
 
 from ..common.errors import AnswerError, DuologueError, ModelError, SpecError, StoreError
 from ..common.settings import load_settings
+from ..events import ConversationEnded, Event, SessionStarted
 from ..run.answers import GivenAnswer
 from ..run.engine import ConversationLike, run_session
-from ..run.events import Ended, Event, SessionStarted
 from ..run.options import Options
 from ..sessions.stored_session import StoredSession
 from ..spec.questions import Question
@@ -135,14 +135,14 @@ class _Run:
     def _show_one(self, event: Event) -> None:
         if self.progress is None or not isinstance(self.view, Transcript):
             self.view.show(event)
-        elif not isinstance(event, Ended):
+        elif not isinstance(event, ConversationEnded):
             # The result, which comes next, knows what led there.
             self.progress.show(event, self.view)
 
     def _show_end(self, result: StoredSession) -> None:
         if self.progress is not None and isinstance(self.view, Transcript) and result.outcome:
             with self.progress.aside():
-                self.view.end(Ended.of(result.session_id, result.outcome), result.why)
+                self.view.end(ConversationEnded.of(result.session_id, result.outcome), result.why)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

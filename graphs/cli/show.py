@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.text import Text
 
 from ..api.session import Session
+from ..events import ConversationEnded, QuestionAsked
 from ..rules.ends.outcome_step import OutcomeStep, OutcomeStepKind
-from ..run.events import Ended, QuestionAsked
 from ..run.log_events import events_of, replayed
 from ..sessions.session import check_speaker, title_of
 from ..sessions.stored_session import StoredSession
@@ -78,7 +78,7 @@ def _print_end(
 ) -> None:
     """Say how a session has ended, or what it waits for and how it goes on."""
     if result.outcome is not None:
-        ended = Ended.of(result.session_id, result.outcome)
+        ended = ConversationEnded.of(result.session_id, result.outcome)
         # What led there may stand above.
         transcript.end(ended, tuple if is_told else result.why)
         return

@@ -21,6 +21,7 @@ from ..build import build_graph
 from ..common.errors import SessionError, SpecError
 from ..common.settings import Settings, load_settings
 from ..common.validation import listing
+from ..events import Event, Notice, SessionStarted
 from ..kinds.load import load_conversation
 from ..sessions.checkpoints import questions_of
 from ..sessions.session import read_session, title_of
@@ -35,7 +36,6 @@ from ..store.address import Held, Store, open_store
 from ..store.errors import unknown_session
 from ..store.rows import SessionRow, check_session_id
 from .answers import BoundInput, GivenAnswer, bind_answer
-from .events import Event, Notice, SessionStarted
 from .log_events import replayed
 from .options import Options, check_run
 from .play import Begun, play, says_more

@@ -4,29 +4,29 @@ from collections.abc import Iterator
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from ..log.done_tokens import heard_text
-from ..log.kinds import Kind
-from ..log.messages import About, Source, is_said, line, place_of
-from ..rules.outcome import Outcome
-from ..sessions.stored_session import StoredSession
-from ..spec.conversation import Conversation
-from .events import (
+from ..events import (
     CodeBlock,
     CodeStarted,
-    Ended,
+    ConversationEnded,
+    ConversationReopened,
     Event,
     HistoryShortened,
     MessageSaid,
     ReplyRejected,
     SpeakerChosen,
     TaskSpecified,
-    ThoughtNoted,
-    ToolAnswered,
-    ToolCalled,
-    ToolRoundsReached,
+    ThoughtReceived,
+    ToolCallFinished,
+    ToolCallRequested,
+    ToolRoundLimitReached,
     VerdictGiven,
-    WentOn,
 )
+from ..log.done_tokens import heard_text
+from ..log.kinds import Kind
+from ..log.messages import About, Source, is_said, line, place_of
+from ..rules.outcome import Outcome
+from ..sessions.stored_session import StoredSession
+from ..spec.conversation import Conversation
 
 
 def replayed(result: StoredSession) -> Iterator[Event]:
@@ -34,14 +34,14 @@ def replayed(result: StoredSession) -> Iterator[Event]:
     for message in result.messages:
         yield from events_of(result.conversation, message)
     if result.outcome is not None:
-        yield Ended.of(result.session_id, result.outcome)
+        yield ConversationEnded.of(result.session_id, result.outcome)
 
 
 def events_of(conversation: Conversation, message: BaseMessage) -> Iterator[Event]:
     """Give the events that a new message of the log stands for."""
     about = line(message)
     if about.thought is not None and about.thought.text and about.kind is not Kind.ANSWER:
-        yield ThoughtNoted(speaker=about.speaker, text=about.thought.text)
+        yield ThoughtReceived(speaker=about.speaker, text=about.thought.text)
     speaker = about.speaker or ""
     match about.kind:
         case Kind.SPEECH:
@@ -59,7 +59,7 @@ def events_of(conversation: Conversation, message: BaseMessage) -> Iterator[Even
                 yield _said(conversation, message, about)
             yield from _started(message, about.kind, speaker)
         case Kind.TOOL_RESULT if isinstance(message, ToolMessage):
-            yield ToolAnswered(
+            yield ToolCallFinished(
                 speaker=speaker,
                 call_id=message.tool_call_id,
                 text=message.text,
@@ -67,7 +67,7 @@ def events_of(conversation: Conversation, message: BaseMessage) -> Iterator[Even
                 decision=about.decision,
             )
             if about.tool_round == conversation.max_tool_rounds:
-                yield ToolRoundsReached(
+                yield ToolRoundLimitReached(
                     id=place_of(message), speaker=speaker, rounds=about.tool_round
                 )
         case _:
@@ -87,7 +87,7 @@ def _beside(message: BaseMessage, about: About) -> Iterator[Event]:
         case Kind.CHOICE:
             yield SpeakerChosen(id=place, speaker=about.to or "", problem=about.problem)
         case Kind.ENDED:
-            yield WentOn(id=place, outcome=Outcome.model_validate(about.outcome))
+            yield ConversationReopened(id=place, outcome=Outcome.model_validate(about.outcome))
 
 
 def _said(conversation: Conversation, message: BaseMessage, about: About) -> MessageSaid:
@@ -120,7 +120,7 @@ def _started(message: AIMessage, kind: Kind, speaker: str) -> Iterator[Event]:
             yield CodeStarted(id=place_of(message), speaker=speaker, blocks=tuple(blocks))
         return
     for call in message.tool_calls:
-        yield ToolCalled(
+        yield ToolCallRequested(
             speaker=speaker,
             call_id=call["id"] or "",
             name=call["name"],

@@ -10,6 +10,7 @@ from ...nodes.step.resources import Resources
 from ...tools.sandbox import sandbox
 from ..build import Graph, compiled
 from ..common.errors import SessionError
+from ..events import ConversationEnded, Event, QuestionAsked
 from ..sessions.checkpoints import config_of
 from ..sessions.say import say_in
 from ..sessions.session import read_session
@@ -18,7 +19,6 @@ from ..spec.conversation import Conversation
 from ..spec.questions import is_exit
 from ..store.address import Held
 from .answers import BoundAnswer
-from .events import Ended, Event, QuestionAsked
 from .log_events import events_of
 from .options import Options
 from .steps import RunOptions, Steps
@@ -74,7 +74,7 @@ async def play(
             "answer what is asked first, or stop the session"
         )
     if result.outcome is not None:
-        yield Ended.of(held.session, result.outcome)
+        yield ConversationEnded.of(held.session, result.outcome)
     yield result
 
 

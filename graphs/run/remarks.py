@@ -1,56 +1,56 @@
 """One-line descriptions of events other than messages."""
 
 from ..common.sanitize import escape_invisible
-from ..rules.why import verdict_in_words
-from .events import (
+from ..events import (
     CodeStarted,
+    ConversationReopened,
     HistoryShortened,
     SpeakerChosen,
-    ToolAnswered,
-    ToolCalled,
-    ToolRoundsReached,
+    ToolCallFinished,
+    ToolCallRequested,
+    ToolRoundLimitReached,
     VerdictGiven,
-    WentOn,
 )
+from ..rules.why import verdict_in_words
 
 _LEAST = 0.000001
 
 
 def remark(
-    event: ToolCalled
+    event: ToolCallRequested
     | CodeStarted
-    | ToolAnswered
-    | ToolRoundsReached
+    | ToolCallFinished
+    | ToolRoundLimitReached
     | VerdictGiven
     | SpeakerChosen
     | HistoryShortened
-    | WentOn,
+    | ConversationReopened,
 ) -> str:
     """Describe an event on one line; an empty text if there is nothing to say."""
     match event:
         case CodeStarted():
             count = len(event.blocks)
             return f"{event.speaker} runs {'the code' if count == 1 else f'{count} blocks of code'}"
-        case ToolCalled():
+        case ToolCallRequested():
             arguments = ", ".join(f"{key}={value!r}" for key, value in event.arguments.items())
             return f"{event.speaker} calls {escape_invisible(f'{event.name}({arguments})')}"
-        case ToolAnswered():
+        case ToolCallFinished():
             return _result(event)
-        case ToolRoundsReached():
+        case ToolRoundLimitReached():
             return f"{event.speaker} has had {event.rounds} rounds of tools and answers without"
         case VerdictGiven():
             return verdict_in_words(event.verdict, separate=event.by is None)
         case SpeakerChosen():
             chosen = f"{event.speaker} speaks next"
             return chosen if event.problem is None else f"{chosen}: the choice can't be read"
-        case WentOn():
+        case ConversationReopened():
             return f"{event.outcome} It went on"
         case HistoryShortened():
             # A cut without a summary has been told as it happened.
             return f"{event.speaker} remembers in short: {event.text}" if event.text else ""
 
 
-def _result(event: ToolAnswered) -> str:
+def _result(event: ToolCallFinished) -> str:
     """Return the result of a call, or who answered in the tool's place."""
     if event.decision == "reject":
         return event.text

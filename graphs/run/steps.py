@@ -18,6 +18,7 @@ from ...nodes.step.step_stream import Part, StepStream
 from ..build import Graph
 from ..common.background import in_caller
 from ..common.errors import AnswerError, failed
+from ..events import Event, Notice, QuestionAsked
 from ..log.channels import log_of
 from ..log.messages import storable
 from ..rules.approval import check_decisions
@@ -35,7 +36,6 @@ from ..spec.questions import (
 )
 from ..store.serializer import check_storable
 from .answers import BoundAnswer, answered_question
-from .events import Event, Notice, QuestionAsked
 from .log_events import events_of
 from .token_stream import TokenStream
 

@@ -12,11 +12,11 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Final, NamedTuple
 from uuid import uuid4
 
+from ..events import Event, MessageSaid, Notice, QuestionAsked, SessionStarted
 from ..sessions.stored_session import StoredSession
 from .answers import GivenAnswer
 from .at_work import AtWork
 from .engine import ConversationLike, run_session
-from .events import Event, MessageSaid, Notice, QuestionAsked, SessionStarted
 from .options import Options
 from .status import status
 

@@ -3,14 +3,14 @@
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from .events import (
+from ..events import (
     Event,
     HistoryShortened,
     MessageSaid,
+    MessageStarted,
+    MessageToken,
     ReplyRejected,
-    SpeechStarted,
-    ThoughtNoted,
-    Token,
+    ThoughtReceived,
 )
 
 
@@ -35,9 +35,9 @@ class _Message:
 class TokenStream:
     """Makes events of the pieces of messages as they arrive, one speaker at a time.
 
-    The tokens after the newest `SpeechStarted` in front of a message, joined, are what others hear
+    The tokens after the newest `MessageStarted` in front of a message, joined, are what others hear
     of it. An answer that broke off and was asked for again goes on where it was, as far as it says
-    the same again; where it does not, a second `SpeechStarted` says that it begins anew.
+    the same again; where it does not, a second `MessageStarted` says that it begins anew.
     """
 
     def __init__(self, beside: Collection[str] = ()) -> None:
@@ -70,11 +70,11 @@ class TokenStream:
         new = text.removeprefix(self._now.thought).strip()
         self._now.thought = text
         if new:
-            yield ThoughtNoted(speaker=speaker, text=new)
+            yield ThoughtReceived(speaker=speaker, text=new)
 
     def whole(self, event: Event) -> Iterator[Event]:
         """Take an event of a message that stands in the log."""
-        if isinstance(event, ThoughtNoted):
+        if isinstance(event, ThoughtReceived):
             yield from self.thought(event.speaker, event.text)
             self._now.thought = ""
             return
@@ -92,7 +92,7 @@ class TokenStream:
             if told and text.startswith(told):
                 yield from self._token(event.speaker, text[len(told) :])
             else:
-                yield SpeechStarted(speaker=event.speaker)
+                yield MessageStarted(speaker=event.speaker)
                 yield from self._token(event.speaker, text)
         self._now = _Message()
         yield event
@@ -105,14 +105,14 @@ class TokenStream:
         now.says += piece
         if goes_on:
             if not now.told:
-                yield SpeechStarted(speaker=speaker)
+                yield MessageStarted(speaker=speaker)
         elif now.told.startswith(now.says):
             # An answer that was asked for again says what was heard before.
             return
         elif now.says.startswith(now.told):
             piece = now.says[len(now.told) :]
         else:
-            yield SpeechStarted(speaker=speaker)
+            yield MessageStarted(speaker=speaker)
             piece = now.says
         now.told = now.says
         yield from self._token(speaker, piece)
@@ -120,4 +120,4 @@ class TokenStream:
     @staticmethod
     def _token(speaker: str, piece: str) -> Iterator[Event]:
         if piece:
-            yield Token(speaker=speaker, text=piece)
+            yield MessageToken(speaker=speaker, text=piece)

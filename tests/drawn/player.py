@@ -16,9 +16,9 @@ from langchain_core.tools import tool
 
 from drawn.talks import AROUND_TOOLS, BEFORE, BEHIND, DONE, WON
 from duologue.graphs import DuologueError, Result, Session, astream
+from duologue.graphs.events import Event
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line
-from duologue.graphs.run.events import Event
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.spec.judges import Handoff, Moderator, SeparateJudge
 from duologue.nodes.prompts import judging, speaking, summaries

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from duologue.graphs import ModelError, converse, load_conversation, stream
-from duologue.graphs.run.events import Ended, Notice
+from duologue.graphs.events import ConversationEnded, Notice
 from support.faulty_server import Body, FaultyServer, Sent
 
 TALK = load_conversation(
@@ -287,6 +287,6 @@ def test_the_last_usage_that_a_stream_tells_is_that_of_the_call(
     with FaultyServer(lambda *_: Sent(b"".join(pieces) + END, headers=EVENTS)) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         *_, ended = stream(TALK, store="memory:bodies")
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, ConversationEnded)
     used = ended.usage["drawn"]
     assert (used.input_tokens, used.output_tokens) == (18, 4)

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from drawn.replies import reply
 from drawn_faults import Faults
 from duologue.graphs import ModelError, Result, Session, converse, load_conversation, stream
-from duologue.graphs.run.events import Ended
+from duologue.graphs.events import ConversationEnded
 from support.faulty_server import Body, FaultyServer, Sent
 
 pytestmark = pytest.mark.exhaustive
@@ -84,7 +84,7 @@ def whole(spec: Spec, **options: Any) -> bool:
 
 
 def streamed(spec: Spec, **options: Any) -> bool:
-    return isinstance(list(stream(load_conversation(spec), **options))[-1], Ended)
+    return isinstance(list(stream(load_conversation(spec), **options))[-1], ConversationEnded)
 
 
 def failure(run: Callable[..., bool], spec: Spec, **options: Any) -> ModelError | None:

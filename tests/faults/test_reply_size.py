@@ -25,7 +25,7 @@ from duologue.graphs import (
     stream,
 )
 from duologue.graphs.common.settings import Settings
-from duologue.graphs.run.events import Ended
+from duologue.graphs.events import ConversationEnded
 from duologue.nodes.models.client.clients import client, listed
 from support.faulty_server import Body, FaultyServer, Sent
 
@@ -192,7 +192,7 @@ def test_a_stream_that_goes_on_behind_its_end_is_read_up_to_the_limit_and_its_re
     with FaultyServer(lambda *_: Sent(parts=body.parts, headers=EVENTS)) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         *_, ended = stream(TALK, store="memory:reply-size")
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, ConversationEnded)
     assert body.sent < 64 * 2**20
 
 
@@ -324,7 +324,7 @@ def test_a_streamed_call_with_long_broken_arguments_is_kept_and_not_mended(
     with FaultyServer(lambda *_: Sent(next(sent), headers=EVENTS)) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         *_, ended = stream(talk, store=f"memory:broken-{size}", session="s")
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, ConversationEnded)
     assert max(mended, default=0) <= 4_000
     [broken] = [
         call

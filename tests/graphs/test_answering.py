@@ -29,7 +29,7 @@ from duologue.graphs import (
     stream,
     user_proxy,
 )
-from duologue.graphs.run.events import Ended, QuestionAsked
+from duologue.graphs.events import ConversationEnded, QuestionAsked
 from duologue.graphs.spec.questions import MessageQuestion, Question
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
@@ -131,7 +131,7 @@ def _aconverse(talk: Conversation, answer: Answers, store: str) -> Result:
 
 def _stream(talk: Conversation, answer: Answers, store: str) -> Result:
     events = list(stream(talk, model=model(), answer=answer, **options_of(store)))
-    assert isinstance(events[-1], Ended | QuestionAsked)
+    assert isinstance(events[-1], ConversationEnded | QuestionAsked)
     return Session("one", store=store).state()
 
 
@@ -140,7 +140,7 @@ def _astream(talk: Conversation, answer: Answers, store: str) -> Result:
         events = astream(talk, model=model(), answer=answer, **options_of(store))
         return [event async for event in events]
 
-    assert isinstance(asyncio.run(collect())[-1], Ended | QuestionAsked)
+    assert isinstance(asyncio.run(collect())[-1], ConversationEnded | QuestionAsked)
     return Session("one", store=store).state()
 
 

@@ -22,7 +22,7 @@ from duologue.graphs import (
     stream,
 )
 from duologue.graphs.common.background import in_background, iterate, run
-from duologue.graphs.run.events import MessageSaid
+from duologue.graphs.events import MessageSaid
 from duologue.nodes.testing import ScriptedChatModel
 
 

@@ -10,7 +10,13 @@ from langchain_core.tools import tool
 from pydantic import SecretStr
 
 from duologue.graphs import Result, Session, chat, converse, list_sessions, stream
-from duologue.graphs.run.events import MessageSaid, QuestionAsked, Token, ToolAnswered, ToolCalled
+from duologue.graphs.events import (
+    MessageSaid,
+    MessageToken,
+    QuestionAsked,
+    ToolCallFinished,
+    ToolCallRequested,
+)
 from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
@@ -97,24 +103,31 @@ def test_g2_g3_ageres_example_as_it_is_followed(model: BaseChatModel) -> None:
         )
     )
     kinds = [event.event for event in events]
-    once = ["question", "message", "start", "message"]
-    beside = ["question", "message", "start", "message", *["tool_call"] * 2, *["tool_result"] * 2]
-    again = ["question", "message", "start", "message", "tool_call", "tool_result"]
-    after = ["start", "message"]
+    once = ["question", "message", "message_start", "message"]
+    beside = [
+        "question",
+        "message",
+        "message_start",
+        "message",
+        *["tool_call"] * 2,
+        *["tool_result"] * 2,
+    ]
+    again = ["question", "message", "message_start", "message", "tool_call", "tool_result"]
+    after = ["message_start", "message"]
     assert [kind for kind in kinds if kind != "token"] == [
         *("session", *once, *beside, *after, *again, *after, *once, "question", "outcome")
     ]
     # The tokens of each message, joined, are its text.
     told, heard = "", []
     for event in events:
-        if isinstance(event, Token):
+        if isinstance(event, MessageToken):
             told += event.text
         elif isinstance(event, MessageSaid) and not event.human:
             heard.append(told)
             told = ""
     assert heard == [text for name, text in SPOKEN if name == "Assistant"]
     assert all(
-        "to_user" not in event.arguments for event in events if isinstance(event, ToolCalled)
+        "to_user" not in event.arguments for event in events if isinstance(event, ToolCallRequested)
     )
 
 
@@ -294,7 +307,7 @@ def test_g3_what_tools_give_is_told_before_the_person_is_asked() -> None:
         )
     )
     assert isinstance(events[-1], QuestionAsked)
-    assert [event.call_id for event in events if isinstance(event, ToolAnswered)] == [
+    assert [event.call_id for event in events if isinstance(event, ToolCallFinished)] == [
         "call 1",
         "call 2",
     ]

@@ -117,7 +117,12 @@ def test_json_is_one_event_a_line_and_the_last_is_the_outcome(serve: Serve) -> N
         "usage": None,
         "warnings": [],
     }
-    assert {event["event"] for event in events[1:-1]} == {"start", "token", "rejected", "message"}
+    assert {event["event"] for event in events[1:-1]} == {
+        "message_start",
+        "token",
+        "rejected",
+        "message",
+    }
 
 
 def test_a_finished_session_is_shown_again_without_a_call(serve: Serve) -> None:

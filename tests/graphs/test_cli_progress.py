@@ -15,18 +15,18 @@ from duologue.graphs.cli.terminal import progress
 from duologue.graphs.cli.terminal.events import Transcript
 from duologue.graphs.cli.terminal.follow_up import FollowUp
 from duologue.graphs.cli.terminal.progress import Progress
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.run.events import (
+from duologue.graphs.events import (
     CodeStarted,
     Event,
     MessageSaid,
+    MessageStarted,
+    MessageToken,
     Notice,
     QuestionAsked,
     SessionStarted,
     SpeakerChosen,
-    SpeechStarted,
-    Token,
 )
+from duologue.graphs.log.kinds import Kind
 from duologue.graphs.spec.questions import ToolQuestion
 from duologue.graphs.spec.usage import Usage
 from duologue.nodes.testing import Reply, ScriptedChatModel
@@ -189,8 +189,8 @@ def test_the_line_stays_while_tokens_stream_that_a_pipe_does_not_get() -> None:
     transcript = Transcript(FollowUp(), Console(file=out), Console(file=io.StringIO()))
     waiting.progress.on_chat_model_start({}, [], run_id=uuid4(), metadata={"speaker": "Ann"})
     assert waiting.passes(2).endswith("Waiting for Ann… 2 s")
-    tokens: list[Event] = [Token(speaker="Ann", text="Hi ") for _ in "123"]
-    for event in [SpeechStarted(speaker="Ann"), *tokens]:
+    tokens: list[Event] = [MessageToken(speaker="Ann", text="Hi ") for _ in "123"]
+    for event in [MessageStarted(speaker="Ann"), *tokens]:
         assert waiting.follows(event, transcript) == out.getvalue() == ""
         assert "Waiting for Ann" in waiting.passes(0.1)
     said = MessageSaid(id="m0001", speaker="Ann", text="Hi Hi Hi ")

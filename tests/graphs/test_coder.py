@@ -22,9 +22,9 @@ from duologue.graphs import (
     load_session,
     stream,
 )
+from duologue.graphs.events import CodeStarted
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line, place_of
-from duologue.graphs.run.events import CodeStarted
 from duologue.nodes.testing import Line, ScriptedChatModel, ScriptExhaustedError
 from duologue.tools import Hook, Turn
 from support.sandboxes import need

@@ -15,9 +15,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from drawn.player import MENDED, Narrow, Player, cuts_of, followed
 from drawn.talks import long_talks
 from duologue.graphs import Result
+from duologue.graphs.events import HistoryShortened, Notice
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import is_said, line, place_of
-from duologue.graphs.run.events import HistoryShortened, Notice
 from duologue.graphs.speakers.context import KeepAll, LastMessages
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.text.tokens import tokens_of_message

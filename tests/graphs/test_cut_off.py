@@ -20,9 +20,9 @@ from duologue.graphs import (
 )
 from duologue.graphs.cli.terminal.events import Transcript
 from duologue.graphs.cli.terminal.follow_up import FollowUp
+from duologue.graphs.events import CodeStarted, MessageSaid, ReplyRejected
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line
-from duologue.graphs.run.events import CodeStarted, MessageSaid, ReplyRejected
 from duologue.graphs.run.log_events import replayed
 from duologue.graphs.text.joined import joined
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
@@ -211,7 +211,7 @@ def test_tokens_are_whole_where_the_history_is_shortened_meanwhile() -> None:
     model = ScriptedChatModel(script=script)
     told: list[str] = []
     for event in stream(talk(2, format=form), model=model, store="memory:"):
-        if event.event == "start":
+        if event.event == "message_start":
             told.append("")
         elif event.event == "token":
             told[-1] += event.text
@@ -385,7 +385,7 @@ def test_tokens_are_those_of_the_whole_message() -> None:
     texts: list[str] = []
     for event in stream(talk(on_length="continue"), model=model, store="memory:cut"):
         match event.event:
-            case "start":
+            case "message_start":
                 told[event.speaker] = ""
             case "token":
                 told[event.speaker] += event.text

@@ -18,7 +18,7 @@ from duologue.graphs import (
     role_play,
     stream,
 )
-from duologue.graphs.run.events import MessageSaid, Token
+from duologue.graphs.events import MessageSaid, MessageToken
 from duologue.graphs.spec.ends import End
 from duologue.graphs.text.done_words import Match
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel
@@ -149,7 +149,7 @@ def test_r1_a_token_that_is_the_whole_of_an_instruction_ends_it(
     assert len(model.calls) == (2 if heard is None else 1)
     message = next(one for one in events if isinstance(one, MessageSaid))
     assert message.heard == heard
-    told = [one.text for one in events if isinstance(one, Token) and one.speaker == "Lead"]
+    told = [one.text for one in events if isinstance(one, MessageToken) and one.speaker == "Lead"]
     assert "".join(told) == (message.text if heard is None else heard)
 
 
@@ -204,7 +204,7 @@ def test_r1_nothing_odd_is_heard_of_a_message_with_a_token(said: str, heard: str
     events = [*stream(talk(ANN & BOB), model=model, store="memory:")]
     assert model.calls[3].prompt[-1]["content"] == heard
     message = [one for one in events if isinstance(one, MessageSaid)][2]
-    told = [one.text for one in events if isinstance(one, Token) and one.speaker == "Ann"]
+    told = [one.text for one in events if isinstance(one, MessageToken) and one.speaker == "Ann"]
     assert "".join(told) == f"Hi.{message.heard}Yes."
     assert message.heard == ("" if heard == "(says nothing)" else heard)
 

@@ -9,7 +9,7 @@ import pytest
 from duologue.graphs import ModelError, SpecError, astream, converse, list_sessions, role_play
 from duologue.graphs.common.addresses import address, is_loopback, shown
 from duologue.graphs.common.settings import Settings, load_settings
-from duologue.graphs.run.events import Notice
+from duologue.graphs.events import Notice
 from duologue.nodes.models.client.failures import address_of
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer

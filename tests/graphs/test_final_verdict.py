@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from duologue.graphs import Result, Session, converse, load_conversation, stream
-from duologue.graphs.run.events import Ended, VerdictGiven
+from duologue.graphs.events import ConversationEnded, VerdictGiven
 from duologue.graphs.spec.judges import Finding
 from duologue.nodes.testing import Line, ScriptedChatModel
 
@@ -166,7 +166,7 @@ def test_r6_the_stream_and_why_tell_it() -> None:
     model = ScriptedChatModel(script=[*WORDS[:2]])
     options: dict[str, Any] = {"store": f"memory:{uuid4().hex}", "session": "s"}
     *events, ended = stream(load_conversation(spec()), model=model, models=models, **options)
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, ConversationEnded)
     assert ended.complete is False
     (given,) = [event for event in events if isinstance(event, VerdictGiven)]
     assert given.verdict.final

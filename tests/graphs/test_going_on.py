@@ -23,8 +23,8 @@ from duologue.graphs import (
 )
 from duologue.graphs.build import build_graph
 from duologue.graphs.common.background import run as run_in_background
+from duologue.graphs.events import ConversationEnded, ConversationReopened, MessageSaid
 from duologue.graphs.log.messages import About, line, said
-from duologue.graphs.run.events import Ended, MessageSaid, WentOn
 from duologue.graphs.sessions.listing import known_store
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 
@@ -248,13 +248,22 @@ def test_r10_the_stream_tells_that_it_went_on(store: str) -> None:
     sums = user_proxy("What is 2 + 2?", human_input_mode="NEVER", code=False)
     options: dict[str, Any] = {"session": "s", "store": store}
     *_, end = stream(sums, model=model("It is 4. TERMINATE"), **options)
-    assert isinstance(end, Ended)
+    assert isinstance(end, ConversationEnded)
     new = [*stream(sums, message="And 3 + 3?", model=model("6. TERMINATE"), **options)]
-    told = [event for event in new if isinstance(event, WentOn | MessageSaid | Ended)]
-    assert [type(event) for event in told] == [WentOn, MessageSaid, MessageSaid, Ended]
-    assert isinstance(told[0], WentOn)
+    told = [
+        event
+        for event in new
+        if isinstance(event, ConversationReopened | MessageSaid | ConversationEnded)
+    ]
+    assert [type(event) for event in told] == [
+        ConversationReopened,
+        MessageSaid,
+        MessageSaid,
+        ConversationEnded,
+    ]
+    assert isinstance(told[0], ConversationReopened)
     assert told[0].outcome.explanations == end.explanations
-    again = [event for event in stream(sums, **options) if isinstance(event, WentOn)]
+    again = [event for event in stream(sums, **options) if isinstance(event, ConversationReopened)]
     assert again == told[:1]
 
 

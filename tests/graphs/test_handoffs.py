@@ -20,9 +20,9 @@ from duologue.graphs import (
     load_conversation,
     stream,
 )
+from duologue.graphs.events import MessageSaid, MessageStarted, MessageToken
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import Flaw, line
-from duologue.graphs.run.events import MessageSaid, SpeechStarted, Token
 from duologue.graphs.sessions.exports.text import as_markdown
 from duologue.nodes.prompts import handoffs as prompts
 from duologue.nodes.prompts.template import filled
@@ -106,8 +106,8 @@ def test_what_is_said_beside_a_call_is_told_once(text: str, message: str) -> Non
         if isinstance(event, MessageSaid):
             said = event.text
             break
-        told += event.text if isinstance(event, Token) else ""
-        starts += isinstance(event, SpeechStarted)
+        told += event.text if isinstance(event, MessageToken) else ""
+        starts += isinstance(event, MessageStarted)
     # What did not come in pieces is told by the message itself.
     assert told == (said if text.strip() else "")
     assert starts == bool(told)

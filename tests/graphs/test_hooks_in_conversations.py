@@ -20,16 +20,16 @@ from duologue.graphs import (
     converse,
     stream,
 )
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line
-from duologue.graphs.run.events import (
+from duologue.graphs.events import (
     Event,
     MessageSaid,
+    MessageToken,
     ReplyRejected,
-    Token,
-    ToolAnswered,
-    ToolCalled,
+    ToolCallFinished,
+    ToolCallRequested,
 )
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import line
 from duologue.nodes.prompts import speaking
 from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel
 from duologue.tools import Hook, Turn
@@ -187,7 +187,7 @@ def test_what_hooks_will_see_is_not_streamed_and_what_they_leave_is() -> None:
 
     script: list[Said] = [calling(1, 2, text="A secret."), "My secret sum.", "Very well."]
     found = streamed(hooked("h"), script, hooks={"h": Hook(after_speaker=sign)}, tools=[adding()])
-    tokens = [event for event in found if isinstance(event, Token)]
+    tokens = [event for event in found if isinstance(event, MessageToken)]
     assert {event.speaker for event in tokens} == {"Bob"}
     assert "".join(event.text for event in tokens) == "Very well."
     said = [event.text for event in found if isinstance(event, MessageSaid)]
@@ -198,7 +198,9 @@ def test_what_hooks_will_see_is_not_streamed_and_what_they_leave_is() -> None:
 def test_a_speaker_whose_hooks_only_come_before_is_streamed() -> None:
     hooks = {"h": Hook(before_speaker=lambda turn: None, after_tool=lambda *given: None)}
     found = streamed(hooked("h"), ["A secret.", "Fine."], hooks=hooks, tools=[adding()])
-    tokens = [event.text for event in found if isinstance(event, Token) and event.speaker == "Ann"]
+    tokens = [
+        event.text for event in found if isinstance(event, MessageToken) and event.speaker == "Ann"
+    ]
     assert "".join(tokens) == "A secret."
 
 
@@ -212,11 +214,11 @@ def test_the_stream_tells_of_each_call_and_result_once_as_they_ended_up() -> Non
     )
     script: list[Said] = [" ", calling(1, 2, text="Hm."), "Sum.", "Ok."]
     found = streamed(hooked("h"), script, hooks={"h": hook}, tools=[adding()])
-    told = (ReplyRejected, ToolCalled, ToolAnswered, MessageSaid)
+    told = (ReplyRejected, ToolCallRequested, ToolCallFinished, MessageSaid)
     assert [event.event for event in found if isinstance(event, told)] == [
         *("rejected", "message", "tool_call", "tool_result", "message", "message"),
     ]
-    (answered,) = [event for event in found if isinstance(event, ToolAnswered)]
+    (answered,) = [event for event in found if isinstance(event, ToolCallFinished)]
     assert answered.text == "ten"
 
 

@@ -19,10 +19,10 @@ from duologue.graphs import (
     load_conversation,
     stream,
 )
+from duologue.graphs.events import MessageSaid
 from duologue.graphs.log.formats.parsing import parse
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line
-from duologue.graphs.run.events import MessageSaid
 from duologue.graphs.speakers.formats import ParseStatus
 from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn

@@ -28,7 +28,7 @@ from duologue.graphs import (
     stream,
     user_proxy,
 )
-from duologue.graphs.run.events import QuestionAsked
+from duologue.graphs.events import QuestionAsked
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools.registry.hooks import Hook, Turn
 

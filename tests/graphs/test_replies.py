@@ -23,9 +23,9 @@ from duologue.graphs import (
     load_conversation,
     stream,
 )
+from duologue.graphs.events import MessageSaid
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import Flaw, Source, line
-from duologue.graphs.run.events import MessageSaid
 from duologue.nodes.prompts import speaking
 from duologue.nodes.prompts.template import filled
 from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel, ScriptedToolCall

@@ -30,7 +30,7 @@ from duologue.graphs import (
     role_play,
 )
 from duologue.graphs.build import route
-from duologue.graphs.run.events import MessageSaid
+from duologue.graphs.events import MessageSaid
 from duologue.graphs.store.address import Held, open_store
 from duologue.graphs.store.memory import MemoryHeld, MemoryStore
 from duologue.graphs.store.sql.sqlite import SqliteStore

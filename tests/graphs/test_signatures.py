@@ -4,7 +4,7 @@ import inspect
 import pydoc
 from collections.abc import Callable
 from inspect import Parameter
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from IPython.core.completer import IPCompleter, provisionalcompleter
@@ -13,7 +13,8 @@ from pydantic import BaseModel, Field
 import duologue
 from duologue import graphs
 from duologue.graphs.common.data import Cap, Data, Kinded
-from duologue.graphs.common.model_help import type_name
+from duologue.graphs.common.model_help import field_docs, own_doc, type_name
+from duologue.graphs.events import CodeBlock, Event
 
 PUBLIC = {name: getattr(graphs, name) for name in dir(graphs)}
 MODELS = {
@@ -125,6 +126,12 @@ def test_a_default_is_shown_by_what_differs_from_its_own_defaults() -> None:
 )
 def test_a_type_is_shown_without_how_it_is_read(annotation: object, shown: str) -> None:
     assert type_name(annotation) == shown
+
+
+@pytest.mark.parametrize("event", [*get_args(Event), CodeBlock], ids=lambda one: one.__name__)
+def test_each_event_and_each_of_its_fields_is_described(event: type[BaseModel]) -> None:
+    assert own_doc(event)
+    assert {*field_docs(event)} == {*event.model_fields}
 
 
 def by_position(model: type[BaseModel]) -> list[str]:

@@ -18,8 +18,8 @@ from typing_extensions import TypedDict
 
 from duologue.graphs import Session, StoreError, aconverse, astream
 from duologue.graphs.common.errors import SessionError
+from duologue.graphs.events import MessageSaid
 from duologue.graphs.log.messages import place_of
-from duologue.graphs.run.events import MessageSaid
 from duologue.graphs.store.address import Held, Store, open_store
 from duologue.graphs.store.sql import saver
 from duologue.graphs.store.sql.sqlite_saver import SqliteSessionSaver

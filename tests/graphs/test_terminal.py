@@ -11,19 +11,19 @@ from duologue.graphs.cli.terminal.events import Transcript
 from duologue.graphs.cli.terminal.follow_up import FollowUp
 from duologue.graphs.cli.terminal.text import Flow, one_line
 from duologue.graphs.common.sanitize import clean
-from duologue.graphs.rules.ends.outcome_step import OutcomeStep, OutcomeStepKind
-from duologue.graphs.run.events import (
-    Ended,
+from duologue.graphs.events import (
+    ConversationEnded,
     Event,
     MessageSaid,
+    MessageToken,
     ReplyRejected,
     SessionStarted,
     SpeakerChosen,
-    Token,
-    ToolAnswered,
     ToolCalled,
+    ToolCallFinished,
     VerdictGiven,
 )
+from duologue.graphs.rules.ends.outcome_step import OutcomeStep, OutcomeStepKind
 from duologue.graphs.spec.ends import Reason
 from duologue.graphs.spec.judges import Finding, Verdict
 from duologue.graphs.spec.usage import Usage
@@ -94,10 +94,10 @@ def test_a_streamed_reply_is_shown_once_and_taken_back_when_rejected() -> None:
     transcript = Transcript(FollowUp(), console, screen())
     for event in (
         SessionStarted(session="s", store="x", title="T", resumed=False),
-        Token(speaker="A", text="Hello "),
-        Token(speaker="A", text="there"),
+        MessageToken(speaker="A", text="Hello "),
+        MessageToken(speaker="A", text="there"),
         MessageSaid(id="1", speaker="A", text="Hello there"),
-        Token(speaker="B", text="Wrong"),
+        MessageToken(speaker="B", text="Wrong"),
         ReplyRejected(id="2", speaker="B", text="Wrong", problem="No."),
         MessageSaid(id="3", speaker="B", text="Right", problem="Odd."),
     ):
@@ -114,8 +114,8 @@ def test_tools_take_one_line_each_and_an_outcome_tells_what_was_used() -> None:
     transcript = Transcript(FollowUp(store="my file"), console, screen())
     for event in (
         ToolCalled(speaker="A", call_id="1", name="look", arguments={"what": "x" * 80}),
-        ToolAnswered(speaker="A", call_id="1", text="none\nfound", failed=True),
-        Ended(
+        ToolCallFinished(speaker="A", call_id="1", text="none\nfound", failed=True),
+        ConversationEnded(
             session="s",
             reasons=(Reason.MAX_ITERATIONS,),
             explanations=("the round cap was reached",),
@@ -228,8 +228,8 @@ def test_ids_stand_at_the_right_of_who_speaks_where_they_are_asked_for() -> None
     )
 
 
-def ended(cost: float, *because: str) -> Ended:
-    return Ended(
+def ended(cost: float, *because: str) -> ConversationEnded:
+    return ConversationEnded(
         session="s",
         reasons=(Reason.COMPLETED, Reason.MAX_MESSAGES, Reason.MAX_ITERATIONS)[: len(because)],
         explanations=because,

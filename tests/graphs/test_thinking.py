@@ -19,16 +19,16 @@ from duologue.graphs import (
 )
 from duologue.graphs.cli.terminal.events import Transcript
 from duologue.graphs.cli.terminal.follow_up import FollowUp
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line
-from duologue.graphs.run.events import (
+from duologue.graphs.events import (
     Event,
     MessageSaid,
+    MessageStarted,
+    MessageToken,
     ReplyRejected,
-    SpeechStarted,
-    ThoughtNoted,
-    Token,
+    ThoughtReceived,
 )
+from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.messages import line
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools import Hook, Turn
@@ -334,9 +334,9 @@ def told(found: list[Event]) -> list[str]:
     """The tokens of each message, joined; those before the newest start do not count."""
     texts, text = [], ""
     for event in found:
-        if isinstance(event, SpeechStarted):
+        if isinstance(event, MessageStarted):
             text = ""
-        elif isinstance(event, Token):
+        elif isinstance(event, MessageToken):
             text += event.text
         elif isinstance(event, MessageSaid | ReplyRejected):
             texts.append(text)
@@ -350,21 +350,21 @@ def test_r2_a_thought_is_an_event_in_front_of_the_tokens(way: str, size: int) ->
     text = WAYS[way].text
     chunks = tuple(text[at : at + size] for at in range(0, len(text), size))
     found = events(WAYS[way].model_copy(update={"chunks": chunks}), "Fine.")
-    assert [one.text for one in found if isinstance(one, ThoughtNoted)] == [THOUGHT]
+    assert [one.text for one in found if isinstance(one, ThoughtReceived)] == [THOUGHT]
     assert told(found) == ["Ready.", "Fine."]
     kinds = [one.event for one in found]
     assert kinds.index("thought") < kinds.index("message")
-    assert "start" in kinds[kinds.index("thought") : kinds.index("message")]
+    assert "message_start" in kinds[kinds.index("thought") : kinds.index("message")]
     if "unopened" not in way:
         assert THOUGHT.split()[0] not in "".join(
-            one.text for one in found if isinstance(one, Token)
+            one.text for one in found if isinstance(one, MessageToken)
         )
 
 
 def test_r2_once_a_thought_came_unopened_nothing_of_the_next_is_told() -> None:
     script = (WAYS["unopened"], "Fine.", WAYS["unopened"], "Bye.")
     found = events(*script, spec=talk(rounds=2))
-    tokens = "".join(one.text for one in found if isinstance(one, Token))
+    tokens = "".join(one.text for one in found if isinstance(one, MessageToken))
     assert tokens.count("secret") == 1
     assert told(found) == ["Ready.", "Fine.", "Ready.", "Bye."]
 
@@ -383,7 +383,7 @@ def test_r2_a_done_token_is_never_told(said: str, size: int, end: str) -> None:
     message = next(one for one in found if isinstance(one, MessageSaid))
     assert message.text == said
     assert told(found)[0] == (message.text if message.heard is None else message.heard)
-    tokens = "".join(one.text for one in found if isinstance(one, Token))
+    tokens = "".join(one.text for one in found if isinstance(one, MessageToken))
     assert "STOP" not in tokens
     assert "<" not in tokens
 

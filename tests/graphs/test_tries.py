@@ -6,10 +6,10 @@ from uuid import uuid4
 import pytest
 
 from duologue.graphs import Result, Session, astream, converse, role_play
+from duologue.graphs.events import MessageSaid, MessageStarted, MessageToken, ReplyRejected
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import Flaw, line
 from duologue.graphs.rules.tries import Checked, Problem, better
-from duologue.graphs.run.events import MessageSaid, ReplyRejected, SpeechStarted, Token
 from duologue.nodes.prompts import speaking
 from duologue.nodes.prompts.template import filled
 from duologue.nodes.testing import Line, ScriptedChatModel
@@ -168,7 +168,7 @@ async def test_r23_who_follows_the_stream_sees_no_request() -> None:
     events = [event async for event in astream(ROLE_PLAY, model=model, store="memory:")]
     rejected = next(at for at, one in enumerate(events) if isinstance(one, ReplyRejected))
     after = events[rejected + 1 :]
-    assert [type(one) for one in after[:3]] == [SpeechStarted, Token, MessageSaid]
+    assert [type(one) for one in after[:3]] == [MessageStarted, MessageToken, MessageSaid]
     said = "Solution: Bitstamp.\nNext request."
     assert (after[1].text, after[2].text) == (said, said)  # type: ignore[union-attr]
 

@@ -6,9 +6,9 @@ from uuid import uuid4
 import pytest
 
 from duologue.graphs import Result, Session, converse, load_conversation, stream, user_proxy
+from duologue.graphs.events import MessageSaid, MessageToken
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import Flaw, line
-from duologue.graphs.run.events import MessageSaid, Token
 from duologue.nodes.prompts import speaking
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 
@@ -180,7 +180,7 @@ def test_no_piece_of_the_token_is_told(size: int) -> None:
     script: list[Line] = [Reply(text=said, chunks=chunks), "4,000.", "Fine.", "DEAL"]
     model = ScriptedChatModel(script=script)
     events = [*stream(load_conversation(talk()), model=model, store="memory:")]
-    assert "DEAL" not in "".join(one.text for one in events if isinstance(one, Token))
+    assert "DEAL" not in "".join(one.text for one in events if isinstance(one, MessageToken))
     assert [one.text for one in events if isinstance(one, MessageSaid)] == [
         "4,000.",
         "Fine.",

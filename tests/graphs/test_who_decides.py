@@ -21,9 +21,9 @@ from duologue.graphs import (
     load_conversation,
     stream,
 )
+from duologue.graphs.events import Notice, SpeakerChosen, VerdictGiven
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line
-from duologue.graphs.run.events import Notice, SpeakerChosen, VerdictGiven
 from duologue.graphs.spec.handoffs import read_name
 from duologue.graphs.spec.judges import Finding
 from duologue.nodes.judge.verdicts import read_lines

@@ -19,8 +19,8 @@ from langchain_openai import ChatOpenAI
 from pydantic import BaseModel, SecretStr
 
 from duologue.graphs import ModelError, SpecError, load_conversation, stream
+from duologue.graphs.events import MessageSaid, MessageToken
 from duologue.graphs.log.kinds import Kind
-from duologue.graphs.run.events import MessageSaid, Token
 from duologue.graphs.speakers.formats import LabelledFormat
 from duologue.nodes.models.adapters.native import ToolCalling, offering
 from duologue.nodes.models.client.chat_model import ChatModel
@@ -505,5 +505,5 @@ def test_json_is_not_streamed_to_people_as_what_is_said(monkeypatch: pytest.Monk
         events = list(stream(load_conversation(given), tools=ADD, store="memory:calling"))
     said = [event.text for event in events if isinstance(event, MessageSaid)]
     assert said == ["It is seven.", "Thank you."]
-    tokens = "".join(event.text for event in events if isinstance(event, Token))
+    tokens = "".join(event.text for event in events if isinstance(event, MessageToken))
     assert tokens == "Thank you."

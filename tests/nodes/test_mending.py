@@ -7,11 +7,11 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from duologue.graphs import Result, Session, astream, converse, role_play
+from duologue.graphs.events import MessageSaid, MessageStarted, MessageToken
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.formats.mending import Mended, mended
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import Flaw, line
-from duologue.graphs.run.events import MessageSaid, SpeechStarted, Token
 from duologue.graphs.speakers.formats import LabelledFormat
 from duologue.graphs.text.borrowed import is_placeholder, repeats
 from duologue.nodes.prompts import speaking
@@ -286,9 +286,9 @@ async def test_r15_who_follows_the_stream_sees_the_try_that_is_said() -> None:
     shown = ""
     async for event in astream(ROLE_PLAY, model=model, store="memory:"):
         match event:
-            case SpeechStarted():
+            case MessageStarted():
                 shown = ""
-            case Token():
+            case MessageToken():
                 shown += event.text
             case MessageSaid():
                 assert shown == event.text

@@ -31,16 +31,16 @@ from duologue.graphs import (
     stream,
 )
 from duologue.graphs.common.settings import Settings
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.run.events import (
-    Ended,
+from duologue.graphs.events import (
+    ConversationEnded,
     Event,
     MessageSaid,
+    MessageToken,
     Notice,
     ReplyRejected,
-    Token,
     VerdictGiven,
 )
+from duologue.graphs.log.kinds import Kind
 from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.models.embedded import child as embedded
 from duologue.nodes.models.model import Model
@@ -178,14 +178,14 @@ def test_a_stream_that_breaks_off_is_noticed_and_its_message_said_once(served: S
     assert "broke off" in notices[0]
     # The notice stands between the lost tokens and the new ones.
     kinds = [type(event) for event in events]
-    assert kinds.index(Token) < kinds.index(Notice) < kinds.index(MessageSaid)
+    assert kinds.index(MessageToken) < kinds.index(Notice) < kinds.index(MessageSaid)
     said = [event.text for event in events if isinstance(event, MessageSaid)]
     assert said == ["Plant beans.", "Done that."]
     result = Session("s", store="memory:broken").resume()
     assert [text for _, text in result.transcript] == said
     assert not [event for event in events if isinstance(event, ReplyRejected)]
     ended = events[-1]
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, ConversationEnded)
     assert ended.usage["scripted"].calls == 2
 
 
@@ -553,7 +553,7 @@ def test_an_unreadable_verdict_is_recorded_and_the_conversation_goes_on(
     verdicts = [event.verdict for event in events if isinstance(event, VerdictGiven)]
     assert [(verdict.complete, verdict.readable) for verdict in verdicts] == [(False, False)]
     ended = events[-1]
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, ConversationEnded)
     assert ended.reason.value == "max_iterations"
     assert ended.usage["scripted"].calls == 4
 

@@ -28,18 +28,18 @@ from duologue.graphs import (
     stream,
 )
 from duologue.graphs.build import build_graph
+from duologue.graphs.events import (
+    Event,
+    MessageSaid,
+    MessageStarted,
+    MessageToken,
+    ReplyRejected,
+    ToolCallFinished,
+    ToolCallRequested,
+)
 from duologue.graphs.log.call_text import TO_USER
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line
-from duologue.graphs.run.events import (
-    Event,
-    MessageSaid,
-    ReplyRejected,
-    SpeechStarted,
-    Token,
-    ToolAnswered,
-    ToolCalled,
-)
 from duologue.graphs.run.token_stream import TokenStream
 from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.models.tool_calling.by_schema import answer_schema
@@ -103,9 +103,9 @@ class Ran(NamedTuple):
         found: list[str] = []
         told = ""
         for event in self.events:
-            if isinstance(event, SpeechStarted):
+            if isinstance(event, MessageStarted):
                 told = ""
-            elif isinstance(event, Token):
+            elif isinstance(event, MessageToken):
                 told += event.text
             elif isinstance(event, MessageSaid | ReplyRejected):
                 found.append(told)
@@ -193,7 +193,7 @@ def test_the_words_reach_all_and_the_tool_does_not_see_them(
     assert [one["args"] for one in found.calling.tool_calls] == [
         {"path": "a.txt", "deep": {TO_USER: "no"}}
     ]
-    (answered,) = [one for one in found.events if isinstance(one, ToolAnswered)]
+    (answered,) = [one for one in found.events if isinstance(one, ToolCallFinished)]
     assert (answered.text, answered.failed) == ("in a.txt", False)
     (bob,) = [one for one in found.result.viewpoint("Bob") if isinstance(one, HumanMessage)][-1:]
     assert bob.text.startswith(said.strip())
@@ -220,13 +220,15 @@ def test_what_happens_is_told_in_order() -> None:
     """G2: each message has a start and an end, and the words stand before the call."""
     found = run([calls(call({TO_USER: "Hm.", "path": "a"})), "Fine.", "Ok."])
     assert found.kinds == [
-        *("start", "token", "message", "tool_call", "tool_result"),
-        *("start", "token", "message", "start", "token", "message"),
+        *("message_start", "token", "message", "tool_call", "tool_result"),
+        *("message_start", "token", "message", "message_start", "token", "message"),
     ]
     said = [one for one in found.events if isinstance(one, MessageSaid)]
     assert [one.calling for one in said] == [True, False, False]
     assert found.result.transcript == [("Ann", "Hm."), ("Ann", "Fine."), ("Bob", "Ok.")]
-    assert [one.arguments for one in found.events if isinstance(one, ToolCalled)] == [{"path": "a"}]
+    assert [one.arguments for one in found.events if isinstance(one, ToolCallRequested)] == [
+        {"path": "a"}
+    ]
 
 
 @pytest.mark.parametrize(
@@ -322,10 +324,10 @@ def test_an_answer_that_is_asked_for_again_is_told_once(again: str) -> None:
         ),
         *telling.whole(MessageSaid(id="m", speaker="Ann", text=again)),
     ]
-    told = [event for event in events if isinstance(event, Token | SpeechStarted)]
-    last = max(n for n, event in enumerate(told) if isinstance(event, SpeechStarted))
-    assert "".join(one.text for one in told[last:] if isinstance(one, Token)) == again
-    starts = [one for one in told if isinstance(one, SpeechStarted)]
+    told = [event for event in events if isinstance(event, MessageToken | MessageStarted)]
+    last = max(n for n, event in enumerate(told) if isinstance(event, MessageStarted))
+    assert "".join(one.text for one in told[last:] if isinstance(one, MessageToken)) == again
+    starts = [one for one in told if isinstance(one, MessageStarted)]
     assert len(starts) == 2
 
 
@@ -337,8 +339,8 @@ def test_words_spoken_before_a_break_are_not_told_twice() -> None:
         key = SecretStr("any")
         found = run(ChatModel(base_url=server.url, api_key=key, model="scripted", max_retries=2))
     assert found.said[0] == "Well then, I see.\n\nLet me see that."
-    assert [one for one in found.events if isinstance(one, SpeechStarted)][2:] == [
-        SpeechStarted(speaker="Bob")
+    assert [one for one in found.events if isinstance(one, MessageStarted)][2:] == [
+        MessageStarted(speaker="Bob")
     ]
     assert found.told == found.said
 
@@ -399,7 +401,7 @@ async def test_the_words_are_told_while_the_message_arrives() -> None:
     model = Slow(script=[reply, "Fine.", "Ok."])
     model._heard, told = asyncio.Event(), ""
     async for event in astream(talk(), model=model, tools=[look], store="memory:"):
-        if isinstance(event, Token):
+        if isinstance(event, MessageToken):
             told += event.text
         if told == "One moment.":
             model._heard.set()
@@ -427,11 +429,11 @@ async def test_the_words_are_read_while_the_tool_runs(is_async: bool) -> None:
     model = ScriptedChatModel(script=[calls(call({TO_USER: "Wait.", "path": "a"})), "Ok.", "Ok."])
     answered: list[str] = []
     async for event in astream(talk(), model=model, tools=[made], store="memory:"):
-        if isinstance(event, Token) and event.text.endswith("."):
+        if isinstance(event, MessageToken) and event.text.endswith("."):
             assert event.text != "Wait." or not answered
             read_it.set()
             in_thread.set()
-        if isinstance(event, ToolAnswered):
+        if isinstance(event, ToolCallFinished):
             answered.append(event.text)
     assert answered == ["read"]
 
@@ -453,7 +455,7 @@ async def test_tools_of_one_message_run_side_by_side_and_enter_the_log_in_order(
     two = (call({TO_USER: "One.", "path": "a"}), call({TO_USER: "Two.", "path": "b"}, "c2"))
     model = ScriptedChatModel(script=[calls(*two), "Ok.", "Ok."])
     found = [one async for one in astream(talk(), model=model, tools=[made], store="memory:")]
-    assert [one.text for one in found if isinstance(one, ToolAnswered)] == ["a", "b"]
+    assert [one.text for one in found if isinstance(one, ToolCallFinished)] == ["a", "b"]
     assert next(one.text for one in found if isinstance(one, MessageSaid)) == "One.\n\nTwo."
 
 

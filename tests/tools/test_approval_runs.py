@@ -10,9 +10,9 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 
 from duologue.graphs import Reason, SpecError, load_conversation
+from duologue.graphs.events import ToolCallFinished
 from duologue.graphs.log.channels import log_of
 from duologue.graphs.log.messages import Failure
-from duologue.graphs.run.events import ToolAnswered
 from duologue.graphs.run.log_events import events_of
 from duologue.tools import Hook
 
@@ -254,7 +254,7 @@ async def test_the_events_tell_who_decided(saver: Saver) -> None:
         (event.call_id, event.failed, event.decision)
         for one in await talk.results()
         for event in events_of(load_conversation(talk.spec), one)
-        if isinstance(event, ToolAnswered)
+        if isinstance(event, ToolCallFinished)
     ]
     assert told == [("c1", True, "reject"), ("c2", False, None)]
 

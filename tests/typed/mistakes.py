@@ -29,6 +29,7 @@ from duologue.graphs import (
     stream,
     user_proxy,
 )
+from duologue.graphs.events import ConversationEnded, MessageSaid
 from duologue.nodes.testing import Reply
 
 ann, bob = Speaker(name="Ann", task="a"), Speaker(name="Bob", task="b")
@@ -75,7 +76,7 @@ Conversation("Plan.")  # type: ignore[call-overload]
 
 # More than may be given by position.
 LastMessages(3, 4)  # type: ignore[call-arg, arg-type]
-Speaker("Ann", "You lead.", "Lead.")  # type: ignore[call-arg]
+Speaker("Ann", "You lead.", None)  # type: ignore[call-arg]
 Guards(2)  # type: ignore[call-arg]
 
 # Values that can't be.
@@ -105,3 +106,15 @@ Price("1", 2)  # type: ignore[arg-type]
 Predicate(3)  # type: ignore[arg-type]
 talk.replace(end_chat=9)  # type: ignore[arg-type]
 converse(talk, answer="Hi.")  # type: ignore[arg-type]
+
+# Misspelt attributes of events.
+for event in stream(talk):
+    match event:
+        case MessageSaid(speeker=_):  # type: ignore[misc]
+            pass
+        case MessageSaid():
+            print(event.txt)  # type: ignore[attr-defined]
+        case ConversationEnded():
+            print(event.reson)  # type: ignore[attr-defined]
+        case _:
+            print(event.text)  # type: ignore[union-attr]

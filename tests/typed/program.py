@@ -59,6 +59,17 @@ from duologue.graphs import (
     stream,
     user_proxy,
 )
+from duologue.graphs.events import (
+    ConversationEnded,
+    MessageSaid,
+    MessageStarted,
+    MessageToken,
+    Notice,
+    QuestionAsked,
+    ThoughtReceived,
+    ToolCallFinished,
+    ToolCallRequested,
+)
 from duologue.graphs.speakers.replies import HumanInputMode
 from duologue.graphs.spec.ends import AllOf, AnyOf
 from duologue.graphs.spec.judges import RoundRobin
@@ -323,6 +334,21 @@ rows: list[dict[str, Any]] = BatchRun("b").rows()
 for event in stream({"task": "x", "speakers": [eve, eve]}, session="s", model=model):
     if event.event == "message":
         print(event.text.upper())
+    match event:
+        case MessageSaid(speaker=who, text=said, human=False):
+            print(who.upper(), said.upper())
+        case MessageToken() | MessageStarted() | ThoughtReceived() | Notice():
+            pass
+        case ToolCallRequested(name=name, arguments=arguments):
+            print(name.upper(), len(arguments))
+        case ToolCallFinished(failed=True, text=problem):
+            print(problem.upper())
+        case QuestionAsked(question=question):
+            print(question.kind)
+        case ConversationEnded(reason=reason):
+            print(reason.value.upper(), event.rounds + 1)
+        case _:
+            print(event.event.upper())
 
 
 asked = ask(eve, "What is left?", session="e", schema=Plan, tools=[weather], model=model)

@@ -7,8 +7,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from ...events import ConversationEnded
 from ...rules.ends.outcome_step import OutcomeStep, OutcomeStepKind
-from ...run.events import Ended
 from ...run.remarks import money
 from ...spec.ends import Reason
 from .console import on_screen, prose
@@ -18,7 +18,9 @@ _STEPS = 3
 """How many of the steps that led to the end are shown; `duologue show --why` shows all."""
 
 
-def show_end(console: Console, event: Ended, why: Callable[[], Iterable[OutcomeStep]]) -> None:
+def show_end(
+    console: Console, event: ConversationEnded, why: Callable[[], Iterable[OutcomeStep]]
+) -> None:
     """Show how a conversation ended; on a terminal with the last steps that led there."""
     also = f"Also: {'; '.join(event.explanations[1:])}." if event.explanations[1:] else ""
     if not on_screen(console):
@@ -42,14 +44,14 @@ def show_end(console: Console, event: Ended, why: Callable[[], Iterable[OutcomeS
     console.print(Panel(page, border_style="dim"))
 
 
-def _led_there(cause: OutcomeStep, event: Ended) -> bool:
+def _led_there(cause: OutcomeStep, event: ConversationEnded) -> bool:
     """Whether a step on the way led to a reason that held."""
     if cause.kind is OutcomeStepKind.VERDICT:
         return Reason.COMPLETED in event.reasons
     return cause.message is not None and cause.reason in event.reasons
 
 
-def _used(event: Ended) -> str:
+def _used(event: ConversationEnded) -> str:
     used = event.total
     calls = "1 model call" if used.calls == 1 else f"{used.calls:,} model calls"
     tokens = f"{used.input_tokens:,} tokens read, {used.output_tokens:,} written"

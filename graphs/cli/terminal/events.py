@@ -14,22 +14,22 @@ from rich.rule import Rule
 from rich.style import StyleType
 from rich.text import Text
 
-from ...rules.ends.outcome_step import OutcomeStep
-from ...rules.why import CUT_OFF, asked_again
-from ...run.events import (
-    Ended,
+from ...events import (
+    ConversationEnded,
     Event,
     MessageSaid,
+    MessageStarted,
+    MessageToken,
     Notice,
     QuestionAsked,
     ReplyRejected,
     SessionStarted,
-    SpeechStarted,
     TaskSpecified,
-    ThoughtNoted,
-    Token,
+    ThoughtReceived,
     VerdictGiven,
 )
+from ...rules.ends.outcome_step import OutcomeStep
+from ...rules.why import CUT_OFF, asked_again
 from ...run.remarks import remark
 from ...spec.judges import Finding, Verdict
 from .console import json_line, on_screen, plain, prose, whole
@@ -94,28 +94,28 @@ class Transcript:
                 prose(self._err, event.text, "dim")
             case TaskSpecified():
                 self._specified(event)
-            case SpeechStarted() | QuestionAsked():
+            case MessageStarted() | QuestionAsked():
                 # Where a message begins anew, what was shown of it is no part of it; who is there
                 # to answer is asked by what reads the answer.
                 self.pause()
-            case Token():
+            case MessageToken():
                 self._stream(event)
             case MessageSaid():
                 self._said(event)
             case ReplyRejected():
                 self._rejected(event)
-            case ThoughtNoted() | VerdictGiven():
+            case ThoughtReceived() | VerdictGiven():
                 self._inside(event)
-            case Ended():
+            case ConversationEnded():
                 self.end(event)
             case _:
                 self._aside(remark(event))
 
     def shows(self, event: Event) -> bool:
         """Whether anything is written of an event: a pipe gets whole messages only."""
-        if isinstance(event, ThoughtNoted):
+        if isinstance(event, ThoughtReceived):
             return self._thoughts
-        return self._live or not isinstance(event, SpeechStarted | Token)
+        return self._live or not isinstance(event, MessageStarted | MessageToken)
 
     @property
     def is_streaming(self) -> bool:
@@ -180,7 +180,7 @@ class Transcript:
             kind, hint = "has ended already", " This is what was said."
         plain(self._out, f"Session {cell(event.session)} {kind}.{hint}", "dim")
 
-    def _stream(self, event: Token) -> None:
+    def _stream(self, event: MessageToken) -> None:
         if not self.shows(event):
             return
         if self._reply is None:
@@ -231,7 +231,7 @@ class Transcript:
         if event.problem is not None:
             self.body(f"(Kept, though asked for again: {one_line(event.problem)})", "dim")
 
-    def _inside(self, event: ThoughtNoted | VerdictGiven) -> None:
+    def _inside(self, event: ThoughtReceived | VerdictGiven) -> None:
         """Show what nobody says."""
         if isinstance(event, VerdictGiven):
             if event.verdict.findings:
@@ -269,7 +269,9 @@ class Transcript:
             room = self._out.width - len(row) if self._live else None
             plain(self._out, row + one_line(text, room), "dim")
 
-    def end(self, event: Ended, why: Callable[[], Iterable[OutcomeStep]] = tuple) -> None:
+    def end(
+        self, event: ConversationEnded, why: Callable[[], Iterable[OutcomeStep]] = tuple
+    ) -> None:
         """Show how it ended, with the last steps that led there."""
         self.pause()
         self._out.print()

@@ -22,7 +22,7 @@ from .text import beside, one_line
 
 if TYPE_CHECKING:
     # What only waits for a list of models does not load LangGraph.
-    from ...run.events import Event
+    from ...events import Event
     from .events import Transcript
 
 _TICK = 0.1

@@ -1,0 +1,313 @@
+"""The events of a conversation: what `stream` yields, and ``--json`` prints, one by one.
+
+Their field ``event`` says in JSON which event it is. In Python a `match` over the classes does, and
+type checkers know the fields of each. How the log is read as events is in `graphs.run.log_events`.
+
+Example:
+    >>> from duologue.graphs import chat, stream
+    >>> from duologue.graphs.events import ConversationEnded, MessageSaid
+    >>> from duologue.nodes.testing import ScriptedChatModel
+    >>> model = ScriptedChatModel(["Hello!"])
+    >>> for event in stream(chat("Hi."), model=model, store="memory:", answer=lambda _: "exit"):
+    ...     match event:
+    ...         case MessageSaid(speaker=name, text=text):
+    ...             print(f"{name}: {text}")
+    ...         case ConversationEnded(reason=reason):
+    ...             print(reason.value)
+    User: Hi.
+    Assistant: Hello!
+    quit
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, JsonValue, computed_field
+
+from .common.data import Data
+from .rules.outcome import Outcome
+from .speakers.approval import DecisionType
+from .spec.ends import Reason
+from .spec.judges import Verdict
+from .spec.questions import Question
+
+
+class _Event(Data):
+    event: str
+    """The name of this event in JSON."""
+
+
+class SessionStarted(_Event):
+    """The start of a run: always the first event."""
+
+    event: Literal["session"] = "session"
+    session: str
+    """The session's id."""
+    store: str
+    """The address of the store that contains the session."""
+    title: str
+    """The conversation's title, or its task."""
+    resumed: bool
+    """Whether the run continues an earlier one."""
+    ended: bool = False
+    """Whether the conversation has ended before. The events of its messages then follow again."""
+    people: tuple[str, ...] = ()
+    """The names of the speakers that people speak for."""
+
+
+class Notice(_Event):
+    """A sentence for whoever follows the run: something takes a moment, or is worth knowing."""
+
+    event: Literal["notice"] = "notice"
+    text: str
+    """The sentence."""
+
+
+class TaskSpecified(_Event):
+    """The task as the speakers get it, after a model was asked to make it more specific."""
+
+    event: Literal["task"] = "task"
+    text: str
+    """The task."""
+    problem: str | None = None
+    """Why the task was kept as it was. None if it was rewritten."""
+
+
+class MessageStarted(_Event):
+    """The start of a message that follows token by token.
+
+    A second one before the whole message means that the message begins again: ignore the tokens
+    received so far.
+    """
+
+    event: Literal["message_start"] = "message_start"
+    speaker: str
+    """The name of the speaker."""
+
+
+class MessageToken(_Event):
+    """A piece of the message that a speaker is saying."""
+
+    event: Literal["token"] = "token"
+    speaker: str
+    """The name of the speaker."""
+    text: str
+    """The piece, as the others hear it."""
+
+
+class ThoughtReceived(_Event):
+    """What a model thought before it answered. No speaker hears it, and the message follows."""
+
+    event: Literal["thought"] = "thought"
+    speaker: str | None
+    """The name of the speaker whose model it is. None for other models, such as a judge's."""
+    text: str
+    """The thought."""
+
+
+class MessageSaid(_Event):
+    """A whole message of a speaker, as it is in the log."""
+
+    event: Literal["message"] = "message"
+    id: str
+    """The message's place in the log, such as ``m0004``."""
+    speaker: str
+    """The name of the speaker."""
+    text: str
+    """The whole message."""
+    heard: str | None = None
+    """The part that others hear, if the message contains a done token. None: they hear all of
+    it."""
+    problem: str | None = None
+    """The rule that the message breaks, if it was accepted all the same. None if it breaks none."""
+    cut_off: bool = False
+    """Whether it ended because it reached the longest length of an answer."""
+    alone: bool = False
+    """Whether nobody else heard it, as with a private answer or an opening answer."""
+    only: tuple[str, ...] = ()
+    """The names of those who heard it. Empty if all did, or nobody (see ``alone``)."""
+    parsed: JsonValue = None
+    """The content by the speaker's format, as plain values. None if there is none."""
+    calling: bool = False
+    """Whether it accompanies calls of tools, so that the speaker's turn continues."""
+    human: bool = False
+    """Whether a person said it."""
+
+
+class ReplyRejected(_Event):
+    """A reply that broke a rule or was cut off. Another one is requested: ignore its tokens."""
+
+    event: Literal["rejected"] = "rejected"
+    id: str
+    """The reply's place in the log, such as ``m0004``."""
+    speaker: str | None
+    """The name of the speaker. None if a model replied that rewrites the task."""
+    text: str
+    """The whole reply."""
+    problem: str
+    """The rule that it broke."""
+    cut_off: bool = False
+    """Whether it ended because it reached the longest length of an answer."""
+
+
+class ToolCallRequested(_Event):
+    """A tool call that a speaker requests. A person may have to approve it before it runs."""
+
+    event: Literal["tool_call"] = "tool_call"
+    speaker: str
+    """The name of the speaker."""
+    call_id: str
+    """The id of the call. The event of its result has the same."""
+    name: str
+    """The name of the tool."""
+    arguments: dict[str, Any]
+    """The arguments of the call, by name."""
+
+
+class CodeBlock(Data):
+    """A block of code that runs."""
+
+    language: str
+    """``python`` or ``shell``; the label of the block if it is neither."""
+    code: str
+    """The code."""
+
+
+class CodeStarted(_Event):
+    """The start of code that a speaker heard and now runs. Its output is the next message."""
+
+    event: Literal["code"] = "code"
+    id: str
+    """The place of the code in the log, such as ``m0004``."""
+    speaker: str
+    """The name of the speaker that runs it."""
+    blocks: tuple[CodeBlock, ...]
+    """The blocks, in order. The blocks after one that fails do not run."""
+
+
+class ToolCallFinished(_Event):
+    """The result of a tool call."""
+
+    event: Literal["tool_result"] = "tool_result"
+    speaker: str
+    """The name of the speaker that called the tool."""
+    call_id: str
+    """The id of the call."""
+    text: str
+    """The result, or the error, as text."""
+    failed: bool
+    """Whether the call failed."""
+    decision: DecisionType | None = None
+    """The decision of a person about the call. None if nobody was asked."""
+
+
+class ToolRoundLimitReached(_Event):
+    """A speaker has reached the limit of tool rounds in its turn. It now answers without tools."""
+
+    event: Literal["tool_rounds"] = "tool_rounds"
+    id: str
+    """The place of the last result in the log, such as ``m0004``."""
+    speaker: str
+    """The name of the speaker."""
+    rounds: int
+    """The number of rounds in this turn in which a call succeeded."""
+
+
+class VerdictGiven(_Event):
+    """A judge's verdict about a task."""
+
+    event: Literal["verdict"] = "verdict"
+    id: str
+    """The place of the judge's answer in the log, such as ``m0004``."""
+    by: str | None = None
+    """The name of the speaker that judged its own task. None for a separate judge."""
+    verdict: Verdict
+    """The verdict."""
+
+
+class SpeakerChosen(_Event):
+    """The choice of the next speaker."""
+
+    event: Literal["next_speaker"] = "next_speaker"
+    id: str
+    """The place of the choice in the log, such as ``m0004``."""
+    speaker: str
+    """The name of the next speaker."""
+    problem: str | None = None
+    """Why the choice could not be used, so that the next speaker in order speaks. None if it
+    could."""
+
+
+class HistoryShortened(_Event):
+    """The older part of a speaker's history, which its prompts no longer contain.
+
+    The log keeps it.
+    """
+
+    event: Literal["shortened"] = "shortened"
+    id: str
+    """The place of the summary in the log, such as ``m0004``."""
+    speaker: str
+    """The name of the speaker."""
+    text: str
+    """The summary that replaces it. Empty if there is none."""
+
+
+class ConversationReopened(_Event):
+    """The end that the conversation had here before it continued with another message."""
+
+    event: Literal["reopened"] = "reopened"
+    id: str
+    """The place of the end in the log, such as ``m0004``."""
+    outcome: Outcome
+    """The outcome that the conversation had."""
+
+
+class QuestionAsked(_Event):
+    """A question to a person. It is the last event if nobody answers it: the session then waits."""
+
+    event: Literal["question"] = "question"
+    question: Annotated[Question, Field(discriminator="kind")]
+    """The question."""
+
+
+class ConversationEnded(Outcome):
+    """The end of the conversation: the last event, with the fields of an `Outcome`."""
+
+    event: Literal["outcome"] = "outcome"
+    """The name of this event in JSON."""
+    session: str
+    """The session's id."""
+
+    @computed_field  # type: ignore[prop-decorator]  # as pydantic documents it
+    @property
+    def reason(self) -> Reason:
+        """The strongest of the reasons."""
+        return self.reasons[0]
+
+    @classmethod
+    def of(cls, session: str, outcome: Outcome) -> "ConversationEnded":
+        """Make the event of a session's outcome."""
+        return cls(session=session, **dict(outcome))
+
+
+Event = (
+    SessionStarted
+    | Notice
+    | TaskSpecified
+    | MessageStarted
+    | MessageToken
+    | ThoughtReceived
+    | MessageSaid
+    | ReplyRejected
+    | ToolCallRequested
+    | CodeStarted
+    | ToolCallFinished
+    | ToolRoundLimitReached
+    | VerdictGiven
+    | SpeakerChosen
+    | HistoryShortened
+    | ConversationReopened
+    | QuestionAsked
+    | ConversationEnded
+)
+"""Any event of a conversation."""
