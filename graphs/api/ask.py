@@ -49,8 +49,8 @@ class AskOptions(StoreOptions, total=False):
     None: as in a `Conversation` that does not set the field.
     """
 
-    when: End | Sequence[End] | None
-    """Another end, such as ``MaxCost(limit=0.05)``, as ``end_chat.when`` has it. Budgets count
+    end_when: End | Sequence[End] | None
+    """Another end, such as ``MaxCost(0.05)``, as ``end_chat.when`` has it. Budgets count
     everything that is asked in one session."""
     prices: Mapping[str, Price | Fields] | None
     """The prices of the models, by their names."""
@@ -96,8 +96,8 @@ async def aask(
             even when asked again. ``return`` returns it, and `Result.output` is None.
         user: The name of the one who asks.
         **options: The options of the run. ``tools`` are tools that the agent may call beside its
-            own. ``when``, ``prices``, ``sandbox``, ``seed`` and ``max_tool_rounds`` are fields of
-            the conversation.
+            own. ``end_when``, ``prices``, ``sandbox``, ``seed`` and ``max_tool_rounds`` are
+            settings of the conversation.
 
     Returns:
         The session: ``result.text`` is the answer, ``result.output`` its fields. If a person must
@@ -208,12 +208,12 @@ def _name(tool: object) -> object:
 
 def _asked(agent: Speaker, user: str, of_spec: Mapping[str, Any]) -> Conversation:
     """The conversation of who asks and who answers."""
-    when = {"when": of_spec["when"]} if "when" in of_spec else {}
+    when = {"when": of_spec["end_when"]} if "end_when" in of_spec else {}
     found = Conversation(
         title=f"Questions to {agent.name}",
         speakers=({"name": user, "replies": ("human",)}, agent),
         end_chat={"max_iterations": 1, **when},
-        **{name: value for name, value in of_spec.items() if name != "when"},
+        **{name: value for name, value in of_spec.items() if name != "end_when"},
     )
     # Nobody set it: it is not compared when more is asked, by another release perhaps.
     found.model_fields_set.discard("title")

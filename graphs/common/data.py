@@ -42,7 +42,7 @@ from pydantic_core.core_schema import (
 
 from .errors import SpecError
 from .model_help import DocumentedMeta, by_name, field_docs, own_doc
-from .validation import check_depth, explained
+from .validation import check_depth, explained, kind_of
 
 T = TypeVar("T")
 Stored = TypeVar("Stored", covariant=True)
@@ -110,13 +110,19 @@ def _named(given: Any, handler: ValidatorFunctionWrapHandler) -> object:  # noqa
     if isinstance(given, str):
         name = handler(str(given))
         return Bringing(name, given.brought) if isinstance(given, Bringing) else name
+    if isinstance(given, type) and not issubclass(given, BaseModel):
+        raise ValueError(f"must be a function, a named object or a name, not {kind_of(given)}")
     name = getattr(given, "__name__", None) or getattr(given, "name", None)
     if name is None and is_agent(given):
         name = given.get_name()
     if isinstance(name, str) and name != "<lambda>":
         return Bringing(handler(name), given)
+    if name == "<lambda>":
+        raise ValueError(
+            "a lambda has no name; write a function with `def`, or register it by name"
+        )
     if callable(given) or hasattr(given, "name"):
-        raise ValueError("has no name of its own: register it by one, and give that")
+        raise ValueError("has no name of its own; register it by name, and name it here")
     return handler(given)
 
 

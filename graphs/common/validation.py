@@ -95,11 +95,29 @@ def explained(error: ValidationError, model: type[BaseModel]) -> str:
 def no_such_field(path: str, unknown: str, models: Sequence[Mapping[str, FieldInfo]]) -> str:
     """Say in one sentence that models with these fields have none of this name."""
     known = [name for fields in models for name in _given_names(fields)]
-    deeper = [place for fields in models for place in _deeper(fields, unknown)]
     hint = did_you_mean(unknown, known)
-    # The very name, in a part of the model, is a better guess than one like it.
-    hint = f"; did you mean {listing(deeper)}?" if deeper else hint
+    # The very name in a part of the model, or the name of the same thing here, is a better guess
+    # than a name that looks alike.
+    for name in (unknown, *_SAME_THING.get(unknown.casefold(), ())):
+        deeper = [place for fields in models for place in _deeper(fields, name)]
+        places = [name] if name in known else deeper
+        if places:
+            hint = f"; did you mean {listing(dict.fromkeys(places))}?"
+            break
     return f"{path}: there is no such field{hint}"
+
+
+_SAME_THING: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("instructions", "prompt", "system", "system_message"), ("role_prompt",)),
+    **dict.fromkeys(("chat_model", "llm", "llm_config", "model_client"), ("model",)),
+    **dict.fromkeys(("agents", "members", "participants"), ("speakers",)),
+    **dict.fromkeys(("goal", "objective", "topic"), ("task",)),
+    **dict.fromkeys(("max_round", "max_rounds", "max_turns", "rounds"), ("max_iterations",)),
+    **dict.fromkeys(("stop_when", "termination", "termination_condition"), ("end_chat", "when")),
+    **dict.fromkeys(("output_schema", "output_type", "response_format"), ("format",)),
+    **dict.fromkeys(("selector_func", "speaker_selection_method"), ("turn_order",)),
+}
+"""The fields for which other libraries have other names, by these."""
 
 
 def _given_names(fields: Mapping[str, FieldInfo]) -> list[str]:

@@ -156,7 +156,7 @@ def test_who_wants_no_error_gets_the_answer_without_a_value(store: str) -> None:
 
 def test_an_answer_that_a_budget_prevents_or_a_person_delays_is_no_error(store: str) -> None:
     budget = MaxCalls(limit=1)
-    options: dict[str, Any] = {"session": "s", "when": budget, "schema": Menu, "store": store}
+    options: dict[str, Any] = {"session": "s", "end_when": budget, "schema": Menu, "store": store}
     said = '{"starter": "Soup", "courses": 3}'
     assert ask(CHEF, "?", model=model_of(said), **options).output
     late = ask(CHEF, "And now?", model=model_of(), **options)
@@ -215,7 +215,7 @@ def test_a_budget_holds_for_all_that_is_asked_in_a_session(store: str) -> None:
     model = model_of("One.", "Two.")
 
     def asked() -> tuple[Reason, str]:
-        answer = ask(CHEF, "?", session="s", when=MaxCalls(limit=2), model=model, store=store)
+        answer = ask(CHEF, "?", session="s", end_when=MaxCalls(2), model=model, store=store)
         assert answer.outcome is not None
         return answer.outcome.reason, answer.text
 

@@ -266,9 +266,13 @@ def undocumented(query: str) -> str:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: Predicate(lambda messages: True), "name: has no name of its own: register it by"),
-        (lambda: Speaker(name="Ann", hooks=[Hook()]), "hooks.0: has no name of its own: register"),
+        (lambda: Predicate(lambda messages: True), "name: a lambda has no name; write a function"),
+        (lambda: Speaker(name="Ann", hooks=[Hook()]), "hooks.0: has no name of its own; register"),
         (lambda: Speaker(name="Ann", tools=[3]), "tools.0: input should be a valid string, not 3"),  # type: ignore[list-item]
+        (
+            lambda: Speaker("Ann", tools=[dict]),
+            "tools.0: must be a function, a named object or a name, not the class dict",
+        ),
         (lambda: Predicate(3), "name: input should be a valid string, not 3"),  # type: ignore[arg-type]
         (lambda: two(Plan, "x"), "speakers.0.tools: 'Plan' must be a LangChain tool, not the cl"),
         (

@@ -1,6 +1,7 @@
 """A mistake in a spec is one sentence, a `SpecError`, wherever the spec is made."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -154,6 +155,30 @@ def test_data_that_is_nested_too_deep_is_the_same_error() -> None:
         EndChat(when=end)
     with pytest.raises(SpecError, match="nested too deep"):
         load_conversation(minimal(end_chat={"when": end}))
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "places"),
+    [
+        (partial(Speaker, "Ann"), "instructions", "'role_prompt'"),
+        (partial(Speaker, "Ann"), "System_Message", "'role_prompt'"),
+        (partial(Speaker, "Ann"), "llm", "'model'"),
+        (partial(Speaker, "Ann"), "output_type", "'format'"),
+        (partial(Conversation, "Plan.", PAIR), "max_turns", "'end_chat.max_iterations'"),
+        (partial(Conversation, "Plan."), "agents", "'speakers'"),
+        (partial(Conversation, "Plan.", PAIR), "termination_condition", "'end_chat'"),
+        (EndChat, "termination_condition", "'when'"),
+        (EndChat, "max_rounds", "'max_iterations'"),
+        (role_play, "system", "'user.role_prompt', 'assistant.role_prompt'"),
+    ],
+)
+def test_a_name_of_another_library_points_to_the_field_here(
+    make: Callable[..., object], name: str, places: str
+) -> None:
+    given = ("Plan", "Owner", "Gardener") if make is role_play else ()
+    with pytest.raises(SpecError) as caught:
+        make(*given, **{name: 3})
+    assert str(caught.value) == f"{name}: there is no such field; did you mean {places}?"
 
 
 @pytest.mark.parametrize(

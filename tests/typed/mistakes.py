@@ -110,11 +110,16 @@ converse(talk, answer="Hi.")  # type: ignore[arg-type]
 # Misspelt attributes of events.
 for event in stream(talk):
     match event:
-        case MessageSaid(speeker=_):  # type: ignore[misc]
+        case MessageSaid(speeker=who):  # type: ignore[misc]
+            print(who)
+        case _:
             pass
+    match event:
         case MessageSaid():
             print(event.txt)  # type: ignore[attr-defined]
         case ConversationEnded():
             print(event.reson)  # type: ignore[attr-defined]
         case _:
             print(event.text)  # type: ignore[union-attr]
+    if event.event == "mesage":  # type: ignore[comparison-overlap]
+        pass

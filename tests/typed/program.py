@@ -356,7 +356,7 @@ print(asked.text.upper(), Plan.model_validate(asked.output), asked.output["steps
 ask(
     {"name": "Fay", "tools": [search]},
     "Hi.",
-    when=MaxCalls(limit=3) | MaxSeconds(limit=9),
+    end_when=MaxCalls(limit=3) | MaxSeconds(limit=9),
     seed=1,
     user="Ed",
 )
