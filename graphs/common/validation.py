@@ -108,7 +108,7 @@ def no_such_field(path: str, unknown: str, models: Sequence[Mapping[str, FieldIn
 
 
 _SAME_THING: Final[Mapping[str, tuple[str, ...]]] = {
-    **dict.fromkeys(("instructions", "prompt", "system", "system_message"), ("role_prompt",)),
+    **dict.fromkeys(("instructions", "prompt", "system", "system_message"), ("system_prompt",)),
     **dict.fromkeys(("chat_model", "llm", "llm_config", "model_client"), ("model",)),
     **dict.fromkeys(("agents", "members", "participants"), ("speakers",)),
     **dict.fromkeys(("goal", "objective", "topic"), ("task",)),

@@ -160,8 +160,8 @@ def test_data_that_is_nested_too_deep_is_the_same_error() -> None:
 @pytest.mark.parametrize(
     ("make", "name", "places"),
     [
-        (partial(Speaker, "Ann"), "instructions", "'role_prompt'"),
-        (partial(Speaker, "Ann"), "System_Message", "'role_prompt'"),
+        (partial(Speaker, "Ann"), "instructions", "'system_prompt'"),
+        (partial(Speaker, "Ann"), "System_Message", "'system_prompt'"),
         (partial(Speaker, "Ann"), "llm", "'model'"),
         (partial(Speaker, "Ann"), "output_type", "'format'"),
         (partial(Conversation, "Plan.", PAIR), "max_turns", "'end_chat.max_iterations'"),
@@ -169,7 +169,7 @@ def test_data_that_is_nested_too_deep_is_the_same_error() -> None:
         (partial(Conversation, "Plan.", PAIR), "termination_condition", "'end_chat'"),
         (EndChat, "termination_condition", "'when'"),
         (EndChat, "max_rounds", "'max_iterations'"),
-        (role_play, "system", "'user.role_prompt', 'assistant.role_prompt'"),
+        (role_play, "system", "'user.system_prompt', 'assistant.system_prompt'"),
     ],
 )
 def test_a_name_of_another_library_points_to_the_field_here(

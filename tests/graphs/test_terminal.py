@@ -19,8 +19,8 @@ from duologue.graphs.events import (
     ReplyRejected,
     SessionStarted,
     SpeakerChosen,
-    ToolCalled,
     ToolCallFinished,
+    ToolCallRequested,
     VerdictGiven,
 )
 from duologue.graphs.rules.ends.outcome_step import OutcomeStep, OutcomeStepKind
@@ -113,7 +113,7 @@ def test_tools_take_one_line_each_and_an_outcome_tells_what_was_used() -> None:
     console = screen()
     transcript = Transcript(FollowUp(store="my file"), console, screen())
     for event in (
-        ToolCalled(speaker="A", call_id="1", name="look", arguments={"what": "x" * 80}),
+        ToolCallRequested(speaker="A", call_id="1", name="look", arguments={"what": "x" * 80}),
         ToolCallFinished(speaker="A", call_id="1", text="none\nfound", failed=True),
         ConversationEnded(
             session="s",

@@ -76,7 +76,6 @@ Conversation("Plan.")  # type: ignore[call-overload]
 
 # More than may be given by position.
 LastMessages(3, 4)  # type: ignore[call-arg, arg-type]
-Speaker("Ann", "You lead.", None)  # type: ignore[call-arg]
 Guards(2)  # type: ignore[call-arg]
 
 # Values that can't be.
@@ -111,7 +110,7 @@ converse(talk, answer="Hi.")  # type: ignore[arg-type]
 for event in stream(talk):
     match event:
         case MessageSaid(speeker=who):  # type: ignore[misc]
-            print(who)
+            pass
         case _:
             pass
     match event:
