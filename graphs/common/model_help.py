@@ -147,7 +147,7 @@ def _parameters(model: type[BaseModel]) -> Iterator[Parameter]:
             name,
             Parameter.POSITIONAL_OR_KEYWORD,
             default=default,
-            annotation=_Shown(type_name(field.annotation)),
+            annotation=Shown(type_name(field.annotation)),
         )
     for name, field in model.model_fields.items():
         if name not in positional:
@@ -155,15 +155,24 @@ def _parameters(model: type[BaseModel]) -> Iterator[Parameter]:
                 name,
                 Parameter.KEYWORD_ONLY,
                 default=_default(field),
-                annotation=_Shown(type_name(field.annotation)),
+                annotation=Shown(type_name(field.annotation)),
             )
 
 
-class _Shown(str):
+class Shown(str):
     """A piece of a signature, which is written without quotes."""
 
     __slots__ = ()
     __repr__ = str.__str__
+
+
+class _Beginning(str):
+    """A long text, of which a signature shows the beginning."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{self[:_LONGEST_TEXT]!r}…"
 
 
 def type_name(annotation: Any) -> str:  # noqa: ANN401
@@ -190,9 +199,17 @@ def type_name(annotation: Any) -> str:  # noqa: ANN401
 def _default(field: FieldInfo) -> object:
     if field.is_required():
         return Parameter.empty
-    value = field.get_default(call_default_factory=True, validated_data={})
+    return shown_default(field.get_default(call_default_factory=True, validated_data={}))
+
+
+def shown_default(value: object) -> object:
+    """Return a default as a signature shows it: unchanged, if it is written as in code."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, str) and len(value) > _LONGEST_TEXT:
+        return _Beginning(value)
     text = _default_text(value)
-    return value if text == repr(value) else _Shown(text)
+    return value if text == repr(value) else Shown(text)
 
 
 def _default_text(value: object) -> str:
@@ -204,8 +221,6 @@ def _default_text(value: object) -> str:
     if isinstance(value, tuple):
         inner = ", ".join(map(_default_text, value))
         return f"({inner},)" if len(value) == 1 else f"({inner})"
-    if isinstance(value, str) and len(value) > _LONGEST_TEXT:
-        return f"{value[:_LONGEST_TEXT]!r}…"
     return repr(value)
 
 

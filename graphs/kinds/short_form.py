@@ -8,16 +8,15 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from enum import Enum
 from functools import cache, wraps
 from inspect import Parameter, Signature
 from typing import Annotated, Any, Final, ParamSpec, TypeAlias, get_args, get_origin
 
-from pydantic import BaseModel, Field, create_model
+from pydantic import Field, create_model
 from pydantic.fields import FieldInfo
 from typing_extensions import get_type_hints
 
-from ..common.model_help import field_docs
+from ..common.model_help import Shown, field_docs, shown_default, type_name
 from ..spec.changes.options import ReadAs
 from ..spec.conversation import Conversation, Form
 from ..spec.fields import ConversationFields
@@ -32,9 +31,6 @@ _IN_EVERY_FORM: Final = ("seed", "model", "prompts")
 
 _FILLED_IN: Final = ("title", "task_specification", "opening", "end_chat")
 """The fields of a conversation whose default depends on the short form."""
-
-_LONGEST_TEXT: Final = 60
-"""The longest text that a signature shows as a default, in characters."""
 
 
 def short_form(
@@ -150,19 +146,19 @@ def _signature(function: Callable[..., Parts], hints: Mapping[str, Any]) -> Sign
     """Return the signature that users see: with the other fields of a conversation."""
     declared = _own_parameters(function)
     parameters = [
-        one.replace(annotation=_type_shown(hints[name]), default=_default_shown(one.default))
+        one.replace(annotation=Shown(type_name(hints[name])), default=shown_default(one.default))
         for name, one in declared.items()
     ]
     for name in hints:
         field = Conversation.model_fields.get(name)
         if field is not None and name not in declared:
             value = field.get_default(call_default_factory=True)
-            default = _Shown("...") if name in _FILLED_IN else _default_shown(value)
-            shown = _type_shown(_types_of_conversation()[name])
+            default = Shown("...") if name in _FILLED_IN else shown_default(value)
+            shown = Shown(type_name(_types_of_conversation()[name]))
             parameters.append(
                 Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=shown)
             )
-    return Signature(parameters, return_annotation=_type_shown(hints["return"]))
+    return Signature(parameters, return_annotation=Shown(type_name(hints["return"])))
 
 
 def _hints(function: Callable[..., Parts]) -> dict[str, Any]:
@@ -175,33 +171,3 @@ def _hints(function: Callable[..., Parts]) -> dict[str, Any]:
 @cache
 def _types_of_conversation() -> Mapping[str, Any]:
     return get_type_hints(Conversation)
-
-
-class _Shown(str):
-    """A piece of a signature, which is written without quotes."""
-
-    __slots__ = ()
-    __repr__ = str.__str__
-
-
-class _Beginning(str):
-    """A long default text, of which a signature shows the beginning."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return f"{self[:_LONGEST_TEXT]!r}…"
-
-
-def _type_shown(hint: Any) -> str:  # noqa: ANN401  # a type
-    """Write a type without the modules of its parts."""
-    return _Shown(re.sub(r"(?:\w+\.)+(?=\w)", "", inspect.formatannotation(hint)))
-
-
-def _default_shown(default: Any) -> object:  # noqa: ANN401
-    if isinstance(default, Enum):
-        return default.value
-    if isinstance(default, BaseModel):
-        return _Shown(f"{type(default).__name__}()")
-    is_long = isinstance(default, str) and len(default) > _LONGEST_TEXT
-    return _Beginning(default) if is_long else default

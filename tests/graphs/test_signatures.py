@@ -24,15 +24,6 @@ MODELS = {
 }
 FUNCTIONS = {name: found for name, found in PUBLIC.items() if inspect.isfunction(found)}
 
-# The functions whose options are a typed dict that Python does not show.
-WITH_A_TYPED_DICT = {
-    *("aexport_batch", "aexport_session", "export_batch", "export_session"),
-    *("blogger", "chat", "coder", "group_solve", "role_play", "user_proxy"),
-    *("aanswer_session", "aask", "aconverse", "aremember", "areplay", "aresume", "arun_batch"),
-    *("answer_session", "ask", "converse", "remember", "replay", "resume", "run_batch"),
-    *("afork", "aget_prompt", "astream", "build_graph", "fork", "get_prompt", "stream"),
-}
-
 
 @pytest.fixture(scope="module")
 def complete() -> Callable[[str], set[str]]:
@@ -65,8 +56,7 @@ def test_each_option_of_a_function_is_completed(
     name: str, complete: Callable[[str], set[str]]
 ) -> None:
     parameters = inspect.signature(FUNCTIONS[name]).parameters.values()
-    if name not in WITH_A_TYPED_DICT:
-        assert not [one.name for one in parameters if one.kind is Parameter.VAR_KEYWORD]
+    assert not [one.name for one in parameters if one.kind is Parameter.VAR_KEYWORD]
     named = {
         one.name
         for one in parameters
@@ -147,7 +137,6 @@ def test_the_obvious_first_fields_may_be_given_by_position() -> None:
         **dict.fromkeys(MODELS, ""),
         **dict.fromkeys(("AgentReply", "FunctionReply", "Predicate"), "name"),
         **dict.fromkeys(("TurnFunction", "SchemaFormat"), "name"),
-        **dict.fromkeys(("AllOf", "AnyOf"), "of"),
         **dict.fromkeys(("MaxCalls", "MaxCost", "MaxMessages"), "limit"),
         **dict.fromkeys(("MaxSeconds", "MaxTokens"), "limit"),
         **dict.fromkeys(("LastMessages", "RunningSummary", "TokenBudget"), "limit"),
