@@ -4,7 +4,7 @@ Their field ``event`` says in JSON which event it is. In Python a `match` over t
 type checkers know the fields of each. How the log is read as events is in `graphs.run.log_events`.
 
 Example:
-    >>> from duologue.graphs import chat, stream
+    >>> from duologue import chat, stream
     >>> from duologue.graphs.events import ConversationEnded, MessageSaid
     >>> from duologue.nodes.testing import ScriptedChatModel
     >>> model = ScriptedChatModel(["Hello!"])

@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Final
 
-from duologue.graphs import Conversation, Result, Session, converse, load_conversation
+from duologue import Conversation, Result, Session, converse, load_conversation
 from duologue.nodes.testing import ScriptedChatModel
 from replies import ANSWERS, REPLIES
 

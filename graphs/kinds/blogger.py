@@ -80,7 +80,7 @@ def blogger(
         SpecError: A field is empty, unknown or wrong; names it.
 
     Example:
-        >>> from duologue.graphs import blogger, converse
+        >>> from duologue import blogger, converse
         >>> from duologue.nodes.testing import ScriptedChatModel
         >>> model = ScriptedChatModel(script=["Bees dance.", "Say why.", "They map.", "SATISFIED"])
         >>> result = converse(blogger("A post on bees"), model=model, store="memory:docs")

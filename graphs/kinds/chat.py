@@ -62,7 +62,7 @@ def chat(
         SpecError: A field is empty, unknown or wrong; names it.
 
     Example:
-        >>> from duologue.graphs import chat, converse
+        >>> from duologue import chat, converse
         >>> from duologue.nodes.testing import ScriptedChatModel
         >>> answers = iter(["What is 6 times 7?", "exit"])
         >>> model = ScriptedChatModel(script=["42."])

@@ -61,7 +61,7 @@ def coder(
         SpecError: A field is empty, unknown or wrong; names it.
 
     Example:
-        >>> from duologue.graphs import coder, converse
+        >>> from duologue import coder, converse
         >>> from duologue.nodes.testing import ScriptedChatModel
         >>> code = "```python\nprint(sum(range(5)))\n```"
         >>> model = ScriptedChatModel(script=[code, "The sum is 10."])

@@ -57,7 +57,7 @@ def group_solve(
         SpecError: A field is empty, unknown or wrong; names it.
 
     Example:
-        >>> from duologue.graphs import Speaker, group_solve
+        >>> from duologue import Speaker, group_solve
         >>> game = group_solve(
         ...     [
         ...         Speaker(name="Ann", task="Keep a secret number.", checks_completion=True),

@@ -108,7 +108,7 @@ def user_proxy(
         SpecError: A field is empty, unknown or wrong; names it.
 
     Example:
-        >>> from duologue.graphs import converse, user_proxy
+        >>> from duologue import converse, user_proxy
         >>> from duologue.nodes.testing import ScriptedChatModel
         >>> model = ScriptedChatModel(script=["It is 4. TERMINATE"])
         >>> sums = user_proxy("What is 2 + 2?", human_input_mode="NEVER")

@@ -48,7 +48,7 @@ def draw(
             the file can't be written.
 
     Example:
-        >>> from duologue.graphs import draw, role_play
+        >>> from duologue import draw, role_play
         >>> print(draw(role_play("Plan a garden", "Owner", "Gardener")).splitlines()[0])
         flowchart TD
     """

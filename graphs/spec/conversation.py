@@ -75,7 +75,7 @@ class Conversation(Shown, ConversationFields):
             SpecError: A change is not valid; names the field.
 
         Example:
-            >>> from duologue.graphs import role_play
+            >>> from duologue import role_play
             >>> garden = role_play("Plan a garden", "Owner", "Gardener")
             >>> garden.replace(end_chat={"max_iterations": 9}, seed=7).end_chat.max_iterations
             9
