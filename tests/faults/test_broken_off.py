@@ -141,7 +141,7 @@ def test_an_undisturbed_run_asks_every_kind_of_question_once(
     assert sum(about["kind"] == "summary" for about in lines["summed_up"]) == 2
 
 
-SHORT = (("side_by_side", True), ("people", False))
+SHORT = (("side_by_side", True),)
 """What is broken off everywhere in the first command, too."""
 
 

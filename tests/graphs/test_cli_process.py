@@ -38,6 +38,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     isolate(monkeypatch, tmp_path)
 
 
+@pytest.mark.process
 def test_a_signal_that_is_sent_twice_in_mid_turn_leaves_a_session_that_goes_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -152,6 +153,7 @@ def test_a_session_that_is_running_is_busy(monkeypatch: pytest.MonkeyPatch) -> N
         assert len(server.calls) == 3
 
 
+@pytest.mark.process
 def test_a_question_outlives_the_process_that_asked_it_and_was_killed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

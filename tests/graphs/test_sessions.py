@@ -464,6 +464,7 @@ async def test_a_write_under_way_when_the_store_is_closed_locks_nothing(
     await writing
 
 
+@pytest.mark.exhaustive
 def test_the_file_grows_in_proportion_to_the_conversation(tmp_path: Path) -> None:
     sizes = []
     for rounds in (50, 100):

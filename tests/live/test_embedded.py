@@ -231,6 +231,7 @@ def test_a_grammar_holds_the_reply(
     assert reply.text.endswith(end or (".", "None"))
 
 
+@pytest.mark.exhaustive
 def test_ten_turns_are_well_formed_and_distinct(server: EmbeddedServer) -> None:
     task = "Develop a trading bot for the stock market"
     sides = [

@@ -20,6 +20,7 @@ def brief(conversation: Conversation) -> Conversation:
     return conversation.model_copy(update={"speakers": tuple(speakers)})
 
 
+@pytest.mark.exhaustive
 def test_a3_nobody_is_asked_and_the_rules_end_it() -> None:
     spec = user_proxy(
         "Name a colour.",

@@ -150,6 +150,7 @@ async def test_a_conversation_calls_a_tool_over_http_and_finishes() -> None:
     assert result.outcome.total.calls == 3
 
 
+@pytest.mark.exhaustive
 async def test_it_may_speak_beside_a_call() -> None:
     """G1: whatever it says, it is said once, and the tool does not see it."""
     ann = {

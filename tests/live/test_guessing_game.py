@@ -32,6 +32,7 @@ def of_kind(result: Result, kind: Kind, stage: Stage | None = None) -> list[Base
     ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("secret", SECRETS)
 async def test_the_game_has_its_structure_whatever_is_said(secret: Mapping[str, Any]) -> None:
     """Y2, Y3, Y9, Y13, Y16: who speaks when, who hears what, and why it ends."""

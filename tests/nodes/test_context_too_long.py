@@ -429,6 +429,7 @@ def test_an_answer_ran_out_of_room_where_it_was_cut_off_before_its_own_limit(
     assert ran_out_of_room(given, max_tokens) is is_full
 
 
+@pytest.mark.exhaustive
 @pytest.mark.live
 async def test_the_embedded_model_says_it_with_a_small_context_and_answers_a_short_prompt() -> None:
     """L9 needs long talks: the window can be made small, to try what happens then."""
