@@ -32,7 +32,7 @@ from ..graphs.text.words import cut, words_in
 from .models.answers import thought_of
 from .models.model import Model
 from .prompts import tasks as prompts
-from .prompts.template import Worded
+from .prompts.template import RenderPrompt
 from .step.brought import Brought
 from .step.resources import Moment, Resources, session_id
 from .step.running import RunningSession
@@ -144,8 +144,10 @@ async def _rewrite(
     moment: Moment, specification: TaskSpecification, model: Model, task: str
 ) -> dict[str, Any]:
     limit = specification.word_limit
-    names, worded = moment.conversation.names, moment.conversation.worded
-    request = prompts.task_request(task, names, limit, worded, small=model.capabilities.is_small)
+    names, render_prompt = moment.conversation.names, moment.conversation.render_prompt
+    request = prompts.build_task_request(
+        task, names, limit, render_prompt, small=model.capabilities.is_small
+    )
     prompt: list[AnyMessage] = [HumanMessage(request)]
     drafts = [one for one in moment.log if line(one).kind is Kind.DRAFT]
     if drafts:
@@ -164,7 +166,7 @@ async def _rewrite(
     )
     usage = moment.used(model, answer)
     text = unquoted(answer.text)
-    problem = _problem_of(text, task, limit, worded)
+    problem = _problem_of(text, task, limit, render_prompt)
     thought = thought_of(answer)
     if problem is not None and not drafts:
         about = About(
@@ -186,19 +188,23 @@ async def _rewrite(
     return await _begin(moment, specified, [record], usage)
 
 
-def _problem_of(text: str, task: str, limit: int, worded: Worded) -> Problem | None:
+def _problem_of(text: str, task: str, limit: int, render_prompt: RenderPrompt) -> Problem | None:
     """Return what is wrong with a rewrite. A blank one says that the task stays as it is."""
     if not text:
         return None
     # A task over the limit can only be made shorter.
     is_long = words_in(task) > limit
-    if not is_long and not is_rewritten(task, text, prompts.task_requests(limit, worded)):
-        told = worded(prompts.TASK_NOT_REWRITTEN, limit=limit)
+    if not is_long and not is_rewritten(
+        task, text, prompts.join_task_requests(limit, render_prompt)
+    ):
+        told = render_prompt(prompts.REWRITE_TASK, limit=limit)
         return Problem(flaw=Flaw.NO_REPLY, text=told)
     count = ceil(words_in(text))
     if count <= limit:
         return None
-    return Problem(flaw=Flaw.FORM, text=worded(prompts.TASK_TOO_LONG, count=count, limit=limit))
+    return Problem(
+        flaw=Flaw.FORM, text=render_prompt(prompts.SHORTEN_TASK, count=count, limit=limit)
+    )
 
 
 async def _begin(

@@ -289,19 +289,25 @@ async def aremember(
     # What was read from them is of no use in another conversation.
     lines = [one.model_copy(update={**one.as_of(was, now.name), "parsed": None}) for one in lines]
     if words is not None and messages:
-        worded = results[-1].conversation.worded
-        request = worded(
-            prompts.SUMMARISE,
+        render_prompt = results[-1].conversation.render_prompt
+        request = render_prompt(
+            prompts.SUMMARY_REQUEST,
             me=was,
-            before=worded(prompts.NOTHING_BEFORE),
+            before=render_prompt(prompts.NO_EARLIER_SUMMARY),
             transcript=transcript(messages, was),
             words=words,
         )
         keeper = Speaker(
-            name=now.name, model=now.model, system_prompt=worded(prompts.SUMMARISER, me=was)
+            name=now.name,
+            model=now.model,
+            system_prompt=render_prompt(prompts.SUMMARY_ROLE, me=was),
         )
         summary = cut((await aask(keeper, request, **options)).text.strip(), words)
-        lines = [Remembered(text=worded(prompts.IN_SHORT, summary=summary))] if summary else lines
+        lines = (
+            [Remembered(text=render_prompt(prompts.SUMMARY_HEADING, summary=summary))]
+            if summary
+            else lines
+        )
     return now.replace(memory=tuple(lines))
 
 

@@ -8,8 +8,8 @@ from typing import Annotated, Unpack
 
 from pydantic import Field
 
-from ...nodes.prompts.template import filled
-from ...nodes.prompts.texts import of_kind
+from ...nodes.prompts.template import fill_template
+from ...nodes.prompts.texts import read_kind_prompt
 from ..build import build_graph
 from ..common.data import MOST, Mark, Temperature, Text
 from ..rules.people import with_people
@@ -22,21 +22,21 @@ from .short_form import Parts, form_of, short_form
 SATISFIED = "SATISFIED"
 """A critic's word for a text that needs nothing more."""
 
-WRITER = of_kind("blogger_writer")
+WRITER = read_kind_prompt("blogger_writer")
 
-CRITIC = of_kind("blogger_critic")
+CRITIC = read_kind_prompt("blogger_critic")
 
-CRITIC_PREFIX = of_kind("blogger_critic_prefix") + "\n\n"
+CRITIC_PREFIX = read_kind_prompt("blogger_critic_prefix") + "\n\n"
 
-WRITER_BRIEF = of_kind("blogger_writer_brief")
+WRITER_SMALL_MODEL = read_kind_prompt("blogger_writer_small_model")
 
-WRITER_REMINDER = of_kind("blogger_writer_reminder")
+WRITER_REMINDER = read_kind_prompt("blogger_writer_small_model_reminder")
 
-CRITIC_BRIEF = of_kind("blogger_critic_brief")
+CRITIC_SMALL_MODEL = read_kind_prompt("blogger_critic_small_model")
 
-CRITIC_REMINDER = of_kind("blogger_critic_reminder")
+CRITIC_REMINDER = read_kind_prompt("blogger_critic_small_model_reminder")
 
-BEGIN_WRITING = of_kind("blogger_begin")
+BEGIN_WRITING = read_kind_prompt("blogger_begin")
 
 
 @short_form(roles={"writer": "writer", "critic": "critic"}, message="task")
@@ -92,14 +92,18 @@ def blogger(
     prefixes = {} if critic_prefix is None else {names["writer"]: critic_prefix}
     writing = {
         "name": writer,
-        "system_prompt": own(filled(writer_prompt, **names), "writer_prompt"),
-        "small_model_prompt": own({"system_prompt": WRITER_BRIEF, "reminder": WRITER_REMINDER}),
+        "system_prompt": own(fill_template(writer_prompt, **names), "writer_prompt"),
+        "small_model_prompt": own(
+            {"system_prompt": WRITER_SMALL_MODEL, "reminder": WRITER_REMINDER}
+        ),
         "model_settings": model_settings,
     }
     reading = {
         "name": critic,
-        "system_prompt": own(filled(critic_prompt, **names), "critic_prompt"),
-        "small_model_prompt": own({"system_prompt": CRITIC_BRIEF, "reminder": CRITIC_REMINDER}),
+        "system_prompt": own(fill_template(critic_prompt, **names), "critic_prompt"),
+        "small_model_prompt": own(
+            {"system_prompt": CRITIC_SMALL_MODEL, "reminder": CRITIC_REMINDER}
+        ),
         "prefixes": own(prefixes, "critic_prefix"),
         "model_settings": model_settings,
     }

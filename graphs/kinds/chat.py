@@ -5,20 +5,20 @@ After Agere's chat with tools.
 
 from typing import Unpack
 
-from ...nodes.prompts.template import filled
-from ...nodes.prompts.texts import of_kind
+from ...nodes.prompts.template import fill_template
+from ...nodes.prompts.texts import read_kind_prompt
 from ..build import build_graph
 from ..common.data import Cap, Temperature, Text
 from ..spec.changes.options import NO_APPROVALS, Approvals, SpeakerName, TaskOptions, Things
 from ..spec.changes.own import own
 from .short_form import Parts, form_of, short_form
 
-CHAT = of_kind("chat")
+CHAT = read_kind_prompt("chat_assistant")
 
-CHAT_TOOLS = of_kind("chat_tools")
+CHAT_TOOLS = read_kind_prompt("chat_tools")
 
-CHAT_BRIEF = of_kind("chat_brief")
-CHAT_REMINDER = of_kind("chat_reminder")
+CHAT_SMALL_MODEL = read_kind_prompt("chat_assistant_small_model")
+CHAT_REMINDER = read_kind_prompt("chat_assistant_small_model_reminder")
 
 
 @short_form(roles={"user": "user", "assistant": "assistant"})
@@ -83,9 +83,9 @@ def chat(
     agent = {
         "name": assistant,
         "system_prompt": own(
-            filled("\n".join(prompts), me=assistant, user=user), "assistant_prompt"
+            fill_template("\n".join(prompts), me=assistant, user=user), "assistant_prompt"
         ),
-        "small_model_prompt": own({"system_prompt": CHAT_BRIEF, "reminder": CHAT_REMINDER}),
+        "small_model_prompt": own({"system_prompt": CHAT_SMALL_MODEL, "reminder": CHAT_REMINDER}),
         "tools": own(tools, "tools"),
         "speaks_with_tool_calls": own(speaks, "speaks_with_tool_calls", "tools"),
         "interrupt_on": own(interrupt_on, "interrupt_on"),

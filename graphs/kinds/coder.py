@@ -9,8 +9,8 @@ from typing import Annotated, Unpack
 
 from pydantic import Field
 
-from ...nodes.prompts.template import filled
-from ...nodes.prompts.texts import of_kind
+from ...nodes.prompts.template import fill_template
+from ...nodes.prompts.texts import read_kind_prompt
 from ..build import build_graph
 from ..common.data import MOST, Temperature, Text
 from ..spec.changes.options import CommonOptions, SpeakerName
@@ -18,12 +18,12 @@ from ..spec.changes.own import own
 from ..spec.ends import MaxMessages, NoCodeBlock
 from .short_form import Parts, form_of, short_form
 
-CODER = of_kind("coder")
+CODER = read_kind_prompt("coder")
 
-CODER_BRIEF = of_kind("coder_brief")
-CODER_REMINDER = of_kind("coder_reminder")
+CODER_SMALL_MODEL = read_kind_prompt("coder_small_model")
+CODER_REMINDER = read_kind_prompt("coder_small_model_reminder")
 
-BEGIN_CODING = of_kind("coder_begin")
+BEGIN_CODING = read_kind_prompt("coder_begin")
 
 
 @short_form(roles={"executor": "executor", "coder": "coder"}, message="task", shown=["sandbox"])
@@ -74,8 +74,8 @@ def coder(
     names = {"coder": coder, "executor": executor, "executions": executions}
     agent = {
         "name": coder,
-        "system_prompt": own(filled(coder_prompt, **names), "coder_prompt"),
-        "small_model_prompt": own({"system_prompt": CODER_BRIEF, "reminder": CODER_REMINDER}),
+        "system_prompt": own(fill_template(coder_prompt, **names), "coder_prompt"),
+        "small_model_prompt": own({"system_prompt": CODER_SMALL_MODEL, "reminder": CODER_REMINDER}),
         "model_settings": own({"temperature": temperature}, "temperature"),
     }
     # A text or some JSON in the agent's answer is no code.

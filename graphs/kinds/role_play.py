@@ -8,8 +8,8 @@ from typing import Annotated, Unpack
 
 from pydantic import PositiveInt
 
-from ...nodes.prompts.template import filled
-from ...nodes.prompts.texts import of_kind
+from ...nodes.prompts.template import fill_template
+from ...nodes.prompts.texts import read_kind_prompt
 from ..build import build_graph
 from ..common.data import Mark, Name, Temperature, Text
 from ..rules.people import with_people
@@ -30,19 +30,19 @@ SOLUTION = LabelledFormat(lines=("Solution:",), end="Next request.")
 DONE_TOKEN = "<CAMEL_TASK_DONE>"  # noqa: S105
 """CAMEL's word for a task that is done."""
 
-INSTRUCTOR = of_kind("role_play_user")
+INSTRUCTOR = read_kind_prompt("role_play_user")
 
-SOLVER = of_kind("role_play_assistant")
+SOLVER = read_kind_prompt("role_play_assistant")
 
-INSTRUCTOR_BRIEF = of_kind("role_play_user_brief")
+INSTRUCTOR_SMALL_MODEL = read_kind_prompt("role_play_user_small_model")
 
-INSTRUCTOR_REMINDER = of_kind("role_play_user_reminder")
+INSTRUCTOR_REMINDER = read_kind_prompt("role_play_user_small_model_reminder")
 
-SOLVER_BRIEF = of_kind("role_play_assistant_brief")
+SOLVER_SMALL_MODEL = read_kind_prompt("role_play_assistant_small_model")
 
-SOLVER_REMINDER = of_kind("role_play_assistant_reminder")
+SOLVER_REMINDER = read_kind_prompt("role_play_assistant_small_model_reminder")
 
-BEGIN_INSTRUCTING = of_kind("role_play_begin")
+BEGIN_INSTRUCTING = read_kind_prompt("role_play_begin")
 
 
 @short_form(
@@ -114,23 +114,25 @@ def role_play(
         text = {"user_prompt": user_prompt, "assistant_prompt": assistant_prompt}[prompt]
         return {
             "name": me,
-            "system_prompt": own(filled(text, done=done_token, **names), prompt),
+            "system_prompt": own(fill_template(text, done=done_token, **names), prompt),
             "small_model_prompt": own(
-                {"system_prompt": filled(brief, **names), "reminder": reminder}
+                {"system_prompt": fill_template(brief, **names), "reminder": reminder}
             ),
             "model_settings": shared({"temperature": temperature}, "temperature"),
         }
 
     instructor = {
         **speaker(
-            *(user_role, assistant_role, "user_prompt", INSTRUCTOR_BRIEF, INSTRUCTOR_REMINDER)
+            *(user_role, assistant_role, "user_prompt", INSTRUCTOR_SMALL_MODEL, INSTRUCTOR_REMINDER)
         ),
         "format": own(INSTRUCTION),
         # In max_iterations_only nobody is asked; a fork may have another mode.
         "checks_completion": own(True),
     }
     solver = {
-        **speaker(assistant_role, user_role, "assistant_prompt", SOLVER_BRIEF, SOLVER_REMINDER),
+        **speaker(
+            assistant_role, user_role, "assistant_prompt", SOLVER_SMALL_MODEL, SOLVER_REMINDER
+        ),
         "format": own(SOLUTION),
     }
     specification = {

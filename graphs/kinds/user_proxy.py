@@ -7,8 +7,8 @@ from typing import Annotated, Unpack
 
 from pydantic import BeforeValidator, Field
 
-from ...nodes.prompts.template import filled
-from ...nodes.prompts.texts import of_kind
+from ...nodes.prompts.template import fill_template
+from ...nodes.prompts.texts import read_kind_prompt
 from ..build import build_graph
 from ..common.data import MOST, Cap, Mark, Named, Temperature, Text, Thing
 from ..common.errors import SpecError
@@ -17,15 +17,15 @@ from ..spec.changes.options import NO_APPROVALS, Approvals, ReadAs, SpeakerName,
 from ..spec.changes.own import own, shared
 from .short_form import Parts, form_of, short_form
 
-ASSISTANT = of_kind("user_proxy_assistant")
+ASSISTANT = read_kind_prompt("user_proxy_assistant")
 
-MEANS_CODE = of_kind("user_proxy_code")
+MEANS_CODE = read_kind_prompt("user_proxy_use_code")
 
-MEANS_TOOLS = of_kind("user_proxy_tools")
+MEANS_TOOLS = read_kind_prompt("user_proxy_use_tools")
 
-MEANS_WORDS = of_kind("user_proxy_words")
+MEANS_WORDS = read_kind_prompt("user_proxy_ask")
 
-AUTO_REPLY = of_kind("user_proxy_auto_reply")
+AUTO_REPLY = read_kind_prompt("user_proxy_auto_reply")
 """What is said where nothing else replies in a person's place."""
 
 
@@ -135,7 +135,7 @@ def user_proxy(
     if user_prompt is not None:
         last = ["model"]
     elif default_auto_reply is not None:
-        text = filled(default_auto_reply, termination=termination)
+        text = fill_template(default_auto_reply, termination=termination)
         last = [{"kind": "text", "text": own(text, "default_auto_reply")}]
     if assistant_prompt is None:
         means = [*([MEANS_TOOLS] if tools else []), *([MEANS_CODE] if code else [])]
@@ -153,12 +153,16 @@ def user_proxy(
             ),
             "message",
         ),
-        "system_prompt": own(user_prompt and filled(user_prompt, me=user, **names), "user_prompt"),
+        "system_prompt": own(
+            user_prompt and fill_template(user_prompt, me=user, **names), "user_prompt"
+        ),
         "model_settings": model_settings,
     }
     assistant_speaker = {
         "name": assistant,
-        "system_prompt": own(filled(assistant_prompt, me=assistant, **names), "assistant_prompt"),
+        "system_prompt": own(
+            fill_template(assistant_prompt, me=assistant, **names), "assistant_prompt"
+        ),
         "tools": own(tools, "tools"),
         "interrupt_on": own(interrupt_on, "interrupt_on"),
         "model_settings": model_settings,

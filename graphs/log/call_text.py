@@ -70,17 +70,17 @@ def handing_over(
 
     The speaker is shown them as other calls: models do as they see that they did.
     """
-    worded, may = conversation.worded, targets(conversation, about.speaker or "")
+    render_prompt, may = conversation.render_prompt, targets(conversation, about.speaker or "")
     chosen = first_of(conversation, about.speaker or "", about.handed_to)
     made = []
     for number, given in enumerate(about.handed_to if may else ()):
         name = read_name(given, may)
         if name is None:
-            result = worded(prompts.NOT_NEXT, other=given, names=", ".join(may))
+            result = render_prompt(prompts.HAND_OFF_REFUSED, other=given, names=", ".join(may))
         elif name == chosen:
-            result, chosen = worded(prompts.SPEAKS_NEXT, name=name), None
+            result, chosen = render_prompt(prompts.HAND_OFF_ACCEPTED, name=name), None
         else:
-            result = worded(prompts.ONLY_ONE)
+            result = render_prompt(prompts.HAND_OFF_IGNORED)
         args = {"to": name or given} | ({"private": True} if about.private else {})
         call_id = f"{place_of(message)}-to-{number}"
         call = ToolCall(name=HAND_OFF, args=args, id=call_id, type="tool_call")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from itertools import count
 
-from ...nodes.prompts.handoffs import TO_YOU_ALONE
+from ...nodes.prompts.handoffs import PRIVATE_MESSAGE
 from ..spec.conversation import Conversation
 from .messages import About
 
@@ -31,4 +31,4 @@ def as_heard_alone(conversation: Conversation, about: About, name: str, text: st
     if not (about.kind.row.is_spoken and about.is_aloud):
         return text
     names = ("you", *(one for one in about.confidants if one != name))
-    return conversation.worded(TO_YOU_ALONE, names=" and ".join(names), text=text)
+    return conversation.render_prompt(PRIVATE_MESSAGE, names=" and ".join(names), text=text)

@@ -126,12 +126,12 @@ class View:
     def _told_apart(self, shown: "_Shown", text: str, about: About) -> str:
         """Mark what the conversation itself says, where it could be taken for another's words."""
         if is_told(about) and shown.heard:
-            return self._conversation.told(self._speaker, text)
+            return self._conversation.mark_instruction(self._speaker, text)
         if not (is_told(about) or shown.heard or about.kind is Kind.QUESTION):
             shown.heard.add(about.speaker)
             if shown.view and isinstance(last := shown.view[-1], HumanMessage):
                 # It was not known yet that another's words would follow in the same message.
-                marked = self._conversation.told(self._speaker, last.text)
+                marked = self._conversation.mark_instruction(self._speaker, last.text)
                 shown.view[-1] = HumanMessage(marked, name=last.name, id=last.id)
         return text
 

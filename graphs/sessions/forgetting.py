@@ -63,7 +63,9 @@ def _told_in_the_log_only(conversation: Conversation, name: str) -> list[tuple[s
     speaker = conversation.speaker(name)
     told = [(text, text) for text in getattr(speaker.private_opening, "lines", ())]
     if conversation.opening.answers and speaker.task is not None:
-        told.append((speaker.task, conversation.worded(prompts.TASK_AGAIN, task=speaker.task)))
+        told.append(
+            (speaker.task, conversation.render_prompt(prompts.RESTATE_TASK, task=speaker.task))
+        )
     return told
 
 

@@ -132,7 +132,7 @@ def _new_tasks(old: Conversation, new: Conversation) -> list[AnyMessage]:
     return [
         said(
             0,
-            new.worded(prompts.NEW_TASK, task=speaker.task),
+            new.render_prompt(prompts.NEW_TASK, task=speaker.task),
             About(kind=Kind.INSTRUCTION, audience=(speaker.name,)),
         )
         for before, speaker in zip(old.speakers, new.speakers, strict=True)

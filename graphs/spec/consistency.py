@@ -138,7 +138,7 @@ def _check_prompts(conversation: ConversationFields) -> None:
             raise ValueError(f"prompts.{name}: there is no such prompt{known}")
         if own.text is None and own.name is None:
             raise ValueError(f"prompts.{name}: give a text, or the name of a registered one")
-        unfit = None if own.text is None else PROMPTS[name].unfit(own.text)
+        unfit = None if own.text is None else PROMPTS[name].find_placeholder_error(own.text)
         if unfit is not None:
             raise ValueError(f"prompts.{name}: {unfit}")
 

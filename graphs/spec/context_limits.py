@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from pydantic import BaseModel
 
-from ...nodes.prompts.summaries import IN_SHORT
+from ...nodes.prompts.summaries import SUMMARY_HEADING
 from ..common.errors import SpecError
 from ..speakers.context import RunningSummary, TokenBudget
 from ..speakers.speaker import Speaker
@@ -20,7 +20,7 @@ _TOKENS_PER_WORD = 2
 
 def tokens_of_summary(words: int) -> int:
     """Estimate the tokens of the message that tells a summary of so many words."""
-    return tokens_of_texts([IN_SHORT]) + words * _TOKENS_PER_WORD
+    return tokens_of_texts([SUMMARY_HEADING]) + words * _TOKENS_PER_WORD
 
 
 def fixed_tokens(

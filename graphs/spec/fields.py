@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final, Literal
 import tomli_w
 from pydantic import BaseModel, BeforeValidator, Field, PositiveInt, field_validator
 
-from ...nodes.prompts.speaking import FROM_MODERATOR, system_prompt
-from ...nodes.prompts.template import Prompt, filled
+from ...nodes.prompts.speaking import MODERATOR_LABEL, build_system_prompt
+from ...nodes.prompts.template import Prompt, fill_template
 from ..common.data import MOST, AtLeast, Cap, Name, Spec, Text
 from ..common.errors import SpecError
 from ..common.validation import listing
@@ -173,27 +173,29 @@ class ConversationFields(Spec):
         self, speaker: Speaker, task: str | None, schema: type[BaseModel] | None = None
     ) -> str:
         """Give the system prompt of one speaker."""
-        return system_prompt(
+        return build_system_prompt(
             speaker,
             [name for name in self.names if name != speaker.name],
             task,
             schema,
-            worded=self.worded,
+            render_prompt=self.render_prompt,
             is_labelled=self.hears_labels(speaker),
             tells_own_task=not self.opening.answers,
         )
 
-    def worded(self, prompt: Prompt, **values: object) -> str:
+    def render_prompt(self, prompt: Prompt, **values: object) -> str:
         """Give what a model is told, in this conversation's words, with its values."""
         own = self.prompts.get(prompt.name)
-        return filled(prompt if own is None or own.text is None else own.text, **values)
+        return fill_template(prompt if own is None or own.text is None else own.text, **values)
 
-    def told(self, speaker: Speaker, text: str) -> str:
+    def mark_instruction(self, speaker: Speaker, text: str) -> str:
         """Give what the conversation itself tells a speaker, as it stands in its prompts.
 
         It is marked where what the other says has no name in front of it.
         """
-        return text if self.hears_labels(speaker) else self.worded(FROM_MODERATOR, text=text)
+        return (
+            text if self.hears_labels(speaker) else self.render_prompt(MODERATOR_LABEL, text=text)
+        )
 
     def hears_labels(self, speaker: Speaker) -> bool:
         """Whether what a speaker hears is labelled with who said it.

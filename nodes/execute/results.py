@@ -11,7 +11,7 @@ from ...graphs.log.messages import About, Failure, Source, line, result, said
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import paused, spoke
 from ...graphs.speakers.speaker import Speaker
-from ..prompts.tools import NOT_AGAIN
+from ..prompts.tools import NOT_RUN
 from ..step.resources import Moment
 from ..turn.given import turn_of
 from ..turn.hooks import Hooks, after_tool
@@ -101,7 +101,7 @@ async def interrupted(
 async def given_back(moment: Moment, speaker: Speaker, message: AIMessage) -> dict[str, Any]:
     """End a turn without running its calls, where a guard gives the turn to a person."""
     calls = (*message.tool_calls, *message.invalid_tool_calls)
-    answers = {str(call["id"]): CallResult(NOT_AGAIN, Failure.PERSON) for call in calls}
+    answers = {str(call["id"]): CallResult(NOT_RUN, Failure.PERSON) for call in calls}
     position = spoke(moment.conversation, moment.position, moment.turn)
     return await moment.step(position, result_lines(moment, speaker, answers, final=True))
 

@@ -70,10 +70,10 @@ async def _asked(
 ) -> Asked[str | None]:
     own = ModelSettings(temperature=order.temperature)
     settings = moment.settings("turn_order", own, VERDICT_TEMPERATURE)
-    worded = moment.conversation.worded
-    question = worded(prompts.WHO_IS_NEXT, names=", ".join(names))
+    render_prompt = moment.conversation.render_prompt
+    question = render_prompt(prompts.CHOOSE_NEXT_SPEAKER, names=", ".join(names))
     if order.form == "word":
-        question = worded(prompts.NAME_ALONE, question=question)
+        question = render_prompt(prompts.NEXT_SPEAKER_NAME_ONLY, question=question)
 
     async def ask(prompt: list[BaseMessage]) -> tuple[AIMessage, str | None]:
         if order.form == "word":
@@ -92,12 +92,16 @@ async def _asked(
 
 
 def _system(moment: Moment, order: Moderator) -> list[str]:
-    worded = moment.conversation.worded
+    render_prompt = moment.conversation.render_prompt
     system = [
-        order.prompt or worded(prompts.MODERATOR),
-        worded(prompts.MEMBERS, names=", ".join(moment.conversation.names)),
+        order.prompt or render_prompt(prompts.MODERATOR),
+        render_prompt(prompts.SPEAKER_NAMES, names=", ".join(moment.conversation.names)),
     ]
-    return system if moment.task is None else [*system, worded(prompts.THE_TASK, task=moment.task)]
+    return (
+        system
+        if moment.task is None
+        else [*system, render_prompt(prompts.CONVERSATION_TASK, task=moment.task)]
+    )
 
 
 def _schema(names: Sequence[str]) -> type[OwnAnswer]:

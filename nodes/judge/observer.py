@@ -14,7 +14,7 @@ from ...graphs.text.tokens import tokens_of
 from ..models.client.too_long import ran_out_of_room
 from ..models.model import Model
 from ..prompts import judging as prompts
-from ..prompts.summaries import SHORTENED, filled
+from ..prompts.summaries import SHORTENED, fill_template
 from ..step.resources import Moment, notify
 from ..turn.prompt import Asked
 
@@ -41,11 +41,13 @@ async def observed(
     """
     lines: list[AnyMessage] = [*moment.log]
     usage, has_room = moment.usage, False
-    worded = moment.conversation.worded
+    render_prompt = moment.conversation.render_prompt
     while True:
-        transcript = overheard(_heard(lines), private=private) or worded(prompts.NOTHING_SAID)
+        transcript = overheard(_heard(lines), private=private) or render_prompt(
+            prompts.EMPTY_CONVERSATION
+        )
         # What never changes first, the question last, so that most of it can be cached.
-        heard = worded(prompts.HEARD, transcript=transcript, question=question)
+        heard = render_prompt(prompts.CONVERSATION_SO_FAR, transcript=transcript, question=question)
         try:
             answer, found = await ask([SystemMessage("\n\n".join(system)), HumanMessage(heard)])
         except ContextTooLongError:
@@ -60,7 +62,7 @@ async def observed(
             if since is None:
                 return Asked(answer, found, lines[len(moment.log) :], usage)
             has_room = True
-        text = filled(SHORTENED, name=prompts.OBSERVER)
+        text = fill_template(SHORTENED, name=prompts.OBSERVER)
         about = About(kind=Kind.SUMMARY, audience=NOBODY, since=since, problem=text)
         lines.append(said(len(lines), "", about))
         notify(text)

@@ -29,7 +29,7 @@ def as_asked(moment: Moment, question: str) -> str:
     """Give a question as it is asked now."""
     if not is_second(moment):
         return question
-    return moment.conversation.worded(prompts.AGAIN, question=question)
+    return moment.conversation.render_prompt(prompts.RETRY_FORMAT, question=question)
 
 
 def longest(moment: Moment, judge: Judge | SeparateJudge, model: Model, tokens: int) -> int | None:

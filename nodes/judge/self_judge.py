@@ -93,7 +93,7 @@ def _kept(speaker: Speaker) -> tuple[str, ...]:
 async def _structured(
     moment: Moment, speaker: Speaker, model: Model, judge: Judge
 ) -> dict[str, Any]:
-    words = moment.conversation.worded(prompts.JUDGE_YOURSELF)
+    words = moment.conversation.render_prompt(prompts.JUDGE_OWN_TASK)
     question = HumanMessage(as_asked(moment, words))
     most = longest(moment, judge, model, _STRUCTURED)
 
@@ -127,10 +127,12 @@ async def _structured(
 
 def _in_words(moment: Moment, verdict: Verdict) -> str:
     """Say a verdict as the speaker itself would."""
-    worded = moment.conversation.worded
+    render_prompt = moment.conversation.render_prompt
     if verdict.objectives_left:
-        return worded(prompts.STILL_LEFT, objectives="; ".join(verdict.objectives_left))
-    return worded(prompts.NOTHING_LEFT if verdict.complete else prompts.NOT_COMPLETE)
+        return render_prompt(prompts.OBJECTIVES_LEFT, objectives="; ".join(verdict.objectives_left))
+    return render_prompt(
+        prompts.NO_OBJECTIVES_LEFT if verdict.complete else prompts.TASK_NOT_COMPLETE
+    )
 
 
 def _left_before(moment: Moment) -> tuple[BaseMessage, BaseMessage] | None:
@@ -149,7 +151,7 @@ def _left_before(moment: Moment) -> tuple[BaseMessage, BaseMessage] | None:
 async def _what_is_left(
     moment: Moment, speaker: Speaker, model: Model, judge: Judge
 ) -> dict[str, Any]:
-    words = moment.conversation.worded(prompts.WHAT_IS_LEFT)
+    words = moment.conversation.render_prompt(prompts.LIST_OBJECTIVES_LEFT)
     question = HumanMessage(words)
     most = longest(moment, judge, model, _LEFT)
     own = speaker.model_settings.temperature
@@ -167,7 +169,7 @@ async def _is_complete(
     left: tuple[BaseMessage, BaseMessage],
 ) -> dict[str, Any]:
     first, reflection = left
-    words = moment.conversation.worded(prompts.IS_COMPLETE)
+    words = moment.conversation.render_prompt(prompts.IS_TASK_COMPLETE)
     question = HumanMessage(as_asked(moment, words))
     # Kept reflections stand in the view already; the others are shown for this question only.
     before: list[BaseMessage] = []
@@ -251,5 +253,5 @@ async def _in_text(
 
 
 def _answered(moment: Moment, reflection: BaseMessage) -> AIMessage:
-    nothing = moment.conversation.worded(prompts.NOTHING_LEFT)
+    nothing = moment.conversation.render_prompt(prompts.NO_OBJECTIVES_LEFT)
     return AIMessage(reflection.text.strip() or nothing)

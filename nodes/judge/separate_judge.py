@@ -39,7 +39,7 @@ async def judge_criteria(moment: Moment, judge: SeparateJudge) -> dict[str, Any]
     found = await _asked(moment, judge, model)
     answer, findings = found.answer, found.found
     number = len(moment.log) + len(found.new)
-    asked = moment.conversation.worded(prompts.JUDGE_CRITERIA)
+    asked = moment.conversation.render_prompt(prompts.JUDGE_CRITERIA)
     question = said(number, asked, About(kind=Kind.QUESTION, audience=NOBODY))
     if findings is None and not is_second(moment):
         return await asked_again(moment, found, [question], None)
@@ -54,8 +54,12 @@ async def judge_criteria(moment: Moment, judge: SeparateJudge) -> dict[str, Any]
         final=not is_judged(moment.conversation, moment.position),
     )
     kept = (speaker.name,) if speaker.keep_self_reflection and verdict.readable else NOBODY
-    worded = moment.conversation.worded
-    text = worded(prompts.FOUND, found=_in_words(findings)) if findings else str(answer.text)
+    render_prompt = moment.conversation.render_prompt
+    text = (
+        render_prompt(prompts.JUDGE_VERDICT, found=_in_words(findings))
+        if findings
+        else str(answer.text)
+    )
     about = About(kind=Kind.REFLECTION, audience=kept, verdict=verdict, thought=thought_of(answer))
     lines = [question, said(number + 1, text, about, answer=answer)]
     # A final verdict says how it stands; what ended the conversation stays the cap.
@@ -68,9 +72,9 @@ async def _asked(moment: Moment, judge: SeparateJudge, model: Model) -> Asked[Fi
     most = longest(moment, judge, model, _TOKENS + _EACH * len(judge.criteria))
     own = ModelSettings(temperature=judge.temperature, max_tokens=judge.max_tokens)
     settings = moment.settings("judge", own, VERDICT_TEMPERATURE, most)
-    question = moment.conversation.worded(prompts.JUDGE_CRITERIA)
+    question = moment.conversation.render_prompt(prompts.JUDGE_CRITERIA)
     if judge.form == "lines":
-        question = moment.conversation.worded(prompts.JUDGE_IN_LINES, question=question)
+        question = moment.conversation.render_prompt(prompts.JUDGE_IN_LINES, question=question)
 
     question = as_asked(moment, question)
 
@@ -94,12 +98,12 @@ async def _asked(moment: Moment, judge: SeparateJudge, model: Model) -> Asked[Fi
 
 
 def _system(moment: Moment, judge: SeparateJudge) -> list[str]:
-    worded = moment.conversation.worded
+    render_prompt = moment.conversation.render_prompt
     numbered = (f"{number}. {text}" for number, text in enumerate(judge.criteria, start=1))
     return [
-        judge.prompt or worded(prompts.SEPARATE_JUDGE),
-        *prompts.tasks_of_all(moment.conversation.speakers, moment.task, worded),
-        worded(prompts.CRITERIA, criteria="\n".join(numbered)),
+        judge.prompt or render_prompt(prompts.SEPARATE_JUDGE),
+        *prompts.describe_tasks(moment.conversation.speakers, moment.task, render_prompt),
+        render_prompt(prompts.CRITERIA, criteria="\n".join(numbered)),
     ]
 
 

@@ -4,14 +4,14 @@ from .texts import PROMPTS
 
 HAND_OFF = PROMPTS["hand_off"]
 """How the tool is described; of its arguments the next three are."""
-TO = PROMPTS["hand_off_to"]
-MESSAGE = PROMPTS["hand_off_message"]
-PRIVATE = PROMPTS["hand_off_private"]
+HAND_OFF_TO = PROMPTS["hand_off_to"]
+HAND_OFF_MESSAGE = PROMPTS["hand_off_message"]
+HAND_OFF_PRIVATE = PROMPTS["hand_off_private"]
 
-SPEAKS_NEXT = PROMPTS["speaks_next"]
+HAND_OFF_ACCEPTED = PROMPTS["hand_off_accepted"]
 """What came of a call; of the next one where another call came first."""
-ONLY_ONE = PROMPTS["only_one_next"]
-NOT_NEXT = PROMPTS["not_next"]
+HAND_OFF_IGNORED = PROMPTS["hand_off_ignored"]
+HAND_OFF_REFUSED = PROMPTS["hand_off_refused"]
 
-TO_YOU_ALONE = PROMPTS["to_you_alone"]
+PRIVATE_MESSAGE = PROMPTS["private_message"]
 """How what only some hear is marked for them."""

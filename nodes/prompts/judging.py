@@ -3,45 +3,47 @@
 from collections.abc import Sequence
 
 from ...graphs.speakers.speaker import Speaker
-from .template import Worded
+from .template import RenderPrompt
 from .texts import PROMPTS
 
-WHAT_IS_LEFT = PROMPTS["what_is_left"]
-IS_COMPLETE = PROMPTS["is_complete"]
-JUDGE_YOURSELF = PROMPTS["judge_yourself"]
-AGAIN = PROMPTS["again"]
+LIST_OBJECTIVES_LEFT = PROMPTS["list_objectives_left"]
+IS_TASK_COMPLETE = PROMPTS["is_task_complete"]
+JUDGE_OWN_TASK = PROMPTS["judge_own_task"]
+RETRY_FORMAT = PROMPTS["retry_format"]
 
 UNREADABLE = "It can't be read as a verdict."
 
-NOTHING_LEFT = PROMPTS["nothing_left"]
-NOT_COMPLETE = PROMPTS["not_complete"]
-STILL_LEFT = PROMPTS["still_left"]
+NO_OBJECTIVES_LEFT = PROMPTS["no_objectives_left"]
+TASK_NOT_COMPLETE = PROMPTS["task_not_complete"]
+OBJECTIVES_LEFT = PROMPTS["objectives_left"]
 SEPARATE_JUDGE = PROMPTS["separate_judge"]
 CRITERIA = PROMPTS["criteria"]
-HEARD = PROMPTS["heard"]
-NOTHING_SAID = PROMPTS["nothing_said"]
+CONVERSATION_SO_FAR = PROMPTS["conversation_so_far"]
+EMPTY_CONVERSATION = PROMPTS["empty_conversation"]
 JUDGE_CRITERIA = PROMPTS["judge_criteria"]
 JUDGE_IN_LINES = PROMPTS["judge_in_lines"]
-FOUND = PROMPTS["found"]
+JUDGE_VERDICT = PROMPTS["judge_verdict"]
 MODERATOR = PROMPTS["moderator"]
-MEMBERS = PROMPTS["members"]
-WHO_IS_NEXT = PROMPTS["who_is_next"]
-NAME_ALONE = PROMPTS["name_alone"]
-THE_TASK = PROMPTS["the_task"]
-TASK_OF = PROMPTS["task_of"]
-TOLD_ALONE = PROMPTS["told_alone"]
+SPEAKER_NAMES = PROMPTS["speaker_names"]
+CHOOSE_NEXT_SPEAKER = PROMPTS["choose_next_speaker"]
+NEXT_SPEAKER_NAME_ONLY = PROMPTS["next_speaker_name_only"]
+CONVERSATION_TASK = PROMPTS["conversation_task"]
+TASK_OF_SPEAKER = PROMPTS["task_of_speaker"]
+PRIVATE_INFORMATION = PROMPTS["private_information"]
 
 OBSERVER = "the one who takes no part"
 
 
-def tasks_of_all(speakers: Sequence[Speaker], task: str | None, worded: Worded) -> list[str]:
+def describe_tasks(
+    speakers: Sequence[Speaker], task: str | None, render_prompt: RenderPrompt
+) -> list[str]:
     """Give all tasks, and what speakers were told privately, for a judge who sees everything."""
-    parts = [] if task is None else [worded(THE_TASK, task=task)]
+    parts = [] if task is None else [render_prompt(CONVERSATION_TASK, task=task)]
     for speaker in speakers:
         if speaker.task is not None:
-            parts.append(worded(TASK_OF, name=speaker.name, task=speaker.task))
+            parts.append(render_prompt(TASK_OF_SPEAKER, name=speaker.name, task=speaker.task))
         opening = speaker.private_opening
         if opening is not None:
             known = " ".join(opening.lines) or opening.prompt
-            parts.append(worded(TOLD_ALONE, name=speaker.name, known=known))
+            parts.append(render_prompt(PRIVATE_INFORMATION, name=speaker.name, known=known))
     return parts

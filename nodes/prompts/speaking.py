@@ -7,86 +7,86 @@ from pydantic import BaseModel
 
 from ...graphs.speakers.parts import SmallModelPrompt
 from ...graphs.speakers.speaker import Speaker
-from .formats import form_of, is_told
-from .template import Worded, filled as filled
+from .formats import describe_format, is_format_described
+from .template import RenderPrompt, fill_template as fill_template
 from .texts import PROMPTS
 
-THE_TASK = PROMPTS["the_task"]
-OWN_TASK = PROMPTS["own_task"]
+CONVERSATION_TASK = PROMPTS["conversation_task"]
+SPEAKER_TASK = PROMPTS["speaker_task"]
 PARTICIPANT = PROMPTS["participant"]
 
-LABELLED = PROMPTS["labelled"]
+SPEAKER_LABELS = PROMPTS["speaker_labels"]
 
-FROM_MODERATOR = PROMPTS["from_moderator"]
+MODERATOR_LABEL = PROMPTS["moderator_label"]
 """How what the conversation itself says is told from what the other says without a name."""
 
 BEGIN = PROMPTS["begin"]
-GO_ON = PROMPTS["go_on"]
+CONTINUE_CONVERSATION = PROMPTS["continue_conversation"]
 YOUR_TURN = PROMPTS["your_turn"]
 
 NEW_TASK = PROMPTS["new_task"]
-TASK_AGAIN = PROMPTS["task_again"]
+RESTATE_TASK = PROMPTS["restate_task"]
 """How a speaker whose memory was reset is told its own task again."""
 
-MEND = PROMPTS["mend"]
+REWRITE_REPLY = PROMPTS["rewrite_reply"]
 """How a speaker is asked for a reply once more; the problems follow."""
 
-NOT_AGAIN = PROMPTS["not_again"]
+STOP_REPEATED_CALLS = PROMPTS["stop_repeated_calls"]
 """How a speaker that repeats a call is asked to do something else; the problem follows."""
 
-EMPTY = PROMPTS["empty"]
-ANOTHERS_PART = PROMPTS["anothers_part"]
-NO_WORDS_YET = PROMPTS["no_words_yet"]
-SAME_AGAIN = PROMPTS["same_again"]
-ANOTHERS_WORDS = PROMPTS["anothers_words"]
-UNANSWERED = PROMPTS["unanswered"]
-SAME_CALLS = PROMPTS["same_calls"]
+EMPTY_REPLY = PROMPTS["empty_reply"]
+WRONG_SPEAKER = PROMPTS["wrong_speaker"]
+NO_CONTENT = PROMPTS["no_content"]
+REPEATED_REPLY = PROMPTS["repeated_reply"]
+ECHOED_REPLY = PROMPTS["echoed_reply"]
+PREMATURE_END = PROMPTS["premature_end"]
+REPEATED_CALLS = PROMPTS["repeated_calls"]
 
-WRITE_THE_REST = PROMPTS["write_the_rest"]
-SAY_IT_SHORTER = PROMPTS["say_it_shorter"]
+CONTINUE_REPLY = PROMPTS["continue_reply"]
+SHORTEN_REPLY = PROMPTS["shorten_reply"]
 
-LAST_WORDS = PROMPTS["last_words"]
+LAST_MESSAGE = PROMPTS["last_message"]
 ROUNDS_LEFT = PROMPTS["rounds_left"]
 
 
-def system_prompt(
+def build_system_prompt(
     speaker: Speaker,
     others: Sequence[str],
     task: str | None,
     schema: type[BaseModel] | None = None,
     *,
-    worded: Worded,
+    render_prompt: RenderPrompt,
     is_labelled: bool,
     tells_own_task: bool,
 ) -> str:
     """Give the system prompt of one speaker."""
     if speaker.system_prompt is None:
         together = " and ".join(part for part in (", ".join(others[:-1]), others[-1]) if part)
-        prompt = worded(PARTICIPANT, me=speaker.name, others=together)
+        prompt = render_prompt(PARTICIPANT, me=speaker.name, others=together)
         if is_labelled:
-            prompt = f"{prompt} {worded(LABELLED)}"
+            prompt = f"{prompt} {render_prompt(SPEAKER_LABELS)}"
     else:
         prompt = speaker.system_prompt
     parts = [prompt]
     if task is not None:
         if "{task}" in prompt:
-            parts = [filled(prompt, task=task)]
+            parts = [fill_template(prompt, task=task)]
         else:
-            parts.append(worded(THE_TASK, task=task))
+            parts.append(render_prompt(CONVERSATION_TASK, task=task))
     if speaker.task is not None and tells_own_task:
-        parts.append(worded(OWN_TASK, task=speaker.task))
-    if speaker.format is not None and not is_told(speaker.format, prompt):
-        parts.append(form_of(speaker.format, schema))
+        parts.append(render_prompt(SPEAKER_TASK, task=speaker.task))
+    if speaker.format is not None and not is_format_described(speaker.format, prompt):
+        parts.append(describe_format(speaker.format, schema))
     return "\n\n".join(parts)
 
 
-def briefly(
+def build_small_model_prompt(
     view: Sequence[BaseMessage], prompt: SmallModelPrompt, task: str, given: str
 ) -> list[BaseMessage]:
     """Say what a speaker is told in the few words that a very small model can take."""
-    reminder = filled(prompt.reminder, task=given.rstrip(" .?!"))
+    reminder = fill_template(prompt.reminder, task=given.rstrip(" .?!"))
     return [
-        SystemMessage(filled(prompt.system_prompt, task=task)),
+        SystemMessage(fill_template(prompt.system_prompt, task=task)),
         *(
             HumanMessage(f"{message.text}\n\n{reminder}", name=message.name)
             if isinstance(message, HumanMessage)

@@ -1,16 +1,16 @@
 """How a long history is told in short, and how its summary is asked for."""
 
-from .template import filled as filled
+from .template import fill_template as fill_template
 from .texts import PROMPTS
 
-IN_SHORT = PROMPTS["in_short"]
+SUMMARY_HEADING = PROMPTS["summary_heading"]
 """How a speaker is told the summary of what its prompt leaves out."""
 
-SUMMARISER = PROMPTS["summariser"]
+SUMMARY_ROLE = PROMPTS["summary_role"]
 
-SUMMARISE = PROMPTS["summarise"]
+SUMMARY_REQUEST = PROMPTS["summary_request"]
 
-NOTHING_BEFORE = PROMPTS["nothing_before"]
+NO_EARLIER_SUMMARY = PROMPTS["no_earlier_summary"]
 
 SHORTENED = """What {name} has heard and said is too long for the model: the older half is left \
 out from here on."""

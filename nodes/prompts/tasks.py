@@ -2,36 +2,41 @@
 
 from collections.abc import Sequence
 
-from .template import Worded, filled as filled
+from .template import RenderPrompt, fill_template as fill_template
 from .texts import PROMPTS
 
 SPECIFY_TASK = PROMPTS["specify_task"]
 
-SPECIFY_TASK_SMALL = PROMPTS["specify_task_small"]
+SPECIFY_TASK_SMALL_MODEL = PROMPTS["specify_task_small_model"]
 """The same in the few words that a very small model can follow."""
 
-HELPER = PROMPTS["helper"]
+TASK_HELPER = PROMPTS["task_helper"]
 
-TASK_TOO_LONG = PROMPTS["task_too_long"]
+SHORTEN_TASK = PROMPTS["shorten_task"]
 
-TASK_NOT_REWRITTEN = PROMPTS["task_not_rewritten"]
+REWRITE_TASK = PROMPTS["rewrite_task"]
 
 _A_PAIR = 2
 
 
-def task_request(
-    task: str, names: Sequence[str], limit: int, worded: Worded, *, small: bool
+def build_task_request(
+    task: str, names: Sequence[str], limit: int, render_prompt: RenderPrompt, *, small: bool
 ) -> str:
     """Ask for a more specific task."""
     if small:
-        return worded(SPECIFY_TASK_SMALL, task=task, limit=limit)
-    who = f"{worded(HELPER, asker=names[0], helper=names[1])} " if len(names) == _A_PAIR else ""
-    return worded(SPECIFY_TASK, task=task, limit=limit, who=who)
+        return render_prompt(SPECIFY_TASK_SMALL_MODEL, task=task, limit=limit)
+    who = (
+        f"{render_prompt(TASK_HELPER, asker=names[0], helper=names[1])} "
+        if len(names) == _A_PAIR
+        else ""
+    )
+    return render_prompt(SPECIFY_TASK, task=task, limit=limit, who=who)
 
 
-def task_requests(limit: int, worded: Worded) -> str:
+def join_task_requests(limit: int, render_prompt: RenderPrompt) -> str:
     """Return all that a request for a more specific task says, without the task and the names."""
     asked = (
-        worded(one, task="", who="", limit=limit) for one in (SPECIFY_TASK, SPECIFY_TASK_SMALL)
+        render_prompt(one, task="", who="", limit=limit)
+        for one in (SPECIFY_TASK, SPECIFY_TASK_SMALL_MODEL)
     )
-    return "\n".join((*asked, worded(TASK_NOT_REWRITTEN, limit=limit)))
+    return "\n".join((*asked, render_prompt(REWRITE_TASK, limit=limit)))

@@ -22,7 +22,7 @@ class Prompt(str):
         prompt.name = name
         return prompt
 
-    def unfit(self, text: str) -> str | None:
+    def find_placeholder_error(self, text: str) -> str | None:
         """Say why other words can't stand in the place of these; None where they can."""
         known = dict.fromkeys(_PLACEHOLDER.findall(self))
         given = dict.fromkeys(_PLACEHOLDER.findall(text))
@@ -34,7 +34,7 @@ class Prompt(str):
         return None if missing is None else f"needs {{{missing}}} in it"
 
 
-class Worded(Protocol):
+class RenderPrompt(Protocol):
     """Gives what a model is told, in a conversation's own words where it has some."""
 
     def __call__(self, prompt: Prompt, **values: object) -> str:
@@ -42,7 +42,7 @@ class Worded(Protocol):
         ...
 
 
-def filled(template: str, **values: object) -> str:
+def fill_template(template: str, **values: object) -> str:
     """Put values into a template.
 
     Only the given names are replaced, so that braces in a user's own prompt stay as they are; a

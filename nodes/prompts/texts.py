@@ -17,6 +17,6 @@ PROMPTS: Final = {
 """What models are told whatever the kind of conversation, by the names of the files."""
 
 
-def of_kind(name: str) -> str:
+def read_kind_prompt(name: str) -> str:
     """Read what one kind of conversation tells its speakers."""
     return (_FOLDER / "kinds" / f"{name}.txt").read_text(encoding="utf-8").rstrip("\n")

@@ -67,7 +67,7 @@ def _before(
         # A person's question says whose turn it is.
         return []
     if not conversation.is_pair or not isinstance(conversation.turn_order, RoundRobin):
-        return [(conversation.worded(prompts.YOUR_TURN, name=name), _to(name))]
+        return [(conversation.render_prompt(prompts.YOUR_TURN, name=name), _to(name))]
     return []
 
 
@@ -85,9 +85,9 @@ def _shift(conversation: Conversation, owner: str, log: Sequence[BaseMessage]) -
         return opening.first_line, _to(owner)
     if opening.reconcile:
         # All answers are known to all: none is handed on once more, least of all to who gave it.
-        return conversation.worded(prompts.GO_ON), _to(owner)
+        return conversation.render_prompt(prompts.CONTINUE_CONVERSATION), _to(owner)
     if not opening.answers:
-        return conversation.worded(prompts.BEGIN), _to(owner)
+        return conversation.render_prompt(prompts.BEGIN), _to(owner)
     before = conversation.order[-1]
     said_before = (
         message.text
@@ -97,7 +97,7 @@ def _shift(conversation: Conversation, owner: str, log: Sequence[BaseMessage]) -
     answer = next(said_before, None)
     if answer is None:
         # It was removed.
-        return conversation.worded(prompts.BEGIN), _to(owner)
+        return conversation.render_prompt(prompts.BEGIN), _to(owner)
     return answer, About(kind=Kind.SHIFT, speaker=before, audience=(owner,))
 
 

@@ -104,7 +104,7 @@ class Resources:
         languages = self.registry.languages_of(conversation)
         if languages:
             await self._check_sandbox(conversation, languages)
-        return self.registry.worded(conversation) if conversation.prompts else conversation
+        return self.registry.resolve_prompts(conversation) if conversation.prompts else conversation
 
     async def _check_sandbox(self, conversation: Conversation, languages: set[Language]) -> None:
         if conversation.sandbox.level == "host" and not self.allow_host:

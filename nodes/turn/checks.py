@@ -63,10 +63,12 @@ def checked(
     if misnamed is not None or (handed_to and not text.strip()):
         return Checked(text, misnamed)
     if not text.strip():
-        return Checked(text, Problem(flaw=Flaw.BLANK, text=conversation.worded(prompts.EMPTY)))
+        return Checked(
+            text, Problem(flaw=Flaw.BLANK, text=conversation.render_prompt(prompts.EMPTY_REPLY))
+        )
     flipped = plays(conversation, speaker, text)
     if flipped is not None:
-        told = conversation.worded(prompts.ANOTHERS_PART, me=speaker.name, other=flipped)
+        told = conversation.render_prompt(prompts.WRONG_SPEAKER, me=speaker.name, other=flipped)
         return Checked(text, Problem(flaw=Flaw.ROLE_FLIP, text=told))
     is_formed = speaker.format is not None
     read = _read(speaker, text, schema, cut_off=cut_off) if is_formed else Parsed()
@@ -88,16 +90,16 @@ def _said_before(
 ) -> Problem | None:
     """Return what is wrong with a reply that was said already, by its speaker or by another."""
     if _repeats(speaker, text, log):
-        return Problem(flaw=Flaw.REPEATED, text=conversation.worded(prompts.SAME_AGAIN))
+        return Problem(flaw=Flaw.REPEATED, text=conversation.render_prompt(prompts.REPEATED_REPLY))
     echoed = _echoed(conversation, speaker, own, log)
     if echoed is None:
         return None
-    told = conversation.worded(prompts.ANOTHERS_WORDS, other=echoed)
+    told = conversation.render_prompt(prompts.ECHOED_REPLY, other=echoed)
     return Problem(flaw=Flaw.ECHO, text=told)
 
 
 def _no_reply(conversation: Conversation, text: str) -> Checked:
-    told = conversation.worded(prompts.NO_WORDS_YET)
+    told = conversation.render_prompt(prompts.NO_CONTENT)
     return Checked(text, Problem(flaw=Flaw.NO_REPLY, text=told))
 
 
@@ -108,7 +110,7 @@ def _unanswered(
     token = unanswered_token(conversation, speaker.name, text, log)
     if token is None:
         return None
-    told = conversation.worded(prompts.UNANSWERED, token=token)
+    told = conversation.render_prompt(prompts.PREMATURE_END, token=token)
     return Problem(flaw=Flaw.UNANSWERED, text=told)
 
 
@@ -124,7 +126,9 @@ def _misnamed(conversation: Conversation, speaker: Speaker, given: Sequence[str]
     if not given or first_of(conversation, speaker.name, given) is not None:
         return None
     names = ", ".join(targets(conversation, speaker.name))
-    told = conversation.worded(handoffs.NOT_NEXT, other=given[0] or "nobody", names=names)
+    told = conversation.render_prompt(
+        handoffs.HAND_OFF_REFUSED, other=given[0] or "nobody", names=names
+    )
     return Problem(flaw=Flaw.NOT_NEXT, text=told)
 
 
@@ -168,7 +172,7 @@ def repeated_calls(
         return None
     called = (*message.tool_calls, *message.invalid_tool_calls)
     tools = " and ".join(dict.fromkeys(str(one["name"]) for one in called))
-    told = conversation.worded(prompts.SAME_CALLS, tools=tools)
+    told = conversation.render_prompt(prompts.REPEATED_CALLS, tools=tools)
     return Problem(flaw=Flaw.SAME_CALLS, text=told)
 
 
@@ -196,9 +200,9 @@ def _says_nothing(
         if any(is_blank(one) or is_placeholder(one, prompt, marks.lines) for one in given):
             return True
     # A task may well be said in its own words, so it does not count.
-    told = prompt or prompts.LABELLED
+    told = prompt or prompts.SPEAKER_LABELS
     if not prompt and conversation.prompts:
-        told = conversation.worded(prompts.LABELLED)
+        told = conversation.render_prompt(prompts.SPEAKER_LABELS)
     is_open = not own[:1].isalnum() and is_placeholder(own, prompt)
     return is_open or repeats(own, told)
 
@@ -214,8 +218,10 @@ def request_for(conversation: Conversation, draft: About) -> str:
     # A reply that was cut off has no flaw: its problem says how it goes on.
     if draft.flaw is None:
         return problem
-    request = prompts.NOT_AGAIN if draft.flaw is Flaw.SAME_CALLS else prompts.MEND
-    return conversation.worded(request, problem=problem)
+    request = (
+        prompts.STOP_REPEATED_CALLS if draft.flaw is Flaw.SAME_CALLS else prompts.REWRITE_REPLY
+    )
+    return conversation.render_prompt(request, problem=problem)
 
 
 def _without_request(conversation: Conversation, speaker: Speaker, text: str, request: str) -> str:

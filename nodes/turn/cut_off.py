@@ -11,7 +11,7 @@ from ..prompts import speaking as prompts
 from ..prompts.template import Prompt
 from .record import is_call
 
-_REQUESTS = {"continue": prompts.WRITE_THE_REST, "retry": prompts.SAY_IT_SHORTER}
+_REQUESTS = {"continue": prompts.CONTINUE_REPLY, "retry": prompts.SHORTEN_REPLY}
 
 
 def more_asked(speaker: Speaker, position: Position, text: str) -> Prompt | None:

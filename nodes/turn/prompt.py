@@ -61,7 +61,7 @@ def around(
     )
     return Around(
         sum(map(tokens_of_message, front)) + tools + thoughts,
-        tokens_of(prompts.filled(reminded, task=_given_task(moment, speaker))),
+        tokens_of(prompts.fill_template(reminded, task=_given_task(moment, speaker))),
         sum(map(tokens_of_message, behind)),
     )
 
@@ -79,7 +79,7 @@ def _as_told(
     if small_prompt is None:
         return view
     given = _given_task(moment, speaker)
-    return prompts.briefly(view, small_prompt, moment.task or given, given)
+    return prompts.build_small_model_prompt(view, small_prompt, moment.task or given, given)
 
 
 def view_of(
@@ -131,14 +131,14 @@ def _told_of_end(moment: Moment) -> str:
     if position.owed or is_answer_due(conversation, position):
         if not end_chat.announce_last_words:
             return ""
-        told = conversation.worded(prompts.LAST_WORDS)
+        told = conversation.render_prompt(prompts.LAST_MESSAGE)
     else:
         cap = end_chat.max_iterations
         if not end_chat.tell_rounds_left or cap is None or moment.turn.stage is not Stage.ROUNDS:
             return ""
         left = cap - 1 - position.rounds(conversation)
-        told = conversation.worded(prompts.ROUNDS_LEFT, count=left)
-    return conversation.told(conversation.speaker(moment.turn.speaker), told)
+        told = conversation.render_prompt(prompts.ROUNDS_LEFT, count=left)
+    return conversation.mark_instruction(conversation.speaker(moment.turn.speaker), told)
 
 
 def prompt_of(
@@ -149,8 +149,8 @@ def prompt_of(
     if not view or isinstance(view[-1], SystemMessage | AIMessage):
         # What it would answer was removed, and many models refuse a prompt that ends so.
         has_spoken = bool(view) and isinstance(view[-1], AIMessage)
-        cue = prompts.GO_ON if has_spoken else prompts.BEGIN
-        view = [*view, HumanMessage(moment.conversation.worded(cue))]
+        cue = prompts.CONTINUE_CONVERSATION if has_spoken else prompts.BEGIN
+        view = [*view, HumanMessage(moment.conversation.render_prompt(cue))]
     if moment.position.phase in (Phase.RETURNED, Phase.REJECTED, Phase.CUT_OFF):
         view = with_thoughts(view, log, speaker.name)
     return asked_behind(_with_told(view, once.told) if once.told else view, once.asked)
@@ -247,6 +247,6 @@ def _cut(
         speaker=speaker.name,
         audience=NOBODY,
         since=since,
-        problem=prompts.filled(SHORTENED, name=speaker.name),
+        problem=prompts.fill_template(SHORTENED, name=speaker.name),
     )
     return said(len(lines), before.text if before is not None else "", about)

@@ -99,7 +99,7 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
     if given.source is Source.MODEL:
         more = more_asked(speaker, position, text) if cut_off else None
         if more is not None:
-            about = about.model_copy(update={"problem": conversation.worded(more)})
+            about = about.model_copy(update={"problem": conversation.render_prompt(more)})
             return await _write_draft(moment, given, about, Phase.CUT_OFF)
         found = _checked(moment, speaker, text, moment.log, about)
         if found.problem is not None and not position.asked_again:

@@ -94,16 +94,16 @@ def _prompt(
     before: str,
     lines: Sequence[BaseMessage],
 ) -> list[BaseMessage]:
-    worded = moment.conversation.worded
-    request = worded(
-        prompts.SUMMARISE,
+    render_prompt = moment.conversation.render_prompt
+    request = render_prompt(
+        prompts.SUMMARY_REQUEST,
         me=speaker.name,
-        before=before or worded(prompts.NOTHING_BEFORE),
+        before=before or render_prompt(prompts.NO_EARLIER_SUMMARY),
         transcript=transcript(lines, speaker.name),
         words=context.words,
     )
     return [
-        SystemMessage(worded(prompts.SUMMARISER, me=speaker.name)),
+        SystemMessage(render_prompt(prompts.SUMMARY_ROLE, me=speaker.name)),
         HumanMessage(request),
     ]
 

@@ -52,14 +52,14 @@ async def cost(mode: str, form: str, completes: Mapping[str, int | None]) -> Cos
     def speak(prompt: Prompt) -> Line:
         speaker = "A" if "You are A," in prompt[0]["content"] else "B"
         asked = prompt[-1]["content"]
-        if asked in (judging.JUDGE_YOURSELF, judging.WHAT_IS_LEFT):
+        if asked in (judging.JUDGE_OWN_TASK, judging.LIST_OBJECTIVES_LEFT):
             checks[speaker] = checks.get(speaker, 0) + 1
         done = checks.get(speaker) == completes.get(speaker)
-        if asked == judging.JUDGE_YOURSELF:
+        if asked == judging.JUDGE_OWN_TASK:
             return {"objectives_left": [] if done else ["the price", "the place"], "complete": done}
-        if asked == judging.WHAT_IS_LEFT:
+        if asked == judging.LIST_OBJECTIVES_LEFT:
             return "None is left." if done else "The price and the place are left."
-        if asked == judging.IS_COMPLETE:
+        if asked == judging.IS_TASK_COMPLETE:
             return "yes" if done else "no"
         return f"{speaker} after {len(prompt)} lines: " + "word " * WORDS
 

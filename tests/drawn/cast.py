@@ -24,7 +24,7 @@ from duologue.graphs.speakers.speaker import Speaker
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.spec.judges import Handoff, Judge, Moderator, SeparateJudge
 from duologue.nodes.prompts import judging, summaries
-from duologue.nodes.prompts.template import filled
+from duologue.nodes.prompts.template import fill_template
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
 from duologue.tools import Hook
 from duologue.tools.registry.hooks import Turn as Given
@@ -146,7 +146,7 @@ class Cast:
     @property
     def _summarisers(self) -> dict[str, str]:
         names = self.rules.names
-        return {filled(summaries.SUMMARISER, me=name): name for name in names}
+        return {fill_template(summaries.SUMMARY_ROLE, me=name): name for name in names}
 
     def _sums_up(self, prompt: Prompt) -> Line:
         assert self._summarisers[prompt[0]["content"]] == self.table.speaking
@@ -194,7 +194,7 @@ class Cast:
             self._gives_the_word(named or (before if asked == name else None))
 
     def _judges(self, prompt: Prompt) -> Line:
-        if prompt[-1]["content"] == judging.WHAT_IS_LEFT:
+        if prompt[-1]["content"] == judging.LIST_OBJECTIVES_LEFT:
             self.table = self.table.between_questions(self.rules, self.spent)
             return "The price."
         asked = self.table.latest

@@ -22,14 +22,14 @@ from duologue.graphs.log.messages import line
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.spec.judges import Handoff, Moderator, SeparateJudge
 from duologue.nodes.prompts import judging, speaking, summaries
-from duologue.nodes.prompts.template import filled
+from duologue.nodes.prompts.template import fill_template
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
 from duologue.tools.registry.hooks import Turn
 
 T = TypeVar("T")
 
-MENDED = speaking.MEND.partition("}")[2]
+MENDED = speaking.REWRITE_REPLY.partition("}")[2]
 """How each request to mend a reply ends."""
 
 
@@ -101,10 +101,10 @@ class Player:
             assert isinstance(order, Moderator)
             name = self._one_of("choice", given, (*self.conversation.names, "Nobody"))
             return name if order.form == "word" else {"next_speaker": name}
-        if question == judging.JUDGE_YOURSELF:
+        if question == judging.JUDGE_OWN_TASK:
             is_complete = not self.unlike and self._one_of("verdict", given, (True, *[False] * 5))
             return {"objectives_left": [], "complete": is_complete}
-        if question in (judging.WHAT_IS_LEFT, judging.IS_COMPLETE):
+        if question in (judging.LIST_OBJECTIVES_LEFT, judging.IS_TASK_COMPLETE):
             says_yes = "no" if self.unlike else "yes"
             return self._one_of("verdict", given, (says_yes, "no", "no", "no", "Hm."))
         is_new = prompt[-1]["role"] == "user" and not question.endswith(MENDED)
@@ -129,7 +129,7 @@ class Player:
         return {"blank": blank, "won": f"{plain} {WON}", DONE: done}.get(does, plain)
 
     def _summariser(self, name: str) -> str:
-        return filled(summaries.SUMMARISER, me=name)
+        return fill_template(summaries.SUMMARY_ROLE, me=name)
 
     def _before(self, turn: Turn) -> HumanMessage | AIMessage | None:
         given = self._asked("before", turn)

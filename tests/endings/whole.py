@@ -19,7 +19,8 @@ from endings.adapter import conversation_of
 from endings.dialogue import Dialogue
 
 _ASKED_AGAIN = tuple(
-    request.rpartition("}")[2].strip() for request in (speaking.MEND, speaking.NOT_AGAIN)
+    request.rpartition("}")[2].strip()
+    for request in (speaking.REWRITE_REPLY, speaking.STOP_REPEATED_CALLS)
 )
 """How requests for another try end."""
 

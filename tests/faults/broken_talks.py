@@ -109,7 +109,7 @@ def structured(prompt: Prompt) -> Line:
         return " ".join(["beans"] * 11)
     if "shorter version" in last:
         return "Plan a garden with beans."
-    if last == judging.JUDGE_YOURSELF:
+    if last == judging.JUDGE_OWN_TASK:
         return Judgement(objectives_left=["beans"] if turns == 1 else [], complete=turns > 1)
     if "You are Owner" in prompt[0]["content"]:
         if turns == 0:
@@ -124,9 +124,9 @@ def two_questions(prompt: Prompt) -> Line:
     """Speak, and say what is left, and in one word whether it is complete."""
     last = str(prompt[-1]["content"])
     own = sum(message["role"] == "assistant" for message in prompt)
-    if last == judging.WHAT_IS_LEFT:
+    if last == judging.LIST_OBJECTIVES_LEFT:
         return f"After line {own}: beans."
-    if last == judging.IS_COMPLETE:
+    if last == judging.IS_TASK_COMPLETE:
         return "Yes." if own > 2 else "No."
     return f"My line {own}."
 
@@ -179,7 +179,7 @@ def coded(prompt: Prompt) -> Line:
 
 def summed_up(prompt: Prompt) -> Line:
     """Speak at length, and sum up in short."""
-    if prompt[0]["content"] == summaries.SUMMARISER.replace("{me}", "Ann"):
+    if prompt[0]["content"] == summaries.SUMMARY_ROLE.replace("{me}", "Ann"):
         return f"They have said {str(prompt[-1]['content']).count('line')} lines."
     own = sum(message["role"] == "assistant" for message in prompt)
     heard = sum(len(str(message["content"])) for message in prompt)

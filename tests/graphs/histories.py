@@ -122,7 +122,7 @@ class Played:
     ) -> None:
         prompt, place = [*history], self.marks.get(name)
         if place is not None:
-            told = speaking.FROM_MODERATOR.replace("{text}", prompt[place][1])
+            told = speaking.MODERATOR_LABEL.replace("{text}", prompt[place][1])
             prompt[place] = ("user", told)
         self.calls.append(Asked(name, (self.system(name), *prompt), reply, to_schema))
 
@@ -203,7 +203,7 @@ def _shift(play: Played, order: Sequence[str], answers: Mapping[str, str]) -> No
     elif not plan.answers:
         play.hear(owner, speaking.BEGIN)
     elif plan.reconcile:
-        play.hear(owner, speaking.GO_ON)
+        play.hear(owner, speaking.CONTINUE_CONVERSATION)
     else:
         play.hear(owner, play.labelled(before, answers[before]))
 
@@ -250,15 +250,15 @@ def _check(play: Played, name: str) -> bool:
     done = plan.completes[name] == number
     left = f"goal {number} of {name}"
     if plan.two_questions:
-        first: Entry = ("user", judging.WHAT_IS_LEFT)
+        first: Entry = ("user", judging.LIST_OBJECTIVES_LEFT)
         answer: Entry = ("assistant", left)
         play.ask(name, [*history, first], left)
-        second: Entry = ("user", judging.IS_COMPLETE)
+        second: Entry = ("user", judging.IS_TASK_COMPLETE)
         play.ask(name, [*history, first, answer, second], "Yes." if done else "No.")
     else:
-        first = ("user", judging.JUDGE_YOURSELF)
-        still_left = judging.STILL_LEFT.replace("{objectives}", left)
-        answer = ("assistant", judging.NOTHING_LEFT if done else still_left)
+        first = ("user", judging.JUDGE_OWN_TASK)
+        still_left = judging.OBJECTIVES_LEFT.replace("{objectives}", left)
+        answer = ("assistant", judging.NO_OBJECTIVES_LEFT if done else still_left)
         reply = {"objectives_left": [] if done else [left], "complete": done}
         play.ask(name, [*history, first], reply, to_schema=True)
     if name in plan.keeps:

@@ -22,14 +22,14 @@ from duologue.graphs.speakers.context import KeepAll, LastMessages
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.text.tokens import tokens_of_message
 from duologue.nodes.prompts import judging, summaries
-from duologue.nodes.prompts.template import filled
+from duologue.nodes.prompts.template import fill_template
 from duologue.nodes.testing import Prompt
 from support.cases import drawn_cases
 
 QUESTIONS = {
     asked: question
-    for question in (judging.JUDGE_YOURSELF, judging.WHAT_IS_LEFT, judging.IS_COMPLETE)
-    for asked in (question, filled(judging.AGAIN, question=question))
+    for question in (judging.JUDGE_OWN_TASK, judging.LIST_OBJECTIVES_LEFT, judging.IS_TASK_COMPLETE)
+    for asked in (question, fill_template(judging.RETRY_FORMAT, question=question))
 }
 """What a speaker is asked about its own task, by how it is asked: also once more (R17)."""
 
@@ -63,7 +63,10 @@ def asked_of_speakers(
         judges = question is not None
         if judges:
             view.pop()
-        if question == judging.IS_COMPLETE and not conversation.speaker(name).keep_self_reflection:
+        if (
+            question == judging.IS_TASK_COMPLETE
+            and not conversation.speaker(name).keep_self_reflection
+        ):
             del view[-2:]
         if mends:
             # Drafts are blank here, so the request stands alone or behind what was heard.
@@ -162,7 +165,7 @@ def summary(asked: Asked) -> str | None:
     Where tools give so much that a cut moves within a turn, that is summed up before the next one.
     """
     whole = "\n".join(message.text for message in asked.view)
-    _, told, rest = whole.partition(summaries.IN_SHORT.partition("{")[0])
+    _, told, rest = whole.partition(summaries.SUMMARY_HEADING.partition("{")[0])
     return rest.partition("\n")[0] if told else None
 
 

@@ -36,8 +36,8 @@ def talkative(**fields: Any) -> Conversation:
 
 
 SHORTENED_FOR: dict[str, tuple[dict[str, Any], str]] = {
-    "self": ({}, judging.JUDGE_YOURSELF),
-    "two questions": ({"judge": {"form": "two_questions"}}, judging.IS_COMPLETE),
+    "self": ({}, judging.JUDGE_OWN_TASK),
+    "two questions": ({"judge": {"form": "two_questions"}}, judging.IS_TASK_COMPLETE),
     "separate": (
         {"judge": {"kind": "separate", "criteria": ["They agree."]}},
         judging.JUDGE_CRITERIA,
@@ -48,7 +48,7 @@ SHORTENED_FOR: dict[str, tuple[dict[str, Any], str]] = {
             "turn_order": {"kind": "moderator"},
             "end_chat": {"max_iterations": 4},
         },
-        judging.WHO_IS_NEXT.partition("{")[0],
+        judging.CHOOSE_NEXT_SPEAKER.partition("{")[0],
     ),
 }
 
@@ -69,7 +69,7 @@ async def test_who_judges_and_who_moderates_is_shown_less_where_a_model_takes_li
     assert result.outcome is not None
     cuts = cuts_of(result)
     assert len(cuts) == len(player.refused) > 0
-    takes_no_part = question not in (judging.JUDGE_YOURSELF, judging.IS_COMPLETE)
+    takes_no_part = question not in (judging.JUDGE_OWN_TASK, judging.IS_TASK_COMPLETE)
     assert all((line(cut).speaker is None) is takes_no_part for cut in cuts)
     told = [event.text for event in events if isinstance(event, Notice)]
     assert told == [line(cut).problem for cut in cuts]
@@ -152,7 +152,7 @@ async def test_a_moderator_is_never_asked_again_what_it_has_refused_because_of_s
 
     class Picky(Narrow):
         def takes(self, prompt: Prompt) -> bool:
-            asked = judging.WHO_IS_NEXT.partition("{")[0] in prompt[-1]["content"]
+            asked = judging.CHOOSE_NEXT_SPEAKER.partition("{")[0] in prompt[-1]["content"]
             return not asked or super().takes(prompt)
 
         def answer(self, prompt: Prompt) -> Line:
@@ -181,7 +181,7 @@ async def test_who_takes_no_part_is_asked_again_where_there_was_no_room_for_the_
 
         def answer(self, prompt: Prompt) -> Line:
             found = super().answer(prompt)
-            observes = judging.HEARD.partition("{")[0] in str(prompt[-1]["content"])
+            observes = judging.CONVERSATION_SO_FAR.partition("{")[0] in str(prompt[-1]["content"])
             if observes and len(str(prompt)) > 2000:
                 self.cut_off += 1
                 return Reply(text='{"crit', finish_reason="length")

@@ -26,7 +26,7 @@ from duologue.graphs.spec.end_chat import EndChatMode
 from duologue.graphs.spec.ends import Reason
 from duologue.graphs.spec.judges import Verdict
 from duologue.nodes.prompts import judging, speaking, tasks
-from duologue.nodes.prompts.template import filled
+from duologue.nodes.prompts.template import fill_template
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 
@@ -314,7 +314,7 @@ async def test_a_structured_verdict_takes_one_call_at_its_own_temperature() -> N
     assert [call.body["temperature"] for call in server.calls] == [0.2, 0.2, 0.3]
     assert [("response_format" in call.body) for call in server.calls] == [False, False, True]
     asked = [(m["role"], m["content"]) for m in server.calls[2].prompt[1:]]
-    assert asked == [("user", "a1"), ("assistant", "b1"), ("user", judging.JUDGE_YOURSELF)]
+    assert asked == [("user", "a1"), ("assistant", "b1"), ("user", judging.JUDGE_OWN_TASK)]
     assert ran.verdicts == [Verdict(speaker="B", complete=True)]
     assert ran.outcome.total.calls == 3
 
@@ -332,9 +332,9 @@ async def test_the_two_questions_take_two_calls_at_two_temperatures() -> None:
     assert last == [
         ("user", "a1"),
         ("assistant", "b1"),
-        ("user", judging.WHAT_IS_LEFT),
+        ("user", judging.LIST_OBJECTIVES_LEFT),
         ("assistant", "The price."),
-        ("user", judging.IS_COMPLETE),
+        ("user", judging.IS_TASK_COMPLETE),
     ]
     assert ran.verdicts == [Verdict(speaker="B", complete=False, objectives_left=("The price.",))]
     assert ran.outcome.reasons == (Reason.MAX_ITERATIONS,)
@@ -427,19 +427,19 @@ async def test_an_answer_that_breaks_off_in_mid_list_is_not_read_as_complete() -
         pytest.param(
             "structured",
             [NO],
-            [f"u:{judging.JUDGE_YOURSELF}", "a:Still to do: price; place."],
+            [f"u:{judging.JUDGE_OWN_TASK}", "a:Still to do: price; place."],
             id="Y10-structured-some-left",
         ),
         pytest.param(
             "structured",
             [{"objectives_left": [], "complete": False}],
-            [f"u:{judging.JUDGE_YOURSELF}", "a:The task is not complete yet."],
+            [f"u:{judging.JUDGE_OWN_TASK}", "a:The task is not complete yet."],
             id="Y10-structured-none-left",
         ),
         pytest.param(
             "two_questions",
             ["The price.", "no"],
-            [f"u:{judging.WHAT_IS_LEFT}", "a:The price."],
+            [f"u:{judging.LIST_OBJECTIVES_LEFT}", "a:The price."],
             id="Y10-two-questions",
         ),
     ],
@@ -603,7 +603,7 @@ async def test_a_rewrite_over_the_limit_is_asked_for_once_more() -> None:
     assert ran.task == "five six"
     again = [(message["role"], message["content"]) for message in model.calls[1].prompt]
     assert again[1] == ("assistant", "one two three four")
-    assert again[2] == ("user", filled(tasks.TASK_TOO_LONG, count=4, limit=3))
+    assert again[2] == ("user", fill_template(tasks.SHORTEN_TASK, count=4, limit=3))
     assert len({message.id for message in ran.log}) == len(ran.log)
 
 

@@ -32,10 +32,10 @@ from duologue.graphs.text.done_words import says
 from duologue.graphs.text.wording import is_farewell
 from duologue.nodes.judge.verdicts import yes_or_no
 from duologue.nodes.prompts import speaking
-from duologue.nodes.prompts.tasks import task_requests
-from duologue.nodes.prompts.template import filled
+from duologue.nodes.prompts.tasks import join_task_requests
+from duologue.nodes.prompts.template import fill_template
 
-ASKED_AGAIN = filled(speaking.MEND, problem=speaking.NO_WORDS_YET)
+ASKED_AGAIN = fill_template(speaking.REWRITE_REPLY, problem=speaking.NO_CONTENT)
 REMARKS = ("placeholders", "acknowledgements", "announcements", "requests")
 
 ENDS: dict[str, Callable[[str], bool]] = {
@@ -189,6 +189,8 @@ def test_r15_solutions_that_were_cut_off_lack_what_is_added_to_whole_ones() -> N
 def test_z2_a_rewritten_task_adds_something_and_repeats_no_request(
     task: str, text: str, adds: bool
 ) -> None:
-    worded = load_conversation({"task": "Talk.", "speakers": [{"name": "A"}, {"name": "B"}]}).worded
-    request = task_requests(TaskSpecification().word_limit, worded)
+    render_prompt = load_conversation(
+        {"task": "Talk.", "speakers": [{"name": "A"}, {"name": "B"}]}
+    ).render_prompt
+    request = join_task_requests(TaskSpecification().word_limit, render_prompt)
     assert is_rewritten(task, text, request) is adds

@@ -28,7 +28,7 @@ from duologue.graphs.log.messages import line, place_name, place_of
 from duologue.graphs.spec.end_chat import EndChatMode
 from duologue.graphs.store.address import open_store
 from duologue.nodes.prompts import speaking
-from duologue.nodes.prompts.template import filled
+from duologue.nodes.prompts.template import fill_template
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from support.cases import thorough
 from support.logs import without_ids
@@ -283,7 +283,7 @@ def test_a_new_task_of_a_speakers_own_is_told_after_opening_answers(
     """Wherever the fork is: in a turn, the lines it is about stay the newest."""
     lines = script()
     whole = run(talk(), lines, session="one", store=store)
-    news = filled(speaking.NEW_TASK, task="Rest")
+    news = fill_template(speaking.NEW_TASK, task="Rest")
     for at in ids(whole)[: -1 : 1 if thorough else 4]:
         new = Session("one", store=store).fork(at=at, speakers={"Ann": {"task": "Rest"}}).id
         forked = Session(new, store=store).state()
@@ -304,7 +304,7 @@ def test_a_new_task_is_told_in_front_of_what_waits_for_hooks(thorough: bool, sto
     """L7: an answer and what tools gave stay the newest lines until hooks have seen them."""
     conversation, lines = hooked()
     whole = run(conversation, lines, session="one", store=store)
-    news = filled(speaking.NEW_TASK, task="Rest")
+    news = fill_template(speaking.NEW_TASK, task="Rest")
     for at in ids(whole)[: -1 : 1 if thorough else 4]:
         new = Session("one", store=store).fork(at=at, speakers={"Ben": {"task": "Rest"}}).id
         forked = Session(new, store=store).state()
@@ -343,7 +343,7 @@ def test_a_fork_before_a_forks_beginning_goes_on_by_the_forks_rules(store: str) 
     Session("one", store=store).fork(at="m0014", into="two", **changes)
     new = Session("two", store=store).fork(at="m0009").id
     forked = Session(new, store=store).state()
-    assert told(forked, "Ann") == ["Dig", filled(speaking.NEW_TASK, task="Rest")]
+    assert told(forked, "Ann") == ["Dig", fill_template(speaking.NEW_TASK, task="Rest")]
     assert forked.specified_task == "Plan a park"
     # What was told already is not told again.
     again = Session(Session("two", store=store).fork().id, store=store).state()

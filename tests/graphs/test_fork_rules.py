@@ -26,7 +26,7 @@ from duologue.graphs.spec.end_chat import EndChat, EndChatMode, Guards
 from duologue.graphs.spec.ends import DoneToken, MaxMessages
 from duologue.graphs.spec.judges import Moderator, SeparateJudge
 from duologue.graphs.store.address import open_store
-from duologue.nodes.prompts.judging import JUDGE_YOURSELF
+from duologue.nodes.prompts.judging import JUDGE_OWN_TASK
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from support.logs import without_ids
 
@@ -251,7 +251,7 @@ def answering() -> ScriptedChatModel:
         last = str(prompt[-1]["content"])
         if "criterion" in last:
             return NOT_MET
-        return NO if JUDGE_YOURSELF in last else f"Line {len(prompt)}."
+        return NO if JUDGE_OWN_TASK in last else f"Line {len(prompt)}."
 
     return ScriptedChatModel(script=script)
 

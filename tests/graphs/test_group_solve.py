@@ -28,7 +28,7 @@ def short(view: Sequence[tuple[str, str]]) -> list[str]:
 
 # By hand. A last line that nobody answered still stands, heard, in the others' views.
 
-LEFT = judging.JUDGE_YOURSELF
+LEFT = judging.JUDGE_OWN_TASK
 BY_HAND: list[Any] = [
     pytest.param(
         Plan(),
@@ -67,14 +67,14 @@ BY_HAND: list[Any] = [
         Plan(reconcile=True),
         {
             "A": "u:P1 a:A1 u:To B: P2|B: B1|B: B2 a:A2",
-            "B": f"u:To A: P1|A: A1|P2 a:B1 u:{speaking.GO_ON} a:B2 u:A: A2",
+            "B": f"u:To A: P1|A: A1|P2 a:B1 u:{speaking.CONTINUE_CONVERSATION} a:B2 u:A: A2",
         },
         id="Y8-reconcile-neutral-shift",
     ),
     pytest.param(
         Plan(reconcile=True, owner="A"),
         {
-            "A": f"u:P1 a:A1 u:To B: P2|B: B1|{speaking.GO_ON} a:A2 u:B: B2",
+            "A": f"u:P1 a:A1 u:To B: P2|B: B1|{speaking.CONTINUE_CONVERSATION} a:A2 u:B: B2",
             "B": "u:To A: P1|A: A1|P2 a:B1 u:A: A2 a:B2",
         },
         id="Y8-reconcile-owner-a",
@@ -99,7 +99,7 @@ BY_HAND: list[Any] = [
         Plan(mode=MODES[1], completes={"B": None}, keeps=("B",), two_questions=True),
         {
             "A": "u:P1 a:A1 u:B2 a:A2",
-            "B": f"u:P2 a:B1 u:A1 a:B2 u:{judging.WHAT_IS_LEFT} a:goal 1 of B u:A2",
+            "B": f"u:P2 a:B1 u:A1 a:B2 u:{judging.LIST_OBJECTIVES_LEFT} a:goal 1 of B u:A2",
         },
         id="Y10-the-second-question-is-never-kept",
     ),
@@ -126,7 +126,7 @@ BY_HAND: list[Any] = [
     pytest.param(
         Plan(mode=MODES[4], completes={"A": 1, "B": 3}, cap=3, keeps=("A",)),
         {
-            "A": f"u:P1 a:A1 u:B2 a:A2 u:{LEFT} a:{judging.NOTHING_LEFT} u:B3 a:A3 u:B4",
+            "A": f"u:P1 a:A1 u:B2 a:A2 u:{LEFT} a:{judging.NO_OBJECTIVES_LEFT} u:B3 a:A3 u:B4",
             "B": "u:P2 a:B1 u:A1 a:B2 u:A2 a:B3 u:A3 a:B4",
         },
         id="Y15-waits-for-all-and-asks-no-finished-one",
@@ -143,7 +143,7 @@ BY_HAND: list[Any] = [
     pytest.param(
         Plan(names=CASTS[3], owner="A", reconcile=True),
         {
-            "A": f"u:P1 a:A1 u:To B: P2|B: B1|To C: P3|C: C1|{speaking.GO_ON} a:A2 u:B: B2|C: C2",
+            "A": f"u:P1 a:A1 u:To B: P2|B: B1|To C: P3|C: C1|{speaking.CONTINUE_CONVERSATION} a:A2 u:B: B2|C: C2",
             "B": "u:To A: P1|A: A1|P2 a:B1 u:To C: P3|C: C1|A: A2|B, it is your turn. a:B2 u:C: C2",
             "C": "u:To A: P1|A: A1|To B: P2|B: B1|P3 a:C1 u:A: A2|B: B2|C, it is your turn. a:C2",
         },

@@ -60,7 +60,7 @@ def players(*, last: int = 3) -> ScriptedChatModel:
 
     def answer(prompt: Prompt) -> Line:
         system, *seen = (message["content"] for message in prompt)
-        if seen[-1] == judging.JUDGE_YOURSELF:
+        if seen[-1] == judging.JUDGE_OWN_TASK:
             won = any("You won" in text.replace("say 'You won'", "") for text in seen)
             return {"objectives_left": [] if won else ["the right guess"], "complete": won}
         return master(seen) if system.startswith("You are Game master") else player(seen, last)

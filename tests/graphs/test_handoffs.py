@@ -25,7 +25,7 @@ from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import Flaw, line
 from duologue.graphs.sessions.exports.text import as_markdown
 from duologue.nodes.prompts import handoffs as prompts
-from duologue.nodes.prompts.template import filled
+from duologue.nodes.prompts.template import fill_template
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 
 NAMES = ("Ann", "Bob", "Cid")
@@ -135,9 +135,9 @@ def test_of_several_calls_the_first_that_may_counts_and_the_speaker_sees_what_ca
         {"to": "Bob"},
     ]
     assert [one.text for one in shown[1:]] == [
-        filled(prompts.NOT_NEXT, other="Zed", names="Bob, Cid"),
-        filled(prompts.SPEAKS_NEXT, name="Cid"),
-        prompts.ONLY_ONE,
+        fill_template(prompts.HAND_OFF_REFUSED, other="Zed", names="Bob, Cid"),
+        fill_template(prompts.HAND_OFF_ACCEPTED, name="Cid"),
+        prompts.HAND_OFF_IGNORED,
     ]
 
 
@@ -151,7 +151,7 @@ def test_whom_nobody_may_name_is_asked_for_once_more_and_then_the_next_in_order_
     assert order_of(result) == "BCA"
     said = next(one for one in result.messages if line(one).is_speech)
     assert line(said).flaw is Flaw.NOT_NEXT
-    told = filled(prompts.NOT_NEXT, other="Zed", names="Ann, Cid")
+    told = fill_template(prompts.HAND_OFF_REFUSED, other="Zed", names="Ann, Cid")
     assert told in model.calls[1].messages[-1].text
     assert [line(one).flaw for one in result.messages if line(one).kind is Kind.DRAFT] == [
         Flaw.NOT_NEXT
@@ -218,7 +218,7 @@ def test_a_structured_reply_names_who_is_next_by_a_field() -> None:
     result, model = play(spec, script, schemas={"step": Step})
     assert order_of(result) == "ACBABC"
     assert not model.calls[0].tools
-    told = filled(prompts.NOT_NEXT, other="Zed", names="Ann, Cid")
+    told = fill_template(prompts.HAND_OFF_REFUSED, other="Zed", names="Ann, Cid")
     assert told in model.calls[3].messages[-1].text
 
 

@@ -11,7 +11,7 @@ from duologue.graphs import Reason, Session, SpecError, converse
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import Flaw, Source, line, place_of
 from duologue.nodes.prompts import speaking
-from duologue.nodes.prompts.template import filled
+from duologue.nodes.prompts.template import fill_template
 from duologue.nodes.testing import Line as Said, ScriptedChatModel
 from duologue.tools import Hook, Turn
 from support.logs import without_ids
@@ -59,7 +59,7 @@ def test_what_all_said_since_and_what_the_speaker_is_told_is_changed_as_one() ->
         "Ann", "Bob", {"name": "Cid", "hooks": ["loud"], "prefixes": {"Bob": "Mark this: "}}
     )
     _, model = play(spec, ["One.", "Two.", "Three."], hooks={"loud": Hook(before_speaker=loud)})
-    told = filled(speaking.YOUR_TURN, name="Cid")
+    told = fill_template(speaking.YOUR_TURN, name="Cid")
     assert texts(model.calls[2]) == [f"u:{f'Ann: One.{2 * chr(10)}Mark this: Bob: Two.'.upper()}"
                                      f"\n\n{told.upper()}"]  # fmt: skip
 

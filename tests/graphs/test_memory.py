@@ -26,7 +26,7 @@ from duologue.graphs.rules.facts import observed
 from duologue.graphs.sessions.dumps import dump as dump_format
 from duologue.graphs.store.address import open_store
 from duologue.nodes.prompts import speaking
-from duologue.nodes.prompts.template import filled
+from duologue.nodes.prompts.template import fill_template
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from support.cases import thorough
 from support.logs import without_ids
@@ -178,7 +178,7 @@ def test_a_forked_session_is_dumped_with_the_rules_of_its_past(here: str, there:
     both = [replace(one, messages=without_ids(one.messages)) for one in earlier]
     assert both[0] == both[1]
     # What the fork changed is told, since the rules of that time were others.
-    assert told(earlier[1], "Ann") == ["Dig", filled(speaking.NEW_TASK, task="Rest")]
+    assert told(earlier[1], "Ann") == ["Dig", fill_template(speaking.NEW_TASK, task="Rest")]
 
 
 async def test_a_session_that_was_never_begun_is_loaded_and_begins(here: str, there: str) -> None:
@@ -362,7 +362,7 @@ def test_what_the_spec_tells_in_the_log_alone_is_told_again(here: str) -> None:
         }
     )
     stopped(conversation, ["I dig.", "I plant.", "B1", "A1", "B2"], here, "one")
-    again = filled(speaking.TASK_AGAIN, task="Dig")
+    again = fill_template(speaking.RESTATE_TASK, task="Dig")
     for _ in range(2):
         Session("one", store=here).reset(speaker="Ann")
         held = Session("one", store=here).state()

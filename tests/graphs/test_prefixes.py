@@ -6,7 +6,7 @@ import pytest
 
 from duologue.graphs import SpecError, converse
 from duologue.nodes.prompts import speaking
-from duologue.nodes.prompts.template import filled
+from duologue.nodes.prompts.template import fill_template
 
 from .shape_help import never, play, talk, texts
 
@@ -50,9 +50,9 @@ def test_l9_among_three_each_line_has_the_prefix_for_who_said_it(
     ann = {"name": "Ann", "prefixes": PREFIXES, "labels": labels}
     said = ["One.", "Two.", "Three.", "Four."]
     _, model = play(talk(ann, "Bob", "Cid", rounds=2, end_chat=NEWEST), said)
-    told = filled(speaking.YOUR_TURN, name="Ann")
+    told = fill_template(speaking.YOUR_TURN, name="Ann")
     if labels is False:
-        told = filled(speaking.FROM_MODERATOR, text=told)
+        told = fill_template(speaking.MODERATOR_LABEL, text=told)
     assert texts(model.calls[3])[-1] == f"u:{heard}\n\n{told}"
 
 

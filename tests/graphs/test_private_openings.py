@@ -75,7 +75,7 @@ CASES: list[Any] = [
         Plan(made_up=("A",), reconcile=True),
         {
             "A": "u:Make up what only A knows. a:secret-of-A u:P1 a:A1 u:To B: P2|B: B1|B: B2 a:A2",
-            "B": f"u:To A: P1|A: A1|P2 a:B1 u:{speaking.GO_ON} a:B2 u:A: A2",
+            "B": f"u:To A: P1|A: A1|P2 a:B1 u:{speaking.CONTINUE_CONVERSATION} a:B2 u:A: A2",
         },
         id="Y16-Y8-reconciled",
     ),
@@ -130,7 +130,7 @@ async def test_a_secret_is_made_up_before_anything_else_and_is_no_turn(answers: 
     result, _ = await troupe.play(plan)
     requests = [str(call.messages[-1].text) for call in troupe.model.calls]
     assert requests[:2] == [plan.request("A"), plan.request("B")]
-    assert requests.count(judging.JUDGE_YOURSELF) == 2
+    assert requests.count(judging.JUDGE_OWN_TASK) == 2
     assert result.outcome is not None
     assert (result.outcome.rounds, result.outcome.messages) == (1, 6 if answers else 4)
 

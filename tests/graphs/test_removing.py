@@ -175,7 +175,7 @@ def test_a_removed_message_is_in_no_prompt_and_leaves_no_ghost(store: str) -> No
     # Ann has heard nothing since she last spoke.
     assert told(model.calls[0].prompt)[-2:] == [
         ("assistant", "I have dug."),
-        ("user", speaking.GO_ON),
+        ("user", speaking.CONTINUE_CONVERSATION),
     ]
     assert told(model.calls[1].prompt) == [("user", "I dig.\n\nI have dug.\n\nRoses.")]
     assert ended.outcome is not None

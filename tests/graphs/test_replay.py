@@ -184,6 +184,6 @@ def test_what_duologue_says_itself_may_be_worded_otherwise_meanwhile(
     for module in (judging, speaking):
         for field, text in vars(module).items():
             if isinstance(text, PromptText):
-                worded = PromptText(text.name, f"In other words: {text}")
-                monkeypatch.setattr(module, field, worded)
+                render_prompt = PromptText(text.name, f"In other words: {text}")
+                monkeypatch.setattr(module, field, render_prompt)
     assert Session("one", store=store).replay(**FORKED).transcript == recorded.transcript

@@ -27,7 +27,7 @@ from duologue.graphs.events import MessageSaid
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import Flaw, Source, line
 from duologue.nodes.prompts import speaking
-from duologue.nodes.prompts.template import filled
+from duologue.nodes.prompts.template import fill_template
 from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Turn
 
@@ -144,7 +144,7 @@ def test_a_function_is_given_the_turn_as_its_speaker_sees_it() -> None:
     system, *view = first.messages
     assert isinstance(system, SystemMessage)
     assert system.text.startswith("You are Bob")
-    turn_of_bob = filled(speaking.YOUR_TURN, name="Bob")
+    turn_of_bob = fill_template(speaking.YOUR_TURN, name="Bob")
     heard = f"Psst.\n\nAnn: Ann's first.\n\n{turn_of_bob}"
     assert [(message.type, message.text) for message in view] == [("human", heard)]
     assert first.heard == heard

@@ -14,8 +14,8 @@ from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line
 from duologue.graphs.run.log_events import replayed
 from duologue.nodes.models import resolve
-from duologue.nodes.prompts.tasks import SPECIFY_TASK_SMALL, TASK_NOT_REWRITTEN
-from duologue.nodes.prompts.template import filled
+from duologue.nodes.prompts.tasks import SPECIFY_TASK_SMALL_MODEL, REWRITE_TASK
+from duologue.nodes.prompts.template import fill_template
 from duologue.nodes.testing import ScriptedChatModel
 
 TASK = "Build a bot"
@@ -23,7 +23,7 @@ GOOD = "Build a bot that trades tea."
 ECHO = "Build a bot. Rewrite the task to include a list of inputs. Use at most 50 words."
 SAME = "Build a bot."
 SAID = ["Instruction: Begin.\nInput: None", "Solution: I began. Next request."]
-TOLD = filled(TASK_NOT_REWRITTEN, limit=50)
+TOLD = fill_template(REWRITE_TASK, limit=50)
 
 
 def played(*rewrites: str, session: str = "one", **options: Any) -> tuple[Result, Any, str]:
@@ -91,7 +91,9 @@ def test_z2_the_embedded_model_rewrites_no_task_unless_it_is_asked_to() -> None:
     for options in ({"specify_task": True}, {"task_specification": {"small_models": True}}):
         result, model, _ = played(GOOD, **options)
         assert result.specified_task == GOOD
-        assert model.calls[0].prompt[0]["content"] == filled(SPECIFY_TASK_SMALL, task=TASK)
+        assert model.calls[0].prompt[0]["content"] == fill_template(
+            SPECIFY_TASK_SMALL_MODEL, task=TASK
+        )
 
 
 def test_z2_other_models_rewrite_it_unless_they_are_asked_not_to() -> None:

@@ -34,7 +34,7 @@ from duologue.graphs.spec.end_chat import EndChatMode
 from duologue.graphs.spec.ends import Predicate
 from duologue.graphs.spec.limits import most_messages
 from duologue.nodes.prompts import judging, summaries
-from duologue.nodes.prompts.template import filled
+from duologue.nodes.prompts.template import fill_template
 from duologue.nodes.step.running import RunningSessions
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
@@ -191,7 +191,9 @@ class Busy:
             *["book"] * (conversation.max_tool_errors - 1),
             *["bell"] * conversation.max_tool_rounds,
         ]
-        self._summarisers = [filled(summaries.SUMMARISER, me=name) for name in conversation.names]
+        self._summarisers = [
+            fill_template(summaries.SUMMARY_ROLE, me=name) for name in conversation.names
+        ]
         self._called = 0
         self._drafted = False
         self._words = 0
@@ -204,11 +206,11 @@ class Busy:
             return "Too long. " * 60
         if "shorter version" in last:
             return "Plan a garden."
-        if last == judging.IS_COMPLETE:
+        if last == judging.IS_TASK_COMPLETE:
             return "Hard to say."
-        if last == filled(judging.AGAIN, question=judging.IS_COMPLETE):
+        if last == fill_template(judging.RETRY_FORMAT, question=judging.IS_TASK_COMPLETE):
             return "no"
-        if last == judging.WHAT_IS_LEFT or prompt[0]["content"] in self._summarisers:
+        if last == judging.LIST_OBJECTIVES_LEFT or prompt[0]["content"] in self._summarisers:
             return f"Much is left: {word}."
         if self._called < len(self._calls):
             name = self._calls[self._called]

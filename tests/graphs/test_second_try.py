@@ -64,7 +64,7 @@ def test_r17_a_verdict_that_cannot_be_read_is_asked_for_once_more(name: str) -> 
     assert result.outcome.reason.value == "completed"
     assert verdicts(result) == [True]
     first, second = (call.messages[-1].text for call in model.calls[-2:])
-    assert second == judging.AGAIN.replace("{question}", first)
+    assert second == judging.RETRY_FORMAT.replace("{question}", first)
     assert model.calls[-2].messages[:-1] == model.calls[-1].messages[:-1]
     told = [cause.text for cause in result.why() if cause.kind.value == "rejected"]
     assert len(told) == 1
@@ -168,12 +168,12 @@ def test_r17_a_speaker_judges_by_its_task_however_short_its_context(name: str) -
 
     def reply(prompt: Prompt) -> Line:
         text = str(prompt[-1]["content"])
-        if judging.WHAT_IS_LEFT in text:
+        if judging.LIST_OBJECTIVES_LEFT in text:
             asked.append(prompt)
             return "A price is left."
-        if judging.JUDGE_YOURSELF in text:
+        if judging.JUDGE_OWN_TASK in text:
             asked.append(prompt)
-        elif judging.IS_COMPLETE not in text:
+        elif judging.IS_TASK_COMPLETE not in text:
             return f"What would you say to {len(str(prompt))} then?"
         no = {"objectives_left": ["All."], "complete": False}
         return good if len(asked) == 5 else "No." if name == "two_questions" else no

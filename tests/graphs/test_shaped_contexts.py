@@ -47,14 +47,14 @@ from .shape_help import well_formed
 T = TypeVar("T")
 
 NAMES = ("Ann Lee", "Bob", "李雷", "Dot")
-QUESTIONS = (judging.JUDGE_YOURSELF, judging.WHAT_IS_LEFT, judging.IS_COMPLETE)
+QUESTIONS = (judging.JUDGE_OWN_TASK, judging.LIST_OBJECTIVES_LEFT, judging.IS_TASK_COMPLETE)
 JUDGED = {it: it for it in QUESTIONS} | {
-    judging.AGAIN.replace("{question}", it): it for it in QUESTIONS
+    judging.RETRY_FORMAT.replace("{question}", it): it for it in QUESTIONS
 }
 """The questions to a judge, as they are asked first and once more (R17)."""
-MENDING = speaking.MEND.removeprefix("{problem}")
-BEGINNING = (speaking.BEGIN, speaking.GO_ON)
-IN_SHORT = summaries.IN_SHORT.partition("\n")[0]
+MENDING = speaking.REWRITE_REPLY.removeprefix("{problem}")
+BEGINNING = (speaking.BEGIN, speaking.CONTINUE_CONVERSATION)
+IN_SHORT = summaries.SUMMARY_HEADING.partition("\n")[0]
 MARK = "Say:"
 EXAMPLES = [
     {"role": "user", "content": "Shown a."},
@@ -144,7 +144,7 @@ class Troupe:
         system, last = str(prompt[0]["content"]), str(prompt[-1]["content"])
         if system.startswith("You keep the memory"):
             return f"In short {self.word('s', given)}."
-        if JUDGED.get(last) == judging.JUDGE_YOURSELF:
+        if JUDGED.get(last) == judging.JUDGE_OWN_TASK:
             return {"objectives_left": [self.word("v", given)], "complete": False}
         if last in JUDGED:
             return self.one_of("verdict", given, ("no", "Hm", f"Much {self.word('v', given)}."))
@@ -386,7 +386,7 @@ def asked(troupe: Troupe, calls: Sequence[Sequence[BaseMessage]]) -> Iterator[As
         view, last = list(messages), messages[-1].text
         if last in JUDGED:
             keeps = troupe.conversation.speaker(name).keep_self_reflection
-            del view[-3 if JUDGED[last] == judging.IS_COMPLETE and not keeps else -1 :]
+            del view[-3 if JUDGED[last] == judging.IS_TASK_COMPLETE and not keeps else -1 :]
         elif last.endswith(MENDING):
             # Behind a blank draft the request stands alone, or behind what was heard.
             heard = view.pop().text.rpartition("\n\n")[0]

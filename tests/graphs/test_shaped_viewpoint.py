@@ -37,14 +37,14 @@ from duologue.graphs.log.viewpoint import SILENCE, View
 from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.sessions.stored_session import StoredSession
 from duologue.nodes.prompts import judging, speaking
-from duologue.nodes.prompts.speaking import FROM_MODERATOR, LAST_WORDS, filled
+from duologue.nodes.prompts.speaking import MODERATOR_LABEL, LAST_MESSAGE, fill_template
 from duologue.nodes.testing import Line as Said, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 from support.cases import drawn_cases
 
 from .shape_help import well_formed
 
-MENDING = speaking.MEND.removeprefix("{problem}")
+MENDING = speaking.REWRITE_REPLY.removeprefix("{problem}")
 NAMES = [["Ann", "Bob"], ["Ann", "Bob", "Cid"], ["A b", "A-b", "李雷"]]
 EXAMPLES = [
     {"role": "user", "content": "Shown a."},
@@ -107,7 +107,7 @@ class Play:
         return f"{letter}{next(self.numbers)}x"
 
     def speak(self, prompt: Prompt) -> Said:
-        if prompt[-1]["content"] == judging.JUDGE_YOURSELF:
+        if prompt[-1]["content"] == judging.JUDGE_OWN_TASK:
             left = [self.word("v")] if self.random.random() < 0.7 else []
             return {"objectives_left": left, "complete": not left}
         drawn = self.random.random()
@@ -229,7 +229,7 @@ def by_speaker(sent: Sequence[Sequence[BaseMessage]]) -> Mapping[str, list[Seque
 def is_for_a_turn(prompt: Sequence[BaseMessage]) -> bool:
     """Whether a prompt is no verdict's, and asks for nothing once more."""
     asked = str(prompt[-1].text)
-    return asked != judging.JUDGE_YOURSELF and not asked.endswith(MENDING)
+    return asked != judging.JUDGE_OWN_TASK and not asked.endswith(MENDING)
 
 
 def plain(messages: Sequence[BaseMessage]) -> list[tuple[Any, ...]]:
@@ -300,8 +300,8 @@ def without_announcement(prompt: Sequence[BaseMessage]) -> list[BaseMessage]:
     """R18: that it has last words stands behind what a speaker heard last, in that turn alone."""
     found = [*prompt]
     place = max(place for place, one in enumerate(found) if isinstance(one, HumanMessage))
-    told = filled(FROM_MODERATOR, text=LAST_WORDS)
-    text = found[place].text.removesuffix(f"\n\n{told}").removesuffix(f"\n\n{LAST_WORDS}")
+    told = fill_template(MODERATOR_LABEL, text=LAST_MESSAGE)
+    text = found[place].text.removesuffix(f"\n\n{told}").removesuffix(f"\n\n{LAST_MESSAGE}")
     found[place] = found[place].model_copy(update={"content": text})
     return found
 

@@ -27,7 +27,7 @@ from duologue.graphs.spec.context_limits import least_limit
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.text.tokens import tokens_of, tokens_of_message
 from duologue.nodes.prompts import summaries
-from duologue.nodes.prompts.template import filled
+from duologue.nodes.prompts.template import fill_template
 
 FIXED = Around(30)
 """The tokens of a system prompt, in these tests."""
@@ -318,7 +318,7 @@ def test_a_summary_stands_where_the_cut_is_and_is_told_to_its_speaker_alone() ->
     log = summed_up(spoken(conversation, 6), "m0004", "They said yes.")
     lines, since = cut(conversation, log, "Ann")
     assert since == "m0004"
-    told = filled(summaries.IN_SHORT, summary="They said yes.")
+    told = fill_template(summaries.SUMMARY_HEADING, summary="They said yes.")
     assert [one.text for one in lines[:2]] == [told, log[4].text]
     view = viewpoint(conversation, lines, "Ann")
     well_formed(view)
@@ -346,7 +346,7 @@ def test_after_a_summary_the_cut_moves_on_by_the_policy() -> None:
     log = summed_up(spoken(conversation, 4), "m0003", "In short.")
     longer = [*log, *(said(len(log) + n, "More.", line(log[1 + n % 2])) for n in range(6))]
     lines, since = cut(conversation, longer, "Ann")
-    assert lines[0].text == filled(summaries.IN_SHORT, summary="In short.")
+    assert lines[0].text == fill_template(summaries.SUMMARY_HEADING, summary="In short.")
     assert place_of(lines[1]) == since
     assert since is not None
     assert since > "m0005"
@@ -387,7 +387,7 @@ def _tokens(
         labelled = conversation.hears_labels(conversation.speaker(name))
         label = f"{who}: " if labelled and who not in (None, name) else ""
         if line(one).kind is Kind.REMEMBERED and who is None:
-            label = conversation.told(conversation.speaker(name), "")
+            label = conversation.mark_instruction(conversation.speaker(name), "")
         label += "" if one.text.strip() else "(says nothing)"
         tokens += (
             tokens_of_message(one, label) if _seen(one, name) and place_of(one) not in pinned else 0

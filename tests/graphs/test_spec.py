@@ -23,7 +23,7 @@ from duologue.graphs.kinds.role_play import RolePlayForm
 from duologue.graphs.sessions.dumps import dump
 from duologue.graphs.spec import versions as stored
 from duologue.graphs.spec.fields import SPEC_VERSION
-from duologue.nodes.prompts.judging import JUDGE_YOURSELF
+from duologue.nodes.prompts.judging import JUDGE_OWN_TASK
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 
@@ -465,7 +465,7 @@ def test_what_is_sent_is_hot_for_the_task_cool_for_speakers_and_between_for_verd
 ) -> None:
     def script(prompt: Prompt) -> str:
         asked = prompt[-1]["content"]
-        return '{"objectives_left": [], "complete": true}' if JUDGE_YOURSELF in asked else "Dig."
+        return '{"objectives_left": [], "complete": true}' if JUDGE_OWN_TASK in asked else "Dig."
 
     fields = {
         "task_specification": {},

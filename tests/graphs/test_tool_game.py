@@ -32,7 +32,7 @@ def players(prompt: Prompt) -> Line:
     """Both players, out of their prompts alone: the player halves what is left."""
     system, *seen = prompt
     texts = [str(message["content"]) for message in seen]
-    if texts[-1] == judging.JUDGE_YOURSELF:
+    if texts[-1] == judging.JUDGE_OWN_TASK:
         won = any("you won" in text for text in texts)
         return {"objectives_left": [] if won else ["the number"], "complete": won}
     if "You are Game master" in system["content"]:

@@ -11,7 +11,7 @@ from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import Flaw, line
 from duologue.graphs.rules.tries import Checked, Problem, better
 from duologue.nodes.prompts import speaking
-from duologue.nodes.prompts.template import filled
+from duologue.nodes.prompts.template import fill_template
 from duologue.nodes.testing import Line, ScriptedChatModel
 
 ROLE_PLAY = role_play("Pick an exchange", "Lead", "Coder", specify_task=False, max_iterations=1)
@@ -114,7 +114,7 @@ def test_r23_others_hear_a_message_without_the_request_for_it(second: str, said:
         f"Instruction: {AGAIN}\nInput: None",
         "Instruction: Rewrite your message.",
         "Instruction: Sure, I'll write your message anew.\nInput: None",
-        f"Instruction: {filled(speaking.MEND, problem=speaking.EMPTY)}\nInput: None",
+        f"Instruction: {fill_template(speaking.REWRITE_REPLY, problem=speaking.EMPTY_REPLY)}\nInput: None",
     ],
 )
 def test_r23_an_optional_line_hides_no_request(echo: str) -> None:

@@ -59,8 +59,10 @@ def test_a_first_message_that_says_a_done_token_is_asked_for_again(token: str, s
     assert flaws(result) == [Flaw.UNANSWERED]
     assert result.outcome is not None
     assert result.outcome.warnings == ()
-    problem = speaking.filled(speaking.UNANSWERED, token=token)
-    assert model.calls[1].messages[-1].text == speaking.filled(speaking.MEND, problem=problem)
+    problem = speaking.fill_template(speaking.PREMATURE_END, token=token)
+    assert model.calls[1].messages[-1].text == speaking.fill_template(
+        speaking.REWRITE_REPLY, problem=problem
+    )
     assert f"Buyer: rejected and asked again: {problem}" in [one.text for one in result.why()]
 
 

@@ -28,7 +28,7 @@ from duologue.graphs.spec.handoffs import read_name
 from duologue.graphs.spec.judges import Finding
 from duologue.nodes.judge.verdicts import read_lines
 from duologue.nodes.prompts import judging, speaking
-from duologue.nodes.prompts.template import filled
+from duologue.nodes.prompts.template import fill_template
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 
 FIRST = EndChatMode.END_CHAT_AFTER_FIRST_COMPLETION
@@ -324,7 +324,9 @@ def test_a_moderator_model_chooses_who_speaks_next() -> None:
     result, moderator = play(moderated(), said, [next_is(name) for name in chosen])
     assert [name for name, _ in result.transcript] == ["Ann", *chosen]
     system, question = (message.text for message in moderator.calls[1].messages)
-    assert system.endswith(f"{filled(judging.MEMBERS, names='Ann, Bob, Cid')}\n\nThe task: Plan.")
+    assert system.endswith(
+        f"{fill_template(judging.SPEAKER_NAMES, names='Ann, Bob, Cid')}\n\nThe task: Plan."
+    )
     assert "Ann: This is line 0 of them all.\n\nCid: This is line 1" in question
     assert question.endswith("Who speaks next: Ann, Bob?")
     told = [message.text for message in result.viewpoint("Cid")]
@@ -460,12 +462,12 @@ def test_among_many_speakers_are_told_of_the_labels_and_none_is_written_twice() 
     result, _ = play(spec, ["Line one here.", "Bob: Line two here.", "Line three.", "Line four."])
     system, heard, *_ = (message.text for message in result.viewpoint("Cid"))
     assert system.startswith("You are Cid, in a conversation with Ann, Bob and Dot.")
-    assert speaking.LABELLED in system
+    assert speaking.SPEAKER_LABELS in system
     expected = "Ann: Line one here.\n\nBob: Line two here.\n\nCid, it is your turn."
     assert heard == expected
-    assert speaking.LABELLED not in result.viewpoint("Cid")[1].text
+    assert speaking.SPEAKER_LABELS not in result.viewpoint("Cid")[1].text
     two, _ = play(talk(end_chat={"max_iterations": 1}), ["Line one here.", "Line two here."])
-    assert speaking.LABELLED not in two.viewpoint("Ann")[0].text
+    assert speaking.SPEAKER_LABELS not in two.viewpoint("Ann")[0].text
 
 
 def test_criteria_that_stand_there_twice_are_refused() -> None:

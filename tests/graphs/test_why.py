@@ -15,7 +15,7 @@ from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line, place_of
 from duologue.graphs.rules.ends.outcome_step import OutcomeStep, OutcomeStepKind
 from duologue.graphs.spec.judges import Finding
-from duologue.nodes.prompts.tasks import TASK_TOO_LONG, filled
+from duologue.nodes.prompts.tasks import SHORTEN_TASK, fill_template
 from duologue.nodes.testing import (
     Line,
     Reply,
@@ -228,7 +228,8 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
         talk(task_specification={"word_limit": 1}, end_chat={"max_iterations": 1}),
         ["Sow beans.", "Sow.", "Dig.", "Dug."],
         [
-            "m0000 The task: rejected and asked again: " + filled(TASK_TOO_LONG, count=2, limit=1),
+            "m0000 The task: rejected and asked again: "
+            + fill_template(SHORTEN_TASK, count=2, limit=1),
             "the round cap was reached",
         ],
     ),

@@ -41,7 +41,7 @@ def speak(prompt: Prompt) -> Line:
     if prompt[0]["content"].startswith(judging.SEPARATE_JUDGE):
         found = "met" if "word 3" in question else "inconclusive"
         return {f"criterion_{number}": found for number in (1, 2)}
-    if question == judging.JUDGE_YOURSELF:
+    if question == judging.JUDGE_OWN_TASK:
         return {"objectives_left": [], "complete": turn > 2}
     if " in a conversation with " in prompt[0]["content"]:
         return f"This is my word {turn}."

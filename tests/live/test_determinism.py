@@ -67,7 +67,7 @@ def beds(turn: Turn) -> str:
 
 def first(turn: Turn) -> str | None:
     """Leave all turns but the first to the model, which is slow on a small machine."""
-    told = summaries.IN_SHORT.partition("{")[0]
+    told = summaries.SUMMARY_HEADING.partition("{")[0]
     return None if any(told in message.text for message in turn.messages) else "I see."
 
 

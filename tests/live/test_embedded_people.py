@@ -6,7 +6,7 @@ from duologue.graphs import Conversation, chat, converse, user_proxy
 from duologue.graphs.kinds.user_proxy import AUTO_REPLY
 from duologue.graphs.speakers.parts import ModelSettings
 from duologue.graphs.text.done_words import says
-from duologue.nodes.prompts.template import filled
+from duologue.nodes.prompts.template import fill_template
 
 pytestmark = pytest.mark.live
 
@@ -34,7 +34,7 @@ def test_a3_nobody_is_asked_and_the_rules_end_it() -> None:
     assert not result.pending
     assert result.outcome is not None
     answers = [text for name, text in result.transcript if name == "Assistant"]
-    automatic = filled(AUTO_REPLY, termination="TERMINATE")
+    automatic = fill_template(AUTO_REPLY, termination="TERMINATE")
     assert [text for name, text in result.transcript if name == "User"] == [
         "Name a colour.",
         *[automatic] * (len(answers) - 1),

@@ -305,7 +305,7 @@ def test_r15_a_reply_that_was_cut_off_is_left_as_it_is() -> None:
 
 
 def test_r15_how_a_reply_is_asked_for_again_does_not_contradict_itself() -> None:
-    told = speaking.filled(speaking.MEND, problem=speaking.SAME_AGAIN)
+    told = speaking.fill_template(speaking.REWRITE_REPLY, problem=speaking.REPEATED_REPLY)
     assert told.startswith("You have said that already: say what comes next.")
     assert "say it again" not in told
 

@@ -71,7 +71,7 @@ def test_a_request_to_mend_and_a_reminder_are_within_the_limit(
 
 def test_a_judges_question_is_within_the_limit() -> None:
     """Y9: it is asked behind what the speaker sees."""
-    behind = [HumanMessage(judging.WHAT_IS_LEFT * 3)]
+    behind = [HumanMessage(judging.LIST_OBJECTIVES_LEFT * 3)]
     for turns in range(1, 40):
         now = moment({"kind": "tokens", "limit": LIMIT}, turns)
         view = view_of(now, now.conversation.speakers[0], now.log, behind=behind)

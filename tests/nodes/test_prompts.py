@@ -13,23 +13,23 @@ from duologue.graphs import (
     load_conversation,
 )
 from duologue.graphs.speakers.formats import Format
-from duologue.nodes.prompts.formats import form_of
-from duologue.nodes.prompts.tasks import task_request
-from duologue.nodes.prompts.template import filled
+from duologue.nodes.prompts.formats import describe_format
+from duologue.nodes.prompts.tasks import build_task_request
+from duologue.nodes.prompts.template import fill_template
 
 
 def test_only_the_given_names_are_replaced() -> None:
-    assert filled("{a} {b} {a} {} {c", a=1, b="x") == "1 x 1 {} {c"
-    assert filled('{"json": {a}}', a="x") == '{"json": x}'
+    assert fill_template("{a} {b} {a} {} {c", a=1, b="x") == "1 x 1 {} {c"
+    assert fill_template('{"json": {a}}', a="x") == '{"json": x}'
 
 
 def test_a_value_that_holds_a_placeholder_is_left_alone() -> None:
-    assert filled("{a} and {b}", a="{b}", b="{a}") == "{b} and {a}"
+    assert fill_template("{a} and {b}", a="{b}", b="{a}") == "{b} and {a}"
 
 
 @given(one=st.text("{}ab", max_size=6), other=st.text("{}ab", max_size=6))
 def test_values_are_put_in_once_whatever_they_hold(one: str, other: str) -> None:
-    assert filled("<{a}|{b}|{a}>", a=one, b=other) == f"<{one}|{other}|{one}>"
+    assert fill_template("<{a}|{b}|{a}>", a=one, b=other) == f"<{one}|{other}|{one}>"
 
 
 def talk(**ann: object) -> Conversation:
@@ -68,7 +68,7 @@ def test_a_task_that_was_asked_in_the_opening_is_not_told_again() -> None:
 
 @pytest.mark.parametrize("names", [("Ann", "Bob"), ("Ann", "Bob", "Cy")])
 def test_the_request_for_a_task_names_task_limit_and_a_pair(names: tuple[str, ...]) -> None:
-    text = task_request("Plan {limit}.", names, 50, talk().worded, small=False)
+    text = build_task_request("Plan {limit}.", names, 50, talk().render_prompt, small=False)
     assert "Plan {limit}." in text
     assert "at most 50 words" in text
     assert ("Ann" in text and "Bob" in text) == (len(names) == 2)
@@ -101,7 +101,7 @@ def test_the_form_of_a_reply_is_told_in_a_sentence_with_every_mark(
     form: Format, told: list[str]
 ) -> None:
     """L5: in the system prompt, and in the request to mend a reply."""
-    sentence = form_of(form, Plan)
+    sentence = describe_format(form, Plan)
     assert [part for part in told if part not in sentence] == []
     assert "\n" not in sentence
     assert "\\n" not in sentence
@@ -112,7 +112,7 @@ def test_the_form_of_a_reply_is_told_in_a_sentence_with_every_mark(
 
 
 def test_a_schema_whose_class_is_not_at_hand_is_told_by_its_name() -> None:
-    assert "'Plan'" in form_of(SchemaFormat(name="Plan", form="text"))
+    assert "'Plan'" in describe_format(SchemaFormat(name="Plan", form="text"))
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,7 @@ class Registry:
         found: OrderFunction = self._found["orders"][name]
         return found
 
-    def worded(self, conversation: Conversation) -> Conversation:
+    def resolve_prompts(self, conversation: Conversation) -> Conversation:
         """Put the registered texts into a conversation, as it is stored when it begins."""
         found = conversation.prompts
         texts = {
@@ -177,7 +177,7 @@ class Registry:
 
     def _text(self, prompt: str, name: str) -> Wording:
         text: str = self._found["prompts"][name]
-        unfit = PROMPTS[prompt].unfit(text)
+        unfit = PROMPTS[prompt].find_placeholder_error(text)
         if unfit is not None:
             raise SpecError(f"prompts.{prompt}: the registered text {name!r}: {unfit}")
         return Wording(name=name, text=text)

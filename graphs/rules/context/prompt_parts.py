@@ -140,7 +140,7 @@ def _label(conversation: Conversation, name: str, about: About) -> str:
     """What stands in front of what a speaker hears."""
     speaker, other = conversation.speaker(name), about.speaker
     if other is None and is_told(about):
-        return conversation.told(speaker, "")
+        return conversation.mark_instruction(speaker, "")
     labelled = other is not None and conversation.hears_labels(speaker)
     label = speaker.prefixes.get(other or "", "") + (f"{other}: " if labelled else "")
     return label if about.audience is None else as_heard_alone(conversation, about, name, label)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from ....nodes.prompts import summaries as prompts
-from ....nodes.prompts.template import Worded
+from ....nodes.prompts.template import RenderPrompt
 from ...common.fold import Fold
 from ...log.kinds import Kind
 from ...log.messages import KEY, About, line, place_of
@@ -156,7 +156,7 @@ class _Walk:
         # Where the speaker's turns begin to which the cut can still move.
         self._turns: deque[int] = deque()
         self._context = conversation.speaker(name).context
-        self._worded = conversation.worded
+        self._render_prompt = conversation.render_prompt
 
     def copy(self) -> "_Walk":
         """Give another one that goes on from here."""
@@ -213,7 +213,7 @@ class _Walk:
         # What a model has refused is left out from then on, and still to be summed up.
         if place > self.cut:
             self._cut_at(place)
-        self.told = _told(part.message, self._worded) if part.message.text.strip() else None
+        self.told = _told(part.message, self._render_prompt) if part.message.text.strip() else None
         self._summary_tokens = 0 if self.told is None else tokens_of_message(self.told)
 
     def _is_over(self) -> bool:
@@ -265,11 +265,11 @@ class _Walk:
         self.cut = place
 
 
-def _told(summary: BaseMessage, worded: Worded) -> BaseMessage:
+def _told(summary: BaseMessage, render_prompt: RenderPrompt) -> BaseMessage:
     """What a speaker is told of a summary, in the place of what it stands for."""
     about = About(kind=Kind.INSTRUCTION, audience=(str(line(summary).speaker),))
     return HumanMessage(
-        worded(prompts.IN_SHORT, summary=summary.text.strip()),
+        render_prompt(prompts.SUMMARY_HEADING, summary=summary.text.strip()),
         id=summary.id,
         additional_kwargs={KEY: about.model_dump(mode="json", exclude_defaults=True)},
     )

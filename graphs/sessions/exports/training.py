@@ -90,7 +90,7 @@ def _example(
     front = sum(isinstance(message, SystemMessage) for message in view[:1])
     if view and isinstance(view[front], AIMessage):
         # As its model was asked; trainers want that somebody else begins.
-        view.insert(front, HumanMessage(conversation.worded(BEGIN)))
+        view.insert(front, HumanMessage(conversation.render_prompt(BEGIN)))
     learned = [_is_learned(message, lines) for message in view]
     if not any(learned):
         return None

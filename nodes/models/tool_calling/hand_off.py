@@ -31,18 +31,25 @@ class HandedOver(NamedTuple):
 
 def hand_off_tool(conversation: Conversation, speaker: Speaker) -> BaseTool:
     """Make the tool as a speaker's model is told of it."""
-    worded, names = conversation.worded, targets(conversation, speaker.name)
+    render_prompt, names = conversation.render_prompt, targets(conversation, speaker.name)
     arguments: dict[str, Any] = {
-        "to": {"type": "string", "enum": [*names], "description": worded(prompts.TO)},
+        "to": {
+            "type": "string",
+            "enum": [*names],
+            "description": render_prompt(prompts.HAND_OFF_TO),
+        },
         # Required, since many models say nothing beside a call.
-        "message": {"type": "string", "description": worded(prompts.MESSAGE)},
+        "message": {"type": "string", "description": render_prompt(prompts.HAND_OFF_MESSAGE)},
     }
     required = [*arguments]
     if may_be_private(conversation):
-        arguments["private"] = {"type": "boolean", "description": worded(prompts.PRIVATE)}
+        arguments["private"] = {
+            "type": "boolean",
+            "description": render_prompt(prompts.HAND_OFF_PRIVATE),
+        }
     schema = {"type": "object", "properties": arguments, "required": required}
     return StructuredTool(
-        name=HAND_OFF, description=worded(prompts.HAND_OFF), args_schema=schema, func=_never
+        name=HAND_OFF, description=render_prompt(prompts.HAND_OFF), args_schema=schema, func=_never
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from duologue.graphs import Session, SpecError, converse, load_conversation, role_play
 from duologue.graphs.kinds.load import forms_by_kind
 from duologue.nodes.prompts import texts
-from duologue.nodes.prompts.judging import JUDGE_YOURSELF
+from duologue.nodes.prompts.judging import JUDGE_OWN_TASK
 from duologue.nodes.prompts.texts import PROMPTS
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 
@@ -58,7 +58,7 @@ def test_any_prompt_may_be_said_in_other_words(name: str) -> None:
     conversation = load_conversation(talk(**{name: other(name)}))
     values = dict.fromkeys(placeholders(PROMPTS[name]), "x")
     assert (
-        conversation.worded(PROMPTS[name], **values).strip()
+        conversation.render_prompt(PROMPTS[name], **values).strip()
         == (f"OTHER {name} " + " ".join("x" for _ in values)).strip()
     )
     assert load_conversation(conversation.stored()) == conversation
@@ -81,7 +81,7 @@ def test_other_words_are_what_the_model_is_told() -> None:
     assert sent[0].startswith("Be Ann.")
     assert sent[1] == "Go!"
     assert "Done?" in sent
-    assert JUDGE_YOURSELF not in sent
+    assert JUDGE_OWN_TASK not in sent
     assert "Left: the beds" in [message.text for message in result.messages]
 
 
@@ -119,7 +119,7 @@ def test_braces_that_are_no_placeholder_stay_and_so_do_all_of_a_role_prompt() ->
         | {"speakers": [{"name": "A", "system_prompt": "{you}"}, {"name": "B"}]}
         | {"end_chat": {}}
     )
-    assert conversation.worded(PROMPTS["begin"]) == 'Write {"json": {}} { }'
+    assert conversation.render_prompt(PROMPTS["begin"]) == 'Write {"json": {}} { }'
     assert conversation.system_prompt(conversation.speakers[0], None) == "{you}"
 
 
