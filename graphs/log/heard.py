@@ -45,5 +45,5 @@ def _from_outside(about: About) -> str:
     if about.audience is None:
         return f"{about.speaker}"
     if about.confidants:
-        return f"{about.speaker} (to {' and '.join(about.confidants)} alone)"
-    return f"{about.speaker} (heard by nobody)"
+        return f"{about.speaker} (to {' and '.join(about.confidants)} only)"
+    return f"{about.speaker} (private)"

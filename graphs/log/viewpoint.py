@@ -30,8 +30,8 @@ from .messages import About, line, place_of
 from .names import as_heard_alone, provider_names
 from .remembered import is_in_view, is_told, remembered
 
-SILENCE = "(says nothing)"
-"""What stands for a blank message, which many providers refuse."""
+SILENCE = "(empty message)"
+"""The text for a blank message, which many providers refuse."""
 
 
 def viewpoint(

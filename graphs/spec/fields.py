@@ -129,8 +129,8 @@ class ConversationFields(Spec):
     seed: int | None = None
     """Asks models that can for the same conversation again, wherever a speaker names none."""
     prompts: Prompts = Field(default_factory=dict)
-    """What models are told in other words: by the prompts' names, a text, or a registered one's
-    ``name``. Its placeholders are those of the text that it replaces."""
+    """Replacements for prompts, by the prompts' names: a text, or the ``name`` of a registered one.
+    It may contain the placeholders of the prompt that it replaces."""
 
     @field_validator("speakers")
     @classmethod
@@ -184,14 +184,14 @@ class ConversationFields(Spec):
         )
 
     def render_prompt(self, prompt: Prompt, **values: object) -> str:
-        """Give what a model is told, in this conversation's words, with its values."""
+        """Return a prompt with its values, or its replacement in this conversation."""
         own = self.prompts.get(prompt.name)
         return fill_template(prompt if own is None or own.text is None else own.text, **values)
 
     def mark_instruction(self, speaker: Speaker, text: str) -> str:
-        """Give what the conversation itself tells a speaker, as it stands in its prompts.
+        """Return a line of the conversation itself as it is in a speaker's prompts.
 
-        It is marked where what the other says has no name in front of it.
+        It is marked if the messages of the other speaker have no name in front of them.
         """
         return (
             text if self.hears_labels(speaker) else self.render_prompt(MODERATOR_LABEL, text=text)

@@ -100,14 +100,14 @@ class SeparateJudge(Kinded):
 
 
 class Finding(StrEnum):
-    """What a separate judge says of one criterion."""
+    """A separate judge's decision on one criterion."""
 
     MET = "met"
     """It holds."""
     NOT_MET = "not_met"
     """It does not hold."""
     INCONCLUSIVE = "inconclusive"
-    """What was said does not tell."""
+    """The conversation does not show it."""
 
     @property
     def in_words(self) -> str:

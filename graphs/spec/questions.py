@@ -75,14 +75,14 @@ def _is_said(given: str) -> str:
 _AnyText = Annotated[
     str,
     BeforeValidator(_is_text),
-    Field(description="What is said; empty, or exit, as the question says."),
+    Field(description="The message. It may be empty or exit, as the question says."),
 ]
 _SomeText = Annotated[
     str,
     BeforeValidator(_is_text),
     AfterValidator(_is_said),
     Field(
-        description="What is said, or exit to leave the conversation.",
+        description="The message, or exit to leave the conversation.",
         json_schema_extra={"pattern": r"\S"},
     ),
 ]
@@ -282,15 +282,15 @@ def unfit(error: ValidationError) -> AnswerError:
 
 _PROMPTS = {
     Because.TURN: "{speaker}, it is your turn.",
-    Because.CALLS: "{speaker}, these calls wait; say something to interrupt them.",
-    Because.TERMINATION: "{speaker}, the task is said to be done; say something to go on.",
-    Because.MAX_CONSECUTIVE_AUTO_REPLY: "{speaker}, the automatic replies are used up.",
+    Because.CALLS: "{speaker}, these tool calls wait. Write a message to interrupt them.",
+    Because.TERMINATION: "{speaker}, the task is reported as done. Write a message to continue.",
+    Because.MAX_CONSECUTIVE_AUTO_REPLY: "{speaker}, the limit of automatic replies is reached.",
     Because.GUARD: "{speaker}, it is your turn: {why}.",
 }
 _EMPTY = {
-    "auto_reply": "Nothing: an automatic reply. ",
-    "run": "Nothing: they may run. ",
-    "stop": "Nothing: the conversation ends. ",
+    "auto_reply": "Empty: an automatic reply is sent. ",
+    "run": "Empty: the calls run. ",
+    "stop": "Empty: the conversation ends. ",
     None: "",
 }
 

@@ -138,8 +138,8 @@ def instead_of_tool(call: ToolCall, decision: AnyDecision | None) -> CallResult 
         case Reject():
             why = storable((decision.message or "").strip())
             told = (
-                f"A person refused the call of {call['name']}, so it did not run. "
-                f"{f'They say: {why}' if why else 'They gave no reason.'}"
+                f"A person rejected the call of {call['name']}, so it did not run. "
+                f"{f'Reason: {why}' if why else 'No reason was given.'}"
             )
             return CallResult(told, Failure.PERSON, decision="reject", refusal=why or None)
         case Respond():
@@ -170,4 +170,4 @@ def edit_told(call: ToolCall, answer: CallResult) -> str:
     if answer.decision != "edit":
         return answer.text
     ran = call_shown(answer.tool or call["name"], answer.arguments or {})
-    return f"A person changed this call before it ran, to {ran}. What came of it:\n{answer.text}"
+    return f"A person changed this call to {ran} before it ran. Result:\n{answer.text}"

@@ -91,8 +91,8 @@ def _text_of(message: ToolMessage) -> str:
 
 def unknown_tool(name: str, allowed: Sequence[str]) -> CallResult:
     """Answer a call of a tool that the speaker has not (Lagent, Agere)."""
-    there_are = f"there are: {', '.join(allowed)}" if allowed else "you have none"
-    return CallResult(f"There is no tool {name!r}; {there_are}.", Failure.CALL)
+    there_are = f"Your tools: {', '.join(allowed)}" if allowed else "You have no tools"
+    return CallResult(f"There is no tool {name!r}. {there_are}.", Failure.CALL)
 
 
 def tool_state(moment: Moment, speaker: Speaker, run_code: RunCode) -> ToolState:
@@ -149,7 +149,7 @@ async def run_call(call: ToolCall, tool: BaseTool, state: ToolState, seconds: fl
             raise asyncio.CancelledError from error
         if isinstance(error, TimeoutError) and limit.expired():
             return CallResult(
-                f"{name} took longer than {seconds:g} s: it was given up", Failure.TOOL
+                f"{name} took longer than {seconds:g} s and was stopped", Failure.TOOL
             )
         return _failed(name, tool, error)
     return _read(name, found)

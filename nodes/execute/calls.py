@@ -96,7 +96,7 @@ class CallsRun:
         ids = [str(made["id"]) for made in message.tool_calls]
         answers = {call_id: found[call_id] for call_id in ids if call_id in found}
         for broken in message.invalid_tool_calls:
-            text = broken["error"] or f"The call of {broken['name']} can't be read."
+            text = broken["error"] or f"The call of {broken['name']} cannot be read."
             answers[str(broken["id"])] = CallResult(text, Failure.CALL)
         return answers
 

@@ -36,7 +36,9 @@ class Interpreter:
         """Run a fenced block of a message; of one that can't be run, say so (AutoGen)."""
         if language not in get_args(Language):
             what = f"unknown language {language!r}" if language else "unlabelled code"
-            text = f"{what}: only python and shell can be run; name one of them behind the fence"
+            text = (
+                f"{what}: only python and shell can run; write one of them after the opening fence"
+            )
             return CallResult(text, parsed={"exit_code": 1, "language": language})
         try:
             ran = await self.run("python" if language == "python" else "shell", code)

@@ -77,7 +77,7 @@ async def interrupted(
     moment: Moment, speaker: Speaker, message: AIMessage, person: Interruption
 ) -> dict[str, Any]:
     """Write for each call that it was interrupted, and after that what the person has said."""
-    text = f"Not run: {person.speaker} said something instead."
+    text = f"Not run: {person.speaker} sent a message instead."
     calls = (*message.tool_calls, *message.invalid_tool_calls)
     answers = {str(call["id"]): CallResult(text, Failure.PERSON) for call in calls}
     about = About(

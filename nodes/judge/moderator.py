@@ -29,8 +29,8 @@ from ..step.resources import Moment, heard
 from ..turn.prompt import Asked
 from .observer import observed
 
-UNREADABLE_CHOICE = "This names nobody who could speak next."
-"""What is recorded of a choice that can't be read."""
+UNREADABLE_CHOICE = "This is not the name of a speaker who can be next."
+"""The problem of a choice that cannot be read."""
 
 
 async def choose(moment: Moment) -> dict[str, Any]:

@@ -41,19 +41,19 @@ def _first(given: object) -> object:
 
 
 class Judgement(OwnAnswer):
-    """Which objectives of a task are left, and whether it is complete."""
+    """The objectives that are left, and whether the task is complete."""
 
     objectives_left: Annotated[list[str], BeforeValidator(_first)] = Field(
         max_length=_MOST_OBJECTIVES,
-        description="The objectives that are not met yet, each in a few words: the most important "
-        f"ones, at most {_MOST_OBJECTIVES}.",
+        description="The objectives that are not met yet, each in a few words. At most "
+        f"{_MOST_OBJECTIVES}, the most important first.",
     )
-    complete: bool = Field(description="True when every objective of the task is met.")
+    complete: bool = Field(description="True if every objective of the task is met.")
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
         if self.complete and self.objectives_left:
-            raise ValueError("objectives_left: none is left of a task that is complete")
+            raise ValueError("objectives_left: must be empty if the task is complete")
         return self
 
 

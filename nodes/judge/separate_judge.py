@@ -56,7 +56,7 @@ async def judge_criteria(moment: Moment, judge: SeparateJudge) -> dict[str, Any]
     kept = (speaker.name,) if speaker.keep_self_reflection and verdict.readable else NOBODY
     render_prompt = moment.conversation.render_prompt
     text = (
-        render_prompt(prompts.JUDGE_VERDICT, found=_in_words(findings))
+        render_prompt(prompts.JUDGE_VERDICT, verdict=_in_words(findings))
         if findings
         else str(answer.text)
     )

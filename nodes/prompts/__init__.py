@@ -1,1 +1,1 @@
-"""What duologue itself says to a model; the prompts of a conversation kind stand in its module."""
+"""The texts that duologue itself sends to models, whatever the kind of conversation."""

@@ -1,8 +1,8 @@
-"""What is told of code that was run, or was not."""
+"""The results of code that has no output, or was not run."""
 
-NOT_CLOSED = "The code was not run: its fence is not closed, so it may not be whole."
-"""What came of code that breaks off, as where a reply was cut off."""
+NOT_CLOSED = "The code was not run because its fence is not closed. It may be incomplete."
+"""The result of code that breaks off, for example because the reply was cut off."""
 
 PRINTED_NOTHING = "The code ran and printed nothing."
 NO_OUTPUT = "(nothing)"
-"""What stands for no output: of code that ran, and of code that failed."""
+"""The text for an empty output, whether the code succeeded or failed."""

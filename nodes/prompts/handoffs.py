@@ -1,17 +1,19 @@
-"""What a speaker is told of naming who speaks next."""
+"""The prompts of a handoff: the tool ``hand_off``, its arguments and its results."""
 
 from .texts import PROMPTS
 
 HAND_OFF = PROMPTS["hand_off"]
-"""How the tool is described; of its arguments the next three are."""
+"""The description of the tool; the next three describe its arguments."""
 HAND_OFF_TO = PROMPTS["hand_off_to"]
 HAND_OFF_MESSAGE = PROMPTS["hand_off_message"]
 HAND_OFF_PRIVATE = PROMPTS["hand_off_private"]
 
 HAND_OFF_ACCEPTED = PROMPTS["hand_off_accepted"]
-"""What came of a call; of the next one where another call came first."""
+"""The result of a call that chose the next speaker."""
 HAND_OFF_IGNORED = PROMPTS["hand_off_ignored"]
+"""The result of a call after another call that chose the next speaker."""
 HAND_OFF_REFUSED = PROMPTS["hand_off_refused"]
+"""The result of a call with a name that cannot be chosen."""
 
 PRIVATE_MESSAGE = PROMPTS["private_message"]
-"""How what only some hear is marked for them."""
+"""The mark of a message that not all speakers hear, for those who hear it."""

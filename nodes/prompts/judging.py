@@ -1,4 +1,4 @@
-"""How a model is asked to judge: itself, as a separate judge, or who speaks next."""
+"""The prompts for judging and for choosing who speaks next."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ IS_TASK_COMPLETE = PROMPTS["is_task_complete"]
 JUDGE_OWN_TASK = PROMPTS["judge_own_task"]
 RETRY_FORMAT = PROMPTS["retry_format"]
 
-UNREADABLE = "It can't be read as a verdict."
+UNREADABLE = "This is not a readable verdict."
 
 NO_OBJECTIVES_LEFT = PROMPTS["no_objectives_left"]
 TASK_NOT_COMPLETE = PROMPTS["task_not_complete"]
@@ -31,19 +31,21 @@ CONVERSATION_TASK = PROMPTS["conversation_task"]
 TASK_OF_SPEAKER = PROMPTS["task_of_speaker"]
 PRIVATE_INFORMATION = PROMPTS["private_information"]
 
-OBSERVER = "the one who takes no part"
+OBSERVER = "the judge or moderator"
 
 
 def describe_tasks(
     speakers: Sequence[Speaker], task: str | None, render_prompt: RenderPrompt
 ) -> list[str]:
-    """Give all tasks, and what speakers were told privately, for a judge who sees everything."""
+    """Return all tasks and all private information, for a judge who sees everything."""
     parts = [] if task is None else [render_prompt(CONVERSATION_TASK, task=task)]
     for speaker in speakers:
         if speaker.task is not None:
             parts.append(render_prompt(TASK_OF_SPEAKER, name=speaker.name, task=speaker.task))
         opening = speaker.private_opening
         if opening is not None:
-            known = " ".join(opening.lines) or opening.prompt
-            parts.append(render_prompt(PRIVATE_INFORMATION, name=speaker.name, known=known))
+            information = " ".join(opening.lines) or opening.prompt
+            parts.append(
+                render_prompt(PRIVATE_INFORMATION, name=speaker.name, information=information)
+            )
     return parts

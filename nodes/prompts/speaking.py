@@ -1,4 +1,4 @@
-"""What a speaker is told: its system prompt, its cue, and that a reply must be mended."""
+"""The prompts of a speaker: its system prompt, its cues, and requests to rewrite a reply."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ PARTICIPANT = PROMPTS["participant"]
 SPEAKER_LABELS = PROMPTS["speaker_labels"]
 
 MODERATOR_LABEL = PROMPTS["moderator_label"]
-"""How what the conversation itself says is told from what the other says without a name."""
+"""The mark of the conversation's own lines, if the other speaker's lines have no name."""
 
 BEGIN = PROMPTS["begin"]
 CONTINUE_CONVERSATION = PROMPTS["continue_conversation"]
@@ -26,13 +26,13 @@ YOUR_TURN = PROMPTS["your_turn"]
 
 NEW_TASK = PROMPTS["new_task"]
 RESTATE_TASK = PROMPTS["restate_task"]
-"""How a speaker whose memory was reset is told its own task again."""
+"""The task of a speaker after its memory was reset."""
 
 REWRITE_REPLY = PROMPTS["rewrite_reply"]
-"""How a speaker is asked for a reply once more; the problems follow."""
+"""The request to rewrite a reply; the problem comes first."""
 
 STOP_REPEATED_CALLS = PROMPTS["stop_repeated_calls"]
-"""How a speaker that repeats a call is asked to do something else; the problem follows."""
+"""The request to a speaker that repeats a call; its problem is REPEATED_CALLS."""
 
 EMPTY_REPLY = PROMPTS["empty_reply"]
 WRONG_SPEAKER = PROMPTS["wrong_speaker"]
@@ -59,7 +59,7 @@ def build_system_prompt(
     is_labelled: bool,
     tells_own_task: bool,
 ) -> str:
-    """Give the system prompt of one speaker."""
+    """Return the system prompt of one speaker."""
     if speaker.system_prompt is None:
         together = " and ".join(part for part in (", ".join(others[:-1]), others[-1]) if part)
         prompt = render_prompt(PARTICIPANT, me=speaker.name, others=together)
@@ -83,7 +83,7 @@ def build_system_prompt(
 def build_small_model_prompt(
     view: Sequence[BaseMessage], prompt: SmallModelPrompt, task: str, given: str
 ) -> list[BaseMessage]:
-    """Say what a speaker is told in the few words that a very small model can take."""
+    """Return a speaker's view in the few words that a very small model can follow."""
     reminder = fill_template(prompt.reminder, task=given.rstrip(" .?!"))
     return [
         SystemMessage(fill_template(prompt.system_prompt, task=task)),

@@ -1,10 +1,10 @@
-"""How a long history is told in short, and how its summary is asked for."""
+"""The prompts of summaries: the request for one, and how a speaker gets it."""
 
 from .template import fill_template as fill_template
 from .texts import PROMPTS
 
 SUMMARY_HEADING = PROMPTS["summary_heading"]
-"""How a speaker is told the summary of what its prompt leaves out."""
+"""The summary in the speaker's prompt, in place of the messages that are left out."""
 
 SUMMARY_ROLE = PROMPTS["summary_role"]
 
@@ -12,6 +12,6 @@ SUMMARY_REQUEST = PROMPTS["summary_request"]
 
 NO_EARLIER_SUMMARY = PROMPTS["no_earlier_summary"]
 
-SHORTENED = """What {name} has heard and said is too long for the model: the older half is left \
-out from here on."""
-"""What a user is told when a history does not fit."""
+SHORTENED = """The history of {name} is too long for the model. Its older half is left out from \
+now on."""
+"""The notice for the user if a history does not fit."""

@@ -1,4 +1,4 @@
-"""How a model is asked to make a task more specific."""
+"""The prompts of the task specification: a model makes a task more specific."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from .texts import PROMPTS
 SPECIFY_TASK = PROMPTS["specify_task"]
 
 SPECIFY_TASK_SMALL_MODEL = PROMPTS["specify_task_small_model"]
-"""The same in the few words that a very small model can follow."""
+"""The same request in a few words, for a very small model."""
 
 TASK_HELPER = PROMPTS["task_helper"]
 
@@ -22,21 +22,21 @@ _A_PAIR = 2
 def build_task_request(
     task: str, names: Sequence[str], limit: int, render_prompt: RenderPrompt, *, small: bool
 ) -> str:
-    """Ask for a more specific task."""
+    """Return the request for a more specific task."""
     if small:
         return render_prompt(SPECIFY_TASK_SMALL_MODEL, task=task, limit=limit)
-    who = (
+    roles = (
         f"{render_prompt(TASK_HELPER, asker=names[0], helper=names[1])} "
         if len(names) == _A_PAIR
         else ""
     )
-    return render_prompt(SPECIFY_TASK, task=task, limit=limit, who=who)
+    return render_prompt(SPECIFY_TASK, task=task, limit=limit, roles=roles)
 
 
 def join_task_requests(limit: int, render_prompt: RenderPrompt) -> str:
-    """Return all that a request for a more specific task says, without the task and the names."""
+    """Return all requests for a more specific task as one text, without the task and the names."""
     asked = (
-        render_prompt(one, task="", who="", limit=limit)
+        render_prompt(one, task="", roles="", limit=limit)
         for one in (SPECIFY_TASK, SPECIFY_TASK_SMALL_MODEL)
     )
     return "\n".join((*asked, render_prompt(REWRITE_TASK, limit=limit)))

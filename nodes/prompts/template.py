@@ -1,14 +1,14 @@
-"""Texts with placeholders, and putting values into them."""
+"""Texts with placeholders, and how they are filled."""
 
 import re
 from typing import Final, Protocol, Self
 
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 
-_NEEDED: Final = {"before", "criteria", "found", "known", "objectives"} | {
-    *("problem", "question", "summary", "task", "text", "transcript")
+_NEEDED: Final = {"before", "criteria", "information", "objectives"} | {
+    *("problem", "question", "summary", "task", "text", "transcript", "verdict")
 }
-"""The placeholders without which a model would not know what it is asked about."""
+"""The placeholders that a replacement must contain: without them the question is incomplete."""
 
 
 class Prompt(str):
@@ -17,13 +17,13 @@ class Prompt(str):
     name: str
 
     def __new__(cls, name: str, text: str) -> Self:
-        """Name a text."""
+        """Make a prompt of a name and a text."""
         prompt = super().__new__(cls, text)
         prompt.name = name
         return prompt
 
     def find_placeholder_error(self, text: str) -> str | None:
-        """Say why other words can't stand in the place of these; None where they can."""
+        """Return why another text cannot replace this one, or None if it can."""
         known = dict.fromkeys(_PLACEHOLDER.findall(self))
         given = dict.fromkeys(_PLACEHOLDER.findall(text))
         unknown = next((name for name in given if name not in known), None)
@@ -35,17 +35,17 @@ class Prompt(str):
 
 
 class RenderPrompt(Protocol):
-    """Gives what a model is told, in a conversation's own words where it has some."""
+    """Renders a prompt, in the conversation's own words if it replaces that prompt."""
 
     def __call__(self, prompt: Prompt, **values: object) -> str:
-        """Put the values into the text."""
+        """Return the prompt with these values."""
         ...
 
 
 def fill_template(template: str, **values: object) -> str:
-    """Put values into a template.
+    """Return a template with these values.
 
-    Only the given names are replaced, so that braces in a user's own prompt stay as they are; a
-    value that itself holds "{task}" is left alone.
+    Only the given names are replaced: other braces in a user's own prompt stay as they are, and so
+    does a placeholder inside a value.
     """
     return _PLACEHOLDER.sub(lambda found: str(values.get(found[1], found[0])), template)

@@ -1,4 +1,4 @@
-"""The texts of the prompts: each in a file of its own in ``texts``, read when this is imported."""
+"""The prompts, each in its own file in ``texts``. They are read when this module is imported."""
 
 from importlib.resources import files
 from typing import Final
@@ -14,9 +14,9 @@ PROMPTS: Final = {
     for file in sorted(_FOLDER.iterdir(), key=lambda file: file.name)
     if file.name.endswith(".txt")
 }
-"""What models are told whatever the kind of conversation, by the names of the files."""
+"""The prompts of every kind of conversation, by the names of their files."""
 
 
 def read_kind_prompt(name: str) -> str:
-    """Read what one kind of conversation tells its speakers."""
+    """Return a prompt that belongs to one kind of conversation."""
     return (_FOLDER / "kinds" / f"{name}.txt").read_text(encoding="utf-8").rstrip("\n")

@@ -1,4 +1,4 @@
-"""What is told of calls of tools that were not run."""
+"""The results of tool calls that were not run."""
 
-NOT_RUN = "Not run: it was called again and again with equal arguments."
-"""What came of a call that a guard has stopped."""
+NOT_RUN = "Not run: the same call with the same arguments was repeated too often."
+"""The result of a call that a guard has stopped."""

@@ -94,7 +94,7 @@ def _dropped(log: Sequence[AnyMessage], position: Position, speaker: str) -> lis
         for one in log
         if isinstance(one, ToolMessage)
     }
-    unknown = (f"Its result is not known: {speaker} said something instead.", Failure.PERSON)
+    unknown = (f"Result unknown: {speaker} sent a message instead.", Failure.PERSON)
     ids = [str(call["id"]) for call in (*called.tool_calls, *called.invalid_tool_calls)]
     results = [came.get(call_id, unknown) for call_id in ids]
     return [

@@ -117,11 +117,11 @@ def _paragraphs(message: BaseMessage, name: str) -> list[str]:
     about = line(message)
     text = message.text.strip()
     if isinstance(message, ToolMessage):
-        return [f"(answer of a tool) {text or SILENCE}"]
+        return [f"(tool result) {text or SILENCE}"]
     if about.speaker is None:
         return [f"(to {name}) {text or SILENCE}"]
     # Others hear only the text beside a call.
     is_caller = about.speaker == name
     calls = message.tool_calls if is_caller and isinstance(message, AIMessage) else []
-    called = [f"{name} used {call['name']}: {call['args']}" for call in calls]
+    called = [f"{name} called {call['name']}: {call['args']}" for call in calls]
     return [f"{about.speaker}: {text or SILENCE}", *called] if text or not called else called

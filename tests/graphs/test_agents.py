@@ -180,7 +180,7 @@ def test_it_is_given_what_a_model_would_be_sent() -> None:
 
     own = graph(note, checkpointer=InMemorySaver())
     assert said(own, rounds=2) == ["Answer 1.", "Answer 2."]
-    system = "You are Ann, in a conversation with Bob. Speak only for yourself."
+    system = "You are Ann, in a conversation with Bob. Write only your own next message."
     begun = [("system", f"{system}\n\nThe task: Plan a garden."), ("human", "Please begin.")]
     assert given == [begun, [*begun, ("ai", "Answer 1."), ("human", "Yes.")]]
 

@@ -95,7 +95,7 @@ def test_system_prompts_and_what_models_are_told_are_settings_too() -> None:
     context = {
         "user_prompt": "You lead {other}. {task}: Instruction:",
         "assistant_prompt": "You dig.",
-        "prompts": {"the_task": "What to do: {task}"},
+        "prompts": {"conversation_task": "What to do: {task}"},
     }
     played.run(FORM | ROUND | {"assistant_prompt": "You plant. Solution:"}, context)
     systems = [call.prompt[0]["content"] for call in played.default.calls]

@@ -92,7 +92,7 @@ def test_a8_text_while_calls_wait_interrupts_each_of_them(play: Play, ran: list[
     assert not ran
     assert asked[0].because == "calls"
     assert [(call.name, call.args["left"]) for call in asked[0].calls] == [("add", 1), ("add", 2)]
-    assert tools_said(model) == ["Not run: User said something instead."] * 2
+    assert tools_said(model) == ["Not run: User sent a message instead."] * 2
     assert model.calls[-1].prompt[-1]["content"] == "Leave it."
     assert result.transcript == [
         ("User", "Add up."),
@@ -107,7 +107,7 @@ def test_a8_text_while_calls_wait_interrupts_each_of_them(play: Play, ran: list[
 def test_a8_calls_that_cannot_be_read_are_interrupted_too(play: Play, ran: list[int]) -> None:
     broken = ScriptedToolCall(name="add", args="{", id="c")
     _, _, model = play("ALWAYS", [Reply(tool_calls=[broken]), "Well."], ["Leave it.", "exit"])
-    assert tools_said(model) == ["Not run: User said something instead."]
+    assert tools_said(model) == ["Not run: User sent a message instead."]
     assert not ran
 
 

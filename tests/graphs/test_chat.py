@@ -191,7 +191,7 @@ def test_g4_it_calls_until_it_calls_no_more_and_faults_are_text() -> None:
     assert results == [
         "10 degrees celsius",
         "fragile failed: OSError: the shelf broke",
-        "There is no tool 'shelve'; there are: get_current_weather, fragile.",
+        "There is no tool 'shelve'. Your tools: get_current_weather, fragile.",
         "get_current_weather failed: KeyError: 'Atlantis'",
     ]
     assert found.transcript == [("User", "Go."), ("Assistant", "Enough.")]

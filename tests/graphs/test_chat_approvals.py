@@ -75,7 +75,7 @@ EDITED = {"type": "edit", "edited_action": {"name": "mail", "args": {"to": "Eve"
     [
         pytest.param({"type": "approve"}, ["mail Bob"], "Sent to Bob.", id="approve"),
         pytest.param(EDITED, ["mail Eve"], 'to mail with {"to": "Eve"}', id="edit"),
-        pytest.param({"type": "reject", "message": "Not him."}, [], "They say: Not him.", id="no"),
+        pytest.param({"type": "reject", "message": "Not him."}, [], "Reason: Not him.", id="no"),
         pytest.param({"type": "respond", "message": "Away."}, [], "Away.", id="respond"),
     ],
 )

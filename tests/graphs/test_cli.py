@@ -69,7 +69,7 @@ def test_a_run_into_a_pipe_is_plain_text(serve: Serve) -> None:
         "\n"
         "Gardener:\n"
         "No form.\n"
-        "(Rejected and asked again: Your message must begin with 'Solution:', "
+        "(Rejected and asked again: Your message must begin with 'Solution:' and "
         "end with 'Next request.'.)\n"
         "\n"
         "Gardener:\n"
@@ -300,7 +300,7 @@ def test_a_session_is_shown_as_a_speaker_sees_it(serve: Serve) -> None:
     assert (
         f"\nuser (Owner):\n{FIRST}\n\nassistant (Gardener):\n{ANSWER}\n\n"
         # R1: others hear a message without its done token.
-        "user (Owner):\n(says nothing)\n"
+        "user (Owner):\n(empty message)\n"
     ) in shown
     assert "Ended after 1 round and 3 messages: Owner said the done token." in shown
     seen = [
@@ -346,7 +346,7 @@ def test_why_a_session_ended_is_shown_step_by_step(serve: Serve) -> None:
         "",
         "m0003  Owner on its task: not complete: plant",
         "m0004  Gardener: rejected and asked again: "
-        "Your message must begin with 'Solution:', end with 'Next request.'.",
+        "Your message must begin with 'Solution:' and end with 'Next request.'.",
         "m0006  Owner: said <CAMEL_TASK_DONE>",
         "",
         "Ended after 1 round and 3 messages: Owner said the done token.",

@@ -238,7 +238,9 @@ def test_a_file_with_a_person_is_run_and_says_what_nothing_does(
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         ran = duologue("run", "sums.toml", "--session", "s")
         assert ran.exit_code == 5
-        assert "say something to go on. Nothing: the conversation ends. exit: leave." in ran.stderr
+        assert (
+            "Write a message to continue. Empty: the conversation ends. exit: leave." in ran.stderr
+        )
         ran = duologue("resume", "s", lines="And 4 + 4?\n\n")
         assert (ran.exit_code, ran.stderr) == (0, "")
         assert "\nUser:\nAnd 4 + 4?\n\nAssistant:\n8. TERMINATE\n" in ran.stdout

@@ -133,7 +133,7 @@ async def test_a_resumed_session_does_not_ask_what_was_refused_before() -> None:
 async def test_only_a_newest_turn_that_is_too_long_alone_makes_it_fail() -> None:
     """Row 5: the one sentence names the model and what to do; nothing said is lost."""
     conversation = talkative()
-    player = Narrow(conversation, 4, unlike=True, pad=f" {LINE}" * 9, characters=900)
+    player = Narrow(conversation, 5, unlike=True, pad=f" {LINE}" * 9, characters=900)
     with pytest.raises(ContextTooLongError, match="give the speaker a smaller `context`"):
         await followed(player, store="memory:long")
     result = await Session("s", store="memory:long").astate()

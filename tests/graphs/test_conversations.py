@@ -526,7 +526,9 @@ async def test_the_two_temperatures_can_be_set() -> None:
     [
         pytest.param("Let us do 1.", "must begin with 'Instruction:'", id="Z3-no-marks"),
         pytest.param("Instruction: a\nInstruction: b", "only once", id="R8-two-instructions"),
-        pytest.param(DID.format(1), f"You are {USER}, but you spoke {HELPER}'s", id="Z3-flip"),
+        pytest.param(
+            DID.format(1), f"You are {USER}, but your message speaks for {HELPER}.", id="Z3-flip"
+        ),
         pytest.param(" \n", "Your message was empty.", id="Z3-blank"),
     ],
 )
@@ -593,7 +595,7 @@ async def test_the_task_is_rewritten_before_anyone_speaks() -> None:
     assert "50 words" in request[0]["content"]
     assert [line(message).audience for message in ran.kinds(Kind.SPECIFIED_TASK)] == [()]
     # R1: others hear a message without its done token.
-    assert ran.seen(HELPER) == ["u:(says nothing)"]
+    assert ran.seen(HELPER) == ["u:(empty message)"]
 
 
 async def test_a_rewrite_over_the_limit_is_asked_for_once_more() -> None:

@@ -103,7 +103,7 @@ def test_the_rest_is_asked_for_once_and_both_parts_are_one_message() -> None:
     assert played.transcript == [("Ann", "It is forty-two, I think."), ("Bob", "Fine.")]
     assert drafts(played.result) == ["It is forty-t"]
     assert cut_off(played.result) == [False, False]
-    assert "Write the rest of it" in asked(played)[1]
+    assert "Write only the rest of it" in asked(played)[1]
     assert played.prompts[1][-2] == {"role": "assistant", "content": "It is forty-t"}
     assert played.outcome.total.calls == 3
 
@@ -273,7 +273,7 @@ def test_json_that_was_cut_off_is_told_in_one_sentence(form: str) -> None:
     conversation = talk(format={"kind": "schema", "name": "Plan", "form": form})
     script: list[Line] = [cut('{"steps": ["dig", "pl'), '{"steps": ["dig"]}', "Fine."]
     played = play(conversation, script, schemas={"Plan": Plan})
-    problem = "Your message must be JSON, and was cut off before its end: say it shorter."
+    problem = "Your message must be JSON, but it was too long and was cut off. Use fewer words."
     (draft,) = (one for one in played.result.messages if line(one).kind is Kind.DRAFT)
     assert line(draft).problem == problem
     assert played.result.parsed("Ann") == [{"steps": ["dig"]}]

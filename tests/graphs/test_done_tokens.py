@@ -89,7 +89,7 @@ def test_r1_others_hear_the_words_before_a_token_and_its_speaker_sees_it() -> No
     assert prompts[1][-1]["content"] == "Beans it is."
     assert f"ai: Beans it is. {STOP}" in seen(result, "Ann")
     assert "human: Beans it is." in seen(result, "Bob")
-    assert "human: (says nothing)" in seen(result, "Ann")
+    assert "human: (empty message)" in seen(result, "Ann")
     assert f"ai: {STOP}" in seen(result, "Bob")
 
 
@@ -177,17 +177,17 @@ def test_r1_a_buyer_that_was_told_to_say_deal_ends_the_sale(last: str) -> None:
     result, _ = play(sale, *said)
     assert result.outcome is not None
     assert (result.outcome.reason, result.outcome.by) == ("done_token", "Buyer")
-    assert seen(result, "Seller")[-1] == "human: (says nothing)"
+    assert seen(result, "Seller")[-1] == "human: (empty message)"
 
 
 @pytest.mark.parametrize(
     ("said", "heard"),
     [
-        (f"Ann: {STOP}", "(says nothing)"),
-        (f"**Ann:** {STOP}.", "(says nothing)"),
-        (f"{STOP} 👋", "(says nothing)"),
-        (f"({STOP}.)", "(says nothing)"),
-        (f"{STOP}.\n👋", "(says nothing)"),
+        (f"Ann: {STOP}", "(empty message)"),
+        (f"**Ann:** {STOP}.", "(empty message)"),
+        (f"{STOP} 👋", "(empty message)"),
+        (f"({STOP}.)", "(empty message)"),
+        (f"{STOP}.\n👋", "(empty message)"),
         (f"thanks {STOP}", "thanks"),
         (f"thanks, {STOP}!", "thanks"),
         (f"Bye! ({STOP}).", "Bye!"),
@@ -206,7 +206,7 @@ def test_r1_nothing_odd_is_heard_of_a_message_with_a_token(said: str, heard: str
     message = [one for one in events if isinstance(one, MessageSaid)][2]
     told = [one.text for one in events if isinstance(one, MessageToken) and one.speaker == "Ann"]
     assert "".join(told) == f"Hi.{message.heard}Yes."
-    assert message.heard == ("" if heard == "(says nothing)" else heard)
+    assert message.heard == ("" if heard == "(empty message)" else heard)
 
 
 # Sessions begun before

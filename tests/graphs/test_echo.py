@@ -45,7 +45,7 @@ def test_r16_an_echo_is_asked_for_again(echo: str) -> None:
     assert [text for _, text in result.transcript] == [PLAN, "And roses."]
     (told,) = [cause.text for cause in result.why() if cause.kind.value == "rejected"]
     assert told == (
-        "Bob: rejected and asked again: That is what Ann has just said, word for word: say "
+        "Bob: rejected and asked again: Your message repeats the message of Ann word for word. Say "
         "something of your own."
     )
 
@@ -130,7 +130,7 @@ def test_r16_among_three_it_may_be_any_others_message(whose: str) -> None:
     result = play(talk("Ann", "Bob", "Cid"), *said.values(), said[whose], "For pears.")
     told = [cause.text for cause in result.why() if cause.kind.value == "rejected"]
     assert len(told) == 1
-    assert f"what {whose} has just said" in told[0]
+    assert f"repeats the message of {whose}" in told[0]
 
 
 def test_r16_what_was_said_before_ones_own_last_message_is_no_echo() -> None:

@@ -658,7 +658,7 @@ def test_r21_a_repeated_call_is_a_draft_that_is_never_sent_back() -> None:
     assert [line(one).flaw for one in drafts[:1]] == [Flaw.SAME_CALLS]
     prompt = model.calls[5].prompt
     assert sum(bool(one.get("tool_calls")) for one in prompt) == 4
-    assert "You keep calling look with the same arguments" in prompt[-1]["content"]
+    assert "You called look again with the same arguments" in prompt[-1]["content"]
 
 
 @pytest.mark.parametrize("answered", [4, 5])

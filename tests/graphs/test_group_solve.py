@@ -143,7 +143,8 @@ BY_HAND: list[Any] = [
     pytest.param(
         Plan(names=CASTS[3], owner="A", reconcile=True),
         {
-            "A": f"u:P1 a:A1 u:To B: P2|B: B1|To C: P3|C: C1|{speaking.CONTINUE_CONVERSATION} a:A2 u:B: B2|C: C2",
+            "A": "u:P1 a:A1 u:To B: P2|B: B1|To C: P3|C: C1"
+            f"|{speaking.CONTINUE_CONVERSATION} a:A2 u:B: B2|C: C2",
             "B": "u:To A: P1|A: A1|P2 a:B1 u:To C: P3|C: C1|A: A2|B, it is your turn. a:B2 u:C: C2",
             "C": "u:To A: P1|A: A1|To B: P2|B: B1|P3 a:C1 u:A: A2|B: B2|C, it is your turn. a:C2",
         },

@@ -433,13 +433,13 @@ def test_a_speaker_says_something_to_one_other_alone() -> None:
         line(one).audience for one in result.messages
     ]
     assert order_of(result) == "ABC"
-    assert "Ann: (to you alone) The number is seven." in heard(result, "Bob")
+    assert "Ann: (to you only) The number is seven." in heard(result, "Bob")
     assert "seven" not in heard(result, "Cid")
     own = result.viewpoint("Ann")[2]
     assert isinstance(own, AIMessage)
     assert own.tool_calls[0]["args"] == {"to": "Bob", "private": True}
     assert "private" in str(model.calls[0].tools)
-    assert "Ann (to Bob alone): The number is seven." in str(result)
+    assert "Ann (to Bob only): The number is seven." in str(result)
     assert "*Heard by Bob alone*" in as_markdown(result)
 
 
@@ -452,8 +452,8 @@ def test_who_speaks_to_some_alone_is_heard_by_no_other() -> None:
     script: list[Line] = ["It is seven.", "What is?", no, "I know it.", no]
     result, model = play(spec, script)
     assert "seven" not in heard(result, "Bob")
-    assert "Ann: (to you alone) It is seven." in heard(result, "Cid")
-    assert "Ann (to Cid alone): It is seven." in model.calls[2].messages[-1].text
+    assert "Ann: (to you only) It is seven." in heard(result, "Cid")
+    assert "Ann (to Cid only): It is seven." in model.calls[2].messages[-1].text
 
 
 def test_private_messages_are_turns_that_guards_and_ends_count() -> None:

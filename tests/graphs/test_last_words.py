@@ -11,8 +11,8 @@ from duologue.graphs import Conversation, Session, Speaker, group_solve, load_co
 from duologue.graphs.log.messages import line
 from duologue.graphs.log.stage import Stage
 from duologue.nodes.prompts.speaking import (
-    MODERATOR_LABEL,
     LAST_MESSAGE,
+    MODERATOR_LABEL,
     ROUNDS_LEFT,
     fill_template,
 )

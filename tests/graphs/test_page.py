@@ -119,7 +119,7 @@ def roles(lines: Sequence[Line], number: int) -> Iterator[tuple[str, str]]:
 
 
 def letters(text: str) -> str:
-    return "".join(text.replace("(says nothing)", "").split())
+    return "".join(text.replace("(empty message)", "").split())
 
 
 def test_a_page_tells_all_that_happened(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_what_stands_behind_each_mark_is_read(
 def test_missing_marks_are_told_with_the_form_asked_for() -> None:
     found = parse(SOLUTION, "Three.")
     assert found.value is None
-    assert found.problem == "Your message must begin with 'Solution:', end with 'Next request.'."
+    assert found.problem == "Your message must begin with 'Solution:' and end with 'Next request.'."
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_a_stop_text_ends_the_last_block_where_it_is_the_end(
 
 def test_a_block_without_an_end_is_a_problem_and_still_given() -> None:
     found = parse(LAGENT, "a\n```python\nx")
-    assert found.problem == "A block of your message has no end: it must end with '```'."
+    assert found.problem == "A block in your message is not closed. End it with '```'."
     assert found.value == [
         {"thought": "a\n", "action": "x", "tool_type": "code interpreter", "status": -1}
     ]

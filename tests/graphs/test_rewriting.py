@@ -14,7 +14,7 @@ from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line
 from duologue.graphs.run.log_events import replayed
 from duologue.nodes.models import resolve
-from duologue.nodes.prompts.tasks import SPECIFY_TASK_SMALL_MODEL, REWRITE_TASK
+from duologue.nodes.prompts.tasks import REWRITE_TASK, SPECIFY_TASK_SMALL_MODEL
 from duologue.nodes.prompts.template import fill_template
 from duologue.nodes.testing import ScriptedChatModel
 

@@ -37,7 +37,7 @@ from duologue.graphs.log.viewpoint import SILENCE, View
 from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.sessions.stored_session import StoredSession
 from duologue.nodes.prompts import judging, speaking
-from duologue.nodes.prompts.speaking import MODERATOR_LABEL, LAST_MESSAGE, fill_template
+from duologue.nodes.prompts.speaking import LAST_MESSAGE, MODERATOR_LABEL, fill_template
 from duologue.nodes.testing import Line as Said, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 from support.cases import drawn_cases

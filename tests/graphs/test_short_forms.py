@@ -261,7 +261,7 @@ def test_both_experts_may_read_the_history() -> None:
     result = converse(trading, model=model, store="memory:")
     assert [text for _, text in result.transcript] == said
     results = [one.text for one in result.messages if one.type == "tool"]
-    assert results[0] == "Nothing has been said yet."
+    assert results[0] == "There are no messages yet."
     assert results[1].startswith("Stock Trader: Instruction: Begin.")
 
 

@@ -303,7 +303,7 @@ def test_a_new_task_told_in_a_fork_is_never_left_out() -> None:
         opening={"answers": True},
     )
     log = spoken(conversation, 4)
-    told = "From now on your task is: Buy the boat."
+    told = "From now on, your task is: Buy the boat."
     log.append(said(len(log), told, About(kind=Kind.INSTRUCTION, audience=("Ann",))))
     for number in range(6):
         name = conversation.names[number % 2]
@@ -388,7 +388,7 @@ def _tokens(
         label = f"{who}: " if labelled and who not in (None, name) else ""
         if line(one).kind is Kind.REMEMBERED and who is None:
             label = conversation.mark_instruction(conversation.speaker(name), "")
-        label += "" if one.text.strip() else "(says nothing)"
+        label += "" if one.text.strip() else "(empty message)"
         tokens += (
             tokens_of_message(one, label) if _seen(one, name) and place_of(one) not in pinned else 0
         )

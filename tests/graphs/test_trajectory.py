@@ -42,8 +42,8 @@ def test_it_prints_who_said_what_and_how_it_ended() -> None:
     result = converse(PAIR, model=ScriptedChatModel(script), store="memory:", session="two")
     assert result.outcome is not None
     assert str(result).split("\n\n") == [
-        "Head Cook (heard by nobody): I cook.",
-        "Ben (heard by nobody): I plant.",
+        "Head Cook (private): I cook.",
+        "Ben (private): I plant.",
         "Ben: Yours?",
         f"Head Cook: {long}",
         str(result.outcome),

@@ -18,6 +18,7 @@ ROLE_PLAY = role_play("Pick an exchange", "Lead", "Coder", specify_task=False, m
 ORDER = "Instruction: Choose one of them for us.\nInput: None"
 KRAKEN = "I chose Kraken since fees are low."
 AGAIN = "Rewrite your message. Reply with the rewritten message only."
+ASKED_FOR_WORDS = fill_template(speaking.REWRITE_REPLY, problem=speaking.EMPTY_REPLY)
 
 
 def tried(worth: str) -> Checked:
@@ -114,7 +115,7 @@ def test_r23_others_hear_a_message_without_the_request_for_it(second: str, said:
         f"Instruction: {AGAIN}\nInput: None",
         "Instruction: Rewrite your message.",
         "Instruction: Sure, I'll write your message anew.\nInput: None",
-        f"Instruction: {fill_template(speaking.REWRITE_REPLY, problem=speaking.EMPTY_REPLY)}\nInput: None",
+        f"Instruction: {ASKED_FOR_WORDS}\nInput: None",
     ],
 )
 def test_r23_an_optional_line_hides_no_request(echo: str) -> None:
@@ -126,7 +127,7 @@ def test_r23_an_optional_line_hides_no_request(echo: str) -> None:
 
 
 def test_r23_a_request_in_words_of_ones_own_is_seen_too() -> None:
-    prompts = {"mend": "{problem} Schreibe deine Nachricht bitte noch einmal auf."}
+    prompts = {"rewrite_reply": "{problem} Schreibe deine Nachricht bitte noch einmal auf."}
     talk = ROLE_PLAY.model_copy(update={"prompts": {}})
     fields = talk.model_dump(exclude_defaults=True) | {"prompts": prompts}
     result = played(KRAKEN, "Solution: Schreibe deine Nachricht noch einmal auf.", talk=fields)

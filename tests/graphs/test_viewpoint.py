@@ -178,8 +178,8 @@ def test_every_line_of_another_stands_in_a_paragraph_of_its_own_with_its_speaker
             label = f"{about.speaker}: " if marked else ""
             if about.audience is not None and about.kind.row.is_spoken and about.is_aloud:
                 others = [one for one in about.confidants if one != name]
-                label += f"(to {' and '.join(['you', *others])} alone) "
-            heard.append(label + (message.text.strip() or "(says nothing)"))
+                label += f"(to {' and '.join(['you', *others])} only) "
+            heard.append(label + (message.text.strip() or "(empty message)"))
         view = viewpoint(conversation, log, name)
         texts = [message.text for message in view if isinstance(message, HumanMessage)]
         assert "\n\n".join(texts) == "\n\n".join(heard)

@@ -141,11 +141,11 @@ def test_the_judge_sees_everything_said_and_asks_in_one_call() -> None:
     (call,) = judge.calls
     system, question = (message.text for message in call.messages)
     assert system == (
-        "Be strict.\n\nThe task of Ann: Keep it.\n\nWhat only Ann was told: Choose a number."
+        "Be strict.\n\nThe task of Ann: Keep it.\n\nInformation that only Ann has: Choose a number."
         "\n\nThe task of Bob: Guess it.\n\n"
-        "What only Bob was told: It is odd.\n\nThe criteria:\n1. Bob guessed it."
+        "Information that only Bob has: It is odd.\n\nThe criteria:\n1. Bob guessed it."
     )
-    alone = "(heard by nobody)"
+    alone = "(private)"
     lines = (f"Ann {alone}: Seven.", f"Ann {alone}: Ready.", f"Bob {alone}: Hm, me too.")
     said = "\n\n".join((*lines, "Bob: Is it seven?"))
     assert said in question
@@ -170,7 +170,7 @@ def test_a_verdict_is_heard_by_nobody_unless_it_is_kept(keep: bool) -> None:
         spec, ["Beans?", "Agreed.", "So."], [found("met", "not_met"), found("met", "met")]
     )
     seen = {name: [message.text for message in result.viewpoint(name)] for name in ("Ann", "Bob")}
-    heard = "finds: They agree on a plant. (met); A price is named. (not met)"
+    heard = "decided: They agree on a plant. (met); A price is named. (not met)"
     assert any(heard in text for text in seen["Ann"]) is keep
     assert not any("judge" in text for text in seen["Bob"])
 
@@ -342,7 +342,7 @@ def test_a_moderator_gives_the_word_to_somebody_else() -> None:
     # Ann, who has just spoken, can't be chosen: the next in order speaks.
     assert [name for name, _ in result.transcript] == ["Ann", "Bob", "Cid"]
     problems = [line(message).problem for message in result.messages if line(message).problem]
-    assert problems == ["This names nobody who could speak next."]
+    assert problems == ["This is not the name of a speaker who can be next."]
 
 
 @pytest.mark.parametrize(

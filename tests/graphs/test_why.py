@@ -26,6 +26,7 @@ from duologue.nodes.testing import (
 
 NO: dict[str, Any] = {"objectives_left": ["dig", "plant"], "complete": False}
 YES: dict[str, Any] = {"objectives_left": [], "complete": True}
+SAID_AGAIN = "rejected and asked again: You already sent this message. Say something new."
 LONG = "The beans stand by the wall."
 
 
@@ -82,10 +83,10 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
         talk(ann=STOPS, end_chat=END | {"guards": {"unreadable_verdicts": 2}}),
         ["Dig.", "huh", "huh", "Dug.", "Plant.", "eh", "eh"],
         [
-            "m0003 Ann: unreadable and asked again: It can't be read as a verdict.",
+            "m0003 Ann: unreadable and asked again: This is not a readable verdict.",
             "m0005 Ann on its task: unreadable, which counts as not complete",
             "m0005 Ann: unreadable verdict (1 of 2)",
-            "m0009 Ann: unreadable and asked again: It can't be read as a verdict.",
+            "m0009 Ann: unreadable and asked again: This is not a readable verdict.",
             "m0011 Ann on its task: unreadable, which counts as not complete",
             "m0011 Ann: unreadable verdict (2 of 2)",
             "2 verdicts in a row could not be read",
@@ -111,7 +112,7 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
         ],
         [
             "m0003 The judge, after Ann: They dig (met); They plant (inconclusive)",
-            "m0006 The judge: unreadable and asked again: It can't be read as a verdict.",
+            "m0006 The judge: unreadable and asked again: This is not a readable verdict.",
             "m0008 The judge, after Ben: unreadable, which counts as not complete",
             "m0008 Ben: unreadable verdict (1 of 3)",
             "m0011 The judge, after Ann: They dig (met); They plant (met)",
@@ -145,10 +146,10 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
         talk(),
         [LONG, "Sure.", *[LONG + " ", LONG, "Sure."] * 3],
         [
-            "m0003 Ann: rejected and asked again: You have said that already: say what comes next.",
-            "m0006 Ann: rejected and asked again: You have said that already: say what comes next.",
+            f"m0003 Ann: {SAID_AGAIN}",
+            f"m0006 Ann: {SAID_AGAIN}",
             "m0007 Ann: the same reply (2 of 3)",
-            "m0009 Ann: rejected and asked again: You have said that already: say what comes next.",
+            f"m0009 Ann: {SAID_AGAIN}",
             "m0010 Ann: the same reply (3 of 3)",
             "Ann gave the same reply 3 times",
         ],
@@ -166,7 +167,7 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
         talk(end_chat={"guards": {"role_flips": 1}}),
         ["Ben: I dig.", "Ben: I dig all the same."],
         [
-            "m0001 Ann: rejected and asked again: You are Ann, but you spoke Ben's part.",
+            "m0001 Ann: rejected and asked again: You are Ann, but your message speaks for Ben.",
             "m0002 Ann: another's part (1 of 1)",
             "Ann kept speaking another's part",
         ],
@@ -175,8 +176,8 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
         talk(end_chat={"guards": {"same_tool_calls": 2}}),
         [calls("look", where="here"), *[calls("look", where="there")] * 3],
         [
-            "m0005 Ann: rejected and asked again: You keep calling look with the same arguments, "
-            "and the result is always the same.",
+            "m0005 Ann: rejected and asked again: You called look again with the same arguments, "
+            "and the result was the same.",
             "m0006 Ann: the same call (2 of 2)",
             "Ann made the same call 2 times",
         ],

@@ -100,7 +100,7 @@ PARTS: dict[str, Callable[[Prompt], Line]] = {
     "You solve": write_code,
     "You use tools": use_tools,
     "You add up": add_up,
-    "You read what": lambda prompt: (
+    "You review": lambda prompt: (
         "SATISFIED" if turn_of(prompt) == 2 else f"Mend place {turn_of(prompt)}."
     ),
     "You write": lambda prompt: f"Draft {turn_of(prompt)}.",

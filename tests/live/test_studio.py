@@ -522,7 +522,7 @@ async def test_the_tools_that_duologue_brings_do_not_block(client: LangGraphClie
         for message in found["messages"]
         if message["name"] == "Ann" and message["content"]
     )
-    assert [text.strip() for text in told[:3]] == ["42", "42", "Nothing has been said yet."]
+    assert [text.strip() for text in told[:3]] == ["42", "42", "There are no messages yet."]
     assert told[3].endswith(" UTC")
     assert told[4] == "The secret number is higher than 6."
 

@@ -297,7 +297,7 @@ async def test_a_call_that_names_no_tool_is_broken(odd: dict[str, Any], streamin
     with sending(odd) as server:
         answer = await ask(server, streaming=streaming)
     assert answer.tool_calls == []
-    assert [made["error"] for made in answer.invalid_tool_calls] == ["The call names no tool."]
+    assert [made["error"] for made in answer.invalid_tool_calls] == ["The call has no tool name."]
 
 
 async def test_streamed_calls_without_an_index_are_not_lost() -> None:

@@ -318,9 +318,11 @@ class Plan(BaseModel):
     ("form", "text", "told"),
     [
         pytest.param(BlockFormat(begin="<do>", end="</do>"), "<do>1</do>", None, id="L5-block"),
-        pytest.param(BlockFormat(begin="<do>", end="</do>"), "<do>1", "no end", id="L5-open-block"),
+        pytest.param(
+            BlockFormat(begin="<do>", end="</do>"), "<do>1", "not closed", id="L5-open-block"
+        ),
         pytest.param(BlockFormat(begin="<do>", end="<stop>"), "<do>1", None, id="L5-stopped-block"),
-        pytest.param(CodeFormat(required=True), "Hello.", "must hold code", id="L5-no-code"),
+        pytest.param(CodeFormat(required=True), "Hello.", "must contain code", id="L5-no-code"),
         pytest.param(CodeFormat(), "Hello.", None, id="L5-code-may-be-missing"),
         pytest.param(SchemaFormat(name="Plan"), '{"goal": "x"}', None, id="L5-schema"),
         pytest.param(SchemaFormat(name="Plan"), "{}", "goal: is missing", id="L5-field"),

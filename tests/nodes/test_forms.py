@@ -131,7 +131,7 @@ def test_r8_two_instructions_are_asked_for_again(text: str) -> None:
     assert result.last_message("Lead") == ORDER
     told = [cause.text for cause in result.why() if cause.kind.value == "rejected"]
     assert told == [
-        "Lead: rejected and asked again: Your message must have 'Instruction:' only once."
+        "Lead: rejected and asked again: Your message must contain 'Instruction:' only once."
     ]
 
 

@@ -147,7 +147,7 @@ def test_r15_a_missing_closing_mark_costs_no_call_and_is_heard() -> None:
         pytest.param("Next request.", id="R15-nothing-but-the-end"),
         pytest.param("", id="R15-blank"),
         pytest.param(
-            "Your message must begin with 'Solution:', end with 'Next request.'.",
+            "Your message must begin with 'Solution:' and end with 'Next request.'.",
             id="R15-what-was-wrong",
         ),
         pytest.param(
@@ -223,7 +223,7 @@ SAME = "I would like to have the boat."
 @pytest.mark.parametrize(
     "echo",
     [
-        "You have said that already: say what comes next. Please write your message anew.",
+        "You already sent this message. Say something new. Please write your message anew.",
         "Please write your message anew, and nothing else.",
         "You buy a boat and pay little. Never say more than two sentences.",
         "<my next offer>",
@@ -306,7 +306,7 @@ def test_r15_a_reply_that_was_cut_off_is_left_as_it_is() -> None:
 
 def test_r15_how_a_reply_is_asked_for_again_does_not_contradict_itself() -> None:
     told = speaking.fill_template(speaking.REWRITE_REPLY, problem=speaking.REPEATED_REPLY)
-    assert told.startswith("You have said that already: say what comes next.")
+    assert told.startswith("You already sent this message. Say something new.")
     assert "say it again" not in told
 
 

@@ -85,12 +85,12 @@ FORMS: list[tuple[Format, list[str]]] = [
     (LAGENT, ["'code interpreter'", "'```python'", "'```'", "on a line of its own"]),
     (
         BlockFormat(begin="<do>", end="</do>", required=True),
-        ["must hold a block", "'<do>'", "'</do>'"],
+        ["must contain a block", "'<do>'", "'</do>'"],
     ),
     (CodeFormat(), ["```"]),
     (
         CodeFormat(languages=("sh", "python"), required=True),
-        ["must hold", "```", "'sh' or 'python'"],
+        ["must contain", "```", "'sh' or 'python'"],
     ),
     (SchemaFormat(name="Plan", form="text"), ["JSON", '"goal"', '"string"']),
 ]

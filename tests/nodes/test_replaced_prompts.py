@@ -74,7 +74,10 @@ def test_other_words_are_what_the_model_is_told() -> None:
 
     model = ScriptedChatModel(script=script)
     given = talk(
-        participant="Be {me}.", begin="Go!", judge_yourself="Done?", still_left="Left: {objectives}"
+        participant="Be {me}.",
+        begin="Go!",
+        judge_own_task="Done?",
+        objectives_left="Left: {objectives}",
     )
     result = converse(given, model=model, store="memory:")
     sent = [str(message.text) for call in model.calls for message in call.messages]
@@ -88,10 +91,10 @@ def test_other_words_are_what_the_model_is_told() -> None:
 @pytest.mark.parametrize(
     ("name", "given", "words"),
     [
-        ("mend", "{problem} Again, {you}!", "there is no {you} here; there are {problem}"),
+        ("rewrite_reply", "{problem} Again, {you}!", "there is no {you} here; there are {problem}"),
         ("begin", "Begin, {me}.", "there is no {me} here; there is none"),
-        ("mend", "Again!", "needs {problem} in it"),
-        ("heard", "{transcript}", "needs {question} in it"),
+        ("rewrite_reply", "Again!", "needs {problem} in it"),
+        ("conversation_so_far", "{transcript}", "needs {question} in it"),
         ("begn", "Go!", "there is no such prompt; did you mean 'begin'?"),
         ("begin", {}, "give a text, or the name of a registered one"),
         ("begin", " ", "must not be empty"),
@@ -141,8 +144,8 @@ def test_a_registered_text_is_stored_when_the_session_begins() -> None:
         model=ScriptedChatModel(script=["Tulips.", "Ivy."])
     )
     assert again.conversation.prompts["begin"].text == "Start."
-    with pytest.raises(SpecError, match=r"prompts\.mend: give the text itself"):
-        Session("s", store="memory:named").fork(prompts={"mend": {"name": "short"}})
+    with pytest.raises(SpecError, match=r"prompts\.rewrite_reply: give the text itself"):
+        Session("s", store="memory:named").fork(prompts={"rewrite_reply": {"name": "short"}})
 
 
 def test_a_registered_text_must_fit_the_prompt() -> None:
@@ -171,12 +174,12 @@ def test_a_role_play_takes_prompts_of_its_own() -> None:
     user, assistant = play.speakers
     assert play.system_prompt(user, "beds") == (
         "Owner asks Gardener for beds, until <CAMEL_TASK_DONE>. {else}\n\n"
-        "Your message must begin with 'Instruction:', have a line that begins with 'Input:'."
+        "Your message must begin with 'Instruction:' and contain a line that begins with 'Input:'."
     )
     assert play.system_prompt(assistant, None).startswith("Gardener helps Owner.")
 
 
 def test_both_questions_say_that_agreeing_is_not_doing() -> None:
     """R5: the separate judge's and the speaker's own."""
-    for name in ("judge_yourself", "what_is_left", "separate_judge"):
-        assert "Agreeing to do something is not having done it." in PROMPTS[name]
+    for name in ("judge_own_task", "list_objectives_left", "separate_judge"):
+        assert "Agreeing to do something is not the same as doing it." in PROMPTS[name]

@@ -151,7 +151,7 @@ def test_a_call_without_a_name_is_broken(name: object) -> None:
         "name": "",
         "args": "{}",
         "id": None,
-        "error": "The call names no tool.",
+        "error": "The call has no tool name.",
     }
 
 

@@ -60,8 +60,8 @@ BAD: dict[str, tuple[Any, str]] = {
     ),
     "not-finite": (
         {"decisions": [APPROVE, edited("look", at=float("nan"))]},
-        "decisions.1.edited_action.args: the arguments of look can't be taken: at at, a number is "
-        "not finite",
+        "decisions.1.edited_action.args: the arguments of look cannot be accepted: at at, a "
+        "number is not finite",
     ),
     "no-message": ({"decisions": [{"type": "respond"}, APPROVE]}, "decisions.0.message: is miss"),
 }

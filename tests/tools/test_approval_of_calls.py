@@ -35,7 +35,7 @@ async def test_tools_that_run_code_are_asked_about_and_their_variables_stay(save
     assert await talk.decide(APPROVE, REJECT, edited("python", code="print(x + 2)")) == []
     first, second, third = await talk.results()
     assert [about(one).decision for one in (first, second, third)] == ["approve", "reject", "edit"]
-    assert third.text.endswith("What came of it:\n3\n")
+    assert third.text.endswith("Result:\n3\n")
     assert 'to python with {"code": "print(x + 2)"}' in third.text
 
 
@@ -124,7 +124,7 @@ async def test_tools_of_an_mcp_server_are_asked_about(tmp_path: Path) -> None:
     assert await talk.decide(REJECT, edited("served.note", number=7)) == []
     assert (tmp_path / "notes").read_text() == "7\n"
     _, second = await talk.results()
-    assert second.text.endswith("What came of it:\n8")
+    assert second.text.endswith("Result:\n8")
 
 
 async def test_a_call_of_no_tool_is_told_to_the_speaker_and_asked_about_by_nobody(

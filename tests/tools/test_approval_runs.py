@@ -115,13 +115,13 @@ async def test_what_is_approved_runs_as_it_was_made(saver: Saver) -> None:
             edited("mail", to="Zoë"),
             ("mail", "Zoë"),
             None,
-            'to mail with {"to": "Zoë"}. What came of it:\nSent to Zoë.',
+            'to mail with {"to": "Zoë"} before it ran. Result:\nSent to Zoë.',
         ),
         (
             edited("look", at="Bob"),
             ("look", "Bob"),
             "look",
-            'to look with {"at": "Bob"}. What came of it:\nSeen Bob.',
+            'to look with {"at": "Bob"} before it ran. Result:\nSeen Bob.',
         ),
     ],
 )
@@ -133,7 +133,7 @@ async def test_what_is_edited_runs_as_a_person_wrote_it_and_the_speaker_is_told(
     assert await talk.decide(decision) == []
     assert talk.ran == [ran]
     (result,) = await talk.results()
-    assert result.text == f"A person changed this call before it ran, {told}"
+    assert result.text == f"A person changed this call {told}"
     assert result.status == "success"
     assert about(result).decision == "edit"
     assert about(result).tool == tool_run
@@ -155,11 +155,11 @@ async def test_what_is_edited_runs_as_a_person_wrote_it_and_the_speaker_is_told(
     [
         (
             REJECT,
-            "A person refused the call of mail, so it did not run. They say: Not on a Sunday.",
+            "A person rejected the call of mail, so it did not run. Reason: Not on a Sunday.",
         ),
         (
             {"type": "reject"},
-            "A person refused the call of mail, so it did not run. They gave no reason.",
+            "A person rejected the call of mail, so it did not run. No reason was given.",
         ),
     ],
 )
@@ -267,7 +267,7 @@ async def test_arguments_of_a_person_that_do_not_fit_are_asked_for_again(saver: 
     assert "edited_action.args: to: Field required" in again.value["problem"]
     await talk.decide(edited("mail", to="Ann"))
     (result,) = await talk.results()
-    assert result.text.startswith("A person changed this call before it ran, to mail with")
+    assert result.text.startswith("A person changed this call to mail with")
     assert about(result).failure is None
 
 
@@ -307,7 +307,7 @@ async def test_hooks_see_what_a_person_made_of_a_call(saver: Saver) -> None:
     assert talk.ran == [("look", "Bob!")]
     result = (await talk.results())[-1]
     assert result.text == (
-        'A person changed this call before it ran, to look with {"at": "Bob!"}. What came of it:\n'
+        'A person changed this call to look with {"at": "Bob!"} before it ran. Result:\n'
         "<Seen Bob!.>"
     )
     assert about(result).arguments == {"at": "Bob!"}

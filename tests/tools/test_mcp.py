@@ -168,7 +168,7 @@ def test_tools_of_two_servers_run_side_by_side_and_answer_in_order(
             "The arguments of web.note do not fit: they: 'number' is a required property",
             Failure.CALL,
         ),
-        (("web.hang", {}), "web.hang took longer than 3 s: it was given up", Failure.TOOL),
+        (("web.hang", {}), "web.hang took longer than 3 s and was stopped", Failure.TOOL),
         (
             (
                 "web.fs.read-all/ü",

@@ -216,7 +216,7 @@ async def test_a_call_that_takes_too_long_is_given_up_and_its_siblings_are_not()
     conversation = talk("sleep", "add", tool_timeout=0.1)
     result, _ = await run(script, [sleep, add], conversation)
     late, good = answers(result)
-    assert late.text == "sleep took longer than 0.1 s: it was given up"
+    assert late.text == "sleep took longer than 0.1 s and was stopped"
     assert line(late).failure is Failure.TOOL
     assert good.text == "3"
 
@@ -497,7 +497,7 @@ async def test_who_may_call_none_is_told_so() -> None:
     spec = talk("add", ann={"tool_choice": "none"})
     script: list[Line] = [calls(call("add", {"a": 1, "b": 2})), "Hm.", "Ok."]
     result, _ = await run(script, [add], spec)
-    assert answers(result)[0].text == "There is no tool 'add'; you have none."
+    assert answers(result)[0].text == "There is no tool 'add'. You have no tools."
 
 
 @pytest.mark.parametrize("name", ["shell", "python", "get_history", "clock"])
@@ -505,10 +505,10 @@ async def test_a_tool_that_was_never_given_is_not_there(name: str) -> None:
     """LazyLLM's agent adds a host shell by itself; what is installed here has to be named."""
     made = calls(call(name, {"code": "echo reached", "limit": 5}))
     result, model = await run([made, "Hm.", "Ok."], [add], talk("add"))
-    assert answers(result)[0].text == f"There is no tool {name!r}; there are: add."
+    assert answers(result)[0].text == f"There is no tool {name!r}. Your tools: add."
     assert [offer["function"]["name"] for offer in model.calls[0].tools] == ["add"]
     alone, model = await run([made, "Hm.", "Ok."], [add], talk())
-    assert answers(alone)[0].text == f"There is no tool {name!r}; you have none."
+    assert answers(alone)[0].text == f"There is no tool {name!r}. You have no tools."
     assert list(model.calls[0].tools) == []
 
 

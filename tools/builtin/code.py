@@ -14,16 +14,16 @@ from ..sandbox.sandbox import Ran
 async def python(
     code: Annotated[str, Field(description="Python code")], runtime: ToolRuntime[None, ToolState]
 ) -> str:
-    """Run Python code; gives what it prints and the value of its last line. Variables are kept."""
+    """Run Python code. Returns its output and the value of its last line. Variables are kept."""
     return _told(await runtime.state["run_code"]("python", code))
 
 
 @tool
 async def shell(
-    code: Annotated[str, Field(description="a script for sh")],
+    code: Annotated[str, Field(description="script for sh")],
     runtime: ToolRuntime[None, ToolState],
 ) -> str:
-    """Run a shell script; gives what it prints. Files in the working folder are kept."""
+    """Run a shell script. Returns its output. Files in the working folder are kept."""
     return _told(await runtime.state["run_code"]("shell", code))
 
 

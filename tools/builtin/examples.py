@@ -26,10 +26,10 @@ _ARITHMETIC: Final = (
 
 @tool
 def high_low(
-    secret_number: Annotated[int, Field(description="the number to be guessed", ge=-_FAR, le=_FAR)],
-    guessed_number: Annotated[int, Field(description="the guess", ge=-_FAR, le=_FAR)],
+    secret_number: Annotated[int, Field(description="secret number", ge=-_FAR, le=_FAR)],
+    guessed_number: Annotated[int, Field(description="guess", ge=-_FAR, le=_FAR)],
 ) -> str:
-    """Say whether the secret number is higher or lower than a guess, or equal."""
+    """Compare the secret number with a guess: higher, lower or equal."""
     if secret_number == guessed_number:
         return "The guess is right: you won!"
     way = "higher" if secret_number > guessed_number else "lower"
@@ -38,9 +38,9 @@ def high_low(
 
 @tool
 async def calculator(
-    expression: Annotated[str, Field(description='such as "(3 + 4) * 2"')],
+    expression: Annotated[str, Field(description='for example "(3 + 4) * 2"')],
 ) -> str:
-    """Calculate with numbers, + - * / // % ** and brackets."""
+    """Calculate an expression of numbers, + - * / // % ** and brackets."""
     _check_arithmetic(expression)
     apart = Sandbox(level="monty", seconds=_SECONDS)
     ran = await sandbox.run(apart, "python", expression.strip(), Kept(key="calculator"))
@@ -53,18 +53,20 @@ def _check_arithmetic(expression: str) -> None:
     try:
         tree = ast.parse(expression.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ArgumentsError(f"{expression!r} is no expression of numbers") from error
+        raise ArgumentsError(f"{expression!r} is not an expression of numbers") from error
     for node in ast.walk(tree):
         number = not isinstance(node, ast.Constant) or type(node.value) in (int, float)
         if not isinstance(node, _ARITHMETIC) or not number:
-            raise ArgumentsError(f"{expression!r} holds more than numbers, + - * / // % ** and ()")
+            raise ArgumentsError(
+                f"{expression!r} contains more than numbers, + - * / // % ** and ()"
+            )
 
 
 @tool
 def clock(
-    timezone: Annotated[str, Field(description='such as "Europe/Paris"')] = "UTC",
+    timezone: Annotated[str, Field(description='for example "Europe/Paris"')] = "UTC",
 ) -> str:
-    """Tell the date and the time."""
+    """Return the current date and time."""
     try:
         zone = UTC if timezone == "UTC" else ZoneInfo(timezone)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:

@@ -8,16 +8,16 @@ from pydantic import Field
 
 from ..registry.state import ToolState
 
-NO_HISTORY = "Nothing has been said yet."
-"""What is told where there is no line."""
+NO_HISTORY = "There are no messages yet."
+"""The result if no message was sent yet."""
 
 
 @tool
 def get_history(
     runtime: ToolRuntime[None, ToolState],
-    limit: Annotated[int, Field(ge=1, le=100, description="how many messages")] = 5,
+    limit: Annotated[int, Field(ge=1, le=100, description="number of messages")] = 5,
 ) -> str:
-    """Read again what was said last in this conversation, a line for each message."""
+    """Return the latest messages of this conversation, one per line."""
     said = [message for message in runtime.state["messages"] if message.name]
     lines = [f"{message.name}: {message.text}" for message in said[-limit:]]
     return "\n".join(lines) or NO_HISTORY

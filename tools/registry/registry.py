@@ -167,7 +167,7 @@ class Registry:
         return found
 
     def resolve_prompts(self, conversation: Conversation) -> Conversation:
-        """Put the registered texts into a conversation, as it is stored when it begins."""
+        """Return a conversation with the registered prompts, as it is stored when it begins."""
         found = conversation.prompts
         texts = {
             name: own if own.name is None or own.text is not None else self._text(name, own.name)

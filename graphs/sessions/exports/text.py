@@ -123,7 +123,7 @@ def _quoted(text: str) -> str:
     """Write text as a quotation, whose Markdown ends where it ends."""
     text = text.strip("\r\n")
     if not text.strip():
-        return "> *(says nothing)*"
+        return "> *(empty message)*"
     return _behind_marks(text if _is_self_contained(text) else _fenced(text))
 
 

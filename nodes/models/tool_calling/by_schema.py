@@ -31,11 +31,11 @@ TOOL, ARGUMENTS, REPLY = "tool", "arguments", "reply"
 
 TOLD = """Tools:
 {tools}
-To call one, write {{"tool": its name, "arguments": {{…}}}}; its result comes next. To speak, \
+To call a tool, write {{"tool": its name, "arguments": {{…}}}}. You get its result next. To speak, \
 write {{"reply": your words}}."""
-"""How a model is told of its tools; always the same, so that a prompt cache holds."""
+"""The list of a model's tools. It never changes, so that a prompt cache can keep it."""
 
-NO_CALL = "Answer in plain words now; no tool can be called."
+NO_CALL = "Answer in plain words now. You cannot call a tool."
 RESULT = "Result of {name}: {text}"
 
 _TYPES = {"string": "text", "integer": "whole number", "boolean": "true or false"}

@@ -21,12 +21,12 @@ RAW = "raw_tool_calls"
 """Where a streamed answer carries its calls as they came, in its ``additional_kwargs``: LangChain's
 own reading of a stream mends what is broken or cut off, and half a call must not be run."""
 
-NO_NAME = "The call names no tool."
+NO_NAME = "The call has no tool name."
 NOT_JSON = "The arguments of {name} are not valid JSON: {why}."
-CUT_OFF = "The call of {name} was cut off: the answer had reached its longest length."
+CUT_OFF = "The call of {name} was cut off because the answer reached its maximum length."
 NO_OBJECT = "The arguments of {name} must be a JSON object, not {what}."
-UNFIT = "The arguments of {name} can't be taken: {why}."
-UNREADABLE_CALL = "The call of {name} can't be read."
+UNFIT = "The arguments of {name} cannot be accepted: {why}."
+UNREADABLE_CALL = "The call of {name} cannot be read."
 
 _WORDS: Mapping[type, str] = {
     list: "a list",

@@ -21,8 +21,8 @@ from ..listeners import Listener
 from .argument_reader import Argument
 from .calls import RAW
 
-ABOUT = "What you say to the others at once, while the tool is at work. May be left out."
-"""How the argument is described to models."""
+ABOUT = "A message to the others, sent at once while the tool runs. Optional."
+"""The description of the argument, for models."""
 
 
 def with_to_user(tool: BaseTool) -> BaseTool:

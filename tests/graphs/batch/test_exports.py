@@ -208,7 +208,9 @@ def test_a_speakers_example_is_its_view_in_the_form_of_the_trainer(
     beside = {**KNOWN, "models": ["ScriptedChatModel"]}
     BatchRun("b", store=store).export(tmp_path / "o.jsonl", format="openai")
     cook, ben = rows_of(tmp_path / "o.jsonl")
-    system = "You are {}, in a conversation with {}. Speak only for yourself.\n\nThe task: {}"
+    system = (
+        "You are {}, in a conversation with {}. Write only your own next message.\n\nThe task: {}"
+    )
     names = ("Head Cook", "Ben")
     of_cook, of_ben = (system.format(*two, "Plan a garden.") for two in (names, names[::-1]))
     assert cook == {

@@ -127,13 +127,13 @@ def test_plain_calls_are_what_a_conversation_takes_to_its_cap(conversation: dict
         nonlocal asked
         asked += 1
         told, text = str(prompt), f"Word{asked} is not the same as line{asked * 7}."
-        if "and is the task complete?" in str(prompt[-1]):
-            return {"complete": False, "objectives_left": ["All."]}
         if "yes or no" in str(prompt[-1]):
             return "No"
+        if "Is your task complete?" in str(prompt[-1]):
+            return {"complete": False, "objectives_left": ["All."]}
         if "Done." in told:
             return "1. not met"
-        if 'begins with "Solution:"' in told:
+        if 'Begin each message with "Solution:"' in told:
             return f"Solution: {text}\nNext request."
         return f"Instruction: {text}\nInput: None" if "one instruction for" in told else text
 
