@@ -198,7 +198,7 @@ def test_a_script_sees_what_each_call_is_for(*, streamed: bool) -> None:
         "task": "Plan a garden",
         "task_specification": {},
         "speakers": [
-            {"name": name, "context": {"kind": "summary", "limit": 460}} for name in names
+            {"name": name, "context": {"kind": "summary", "limit": 480}} for name in names
         ],
         "turn_order": "moderator",
         "judge": {"kind": "separate", "criteria": ["They agree."]},

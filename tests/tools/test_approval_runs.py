@@ -316,7 +316,7 @@ async def test_hooks_see_what_a_person_made_of_a_call(saver: Saver) -> None:
 @pytest.mark.parametrize(
     ("decision", "seen", "text"),
     [
-        (REJECT, [], "A person refused"),
+        (REJECT, [], "A person rejected"),
         (RESPOND, ["after"], "<Already sent.>"),
         (APPROVE, ["before", "after"], "<Sent to Bob.>"),
     ],
