@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, Unpack
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import (
     BeforeValidator,
@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from ..common.data import Cap, DistinctNames, Fields, Spec, Thing
+from ..common.data import Accepts, Cap, DistinctNames, Fields, Spec, Thing, default
 from ..spec.conversation import Conversation
 from .paths import check_apart, flattened, paths_in, written
 
@@ -54,16 +54,6 @@ class BatchLimits(Spec):
     """How fast each model may be called, by its name; ``*`` stands for all others, one by one."""
 
 
-class BatchFields(TypedDict, total=False):
-    """The fields of a `Batch`, as they may be given."""
-
-    vary: Mapping[str, Sequence[JsonValue | tuple[object, ...]] | Mapping[str, object] | str]
-    trials: int
-    seed: int | None
-    limits: BatchLimits | Fields
-    score: Thing | Sequence[Thing]
-
-
 class Batch(Spec):
     """Many sessions of one conversation: one for each combination of the values that vary.
 
@@ -71,16 +61,15 @@ class Batch(Spec):
         SpecError: A field is missing, unknown or wrong; names it, and the row of a file.
     """
 
-    if TYPE_CHECKING:
-
-        def __init__(
-            self, conversation: Conversation | Fields | str, **fields: Unpack[BatchFields]
-        ) -> None: ...
-
-    conversation: dict[str, Any] | str | Conversation = Field(kw_only=False)
+    conversation: Accepts[
+        dict[str, Any] | str | Conversation, Conversation | Fields | str | Path
+    ] = Field(kw_only=False)
     """What each session holds but for what varies: a conversation, its fields or a short form's,
     or a file with one."""
-    vary: dict[str, Values] = Field(default_factory=dict)
+    vary: Accepts[
+        dict[str, Values],
+        Mapping[str, Sequence[JsonValue | tuple[object, ...]] | Mapping[str, object] | str],
+    ] = default({})
     """The values of each field that varies, by its path, such as ``end_chat.max_iterations`` or
     ``speakers.Buyer.task``. Fields are combined each with each; those that are named together, as
     in ``"user_role, task"``, take their values row by row. A name that holds a dot or a comma is
@@ -91,9 +80,11 @@ class Batch(Spec):
     seed: NonNegativeInt | None = None
     """The seed of the first trial; each further one has the next. None: the conversation's; where
     that has none, the first trial has none, and the further ones have 1, 2, and so on."""
-    limits: BatchLimits = BatchLimits()
+    limits: Accepts[BatchLimits, BatchLimits | Fields] = default(BatchLimits())
     """What holds for all sessions together."""
-    score: Annotated[DistinctNames, BeforeValidator(_one_or_more)] = ()
+    score: Accepts[
+        Annotated[DistinctNames, BeforeValidator(_one_or_more)], Thing | Sequence[Thing]
+    ] = default(())
     """Functions that score a session that has ended, by name."""
 
     @model_validator(mode="before")

@@ -7,24 +7,17 @@ made for it show ours. The `langchain` package itself is not needed.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Unpack, get_args
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue
-from typing_extensions import TypedDict
 
-from ..common.data import Data, Spec, Text, all_different
+from ..common.data import Accepts, Data, Spec, Text, all_different, default
 
 DecisionType: TypeAlias = Literal["approve", "edit", "reject", "respond"]
 """What a person may decide of a call: let it run, change it, refuse it, answer in its place."""
 
 DECISIONS: tuple[DecisionType, ...] = get_args(DecisionType)
 """All that there are."""
-
-
-class InterruptOnFields(TypedDict, total=False):
-    """The fields of `InterruptOn`, as they may be given."""
-
-    description: str | None
 
 
 class InterruptOn(Spec):
@@ -34,20 +27,12 @@ class InterruptOn(Spec):
         SpecError: There is no decision, one twice, or one that is unknown.
     """
 
-    allowed_decisions: Annotated[tuple[DecisionType, ...], AfterValidator(all_different)] = Field(
-        default=DECISIONS, min_length=1, kw_only=False
-    )
+    allowed_decisions: Accepts[
+        Annotated[tuple[DecisionType, ...], AfterValidator(all_different)], Sequence[DecisionType]
+    ] = Field(default=default(DECISIONS), min_length=1, kw_only=False)
     """What a person may decide: ``approve``, ``edit``, ``reject``, ``respond``; at least one."""
     description: Text | None = None
     """What the person is told. None: who wants to call what, and with which arguments."""
-
-    if TYPE_CHECKING:
-
-        def __init__(
-            self,
-            allowed_decisions: Sequence[DecisionType] = DECISIONS,
-            **fields: Unpack[InterruptOnFields],
-        ) -> None: ...
 
 
 def _read_rule(given: object) -> object:

@@ -14,7 +14,6 @@ from typing import (
     Final,
     Literal,
     TypeAlias,
-    Unpack,
 )
 
 from pydantic import (
@@ -27,9 +26,8 @@ from pydantic import (
     ValidationInfo,
     field_validator,
 )
-from typing_extensions import TypedDict
 
-from ..common.data import MARK_LENGTH, Data, Kinded, Mark, Name, Named, by_kind
+from ..common.data import MARK_LENGTH, Accepts, Data, Kinded, Mark, Name, Named, by_kind, default
 
 EMPHASIS: Final = "*_`~"
 """Markdown signs that may stand around a mark and within it."""
@@ -61,14 +59,6 @@ def plain(text: str) -> str:
     return signs[leading.end() if leading else 0 :].translate(WIDE).casefold()
 
 
-class LabelledFormatFields(TypedDict, total=False):
-    """The fields of `LabelledFormat`, as they may be given."""
-
-    kind: Literal["lines"]
-    end: str | None
-    optional: Sequence[str]
-
-
 class LabelledFormat(Kinded):
     """Marks that begin a line each, such as CAMEL's ``Instruction:`` and ``Input:``.
 
@@ -83,18 +73,12 @@ class LabelledFormat(Kinded):
 
     kind: Literal["lines"] = "lines"
     """Replies whose lines begin with marks."""
-    lines: tuple[Mark, ...] = Field(min_length=1, kw_only=False)
+    lines: Accepts[tuple[Mark, ...], Sequence[str]] = Field(min_length=1, kw_only=False)
     """What begins a line each, in this order; the first one begins the reply."""
     end: Mark | None = None
     """What the reply ends with."""
-    optional: tuple[Mark, ...] = ()
+    optional: Accepts[tuple[Mark, ...], Sequence[str]] = default(())
     """Which of the lines may be missing: such a line is added, and says ``None``."""
-
-    if TYPE_CHECKING:
-
-        def __init__(
-            self, lines: Sequence[str], **fields: Unpack[LabelledFormatFields]
-        ) -> None: ...
 
     @field_validator("lines")
     @classmethod
@@ -174,13 +158,6 @@ class BlockFormat(Kinded):
         return end
 
 
-class CodeFormatFields(TypedDict, total=False):
-    """The fields of `CodeFormat`, as they may be given."""
-
-    kind: Literal["code"]
-    required: bool
-
-
 class CodeFormat(Kinded):
     """Fenced code, as in Markdown. A reply is read as the list of all its blocks in order.
 
@@ -190,17 +167,11 @@ class CodeFormat(Kinded):
 
     kind: Literal["code"] = "code"
     """Replies with fenced code."""
-    languages: tuple[Name, ...] = Field(default=(), kw_only=False)
+    languages: Accepts[tuple[Name, ...], Sequence[str]] = Field(default=default(()), kw_only=False)
     """The languages that count, in any case, as fences name them. Other code is prose. None given:
     any language, and code that names none."""
     required: bool = False
     """Whether a reply without a block is asked for again."""
-
-    if TYPE_CHECKING:
-
-        def __init__(
-            self, languages: Sequence[str] = (), **fields: Unpack[CodeFormatFields]
-        ) -> None: ...
 
     @field_validator("languages")
     @classmethod

@@ -5,12 +5,23 @@ They are tried in order. When a person is asked, and what an answer means, is in
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
-from typing_extensions import TypedDict
 
-from ..common.data import MOST, AnyCase, Kinded, Mark, Named, Text, Thing, by_kind, is_agent
+from ..common.data import (
+    MOST,
+    Accepts,
+    AnyCase,
+    Kinded,
+    Mark,
+    Named,
+    Text,
+    Thing,
+    by_kind,
+    default,
+    is_agent,
+)
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
@@ -36,16 +47,6 @@ class _Reply(Kinded):
     """Whether the next of the replies may be asked."""
 
 
-class HumanReplyFields(TypedDict, total=False):
-    """The fields of `HumanReply`, as they may be given."""
-
-    kind: Literal["human"]
-    max_consecutive_auto_reply: int
-    termination: str
-    is_termination: Thing | None
-    sees_calls: bool
-
-
 class HumanReply(_Reply):
     """A person gives the reply, always or now and then (AutoGen's user proxy).
 
@@ -57,28 +58,22 @@ class HumanReply(_Reply):
 
     kind: Literal["human"] = "human"
     """What gives it."""
-    human_input_mode: HumanInputMode = Field(default=HumanInputMode.ALWAYS, kw_only=False)
+    human_input_mode: Accepts[HumanInputMode, HumanInputMode | str] = Field(
+        default=default(HumanInputMode.ALWAYS), kw_only=False
+    )
     """When the person is asked: ``ALWAYS``, ``TERMINATE`` or ``NEVER``."""
     max_consecutive_auto_reply: Annotated[int, Field(strict=True, ge=0, le=MOST)] = 100
     """How many replies in a row may come from what comes after. The first message is none of
     them, and a person's text begins the count anew."""
     termination: Mark = TERMINATE
     """The word that ends a termination message, as a done token whose ``match`` is ``last``."""
-    is_termination: Named | None = None
+    is_termination: Accepts[Named | None, Thing | None] = default(None)
     """A registered predicate that is asked instead of looking for the word. It is called with the
     messages said so far, the received one last."""
     sees_calls: bool = False
     """Whether the calls of tools by others are its turn, too, before they run: the person may say
     something, which interrupts them, and each run counts as an automatic reply (AutoGen, whose user
     proxy runs the tools)."""
-
-    if TYPE_CHECKING:
-
-        def __init__(
-            self,
-            human_input_mode: HumanInputMode | str = HumanInputMode.ALWAYS,
-            **fields: Unpack[HumanReplyFields],
-        ) -> None: ...
 
 
 class FunctionReply(_Reply):

@@ -13,14 +13,12 @@ from typing import (
     NoReturn,
     TypeAlias,
     Union,
-    Unpack,
     cast,
 )
 
 from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt
-from typing_extensions import TypedDict
 
-from ..common.data import MOST, Cap, Fields, Kinded, Mark, Name, Named, Thing, by_kind
+from ..common.data import MOST, Accepts, Cap, Fields, Kinded, Mark, Name, Named, Thing, by_kind
 from ..text.done_words import Match, default_match
 
 
@@ -120,26 +118,15 @@ class Predicate(BaseEnd):
         def __init__(self, name: str | Callable[..., Any], **fields: Any) -> None: ...
 
 
-class ToolCalledFields(TypedDict, total=False):
-    """The fields of `ToolCalled`, as they may be given."""
-
-    kind: Literal["tool_called"]
-    by: str | None
-
-
 class ToolCalled(BaseEnd):
     """A tool was called and has answered without an error."""
 
     kind: Literal["tool_called"] = "tool_called"
     """Which end it is."""
-    tool: Named = Field(kw_only=False)
+    tool: Accepts[Named, Thing] = Field(kw_only=False)
     """The tool: its name, or in Python the tool or function itself."""
     by: Name | None = None
     """The speaker whose call counts. None: any speaker that has the tool."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, tool: Thing, **fields: Unpack[ToolCalledFields]) -> None: ...
 
 
 class NoCodeBlock(BaseEnd):
@@ -215,31 +202,15 @@ def _written(given: object) -> object:
     return by_kind(given)
 
 
-class AnyOfFields(TypedDict, total=False):
-    """The fields of `AnyOf`, as they may be given."""
-
-    kind: Literal["any"]
-
-
 class AnyOf(BaseEnd):
     """One of several ends; in Python ``a | b``, in a file a list of them."""
 
     kind: Literal["any"] = "any"
     """Which end it is."""
-    of: tuple["End", ...] = Field(min_length=1, kw_only=False)
+    of: Accepts[tuple["End", ...], Sequence["End | str | Fields"]] = Field(
+        min_length=1, kw_only=False
+    )
     """The ends."""
-
-    if TYPE_CHECKING:
-
-        def __init__(
-            self, of: "Sequence[End | str | Fields]", **fields: Unpack[AnyOfFields]
-        ) -> None: ...
-
-
-class AllOfFields(TypedDict, total=False):
-    """The fields of `AllOf`, as they may be given."""
-
-    kind: Literal["all"]
 
 
 class AllOf(BaseEnd):
@@ -250,14 +221,10 @@ class AllOf(BaseEnd):
 
     kind: Literal["all"] = "all"
     """Which end it is."""
-    of: tuple["End", ...] = Field(min_length=1, kw_only=False)
+    of: Accepts[tuple["End", ...], Sequence["End | str | Fields"]] = Field(
+        min_length=1, kw_only=False
+    )
     """The ends."""
-
-    if TYPE_CHECKING:
-
-        def __init__(
-            self, of: "Sequence[End | str | Fields]", **fields: Unpack[AllOfFields]
-        ) -> None: ...
 
 
 Leaf: TypeAlias = (

@@ -9,13 +9,12 @@ from typing import (
     Final,
     Literal,
     TypeAlias,
-    Unpack,
 )
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PositiveInt, Tag
-from typing_extensions import TypedDict
 
 from ..common.data import (
+    Accepts,
     AtLeast,
     Data,
     Kinded,
@@ -25,6 +24,7 @@ from ..common.data import (
     Text,
     all_different,
     by_kind,
+    default,
 )
 
 VERDICT_TEMPERATURE = 0.3
@@ -49,18 +49,6 @@ class Judge(Kinded):
     """The longest answer, in tokens. None: what its form needs; more where it is asked again."""
 
 
-class SeparateJudgeFields(TypedDict, total=False):
-    """The fields of `SeparateJudge`, as they may be given."""
-
-    kind: Literal["separate"]
-    prompt: str | None
-    model: str | None
-    form: Literal["structured", "lines"]
-    temperature: Temperature
-    max_tokens: int | None
-    final_verdict: bool
-
-
 class SeparateJudge(Kinded):
     """A judge that takes no part and checks the conversation against a list of criteria.
 
@@ -71,8 +59,8 @@ class SeparateJudge(Kinded):
 
     kind: Literal["separate"] = "separate"
     """Who judges."""
-    criteria: Annotated[tuple[Text, ...], AfterValidator(all_different)] = Field(
-        min_length=1, max_length=MOST_CRITERIA, kw_only=False
+    criteria: Accepts[Annotated[tuple[Text, ...], AfterValidator(all_different)], Sequence[str]] = (
+        Field(min_length=1, max_length=MOST_CRITERIA, kw_only=False)
     )
     """What must be met, each a statement such as "They agree on a price." A speaker that keeps its
     reflections is told which are met, in these words."""
@@ -91,12 +79,6 @@ class SeparateJudge(Kinded):
     final_verdict: bool = True
     """Whether it is asked once more where a cap on rounds or messages ends the conversation and
     nothing was judged since the last message. The reason stays the cap."""
-
-    if TYPE_CHECKING:
-
-        def __init__(
-            self, criteria: Sequence[str], **fields: Unpack[SeparateJudgeFields]
-        ) -> None: ...
 
 
 class Finding(StrEnum):
@@ -174,14 +156,6 @@ HAND_OFF: Final = "hand_off"
 """The tool by which a speaker's model names who speaks next."""
 
 
-class HandoffFields(TypedDict, total=False):
-    """The fields of `Handoff`, as they may be given."""
-
-    kind: Literal["handoff"]
-    field: str
-    private: bool
-
-
 class Handoff(Kinded):
     """Whoever speaks names who speaks next (AutoGen's Swarm, the handoffs of OpenAI's Agents SDK).
 
@@ -194,21 +168,16 @@ class Handoff(Kinded):
 
     kind: Literal["handoff"] = "handoff"
     """Who decides."""
-    to: dict[Name, Annotated[tuple[Name, ...], AtLeast(1), AfterValidator(all_different)]] = Field(
-        default_factory=dict, kw_only=False
-    )
+    to: Accepts[
+        dict[Name, Annotated[tuple[Name, ...], AtLeast(1), AfterValidator(all_different)]],
+        Mapping[str, Sequence[str]],
+    ] = Field(default=default({}), kw_only=False)
     """For speakers by name, whom each may hand over to; itself, too, if it is there. Who is not
     named here may hand over to everybody else."""
     field: Name = "next"
     """The field of a speaker's JSON that names who speaks next."""
     private: bool = False
     """Whether a call of ``hand_off`` may say that only the one it names hears the message."""
-
-    if TYPE_CHECKING:
-
-        def __init__(
-            self, to: Mapping[str, Sequence[str]] = {}, **fields: Unpack[HandoffFields]
-        ) -> None: ...
 
 
 def _kind(default: str) -> Discriminator:
