@@ -149,7 +149,7 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
         proxy(human_input_mode="NEVER", default_auto_reply="", code=False),
         ["default_auto_reply: nothing replies"],
     ),
-    (proxy(is_termination=lambda messages: True), ["is_termination: ", "has no name of its"]),
+    (proxy(is_termination=lambda messages: True), ["is_termination: ", "a lambda has no name"]),
     (proxy(max_iterations=0), ["max_iterations: ", "not 0"]),
     ({"kind": "chat", "message": ""}, ["message: must not be empty"]),
 ]

@@ -135,7 +135,7 @@ OTHER = {"name": "calculator", "args": {"expression": "6 * 8"}}
     [
         pytest.param({"type": "approve"}, "So: 42", id="approve"),
         pytest.param({"type": "edit", "edited_action": OTHER}, "48", id="edit"),
-        pytest.param({"type": "reject", "message": "By heart!"}, "They say: By heart!", id="no"),
+        pytest.param({"type": "reject", "message": "By heart!"}, "Reason: By heart!", id="no"),
         pytest.param({"type": "respond", "message": "43, say I."}, "So: 43, say I.", id="respond"),
     ],
 )
