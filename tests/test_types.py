@@ -19,7 +19,7 @@ pytestmark = pytest.mark.types
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the code of README and all pages, and with what users may write or not."""
+    """Copy the examples, the code of all pages, and what users may write or not, to a folder."""
     folder = tmp_path_factory.mktemp("programs")
     for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
         name = page.stem.replace("-", "_").lower()
@@ -28,6 +28,8 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (folder / f"{name}_{number}.py").write_text(block, encoding="utf-8")
     for program in ("program", "mistakes"):
         shutil.copy(ROOT / "tests" / "typed" / f"{program}.py", folder)
+    for example in (ROOT / "docs" / "examples").glob("*.py"):
+        shutil.copy(example, folder)
     assert len([*folder.iterdir()]) > 20
     return folder
 
