@@ -1,7 +1,9 @@
 """The events of a conversation: what `stream` yields, and ``--json`` prints, one by one.
 
 Their field ``event`` says in JSON which event it is. In Python a `match` over the classes does, and
-type checkers know the fields of each. How the log is read as events is in `graphs.run.log_events`.
+type checkers know the fields of each. A pattern names its fields:
+``MessageSaid(text=text)``, not ``MessageSaid(text)``.
+How the log is read as events is in `graphs.run.log_events`.
 
 Example:
     >>> from duologue import chat, stream

@@ -91,7 +91,8 @@ async def aask(
             remembers the questions before. A question that was left unanswered by a kill, and is
             asked again, is not asked twice. None: a new id is made up.
         reset: Whether to delete the stored session first.
-        schema: A pydantic model that the answer must fit; `Result.output` contains its fields.
+        schema: A pydantic model that the answer must fit. `Result.output` is a dict of its fields;
+            ``Menu.model_validate(result.output)`` makes an instance of a model ``Menu`` from it.
         on_failure: ``raise`` raises `UnreadableAnswerError` if the answer does not fit the schema,
             even when asked again. ``return`` returns it, and `Result.output` is None.
         user: The name of the one who asks.
@@ -100,8 +101,8 @@ async def aask(
             settings of the conversation.
 
     Returns:
-        The session: ``result.text`` is the answer, ``result.output`` its fields. If a person must
-        approve a call first, ``result.pending`` contains the question; answer it with
+        The session: ``result.text`` is the answer, ``result.output`` the dict of its fields. If a
+        person must approve a call first, ``result.pending`` contains the question; answer it with
         ``result.session.answer(…)``.
 
     Raises:
@@ -115,7 +116,7 @@ async def aask(
     Example:
         >>> from duologue import Speaker, ask
         >>> from duologue.nodes.testing import ScriptedChatModel
-        >>> chef = Speaker(name="Chef", system_prompt="You plan meals.")
+        >>> chef = Speaker("Chef", "You plan meals.")
         >>> model = ScriptedChatModel(script=["Soup, then fish.", "Plums."])
         >>> ask(chef, "Plan a menu.", session="menu", model=model, store="memory:ask").text
         'Soup, then fish.'
@@ -269,7 +270,7 @@ async def aremember(
     Example:
         >>> from duologue import Speaker, ask, remember
         >>> from duologue.nodes.testing import ScriptedChatModel
-        >>> chef = Speaker(name="Chef", system_prompt="You plan meals.")
+        >>> chef = Speaker("Chef", "You plan meals.")
         >>> model = ScriptedChatModel(script=["Soup, then fish."])
         >>> menu = ask(chef, "Plan a menu.", model=model, store="memory:ask")
         >>> [(line.speaker, line.text) for line in remember(chef, menu).memory]

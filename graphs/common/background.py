@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from functools import partial, wraps
 from inspect import signature
 from queue import SimpleQueue
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, get_args
 
 from .errors import DuologueError
 from .threads import LoopThread, in_thread
@@ -52,7 +52,11 @@ def iterating(function: Callable[P, AsyncGenerator[T, None]]) -> Callable[P, Ite
             items = function(*args, **kwargs)
         return iterate(items)
 
-    return _named_as_twin(following, function)
+    _named_as_twin(following, function)
+    found = signature(function)
+    (item, _) = get_args(found.return_annotation)
+    following.__signature__ = found.replace(return_annotation=Iterator[item])  # type: ignore[attr-defined,valid-type]
+    return following
 
 
 @contextmanager

@@ -113,11 +113,20 @@ _SAME_THING: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("agents", "members", "participants"), ("speakers",)),
     **dict.fromkeys(("goal", "objective", "topic"), ("task",)),
     **dict.fromkeys(("max_round", "max_rounds", "max_turns", "rounds"), ("max_iterations",)),
-    **dict.fromkeys(("stop_when", "termination", "termination_condition"), ("end_chat", "when")),
-    **dict.fromkeys(("output_schema", "output_type", "response_format"), ("format",)),
+    **dict.fromkeys(
+        ("end", "end_when", "stop", "stop_when", "termination", "termination_condition"),
+        ("end_chat", "when", "end_when"),
+    ),
+    **dict.fromkeys(("max", "max_messages", "max_seconds", "max_tokens"), ("limit", "end_chat")),
+    **dict.fromkeys(("sources", "speaker"), ("by",)),
+    **dict.fromkeys(("mention", "text", "word"), ("token",)),
+    "agent": ("assistant",),
+    **dict.fromkeys(("output_schema", "output_type", "response_format"), ("format", "schema")),
+    "format": ("schema",),
+    **dict.fromkeys(("conversation_id", "id", "thread_id"), ("session",)),
     **dict.fromkeys(("selector_func", "speaker_selection_method"), ("turn_order",)),
 }
-"""The fields for which other libraries have other names, by these."""
+"""Names of other libraries, and likely guesses, with the fields and options that they mean here."""
 
 
 def _given_names(fields: Mapping[str, FieldInfo]) -> list[str]:
@@ -176,6 +185,12 @@ def did_you_mean(unknown: str, known: Sequence[str]) -> str:
 def near_or_all(unknown: str, known: Sequence[str]) -> str:
     """Suggest near names, or else list all, for the end of an error."""
     return did_you_mean(unknown, known) or f"; there are {listing(known)}"
+
+
+def same_or_near_or_all(unknown: str, known: Sequence[str]) -> str:
+    """Suggest the option with the same meaning, else as `near_or_all` does."""
+    same = [name for name in _SAME_THING.get(unknown.casefold(), ()) if name in known]
+    return f"; did you mean {listing(same)}?" if same else near_or_all(unknown, known)
 
 
 def first_fault(error: ValidationError) -> ErrorDetails:

@@ -153,7 +153,10 @@ class StoredSession(Shown):
 
     @property
     def output(self) -> Any:  # noqa: ANN401  # what a schema makes of it
-        """What was read from `text` by its speaker's output format, as plain values; else None."""
+        """The values that the speaker's format read from `text`: a dict if a schema is its format.
+
+        None if it has no format, or the text could not be read.
+        """
         last = self._last()
         return None if last is None else line(last).parsed
 

@@ -8,7 +8,8 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,13 @@ from duologue.graphs import (
     DuologueError,
     Session,
     SessionError,
+    astream,
     converse,
     load_conversation,
     stream,
 )
 from duologue.graphs.common.background import in_background, iterate, run
-from duologue.graphs.events import MessageSaid
+from duologue.graphs.events import Event, MessageSaid
 from duologue.nodes.testing import ScriptedChatModel
 
 
@@ -127,6 +129,12 @@ def test_an_iteration_that_is_left_closes_the_generator_at_once() -> None:
     assert next(items) == 0
     items.close()  # type: ignore[attr-defined]  # an iterator made by a generator
     assert closed == [True]
+
+
+def test_the_signature_of_the_synchronous_stream_returns_an_iterator() -> None:
+    for function in (stream, Session.stream):
+        assert signature(function).return_annotation == Iterator[Event]
+    assert signature(astream).return_annotation == AsyncGenerator[Event, None]
 
 
 def test_what_a_generator_raises_is_raised_where_it_happens() -> None:
