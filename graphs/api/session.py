@@ -190,8 +190,8 @@ class Session(BaseSession):
     @list_changes
     async def afork(
         self,
-        *,
         at: MessageLike | None = None,
+        *,
         into: str | None = None,
         **changes: Unpack[Changes],
     ) -> "Session":

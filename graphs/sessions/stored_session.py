@@ -1,7 +1,7 @@
 """A session as it was read: its messages, each speaker's view of them, and its outcome."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.messages import AnyMessage, BaseMessage
@@ -42,7 +42,7 @@ class StoredSession(Shown):
     """Why, when and by whom it ended; None while it has not."""
     pending: tuple[Question, ...] = ()
     """The questions to people that the session waits for; `Session.answer` answers them."""
-    failure: str | None = None
+    failure: str | None = field(default=None, compare=False)
     """The error that broke off the newest step. None: it did not fail, or was killed."""
 
     @classmethod
