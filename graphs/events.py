@@ -97,7 +97,7 @@ class MessageToken(_Event):
 
 
 class ThoughtReceived(_Event):
-    """What a model thought before it answered. No speaker hears it, and the message follows."""
+    """The thoughts of a model before its answer. No speaker hears them; the message follows."""
 
     event: Literal["thought"] = "thought"
     speaker: str | None

@@ -162,7 +162,7 @@ class Session(BaseSession):
     state = in_background(astate)
 
     async def aadd_message(self, speaker: str, text: str) -> "Result":
-        """Say something as one of the speakers, while nobody runs the session.
+        """Add a message of one of the speakers, while nobody runs the session.
 
         The message counts as a turn of that speaker, whosever turn it was, and may end the
         conversation. It is said as it is, even ``exit``. A question to a person that waits is

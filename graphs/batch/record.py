@@ -30,10 +30,10 @@ async def known_row(store: Store, name: str, cells: Cells) -> BatchRow | None:
     """
     known = await store.batches.get(name)
     if known is not None and known.spec != cells.spec:
-        is_older = json.loads(known.spec).get("version") != SPEC_VERSION
+        is_other_version = json.loads(known.spec).get("version") != SPEC_VERSION
         differs = (
             "was written by another version of duologue"
-            if is_older
+            if is_other_version
             else "has another conversation, or other fields vary in it"
         )
         raise BatchError(

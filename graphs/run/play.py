@@ -60,8 +60,9 @@ async def play(
                     yield event
             if result.outcome is not None:
                 break
-        given = answer, reply, message
-        steps = Steps(graph, held.session, conversation, running, *given, is_new=is_new)
+        steps = Steps(
+            graph, held.session, conversation, running, answer, reply, message, is_new=is_new
+        )
         async with aclosing(_noted(held, steps, waits=waits)) as events:
             async for event in events:
                 yield event

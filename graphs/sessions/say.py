@@ -20,7 +20,7 @@ from .waiting import check_still_waits
 
 
 async def add_message(store: Store, session: str, speaker: str, text: str) -> StoredSession:
-    """Say something as a speaker of a session that nobody runs."""
+    """Add a message of a speaker to a session that nobody runs."""
     if not isinstance(text, str) or not text.strip():
         raise SpecError("text: must be text that is not empty")
     conversation = await known_session(store, session)

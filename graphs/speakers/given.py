@@ -52,7 +52,7 @@ class SpeakerFields(SpeakerOptions, total=False):
 
 
 class SpeakerChanges(SpeakerOptions, total=False):
-    """What `Speaker.replace` takes."""
+    """The fields that `Speaker.replace` takes."""
 
     name: str
     system_prompt: str | None

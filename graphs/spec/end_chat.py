@@ -85,14 +85,8 @@ def _end_reader() -> TypeAdapter[End]:
     return TypeAdapter(End)
 
 
-def _is_capped(when: object) -> bool:
-    """Return whether a number of messages ends it by itself. What is no end is refused later."""
-    if when is None:
-        return False
-    try:
-        end = _end_reader().validate_python(when)
-    except (ValidationError, TypeError):
-        return False
+def _is_capped(end: End | None) -> bool:
+    """Return whether a number of messages ends it by itself."""
     return any(isinstance(one, MaxMessages) for one in lone(end))
 
 
@@ -135,10 +129,15 @@ class EndChat(Spec):
     @classmethod
     def _read_fields(cls, value: object) -> object:
         fields = end_chat_fields(value)
-        if isinstance(fields, dict) and fields is not value and _is_capped(fields.get("when")):
-            # Of an end alone the number of messages is the only cap.
-            return fields | {"max_iterations": None}
-        return fields
+        if fields is value or not isinstance(fields, dict) or "when" not in fields:
+            return fields
+        try:
+            end = _end_reader().validate_python(fields["when"])
+        except (ValidationError, TypeError):
+            # It is refused with its path when the field is read.
+            return fields
+        # In an end alone, the number of messages is the only cap.
+        return {"when": end} | ({"max_iterations": None} if _is_capped(end) else {})
 
     @field_validator("max_iterations", mode="before")
     @classmethod
@@ -157,4 +156,4 @@ class EndChat(Spec):
 
 
 AnyEndChat: TypeAlias = EndChat | EndChatMode | AnyEnd
-"""What a caller may pass as ``end_chat``, by type: a mode, its fields, or an end alone."""
+"""The types that callers may pass as ``end_chat``: a mode, its fields, or an end alone."""

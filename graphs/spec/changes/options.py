@@ -41,7 +41,7 @@ Things: TypeAlias = Annotated[Sequence[Thing], ReadAs(tuple[Named, ...])]
 Approvals: TypeAlias = Annotated[
     Mapping[Any, bool | InterruptOn | Fields], ReadAs(dict[Named, Rule])
 ]
-"""What must be approved of before it runs, and how, by the tools or their names."""
+"""The tools, or their names, that need approval before they run, and how it is given."""
 
 NO_APPROVALS: Final[Mapping[Any, bool]] = {}
 
@@ -84,6 +84,6 @@ class ConversationOptions(CommonOptions, total=False):
 
 
 class Changes(TaskOptions, total=False):
-    """What `Conversation.replace` takes."""
+    """The fields that `Conversation.replace` takes."""
 
     speakers: Mapping[str, Fields] | Sequence[AnySpeaker]
