@@ -1,7 +1,7 @@
 """What a speaker's replies look like, as data, and what is read from one.
 
 How a reply is read is in `graphs.log.formats.parsing`, how a speaker is told of its format in
-`nodes.prompts.formats`.
+`graphs.speakers.format_requests`.
 """
 
 import re

@@ -1,19 +1,26 @@
 """The fields of a conversation, and what follows from them."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Annotated, Any, Final, Literal
 
 import tomli_w
 from pydantic import BaseModel, BeforeValidator, Field, PositiveInt, field_validator
 
-from ...nodes.prompts.speaking import MODERATOR_LABEL, build_system_prompt
-from ...nodes.prompts.template import Prompt, fill_template
+from ...nodes.prompts.speaking import (
+    CONVERSATION_TASK,
+    MODERATOR_LABEL,
+    PARTICIPANT,
+    SPEAKER_LABELS,
+    SPEAKER_TASK,
+)
+from ...nodes.prompts.template import Prompt, RenderPrompt, fill_template
 from ..common.data import MOST, AtLeast, Cap, Name, Spec, Text
 from ..common.errors import SpecError
 from ..common.validation import listing
 from ..speakers.context import RunningSummary
+from ..speakers.format_requests import describe_format, is_format_described
 from ..speakers.parts import ModelSettings
 from ..speakers.replies import AgentReply, FunctionReply, HumanInputMode
 from ..speakers.speaker import Speaker
@@ -173,7 +180,7 @@ class ConversationFields(Spec):
         self, speaker: Speaker, task: str | None, schema: type[BaseModel] | None = None
     ) -> str:
         """Give the system prompt of one speaker."""
-        return build_system_prompt(
+        return _build_system_prompt(
             speaker,
             [name for name in self.names if name != speaker.name],
             task,
@@ -332,3 +339,34 @@ class ConversationFields(Spec):
             if speaker.name == name:
                 return speaker
         raise KeyError(f"nobody is called {name!r}; there are {listing(self.names)}")
+
+
+def _build_system_prompt(
+    speaker: Speaker,
+    others: Sequence[str],
+    task: str | None,
+    schema: type[BaseModel] | None = None,
+    *,
+    render_prompt: RenderPrompt,
+    is_labelled: bool,
+    tells_own_task: bool,
+) -> str:
+    """Return the system prompt of one speaker."""
+    if speaker.system_prompt is None:
+        together = " and ".join(part for part in (", ".join(others[:-1]), others[-1]) if part)
+        prompt = render_prompt(PARTICIPANT, me=speaker.name, others=together)
+        if is_labelled:
+            prompt = f"{prompt} {render_prompt(SPEAKER_LABELS)}"
+    else:
+        prompt = speaker.system_prompt
+    parts = [prompt]
+    if task is not None:
+        if "{task}" in prompt:
+            parts = [fill_template(prompt, task=task)]
+        else:
+            parts.append(render_prompt(CONVERSATION_TASK, task=task))
+    if speaker.task is not None and tells_own_task:
+        parts.append(render_prompt(SPEAKER_TASK, task=speaker.task))
+    if speaker.format is not None and not is_format_described(speaker.format, prompt):
+        parts.append(describe_format(speaker.format, schema))
+    return "\n\n".join(parts)

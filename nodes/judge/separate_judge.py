@@ -4,6 +4,7 @@ One call a time: held to a schema, or by a line of words for each criterion. Wha
 counts as not complete and is recorded as such.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -14,11 +15,13 @@ from ...graphs.log.messages import NOBODY, About, said
 from ...graphs.rules.transitions import judged
 from ...graphs.rules.turns import is_judged
 from ...graphs.speakers.parts import ModelSettings
+from ...graphs.speakers.speaker import Speaker
 from ...graphs.speakers.structured_answers import OwnAnswer
 from ...graphs.spec.judges import VERDICT_TEMPERATURE, Finding, SeparateJudge, Verdict
 from ..models.answers import thought_of
 from ..models.model import Model
 from ..prompts import judging as prompts
+from ..prompts.template import RenderPrompt
 from ..step.resources import Moment
 from ..turn.prompt import Asked
 from .observer import observed
@@ -102,7 +105,7 @@ def _system(moment: Moment, judge: SeparateJudge) -> list[str]:
     numbered = (f"{number}. {text}" for number, text in enumerate(judge.criteria, start=1))
     return [
         judge.prompt or render_prompt(prompts.SEPARATE_JUDGE),
-        *prompts.describe_tasks(moment.conversation.speakers, moment.task, render_prompt),
+        *_describe_tasks(moment.conversation.speakers, moment.task, render_prompt),
         render_prompt(prompts.CRITERIA, criteria="\n".join(numbered)),
     ]
 
@@ -118,3 +121,24 @@ def _schema(criteria: tuple[str, ...]) -> type[OwnAnswer]:
 
 def _in_words(findings: Findings) -> str:
     return "; ".join(f"{criterion} ({found.in_words})" for criterion, found in findings.items())
+
+
+def _describe_tasks(
+    speakers: Sequence[Speaker], task: str | None, render_prompt: RenderPrompt
+) -> list[str]:
+    """Return all tasks and all private information, for a judge who sees everything."""
+    parts = [] if task is None else [render_prompt(prompts.CONVERSATION_TASK, task=task)]
+    for speaker in speakers:
+        if speaker.task is not None:
+            parts.append(
+                render_prompt(prompts.TASK_OF_SPEAKER, name=speaker.name, task=speaker.task)
+            )
+        opening = speaker.private_opening
+        if opening is not None:
+            information = " ".join(opening.lines) or opening.prompt
+            parts.append(
+                render_prompt(
+                    prompts.PRIVATE_INFORMATION, name=speaker.name, information=information
+                )
+            )
+    return parts

@@ -1,9 +1,5 @@
 """The prompts for judging and for choosing who speaks next."""
 
-from collections.abc import Sequence
-
-from ...graphs.speakers.speaker import Speaker
-from .template import RenderPrompt
 from .texts import PROMPTS
 
 LIST_OBJECTIVES_LEFT = PROMPTS["list_objectives_left"]
@@ -32,20 +28,3 @@ TASK_OF_SPEAKER = PROMPTS["task_of_speaker"]
 PRIVATE_INFORMATION = PROMPTS["private_information"]
 
 OBSERVER = "the judge or moderator"
-
-
-def describe_tasks(
-    speakers: Sequence[Speaker], task: str | None, render_prompt: RenderPrompt
-) -> list[str]:
-    """Return all tasks and all private information, for a judge who sees everything."""
-    parts = [] if task is None else [render_prompt(CONVERSATION_TASK, task=task)]
-    for speaker in speakers:
-        if speaker.task is not None:
-            parts.append(render_prompt(TASK_OF_SPEAKER, name=speaker.name, task=speaker.task))
-        opening = speaker.private_opening
-        if opening is not None:
-            information = " ".join(opening.lines) or opening.prompt
-            parts.append(
-                render_prompt(PRIVATE_INFORMATION, name=speaker.name, information=information)
-            )
-    return parts

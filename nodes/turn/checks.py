@@ -15,6 +15,7 @@ from ...graphs.log.kinds import Kind
 from ...graphs.log.messages import About, Flaw, Source, line
 from ...graphs.rules.ends.tally import equal_calls
 from ...graphs.rules.tries import Checked, Problem
+from ...graphs.speakers.format_requests import JSON_CUT_OFF
 from ...graphs.speakers.formats import BlockFormat, CodeFormat, LabelledFormat, SchemaFormat
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.conversation import Conversation
@@ -31,7 +32,7 @@ from ...graphs.text.borrowed import (
 )
 from ...graphs.text.fences import MARKS as FENCE_MARKS
 from ...graphs.text.wording import is_blank, is_equal, is_same_move, is_short
-from ..prompts import formats as form_prompts, handoffs, speaking as prompts
+from ..prompts import handoffs, speaking as prompts
 
 
 def checked(
@@ -154,7 +155,7 @@ def _read(speaker: Speaker, text: str, schema: type[BaseModel] | None, *, cut_of
         return Parsed()
     read = parse(form, text, stop=stop, schema=schema, name=speaker.name)
     if read.problem is not None and cut_off and isinstance(form, SchemaFormat):
-        return Parsed(problem=form_prompts.JSON_CUT_OFF)
+        return Parsed(problem=JSON_CUT_OFF)
     return read
 
 

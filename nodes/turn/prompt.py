@@ -23,6 +23,7 @@ from ...graphs.rules.context.shortening import Around
 from ...graphs.rules.ends.holding import is_answer_due
 from ...graphs.rules.position import Phase
 from ...graphs.speakers.context import RunningSummary, TokenBudget
+from ...graphs.speakers.parts import SmallModelPrompt
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.usage import Usage
 from ...graphs.text.tokens import tokens_of, tokens_of_message
@@ -79,7 +80,7 @@ def _as_told(
     if small_prompt is None:
         return view
     given = _given_task(moment, speaker)
-    return prompts.build_small_model_prompt(view, small_prompt, moment.task or given, given)
+    return _build_small_model_prompt(view, small_prompt, moment.task or given, given)
 
 
 def view_of(
@@ -250,3 +251,19 @@ def _cut(
         problem=prompts.fill_template(SHORTENED, name=speaker.name),
     )
     return said(len(lines), before.text if before is not None else "", about)
+
+
+def _build_small_model_prompt(
+    view: Sequence[BaseMessage], prompt: SmallModelPrompt, task: str, given: str
+) -> list[BaseMessage]:
+    """Return a speaker's view in the few words that a very small model can follow."""
+    reminder = prompts.fill_template(prompt.reminder, task=given.rstrip(" .?!"))
+    return [
+        SystemMessage(prompts.fill_template(prompt.system_prompt, task=task)),
+        *(
+            HumanMessage(f"{message.text}\n\n{reminder}", name=message.name)
+            if isinstance(message, HumanMessage)
+            else message
+            for message in view[1:]
+        ),
+    ]

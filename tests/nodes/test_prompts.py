@@ -12,8 +12,8 @@ from duologue.graphs import (
     SchemaFormat,
     load_conversation,
 )
+from duologue.graphs.speakers.format_requests import describe_format
 from duologue.graphs.speakers.formats import Format
-from duologue.nodes.prompts.formats import describe_format
 from duologue.nodes.prompts.tasks import build_task_request
 from duologue.nodes.prompts.template import fill_template
 

@@ -11,9 +11,14 @@ from typing import Final
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
-from ....nodes.prompts import formats as forms
 from ...common.data import Data
 from ...common.validation import explained
+from ...speakers.format_requests import (
+    describe_format,
+    describe_repeated_marks,
+    describe_schema_error,
+    describe_unclosed_block,
+)
 from ...speakers.formats import (
     BlockFormat,
     CodeFormat,
@@ -75,14 +80,14 @@ def parse(
 
 def _marked(format: LabelledFormat, text: str, stop: Sequence[str], name: str) -> Parsed:  # noqa: A002
     if begins_anew(format, text):
-        return Parsed(problem=forms.describe_repeated_marks(format))
+        return Parsed(problem=describe_repeated_marks(format))
     for whole in (text, *_ended(text, format.end, stop)):
         found = read_marks(format.lines, format.end, whole)
         if found is not None:
             return Parsed(value=dict(zip(format.lines, found, strict=True)))
     made = mended(format, text, name)
     if made is None or made.is_opened:
-        return Parsed(problem=forms.describe_format(format), text=made and made.text)
+        return Parsed(problem=describe_format(format), text=made and made.text)
     return _marked(format, made.text, (), name).model_copy(update={"text": made.text})
 
 
@@ -98,9 +103,9 @@ def _ended(text: str, end: str | None, stop: Sequence[str]) -> Iterator[str]:
 def _listed(format: BlockFormat | CodeFormat, blocks: list[ParsedBlock]) -> Parsed:  # noqa: A002
     problem = None
     if any(block.status is ParseStatus.BROKEN for block in blocks):
-        problem = forms.describe_unclosed_block(format)
+        problem = describe_unclosed_block(format)
     elif format.required and not any(block.status is ParseStatus.VALID for block in blocks):
-        problem = forms.describe_format(format)
+        problem = describe_format(format)
     return Parsed(value=[block.model_dump(mode="json") for block in blocks], problem=problem)
 
 
@@ -174,15 +179,15 @@ def _fields(schema: type[BaseModel], text: str) -> Parsed:
     try:
         found = read_structured(schema, text)
     except ValidationError as error:
-        return Parsed(problem=forms.describe_schema_error(explained(error, schema)))
+        return Parsed(problem=describe_schema_error(explained(error, schema)))
     except UnreadableJsonError as error:
-        return Parsed(problem=forms.describe_schema_error(str(error)))
+        return Parsed(problem=describe_schema_error(str(error)))
     written = written_json(found)
     try:
         # What JSON does not have, such as infinity, is none.
         return Parsed(value=json.loads(written, parse_int=_storable, parse_constant=_no_number))
     except ValueError as error:
-        return Parsed(problem=forms.describe_schema_error(str(error)))
+        return Parsed(problem=describe_schema_error(str(error)))
 
 
 def _no_number(name: str) -> None:

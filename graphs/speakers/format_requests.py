@@ -4,8 +4,8 @@ import json
 
 from pydantic import BaseModel
 
-from ...graphs.speakers.formats import BlockFormat, CodeFormat, Format, LabelledFormat, SchemaFormat
-from ...graphs.speakers.schemas import schema_of
+from .formats import BlockFormat, CodeFormat, Format, LabelledFormat, SchemaFormat
+from .schemas import schema_of
 
 
 def describe_format(format: Format, schema: type[BaseModel] | None = None) -> str:  # noqa: A002
