@@ -23,7 +23,7 @@ from duologue.graphs.kinds.user_proxy import UserProxyForm
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import line
 from duologue.graphs.spec.conversation import Form
-from duologue.nodes.scripted import Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 
 from .fork_help import plain
 

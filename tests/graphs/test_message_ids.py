@@ -14,7 +14,7 @@ from duologue.graphs.build import build_graph
 from duologue.graphs.log.channels import log_of, with_own_ids
 from duologue.graphs.log.kinds import Kind
 from duologue.graphs.log.messages import About, line, place_of, said
-from duologue.nodes.scripted import Reply, ScriptedChatModel, ScriptedToolCall, ScriptExhaustedError
+from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall, ScriptExhaustedError
 
 from .fork_help import FUNCTIONS, plain
 

@@ -12,7 +12,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 
 from duologue.graphs import Conversation
 from duologue.graphs.build import build_graph
-from duologue.nodes.scripted import Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 
 from .fork_help import FUNCTIONS, plain
 
