@@ -18,7 +18,6 @@ from ..sessions.checkpoints import MessageLike
 from ..sessions.fork import fork_session
 from ..sessions.listing import known_store
 from ..sessions.remembering import dump_session
-from ..sessions.replays.replay import replay_session
 from ..sessions.say import add_message
 from ..sessions.session import made_up_id, read_stored_session
 from ..sessions.stored_session import StoredSession
@@ -243,6 +242,9 @@ class Session(BaseSession):
                 by ``interrupt()``: no log records the answer.
             SpecError: An object that the conversation names is not registered, or failed.
         """
+        # The scripted model that it speaks by takes long to import.
+        from ..sessions.replays.replay import replay_session
+
         check_options(registered, Registered)
         async with self._opened() as store:
             recorded = await read_stored_session(store, self.id)

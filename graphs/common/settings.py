@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from pydantic import (
     AfterValidator,
-    AliasChoices,
+    BaseModel,
     ByteSize,
+    ConfigDict,
     Field,
     NonNegativeInt,
     PositiveFloat,
@@ -19,7 +20,6 @@ from pydantic import (
     SecretStr,
     ValidationError,
 )
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from . import env_file
 from .addresses import address
@@ -40,29 +40,18 @@ def _key(key: SecretStr) -> SecretStr:
     return SecretStr(text)
 
 
-class Settings(BaseSettings):
-    """Where models, sessions and MCP servers are found.
+class Settings(BaseModel):
+    """The places of models, sessions and MCP servers, and the limits of model calls.
 
-    Each field is read from ``DUOLOGUE_`` and its name in capitals in the environment; the key and
-    the address also from OpenAI's own names. `load_settings` reads the ``.env`` file, too.
+    `load_settings` reads each field from the variable ``DUOLOGUE_`` and its name in capitals; the
+    key and the address also from OpenAI's own names.
     """
 
-    model_config = SettingsConfigDict(
-        env_prefix="DUOLOGUE_",
-        env_ignore_empty=True,
-        populate_by_name=True,
-        extra="ignore",
-        frozen=True,
-    )
+    model_config = ConfigDict(frozen=True)
 
-    api_key: Annotated[SecretStr, AfterValidator(_key)] | None = Field(
-        default=None, validation_alias=AliasChoices("DUOLOGUE_API_KEY", "OPENAI_API_KEY")
-    )
+    api_key: Annotated[SecretStr, AfterValidator(_key)] | None = None
     """The key of the model server."""
-    base_url: Annotated[str, AfterValidator(address)] | None = Field(
-        default=None,
-        validation_alias=AliasChoices("DUOLOGUE_BASE_URL", "OPENAI_BASE_URL"),
-    )
+    base_url: Annotated[str, AfterValidator(address)] | None = None
     """The address of a server that speaks OpenAI's API. None: OpenAI."""
     model: str | None = None
     """The model for all that name none: a name, ``embedded`` or the path of a ``.gguf`` file."""
@@ -106,6 +95,9 @@ class Settings(BaseSettings):
 _PREFIXES: Final = ("DUOLOGUE_", "OPENAI_")
 """How the names of all variables begin that settings are read from."""
 
+_ALSO_OPENAIS: Final = ("api_key", "base_url")
+"""The settings that are read from OpenAI's own variables, too."""
+
 _Sources: TypeAlias = tuple[tuple[tuple[str, str], ...], bytes | None]
 """Variables of the environment with their values, and the content of the file."""
 
@@ -146,10 +138,11 @@ def _sources() -> _Sources | None:
 
 
 def _read_sources() -> Settings:
+    environment = _environment()
     values, faults, notice = env_file.found({name: _variables(name) for name in _FIELDS})
     while True:
         try:
-            settings = Settings(**dict[str, Any](values))
+            settings = Settings(**dict[str, Any](environment | values))
             break
         except ValidationError as error:
             field, wrong = _wrong(error)
@@ -160,6 +153,19 @@ def _read_sources() -> Settings:
     settings._refuse(faults)
     settings._notice = notice
     return settings
+
+
+def _environment() -> dict[str, str]:
+    """Return the values of the settings that the environment sets; an empty one counts as not set.
+
+    Names of variables are read in any case.
+    """
+    given = {name.upper(): value for name, value in os.environ.items() if value}
+    return {
+        field: next(given[name] for name in _variables(field) if name in given)
+        for field in _FIELDS
+        if not given.keys().isdisjoint(_variables(field))
+    }
 
 
 def variables() -> dict[str, str | None]:
@@ -180,19 +186,15 @@ _FIELDS: Final = Settings.model_fields
 
 
 def _wrong(error: ValidationError) -> tuple[str, str]:
-    """Which setting is wrong, and a sentence that says so."""
-    name, _, wrong = explained(error, Settings).partition(": ")
-    # Pydantic names a field, or the first of its variables.
-    field = next(one for one in _FIELDS if name in (one, *_variables(one)))
+    """Return the setting that is wrong, and a sentence that says so."""
+    field, _, wrong = explained(error, Settings).partition(": ")
     if field == "api_key":
-        # What was given may be most of a key.
+        # The value may be most of a key.
         wrong = wrong.partition(", not ")[0]
     return field, f"{' or '.join(_variables(field))}: {wrong}"
 
 
 def _variables(field: str) -> list[str]:
-    """The variables that a setting is read from."""
-    alias = _FIELDS[field].validation_alias
-    if isinstance(alias, AliasChoices):
-        return [str(name) for name in alias.choices]
-    return [f"DUOLOGUE_{field.upper()}"]
+    """Return the variables that a setting is read from, the one that wins first."""
+    prefixes = _PREFIXES if field in _ALSO_OPENAIS else _PREFIXES[:1]
+    return [f"{prefix}{field.upper()}" for prefix in prefixes]

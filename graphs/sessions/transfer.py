@@ -15,9 +15,6 @@ from ..common.validation import listing
 from ..store.address import Store
 from ..store.rows import check_session_id
 from .dumps.dump import MemoryDump, SessionDump
-from .exports.page import read_page
-from .exports.text import as_json_lines, as_markdown
-from .exports.training import TRAINING, as_examples
 from .remembering import load_whole, replace_memory
 from .session import check_speaker, read_stored_session
 
@@ -56,12 +53,18 @@ async def export_session(
     """Write a session as text in one of the formats."""
     if form not in get_args(ExportFormat):
         raise SpecError(f"format: {form!r} is unknown; there are {listing(get_args(ExportFormat))}")
+    # Each format has its own libraries, which take long to import.
     if form == "html":
+        from .exports.page import read_page
+
         return await read_page(store, session, speaker)
     found = await read_stored_session(store, session)
     if speaker is not None:
         check_speaker(session, found.conversation, speaker)
-    if form in TRAINING:
-        return as_examples(found, form, speaker, registry, metadata=metadata)
-    forms = {"markdown": as_markdown, "jsonl": as_json_lines}
-    return forms[form](found, speaker)
+    if form in ("markdown", "jsonl"):
+        from .exports.text import as_json_lines, as_markdown
+
+        return (as_markdown if form == "markdown" else as_json_lines)(found, speaker)
+    from .exports.training import as_examples
+
+    return as_examples(found, form, speaker, registry, metadata=metadata)

@@ -3,12 +3,12 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
-from markdown_it import MarkdownIt
-
-# Only blocks matter. A line in angle brackets, such as `<answer>`, must not hide a fence below it.
-_MARKDOWN = MarkdownIt("commonmark").disable(["inline", "text_join", "html_block"])
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
 
 MARKS = ("```", "~~~")
 """What closes a fence."""
@@ -63,10 +63,19 @@ def fences(text: str) -> tuple[list[str], list[Fence]]:
             # Each line of the content ends with a line break, and the opening fence is one more.
             is_closed=token.map[1] - token.map[0] > token.content.count("\n") + 1,
         )
-        for token in _MARKDOWN.parse(whole)
+        for token in _markdown().parse(whole)
         if token.type == "fence" and token.map is not None
     ]
     return lines, found
+
+
+@cache
+def _markdown() -> "MarkdownIt":
+    # Its 60 modules are imported only for a text with a fence.
+    from markdown_it import MarkdownIt
+
+    # Only blocks matter. A line in angle brackets, such as `<answer>`, must not hide a fence below.
+    return MarkdownIt("commonmark").disable(["inline", "text_join", "html_block"])
 
 
 def _language(label: str) -> str | None:

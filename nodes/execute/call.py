@@ -11,8 +11,6 @@ from langchain_core.messages.tool import ToolCall
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.tools import BaseTool, ToolException
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
-from langgraph.prebuilt import ToolNode
-from langgraph.prebuilt.tool_node import ToolInvocationError
 from langgraph.types import Command
 from pydantic import JsonValue, ValidationError
 
@@ -123,6 +121,9 @@ async def run_call(call: ToolCall, tool: BaseTool, state: ToolState, seconds: fl
     What the tool's function takes beside its arguments (`ToolRuntime`, `InjectedState`,
     `InjectedToolCallId`) comes from LangGraph, whatever the model writes under those names.
     """
+    # It takes long to import, and most conversations call no tools.
+    from langgraph.prebuilt import ToolNode
+
     name = call["name"]
     node = ToolNode([_contained(tool)], handle_tool_errors=False)
     asks = AIMessage("", tool_calls=[ToolCall(**{**call, "name": tool.name})])
@@ -157,6 +158,8 @@ async def run_call(call: ToolCall, tool: BaseTool, state: ToolState, seconds: fl
 
 def _failed(name: str, tool: BaseTool, error: BaseException) -> CallResult:
     """Tell the model what went wrong."""
+    from langgraph.prebuilt.tool_node import ToolInvocationError
+
     unfit = f"The arguments of {name} do not fit"
     match error:
         case ToolInvocationError() if error.source.title == getattr(

@@ -11,6 +11,7 @@ import httpx2._decoders as decoders
 import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.utils.json import parse_partial_json
+from pydantic import SecretStr
 
 from duologue.graphs import (
     Batch,
@@ -24,7 +25,7 @@ from duologue.graphs import (
     run_batch,
     stream,
 )
-from duologue.graphs.common.settings import Settings
+from duologue.graphs.common.settings import load_settings
 from duologue.graphs.events import ConversationEnded
 from duologue.nodes.models.client.clients import client, listed
 from support.faulty_server import Body, FaultyServer, Sent
@@ -383,9 +384,9 @@ TASKS = ["Plan beans.", "Plan tulips.", "Plan a lawn."]
 async def test_a_list_of_models_is_limited_too() -> None:
     body = json.dumps([{"id": "one"}]).encode().ljust(LIMIT + 1)
     with FaultyServer(lambda *_: Sent(body)) as server:
-        settings = Settings()
+        settings = load_settings()
         assert settings.max_reply_size == LIMIT
-        settings = Settings(base_url=server.url, api_key="k")
+        settings = settings.model_copy(update={"base_url": server.url, "api_key": SecretStr("k")})
         with pytest.raises(ModelError) as caught:
             await listed(settings, print)
         assert str(caught.value) == f"the model server at {server.url} {WORDS}"
@@ -394,6 +395,6 @@ async def test_a_list_of_models_is_limited_too() -> None:
 async def test_a_model_in_a_child_process_is_limited_too() -> None:
     with FaultyServer(lambda *_: Sent(reply(LIMIT + 1))) as server:
         loop = asyncio.get_running_loop()
-        chat = client(loop, Settings(), server.url, "k", "tiny", is_child=True)
+        chat = client(loop, load_settings(), server.url, "k", "tiny", is_child=True)
         with pytest.raises(ValueError, match=r"more than 64\.0 KiB"):
             await chat.ainvoke("Hi")
