@@ -7,13 +7,15 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from ..common.errors import BatchError, DuologueError, SpecError
+from ..common.versions import VersionError
 from ..sessions.session import title_of
-from ..spec.fields import SPEC_VERSION
 from ..spec.usage import Usage, total
+from ..spec.versions import SPEC_VERSIONS, migrated
 from ..store.address import Store
 from ..store.batches import BatchLease, BatchRow, CellRow, CellsWanted
 from .cells import Cells
 from .figures import read_result
+from .grid.values import canonical
 from .spec import Batch
 
 _USED: Final = ("calls", "input_tokens", "output_tokens", "cost")
@@ -29,18 +31,28 @@ async def known_row(store: Store, name: str, cells: Cells) -> BatchRow | None:
         StoreError: The store can't be read.
     """
     known = await store.batches.get(name)
-    if known is not None and known.spec != cells.spec:
-        is_other_version = json.loads(known.spec).get("version") != SPEC_VERSION
-        differs = (
-            "was written by another version of duologue"
-            if is_other_version
-            else "has another conversation, or other fields vary in it"
-        )
-        raise BatchError(
-            f"Batch {name!r} in {store.url} {differs}: choose another name, or delete it by "
-            f"`duologue batch delete {name}`."
-        )
+    if known is None:
+        return None
+    remedy = f"choose another name, or delete it by `duologue batch delete {name}`."
+    try:
+        spec = _upgraded(known.spec)
+    except VersionError as error:
+        raise BatchError(f"Batch {name!r} in {store.url}: {error}: {remedy}") from error
+    if spec != cells.spec:
+        differs = "has another conversation, or other fields vary in it"
+        raise BatchError(f"Batch {name!r} in {store.url} {differs}: {remedy}")
     return known
+
+
+def _upgraded(spec: str) -> str:
+    """Upgrade what makes a stored batch that batch. A short form has no version of its own."""
+    data = json.loads(spec)
+    fields, version = data["conversation"], data["version"]
+    if SPEC_VERSIONS.steps_from(version) and "kind" not in fields:
+        data["conversation"] = migrated({**fields, "version": version})
+        if "version" not in fields:
+            del data["conversation"]["version"]
+    return canonical({**data, "version": SPEC_VERSIONS.newest})
 
 
 async def begun_row(
@@ -68,23 +80,6 @@ async def catch_up(store: Store, lease: BatchLease) -> None:
         # One that has ended is finished by its next run, which scores it.
         known = {**figures, "status": "paused", "reason": None}
         await lease.put_cell(row.model_copy(update=known))
-
-
-async def correct_failed_cells(store: Store, lease: BatchLease) -> None:
-    """Mark cells as finished that count as failed although their sessions have ended.
-
-    A driver that had lost its batch wrote such rows, before they were written under a lease.
-    """
-    wanted = CellsWanted(batch=lease.batch, status="failed", session_status="finished")
-    async for row in store.batches.each(wanted):
-        ended = None
-        # The row of a session that can't be read says so.
-        with suppress(DuologueError):
-            ended = await read_result(store, row.session)
-        if ended is not None and ended[0].outcome is not None:
-            # Its next run scores it, if scores are missing.
-            known = {**ended[1], "status": "finished", "error": None}
-            await lease.put_cell(row.model_copy(update=known))
 
 
 async def used_before(store: Store, name: str) -> Usage:

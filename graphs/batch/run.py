@@ -20,7 +20,7 @@ from .crew import Crew, LocalCrew
 from .driver import Driver
 from .limiter import Limiter
 from .load import load_batch
-from .record import begun_row, catch_up, correct_failed_cells, have_ended, known_row, used_before
+from .record import begun_row, catch_up, have_ended, known_row, used_before
 from .scores.find import find_scores
 from .scores.score import ScoreFunction
 from .spec import Batch, BatchLimits
@@ -58,7 +58,6 @@ async def begun(
         known = await known_row(opened, name, cells)
         seconds = 0.0 if known is None else known.seconds
         await catch_up(opened, lease)
-        await correct_failed_cells(opened, lease)
         limiter = Limiter(batch.limits, await used_before(opened, name), seconds)
         if not await have_ended(opened, name, cells):
             # What is scored, or only looked at, needs no model.

@@ -1,15 +1,18 @@
-"""Versions of stored data: which can be read, and the steps that bring older data up to date."""
+"""Versions of stored data: which this release reads, and the steps that upgrade older data."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from .errors import SpecError
 
 Step = TypeVar("Step")
 
 Migration = Callable[[dict[str, Any]], dict[str, Any]]
-"""Makes data of the next version out of data of one."""
+"""A function that returns data of the next version."""
+
+BEFORE_RELEASE: Final = "written by a development version before 0.1.0"
+"""The reason why data of a version before `Versions.oldest` is refused."""
 
 
 class VersionError(SpecError):
@@ -18,15 +21,15 @@ class VersionError(SpecError):
 
 @dataclass(frozen=True)
 class Versions(Generic[Step]):
-    """The versions of one shape of data that this release reads.
+    """The versions of one kind of stored data that this release reads.
 
-    To change the shape, append the step that brings the newest version to the next one.
+    To change the shape of the data, append the step that upgrades the newest version to the next.
     """
 
     oldest: int
     """The oldest version that is read: that of 0.1.0, the first release."""
     steps: tuple[Step, ...] = ()
-    """For the oldest version, and each one after it, the step to the next one."""
+    """The step from each version, beginning with the oldest, to the next one."""
 
     @property
     def newest(self) -> int:
@@ -34,24 +37,25 @@ class Versions(Generic[Step]):
         return self.oldest + len(self.steps)
 
     def steps_from(self, version: int) -> tuple[Step, ...]:
-        """Give the steps that bring this version to the newest one."""
+        """Return the steps that upgrade this version to the newest one.
+
+        Raises:
+            VersionError: A newer release or a development version wrote it.
+        """
         if version > self.newest:
             raise VersionError(
                 f"version: {version} is newer than this release understands "
                 f"({self.newest}); upgrade duologue"
             )
         if version < self.oldest:
-            raise VersionError(
-                f"version: {version} was written by an older development version and can't be "
-                "read; begin anew"
-            )
+            raise VersionError(f"version: {version} was {BEFORE_RELEASE}; begin anew")
         return self.steps[version - self.oldest :]
 
 
 def upgraded(
     data: dict[str, Any], versions: Versions[Migration], where: str = ""
 ) -> dict[str, Any]:
-    """Bring versioned data to the newest version; without a version it is of that one."""
+    """Upgrade versioned data to the newest version. Data without a version has the newest."""
     version = data.get("version", versions.newest)
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise SpecError(f"{where}version: must be a whole number from 1 on, not {version!r}")

@@ -17,7 +17,6 @@ from pydantic import (
 from ..common.data import Data
 from ..common.errors import SpecError
 from .lease import Lease
-from .rows import SessionStatus
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
@@ -98,15 +97,13 @@ class CellsWanted(Data):
     """Their status."""
     reason: str | None = None
     """Why they ended."""
-    session_status: SessionStatus | None = None
-    """The status of their sessions."""
     after: tuple[int, str] = (0, "")
     """The number and the session of the cell that they come after."""
     limit: PositiveInt = 500
     """How many, at most."""
 
     def has(self, row: CellRow) -> bool:
-        """Whether a cell is one of them, as far as its own row can tell."""
+        """Return whether a cell is one of them."""
         return (
             self.status in (None, row.status)
             and self.reason in (None, row.reason)

@@ -200,13 +200,7 @@ class MemoryBatches(Batches):
     async def find(self, wanted: CellsWanted) -> Sequence[CellRow]:
         """See `Batches.find`."""
         rows = [row for row in self._cells(wanted.batch).values() if wanted.has(row)]
-        if wanted.session_status is not None:
-            rows = [row for row in rows if self._status_of(row) == wanted.session_status]
         return nsmallest(wanted.limit, rows, key=lambda row: (row.number, row.session))
-
-    def _status_of(self, row: CellRow) -> SessionStatus | None:
-        session = self._space.rows.get(row.session)
-        return None if session is None else session.status
 
     async def count(self, batch: str) -> Sequence[CellCount]:
         """See `Batches.count`."""

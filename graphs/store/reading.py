@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, StringConstraints, TypeAdapter, ValidationError
 
 from ..common.errors import DuologueError, SessionError, StoreError
-from ..common.versions import VersionError, Versions
+from ..common.versions import BEFORE_RELEASE, VersionError, Versions
 from .errors import UnknownTypeError, damaged_store, store_errors, store_failure
 from .rows import SessionRow
 
@@ -69,8 +69,7 @@ def read_version(found: Sequence[Sequence[Any]], versions: Versions[Any], url: s
         )
     if version < versions.oldest:
         raise StoreError(
-            f"The sessions in {url} were written by an older development version and can't be "
-            "read: choose another store."
+            f"The sessions in {url} were {BEFORE_RELEASE} and can't be read: choose another store."
         )
     return version
 

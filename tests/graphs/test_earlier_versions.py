@@ -19,6 +19,7 @@ from duologue.graphs import (
     list_sessions,
     run_batch,
 )
+from duologue.graphs.common.versions import BEFORE_RELEASE
 from duologue.graphs.spec.fields import SPEC_VERSION
 from duologue.nodes.testing import ScriptedChatModel
 
@@ -71,7 +72,7 @@ def test_a_session_of_an_earlier_version_stays_untouched(
     make_older(path)
     before = content(path)
     model = ScriptedChatModel(script=["C."])
-    said = f"'s' can't be read: version: {SPEC_VERSION - 1} was written by an older .*; begin anew"
+    said = f"'s' can't be read: version: {SPEC_VERSION - 1} was {BEFORE_RELEASE}; begin anew"
     with pytest.raises(StoreError, match=said):
         use(str(path), model)
     assert not model.calls
@@ -94,7 +95,8 @@ def test_a_batch_of_an_earlier_version_stays_untouched(tmp_path: Path) -> None:
     make_older(path)
     before = content(path)
     with pytest.raises(
-        BatchError, match=r"'b' .* was written by another version of duologue: choose"
+        BatchError,
+        match=r"'b' .* was written by a development version before 0.1.0; begin anew: choose",
     ):
         run_batch(batch, name="b", store=path, model=ScriptedChatModel(script=["C."]))
     assert content(path) == before

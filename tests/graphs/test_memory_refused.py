@@ -171,12 +171,12 @@ BAD: list[tuple[object, str]] = [
     (MEMORY | {"version": 7}, "version: 7 is newer than this release understands (5)"),
     (
         SESSION | {"version": 4},
-        "version: 4 was written by an older development version and can't be read",
+        "version: 4 was written by a development version before 0.1.0",
     ),
-    (MEMORY | {"version": 1}, "version: 1 was written by an older development version"),
+    (MEMORY | {"version": 1}, "version: 1 was written by a development version before 0.1.0"),
     (
         SESSION | {"spec": SPEC | {"version": 5}},
-        "spec: version: 5 was written by an older development version",
+        "spec: version: 5 was written by a development version before 0.1.0",
     ),
     (MEMORY | {"version": "1"}, "version: must be a whole number from 1 on, not '1'"),
     ({"format": "duologue.memory"}, "version: is missing"),

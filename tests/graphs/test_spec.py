@@ -373,7 +373,7 @@ def test_each_change_of_a_shape_has_its_step() -> None:
 @pytest.mark.parametrize("version", [1, stored.SPEC_VERSIONS.oldest - 1])
 def test_a_version_of_a_development_version_is_refused(version: int, load: Load) -> None:
     with pytest.raises(
-        SpecError, match=f"version: {version} was written by an older development version"
+        SpecError, match=f"version: {version} was written by a development version before 0.1.0"
     ):
         load(minimal(version=version))
 

@@ -69,8 +69,6 @@ _COUNT: Final[LiteralString] = """SELECT status, reason, COUNT(*), CAST(SUM(mess
     CAST(SUM(calls) AS BIGINT), CAST(SUM(input_tokens) AS BIGINT),
     CAST(SUM(output_tokens) AS BIGINT), SUM(cost)
     FROM duologue_cells WHERE batch = ? GROUP BY status, reason"""
-_OF_SESSIONS: Final[LiteralString] = """ AND EXISTS (SELECT 1 FROM duologue_sessions AS known
-    WHERE known.session = duologue_cells.session AND known.status = ?)"""
 _IN_JSON: Final = ("varied", "scores")
 
 
@@ -109,9 +107,6 @@ class SqlBatches(Batches):
         if wanted.reason is not None:
             where += " AND reason = ?"
             values.append(wanted.reason)
-        if wanted.session_status is not None:
-            where += _OF_SESSIONS
-            values.append(wanted.session_status)
         order: LiteralString = " ORDER BY number, session LIMIT ?"
         return await self._read(CellRow, _CELL + where + order, *values, wanted.limit)
 

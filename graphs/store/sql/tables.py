@@ -20,22 +20,15 @@ from .leases import LeasedStore
 if TYPE_CHECKING:
     from .saver import LeasedSaver
 
-_BY_TIME: Final = """CREATE INDEX IF NOT EXISTS duologue_sessions_by_time
-    ON duologue_sessions ({by_time})"""
 _INDEXES: Final[Sequence[LiteralString]] = (
-    _BY_TIME,
+    """CREATE INDEX IF NOT EXISTS duologue_sessions_by_time
+    ON duologue_sessions ({by_time})""",
     """CREATE INDEX IF NOT EXISTS duologue_sessions_by_status
     ON duologue_sessions (status, created_at DESC, session)""",
     """CREATE INDEX IF NOT EXISTS duologue_sessions_by_reason
     ON duologue_sessions (reason, created_at DESC, session)""",
 )
-_WITH_TITLES: Final[Sequence[LiteralString]] = (
-    "DROP INDEX IF EXISTS duologue_sessions_by_time",
-    _BY_TIME,
-)
-STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](
-    oldest=3, steps=(_INDEXES, BATCH_TABLES, _WITH_TITLES)
-)
+STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](oldest=6)
 """The versions of the tables; a step is the statements that make the next version of one."""
 STORE_VERSION: Final = "SELECT version FROM duologue_schema"
 """A query for the version of the tables, which are made or upgraded if it is not the newest."""

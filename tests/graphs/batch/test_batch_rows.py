@@ -145,23 +145,3 @@ async def test_a_lease_is_shared_with_other_processes_while_it_lasts(store: Stor
         await refused(store.share_batch_lease("b", "another", number))
     await refused(shared)
     assert await store.batches.find(CellsWanted(batch="b")) == [cell(1)]
-
-
-async def test_cells_are_found_by_the_status_of_their_sessions(store: Store) -> None:
-    async with store.lock_batch("b") as lease:
-        for number in (1, 2, 3):
-            await lease.put_cell(cell(number, status="failed"))
-    for number in (1, 2):
-        async with store.lock(f"b-{number}") as held:
-            await held.add(title="", spec="{}")
-            if number == 2:
-                await held.finish("done_token")
-
-    async def found(**wanted: Any) -> list[int]:
-        cells = CellsWanted(batch="b", limit=1, **wanted)
-        return [row.number async for row in store.batches.each(cells)]
-
-    assert await found() == [1, 2, 3]
-    assert await found(session_status="finished", status="failed") == [2]
-    assert await found(session_status="unfinished") == [1]
-    assert await found(session_status="finished", status="paused") == []

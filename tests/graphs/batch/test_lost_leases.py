@@ -140,30 +140,3 @@ async def test_a_run_that_loses_its_batch_stops_with_one_error_and_writes_no_row
     status = await run(path, model)
     assert (status.finished, status.failed, status.calls) == (3, 0, 3 * CALLS)
     assert len(model.asked) == 3 * CALLS
-
-
-@pytest.mark.parametrize("scored", [False, True])
-async def test_a_cell_that_failed_by_mistake_is_corrected_from_its_session(
-    scored: bool, path: Path
-) -> None:
-    """As older versions left it."""
-    scores: Any = {"length": lambda result: len(result.transcript)} if scored else None
-
-    def refuse() -> None:
-        raise ValueError("The house is on fire.")
-
-    await run(path, Model(CALLS, refuse), scores=scores)
-    before = await rows_of(path)
-    assert [row.status for row in before] == ["finished", "failed", "finished"]
-    async with open_store(path) as opened, opened.lock_batch("b") as lease:
-        wrong = {"status": "failed", "error": "Session … is no longer held.", "scores": {}}
-        await lease.put_cell(before[0].model_copy(update=wrong | {"reason": None}))
-    model = Model()
-    status = await run(path, model, scores=scores)
-    assert (status.finished, status.failed) == (2, 1)
-    assert [_untimed(row) for row in await rows_of(path)] == [_untimed(row) for row in before]
-    assert model.asked == []
-
-
-def _untimed(row: CellRow) -> dict[str, Any]:
-    return row.model_dump(exclude={"updated_at"})
