@@ -14,8 +14,8 @@ from langgraph.runtime import get_runtime
 from ..graphs.common.data import MARK_LENGTH
 from ..graphs.common.errors import SessionError, SpecError
 from ..graphs.log.channels import apply_update, hide_removed, log_of, update_of
-from ..graphs.log.kinds import Kind
-from ..graphs.log.messages import NOBODY, About, Flaw, line, said
+from ..graphs.log.messages import make_message, metadata
+from ..graphs.log.metadata import NOBODY, Draft, Flaw, SpecifiedTask
 from ..graphs.log.remembered import brought_along
 from ..graphs.log.state import State
 from ..graphs.rules.position import Position
@@ -149,18 +149,20 @@ async def _rewrite(
         task, names, limit, render_prompt, small=model.capabilities.is_small
     )
     prompt: list[AnyMessage] = [HumanMessage(request)]
-    drafts = [one for one in moment.log if line(one).kind is Kind.DRAFT]
+    drafts = [
+        (one.text, about.problem or "")
+        for one in moment.log
+        if isinstance(about := metadata(one), Draft)
+    ]
     if drafts:
-        prompt += [
-            AIMessage(drafts[-1].text),
-            HumanMessage(line(drafts[-1]).problem or ""),
-        ]
+        rewrite, request = drafts[-1]
+        prompt += [AIMessage(rewrite), HumanMessage(request)]
     answer = await model.answer(
         prompt,
         moment.settings(
             "task_specification.model_settings", specification.model_settings, TASK_TEMPERATURE
         ),
-        purpose=Kind.SPECIFIED_TASK,
+        purpose=SpecifiedTask,
         # A model that is held to its form keeps the task, and adds to it.
         marks=LabelledFormat(lines=(f"{task.rstrip(' .')}.",)) if _fits(task, limit) else None,
     )
@@ -169,22 +171,23 @@ async def _rewrite(
     problem = _problem_of(text, task, limit, render_prompt)
     thought = thought_of(answer)
     if problem is not None and not drafts:
-        about = About(
-            kind=Kind.DRAFT,
+        rejected = Draft(
             audience=NOBODY,
             flaw=problem.flaw,
             problem=problem.text,
             thought=thought,
         )
-        draft = said(len(moment.log), text, about, answer=answer)
+        draft = make_message(len(moment.log), text, rejected, answer=answer)
         return {"usage": dumped(usage), **update_of([draft], moment.log)}
     is_kept = problem is not None and problem.flaw is Flaw.NO_REPLY
     # A blank rewrite leaves the task as it was given, too.
     specified = task if is_kept else cut(text, limit) or task
-    about = About(kind=Kind.SPECIFIED_TASK, audience=NOBODY, thought=thought)
-    if is_kept and problem is not None:
-        about = about.model_copy(update={"flaw": problem.flaw, "problem": problem.text})
-    record = said(len(moment.log), specified, about, answer=answer)
+    about = SpecifiedTask(
+        audience=NOBODY,
+        thought=thought,
+        problem=problem.text if is_kept and problem is not None else None,
+    )
+    record = make_message(len(moment.log), specified, about, answer=answer)
     return await _begin(moment, specified, [record], usage)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
-from ..graphs.log.messages import calling
+from ..graphs.log.messages import newest_calls
 from ..graphs.log.state import State
 from ..graphs.rules.ends.holding import stops_calls
 from ..graphs.rules.people import person_of
@@ -37,7 +37,7 @@ async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
         return anew
     speaker = moment.conversation.speaker(moment.turn.speaker)
     hooks = resources.registry.hooks_of(speaker)
-    message = calling(moment.log)
+    message = newest_calls(moment.log)
     if moment.position.phase is Phase.RAN:
         answers = await past_hooks(moment, speaker, hooks, message)
         return await returned(moment, speaker, message, answers)

@@ -7,7 +7,7 @@ from langchain_core.messages import AnyMessage, InvalidToolCall
 from langchain_core.messages.tool import ToolCall
 
 from duologue.graphs import Conversation
-from duologue.graphs.log.messages import About, result, said
+from duologue.graphs.log.messages import make_message, make_tool_message, read_metadata
 from duologue.graphs.page.contents import Spent
 from duologue.graphs.page.gather import Session
 
@@ -79,28 +79,30 @@ def hostile_session(texts: Sequence[str]) -> Session:
     log: list[AnyMessage] = []
     for number, one in enumerate(texts):
         about = {"kind": "speech", "speaker": names[number % 2], "thought": {"text": one}}
-        log.append(said(len(log), one, About.model_validate(about | {"parsed": {one: one}})))
+        log.append(make_message(len(log), one, read_metadata(about | {"parsed": {one: one}})))
     for text in texts[: len(HOSTILE)]:
         call = f"call {len(log)}"
         calls = [ToolCall(name=text, args={text: text}, id=call)]
         broken = [
             InvalidToolCall(type="invalid_tool_call", name=text, args=text, id=text, error="")
         ]
-        called = About.model_validate({"kind": "tool_calls", "speaker": names[1]})
-        log.append(said(len(log), text, called, tool_calls=calls, invalid_tool_calls=broken))
-        log.append(result(len(log), text, speaker=names[1], call_id=call))
+        called = read_metadata({"kind": "tool_calls", "speaker": names[1]})
+        log.append(
+            make_message(len(log), text, called, tool_calls=calls, invalid_tool_calls=broken)
+        )
+        log.append(make_tool_message(len(log), text, speaker=names[1], call_id=call))
         for more in (
             {"kind": "draft", "speaker": names[0], "problem": text},
             {"kind": "draft", "problem": text},
             {"kind": "instruction", "audience": [names[0]]},
             {"kind": "reflection", "verdict": _verdict(names[1], text)},
-            {"kind": "choice", "to": names[1], "problem": text},
+            {"kind": "speaker_choice", "to": names[1], "problem": text},
         ):
-            log.append(said(len(log), text, About.model_validate(more)))
+            log.append(make_message(len(log), text, read_metadata(more)))
     # An id as another server may have made it.
     log[-1].additional_kwargs.pop("duologue_place")
     text = log[-1].id = texts[0]
-    prompts = {names[1]: [said(0, text, About.model_validate({"kind": "instruction"}))]}
+    prompts = {names[1]: [make_message(0, text, read_metadata({"kind": "instruction"}))]}
     steps = [Spent(who=who, is_new_turn=True, calls=1, seconds=1) for who in (text, names[1])]
     return Session(
         id="s",

@@ -21,7 +21,8 @@ from ..common.errors import SpecError, UnreadableAnswerError
 from ..common.sanitize import excerpt
 from ..common.settings import load_settings
 from ..common.validation import kind_of
-from ..log.messages import Source, line, speeches
+from ..log.messages import metadata, speeches
+from ..log.metadata import is_by_person
 from ..log.remembered import memory, remembered_by
 from ..run.options import Options, StoreOptions
 from ..run.to_end import run_to_end
@@ -156,7 +157,7 @@ def _check_text(text: object) -> None:
 def _check_answer(result: Result, schema: type[BaseModel]) -> None:
     """Refuse an answer that does not fit the schema. One that was never said is the outcome's."""
     said = speeches(result.messages)
-    is_answered = bool(said) and line(said[-1]).source is not Source.HUMAN
+    is_answered = bool(said) and not is_by_person(metadata(said[-1]))
     if result.outcome is None or not is_answered or result.output is not None:
         return
     raise UnreadableAnswerError(
@@ -232,7 +233,7 @@ async def _waits(session: str, text: str, target: str | Path | None) -> bool:
         graph = build_graph(checkpointer=store.checkpointer)
         found = await read_session(session, stored_conversation(row, store.url), graph)
     said = speeches(found.messages)
-    is_asked = bool(said) and line(said[-1]).source is Source.HUMAN and said[-1].text == text
+    is_asked = bool(said) and is_by_person(metadata(said[-1])) and said[-1].text == text
     return is_asked and not any(isinstance(one, MessageQuestion) for one in found.pending)
 
 

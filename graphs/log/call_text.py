@@ -15,7 +15,8 @@ from ...nodes.prompts import handoffs as prompts
 from ..spec.conversation import Conversation
 from ..spec.handoffs import first_of, read_name, targets
 from ..spec.judges import HAND_OFF
-from .messages import About, place_of
+from .messages import place_of
+from .metadata import SpeakerReply
 
 TO_USER = "to_user"
 """The argument."""
@@ -64,7 +65,7 @@ def _with(call: ToolCall, texts: Mapping[str, str]) -> ToolCall:
 
 
 def handing_over(
-    conversation: Conversation, about: About, message: BaseMessage
+    conversation: Conversation, about: SpeakerReply, message: BaseMessage
 ) -> list[tuple[ToolCall, ToolMessage]]:
     """Give the calls by which a line names who speaks next, and what came of them.
 

@@ -9,9 +9,16 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage, ToolMessage
 
 from ..common.fold import goes_on
-from .kinds import Kind
-from .messages import PLACE, line
-from .reducer import append, found_beside, take_back, without_removed
+from .messages import PLACE, metadata, stored_metadata
+from .metadata import (
+    INPUT,
+    REMOVED,
+    InputMessage,
+    RemovedMessage,
+    SpeakerReply,
+    original_metadata,
+)
+from .reducer import append, take_back, without_removed
 from .state import State
 
 
@@ -34,7 +41,11 @@ class GrowingLog:
         """Give the places of messages whose words were changed, and are still to be read again."""
         if self._is_plain:
             return []
-        return [place for place, message in enumerate(self._log) if line(message).edited]
+        return [
+            place
+            for place, message in enumerate(self._log)
+            if isinstance(about := metadata(message), SpeakerReply) and about.edited
+        ]
 
     def of(self, state: Mapping[str, Any]) -> list[AnyMessage]:
         """Give the log, as `log_of` does."""
@@ -62,8 +73,9 @@ def _place(message: AnyMessage) -> int:
 
 def _is_plain(message: AnyMessage) -> bool:
     """Whether its place depends on no other message, no other one on it, and its words stand."""
-    about = line(message)
-    is_whole = about.kind not in (Kind.REMOVED, Kind.GIVEN) and not about.edited
+    about = metadata(message)
+    is_edited = isinstance(about, SpeakerReply) and about.edited
+    is_whole = not isinstance(about, RemovedMessage | InputMessage) and not is_edited
     return PLACE in message.additional_kwargs and is_whole
 
 
@@ -93,7 +105,7 @@ def update_of(new: Sequence[AnyMessage], log: Sequence[BaseMessage]) -> State:
             # Where its id is not known it changes nothing.
             spoken.append(message)
             unspoken.append(message)
-        elif line(message).kind is Kind.REMOVED:
+        elif isinstance(metadata(message), RemovedMessage):
             spoken.append(take_back(str(message.id)))
             unspoken.append(message)
         else:
@@ -136,7 +148,7 @@ def apply_update(state: State, update: Mapping[str, Any]) -> State:
 
 def is_removed(message: BaseMessage) -> bool:
     """Return whether a message is marked as removed."""
-    return found_beside(message).get("kind") == Kind.REMOVED
+    return stored_metadata(message).get("kind") == REMOVED
 
 
 def _number_places(log: Sequence[AnyMessage]) -> Iterator[AnyMessage]:
@@ -163,18 +175,17 @@ def _placed(
     for message in messages:
         if isinstance(message, list):
             yield from _placed(message)
-        elif found_beside(message).get("kind") != Kind.GIVEN:
+        elif stored_metadata(message).get("kind") != INPUT:
             place = message.additional_kwargs.get(PLACE, place)
             yield place, message
 
 
 def _is_spoken(message: BaseMessage, private: set[str | None]) -> bool:
-    about = line(message)
-    about = about.was or about
+    about = original_metadata(metadata(message))
     if isinstance(message, ToolMessage):
         # It stands where its call does.
-        return about.kind.row.is_spoken and message.tool_call_id not in private
-    return about.kind.row.is_spoken and about.audience is None
+        return about.is_spoken and message.tool_call_id not in private
+    return about.is_spoken and about.audience is None
 
 
 def _is_result(message: BaseMessage) -> bool:

@@ -12,7 +12,8 @@ from ..text.done_words import may_say, says, settled, without
 from ..text.fences import prose_places
 from .formats.code_blocks import holds_code, languages_run
 from .formats.marks import begins, length_of
-from .messages import About, Source, line
+from .messages import metadata
+from .metadata import MessageMetadata, Source, Speech, is_public_speech
 from .stage import Stage
 
 DATA: Final = (Source.CODE, Source.TOOL)
@@ -65,14 +66,14 @@ def _is_run_by_another(conversation: Conversation, speaker: str, text: str) -> b
 
 def _has_heard_another(log: Sequence[BaseMessage], speaker: str) -> bool:
     """Return whether another speaker has said something; opening messages count."""
-    found = (about for message in log if (about := line(message)).is_speech)
+    found = (about for about in map(metadata, log) if isinstance(about, Speech))
     return any(about.speaker != speaker and about.stage is not Stage.PRIVATE for about in found)
 
 
-def heard_text(conversation: Conversation, message: BaseMessage, about: About) -> str:
+def heard_text(conversation: Conversation, message: BaseMessage, about: MessageMetadata) -> str:
     """Give what others hear of a message: all but the done tokens that it says."""
     text: str = message.text
-    if about.counts and about.source not in DATA:
+    if is_public_speech(about) and about.source not in DATA:
         return _without(conversation, about.speaker, text)
     return text
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
 from ..spec.conversation import Conversation
-from .messages import About, is_said, line, place_of
+from .messages import metadata, place_of, says_something
+from .metadata import MessageMetadata
 from .remembered import is_in_view, remembered
 from .viewpoint import SILENCE, viewpoint
 
@@ -14,7 +15,7 @@ def heard_since(log: Sequence[BaseMessage], name: str) -> list[str]:
     """Give the places of what a speaker has heard, and not forgotten, since its own latest line."""
     found: list[str] = []
     for message in reversed(remembered(log, name)):
-        about = line(message)
+        about = metadata(message)
         if isinstance(message, ToolMessage) or not is_in_view(message, about, name):
             continue
         if about.speaker == name:
@@ -33,15 +34,15 @@ def newly_heard(conversation: Conversation, log: Sequence[BaseMessage], name: st
 
 def overheard(log: Sequence[BaseMessage], *, private: bool) -> str:
     """Write down what was said, as somebody hears it who takes no part."""
-    spoken = ((message, line(message)) for message in log)
+    spoken = ((message, metadata(message)) for message in log)
     return "\n\n".join(
         f"{_from_outside(about)}: {message.text.strip() or SILENCE}"
         for message, about in spoken
-        if (private or about.audience is None) and is_said(message, about)
+        if (private or about.audience is None) and says_something(message, about)
     )
 
 
-def _from_outside(about: About) -> str:
+def _from_outside(about: MessageMetadata) -> str:
     if about.audience is None:
         return f"{about.speaker}"
     if about.confidants:

@@ -6,7 +6,7 @@ from itertools import count
 
 from ...nodes.prompts.handoffs import PRIVATE_MESSAGE
 from ..spec.conversation import Conversation
-from .messages import About
+from .metadata import MessageMetadata
 
 
 def provider_names(names: Sequence[str]) -> dict[str, str]:
@@ -26,9 +26,9 @@ def provider_names(names: Sequence[str]) -> dict[str, str]:
     return mapped
 
 
-def as_heard_alone(conversation: Conversation, about: About, name: str, text: str) -> str:
+def as_heard_alone(conversation: Conversation, about: MessageMetadata, name: str, text: str) -> str:
     """Mark what another has said, in the rounds, to this speaker and not to all."""
-    if not (about.kind.row.is_spoken and about.is_aloud):
+    if not (about.is_spoken and about.is_aloud):
         return text
     names = ("you", *(one for one in about.confidants if one != name))
     return conversation.render_prompt(PRIVATE_MESSAGE, names=" and ".join(names), text=text)

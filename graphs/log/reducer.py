@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_args
 from uuid import UUID, uuid4, uuid5
 
 from langchain_core.messages import (
@@ -20,15 +20,26 @@ from pydantic import TypeAdapter, ValidationError
 
 from ..common.errors import SpecError
 from ..common.sanitize import excerpt
-from .kinds import Kind
-from .messages import KEY, NOBODY, PLACE, place_of
+from .messages import KEY, PLACE, place_of, stored_metadata
+from .metadata import (
+    INPUT,
+    NOBODY,
+    REMOVED,
+    AnyMetadata,
+    OpeningAnswer,
+    SpeakerReply,
+    kind_name,
+)
 from .stage import Stage
 
 TAKEN_BACK = "duologue_taken_back"
 """Marks a removal of ours that leaves nothing."""
 
 
-_REPLIES = {kind.value for kind in Kind if kind.row.is_reply}
+_REPLIES: Final = {
+    kind_name(kind) for kind in get_args(AnyMetadata) if issubclass(kind, SpeakerReply)
+}
+"""The stored names of the kinds of replies."""
 
 
 def append(log: Sequence[Any], writes: Sequence[Any]) -> list[AnyMessage]:
@@ -75,15 +86,15 @@ def append(log: Sequence[Any], writes: Sequence[Any]) -> list[AnyMessage]:
 
 def _instead(known: AnyMessage, write: AnyMessage) -> AnyMessage:
     """Give what stands in the place of a message when one of the same id is written."""
-    was, new = found_beside(known), found_beside(write)
-    if was.get("kind") == Kind.REMOVED and not new:
+    was, new = stored_metadata(known), stored_metadata(write)
+    if was.get("kind") == REMOVED and not new:
         # As with `add_messages`, a message that is written after its removal stays.
         return _instead(_restore(known), write)
-    if was.get("kind", Kind.GIVEN) == Kind.GIVEN and new:
+    if was.get("kind", INPUT) == INPUT and new:
         # Whoever gave it finds their own marks on what is said with it.
         extra = {**known.additional_kwargs, **write.additional_kwargs}
         return write.model_copy(update={"additional_kwargs": extra})
-    if was and new.get("kind", Kind.GIVEN) == Kind.GIVEN and write.text == known.text:
+    if was and new.get("kind", INPUT) == INPUT and write.text == known.text:
         # Clients and parents give back messages that they were given, without our marks.
         return known
     return _edited(known, write)
@@ -94,7 +105,7 @@ _IDS: Final = UUID("8e7bb9c2-9c55-4d39-9f37-6d1ab0a4a1f5")
 
 def _edited(old: AnyMessage, new: AnyMessage) -> AnyMessage:
     """A message in the place of an older one, as when a person edits it."""
-    about = found_beside(new) or found_beside(old)
+    about = stored_metadata(new) or stored_metadata(old)
     if not about:
         return new
     if about.get("kind") in _REPLIES and new.text != old.text:
@@ -187,14 +198,14 @@ def _remove(messages: list[AnyMessage], wanted: str) -> None:
 
 
 def _is_kept(message: AnyMessage) -> bool:
-    return found_beside(message).get("kind") == Kind.GIVEN
+    return stored_metadata(message).get("kind") == INPUT
 
 
 def _marked(message: AnyMessage) -> AnyMessage:
-    was = found_beside(message)
-    if was.get("kind") == Kind.REMOVED:
+    was = stored_metadata(message)
+    if was.get("kind") == REMOVED:
         return message
-    about: dict[str, Any] = {"kind": Kind.REMOVED.value, "audience": list(NOBODY)}
+    about: dict[str, Any] = {"kind": REMOVED, "audience": list(NOBODY)}
     if was:
         about["was"] = was
     extra = {**message.additional_kwargs, KEY: about}
@@ -204,7 +215,7 @@ def _marked(message: AnyMessage) -> AnyMessage:
 def _restore(message: AnyMessage) -> AnyMessage:
     """Return a removed message as it was before."""
     extra = {name: one for name, one in message.additional_kwargs.items() if name != KEY}
-    if was := found_beside(message).get("was"):
+    if was := stored_metadata(message).get("was"):
         extra[KEY] = was
     return message.model_copy(update={"additional_kwargs": extra})
 
@@ -214,7 +225,7 @@ def without_removed(log: Sequence[AnyMessage]) -> list[AnyMessage]:
     gone = {
         place
         for message in log
-        if (about := found_beside(message)).get("kind") == Kind.REMOVED
+        if (about := stored_metadata(message)).get("kind") == REMOVED
         for place in _made_of(message, about.get("was") or {}, log)
     }
     return [_marked(message) if place in gone else message for place, message in enumerate(log)]
@@ -227,22 +238,16 @@ def _made_of(message: AnyMessage, said: dict[str, Any], log: Sequence[AnyMessage
         calls = {call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)}
     is_opening = said.get("stage") == Stage.OPENING
     for place, other in enumerate(log):
-        about = found_beside(other)
+        about = stored_metadata(other)
         is_result = isinstance(other, ToolMessage) and other.tool_call_id in calls
         # A hook's version of it. Other messages that this version replaced are heard in their
         # own words again.
         is_remade = place_of(message) in (about.get("instead_of") or ())
         is_handed_on = (
             is_opening
-            and about.get("kind") == Kind.SHIFT
+            and about.get("kind") == kind_name(OpeningAnswer)
             and about.get("speaker") == said.get("speaker")
             and other.text == message.text
         )
         if is_result or is_remade or is_handed_on:
             yield place
-
-
-def found_beside(message: BaseMessage) -> dict[str, Any]:
-    """Give what stands beside a message, as plain values: what is damaged must not raise here."""
-    found = message.additional_kwargs.get(KEY)
-    return found if isinstance(found, dict) else {}

@@ -20,8 +20,20 @@ from langchain_core.messages.tool import ToolCall
 
 from ..speakers.memory import BrokenCall, DumpedCall, Remembered, Said
 from ..speakers.speaker import Speaker
-from .kinds import Kind
-from .messages import About, beside, line, place_name, place_of, said, storable
+from .messages import make_message, metadata, metadata_kwargs, place_name, place_of, storable
+from .metadata import (
+    Instruction,
+    MemoryReset,
+    MessageMetadata,
+    RememberedMessage,
+    Summary,
+    ToolCalls,
+    Utterance,
+    addressee_of,
+    original_metadata,
+    parsed_of,
+    replaced_places,
+)
 from .stage import Stage
 
 
@@ -33,7 +45,8 @@ def remembered(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
     )
     if place is None:
         return list(log)
-    since = line(log[place]).since
+    reset = metadata(log[place])
+    since = reset.since if isinstance(reset, MemoryReset) else None
     first = next((number for number in range(place) if place_of(log[number]) == since), place)
     behind = log[place + 1 :]
     loaded = [message for message in behind if _is_loaded(message, name)]
@@ -44,60 +57,62 @@ def remembered(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
 
 def memory(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
     """Give what is in a speaker's memory, message by message."""
-    known = [message for message in remembered(log, name) if line(message).kind is not Kind.SUMMARY]
-    found = [message for message in known if is_in_view(message, line(message), name)]
+    known = [
+        message for message in remembered(log, name) if not isinstance(metadata(message), Summary)
+    ]
+    found = [message for message in known if is_in_view(message, metadata(message), name)]
     return list(_as_hooks_made_it(found))
 
 
 def _forgets(message: BaseMessage, name: str) -> bool:
-    about = line(message)
-    return about.kind is Kind.FORGOTTEN and about.speaker == name
+    about = metadata(message)
+    return isinstance(about, MemoryReset) and about.speaker == name
 
 
 def _is_loaded(message: BaseMessage, name: str) -> bool:
-    about = line(message)
-    return about.kind is Kind.REMEMBERED and about.heard_by(name)
+    about = metadata(message)
+    return isinstance(about, RememberedMessage) and about.is_heard_by(name)
 
 
 def _is_of_the_past(message: BaseMessage, name: str) -> bool:
-    about = line(message)
-    return about.kind.row.is_memory and (name == about.speaker or name in (about.audience or ()))
+    about = metadata(message)
+    return about.is_memory and (name == about.speaker or name in (about.audience or ()))
 
 
-def is_in_view(message: BaseMessage, about: About, name: str) -> bool:
+def is_in_view(message: BaseMessage, about: MessageMetadata, name: str) -> bool:
     """Whether a line that a speaker remembers stands in its view, where no hook has changed it."""
     if isinstance(message, SystemMessage):
         return False
-    row = about.kind.row
     if about.speaker == name:
-        return row.own == "always" or (row.own == "heard" and about.heard_by(name))
+        seen = about.seen_by_speaker
+        return seen == "always" or (seen == "heard" and about.is_heard_by(name))
     # Others hear only the text of a call of tools, and no result.
-    says_nothing = about.kind is Kind.TOOL_CALLS and not message.text.strip()
-    return about.heard_by(name) and not says_nothing and not isinstance(message, ToolMessage)
+    says_nothing = isinstance(about, ToolCalls) and not message.text.strip()
+    return about.is_heard_by(name) and not says_nothing and not isinstance(message, ToolMessage)
 
 
 def _as_hooks_made_it(found: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
-    made = [message for message in found if line(message).instead_of]
-    instead = {one: message for message in made for one in line(message).instead_of}
+    made = [message for message in found if replaced_places(metadata(message))]
+    instead = {one: message for message in made for one in replaced_places(metadata(message))}
     known = {place_of(message) for message in found}
     for message in found:
         other = instead.get(place_of(message))
         if other is not None:
             # It stands once, in the place of the first of those that it takes the place of.
-            if line(other).instead_of[0] == place_of(message):
+            if replaced_places(metadata(other))[0] == place_of(message):
                 yield other
-        elif message not in made or not known.intersection(line(message).instead_of):
+        elif message not in made or not known.intersection(replaced_places(metadata(message))):
             yield message
 
 
-def is_told(about: About) -> bool:
+def is_told(about: MessageMetadata) -> bool:
     """Whether the conversation itself tells something."""
-    return about.speaker is None and about.kind in (Kind.INSTRUCTION, Kind.REMEMBERED)
+    return about.speaker is None and isinstance(about, Instruction | RememberedMessage)
 
 
-def is_brought_along(about: About) -> bool:
+def is_brought_along(about: MessageMetadata) -> bool:
     """Whether a line is of a memory with which a speaker came into the session."""
-    return about.kind is Kind.REMEMBERED and about.stage is Stage.ROUNDS
+    return isinstance(about, RememberedMessage) and about.stage is Stage.ROUNDS
 
 
 def brought_along(speaker: Speaker, number: int) -> Iterator[AnyMessage]:
@@ -111,8 +126,7 @@ def brought_along(speaker: Speaker, number: int) -> Iterator[AnyMessage]:
     for place, one in enumerate(speaker.memory, start=number):
         ids.update((old, f"{old}-{place_name(place)}") for old in one.made_calls)
         told = one.with_call_ids(renamed)
-        about = About(
-            kind=Kind.REMEMBERED,
+        about = RememberedMessage(
             speaker=one.speaker,
             audience=(speaker.name,),
             to=one.to,
@@ -124,11 +138,14 @@ def brought_along(speaker: Speaker, number: int) -> Iterator[AnyMessage]:
 
 def remembered_by(speaker: str, message: BaseMessage) -> Remembered:
     """Write down a message of the log as something that a speaker remembers."""
-    about = line(message)
+    about = metadata(message)
     says: dict[str, Any] = {"text": message.text}
     if about.speaker == speaker:
-        says = {**what_is_said(message), "to_user": about.to_user}
-    return Remembered(speaker=about.speaker, to=about.to, parsed=about.parsed, **says)
+        says = what_is_said(message)
+        says["to_user"] = about.to_user if isinstance(about, Utterance) else {}
+    return Remembered(
+        speaker=about.speaker, to=addressee_of(about), parsed=parsed_of(about), **says
+    )
 
 
 def what_is_said(message: BaseMessage) -> dict[str, Any]:
@@ -149,7 +166,7 @@ def what_is_said(message: BaseMessage) -> dict[str, Any]:
 
 
 def message_of(
-    says: Said, number: int, about: About, answer: AIMessage | None = None
+    says: Said, number: int, about: MessageMetadata, answer: AIMessage | None = None
 ) -> AnyMessage:
     """Make the message at this place of the log out of what was written down.
 
@@ -162,12 +179,12 @@ def message_of(
             id=message_id,
             tool_call_id=says.call_id,
             status="error" if says.failed else "success",
-            additional_kwargs=beside(about, number),
+            additional_kwargs=metadata_kwargs(about, number),
         )
-    return said(
+    return make_message(
         number,
         says.text,
-        about.was or about,
+        original_metadata(about),
         id=message_id,
         answer=answer,
         tool_calls=[
@@ -184,4 +201,4 @@ def message_of(
             )
             for call in says.invalid_tool_calls
         ],
-    ).model_copy(update={"additional_kwargs": beside(about, number)})
+    ).model_copy(update={"additional_kwargs": metadata_kwargs(about, number)})

@@ -12,7 +12,8 @@ from langchain_core.messages import (
 )
 
 from ..spec.conversation import Conversation
-from .messages import Source, line, place_of
+from .messages import metadata, place_of
+from .metadata import is_by_person
 from .names import provider_names
 from .viewpoint import calls_of, viewpoint
 
@@ -38,7 +39,7 @@ def transcript(
 
 
 def _beside(message: BaseMessage) -> dict[str, Any]:
-    about = line(message)
+    about = metadata(message)
     heard = {} if about.audience is None else {"audience": [*about.audience]}
     return {"id": place_of(message), "speaker": about.speaker, **heard}
 
@@ -57,15 +58,15 @@ def _from_outside(
     if task:
         yield HumanMessage(task)
     for message in log:
-        about = line(message)
-        if not about.kind.row.is_spoken:
+        about = metadata(message)
+        if not about.is_spoken:
             continue
         name = names.get(about.speaker or "")
         if isinstance(message, ToolMessage):
             # The result of a block of code has no call: the code stands in the text.
             if message.tool_call_id in called:
                 yield ToolMessage(message.text, tool_call_id=message.tool_call_id, id=message.id)
-        elif about.source is Source.HUMAN:
+        elif is_by_person(about):
             yield HumanMessage(message.text, name=name, id=message.id)
         else:
             calls = calls_of(message) if isinstance(message, AIMessage) else []

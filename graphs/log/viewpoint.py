@@ -25,8 +25,16 @@ from ..speakers.few_shot import shown as shown_examples
 from ..spec.conversation import Conversation
 from .call_text import handing_over, put_back
 from .done_tokens import heard_text
-from .kinds import Kind
-from .messages import About, line, place_of
+from .messages import metadata, place_of
+from .metadata import (
+    HookVersion,
+    JudgeQuestion,
+    MessageMetadata,
+    SpeakerReply,
+    ToolCalls,
+    Utterance,
+    addressee_of,
+)
 from .names import as_heard_alone, provider_names
 from .remembered import is_in_view, is_told, remembered
 
@@ -110,7 +118,7 @@ class View:
         name, settled = self._speaker.name, 0
         waiting: set[str | None] = set()
         for number, message in enumerate(rest, start=1):
-            about = line(message)
+            about = metadata(message)
             if about.speaker != name or not is_in_view(message, about, name):
                 continue
             if isinstance(message, ToolMessage):
@@ -123,11 +131,11 @@ class View:
         before, behind = rest[:settled], rest[settled:]
         return ((), rest) if self._changes(behind, _known(before)) else (before, behind)
 
-    def _told_apart(self, shown: "_Shown", text: str, about: About) -> str:
+    def _told_apart(self, shown: "_Shown", text: str, about: MessageMetadata) -> str:
         """Mark what the conversation itself says, where it could be taken for another's words."""
         if is_told(about) and shown.heard:
             return self._conversation.mark_instruction(self._speaker, text)
-        if not (is_told(about) or shown.heard or about.kind is Kind.QUESTION):
+        if not (is_told(about) or shown.heard or isinstance(about, JudgeQuestion)):
             shown.heard.add(about.speaker)
             if shown.view and isinstance(last := shown.view[-1], HumanMessage):
                 # It was not known yet that another's words would follow in the same message.
@@ -139,7 +147,7 @@ class View:
         name = self._speaker.name
         results, replaced = _results(log, name), _replaced(log, name)
         for message in log:
-            about = line(message)
+            about = metadata(message)
             if (
                 # A result comes after its call.
                 isinstance(message, ToolMessage)
@@ -148,15 +156,16 @@ class View:
             ):
                 continue
             if about.speaker == name:
-                handed = about.handed_to
-                calls = handing_over(self._conversation, about, message) if handed else ()
+                calls: Sequence[tuple[ToolCall, ToolMessage]] = ()
+                if isinstance(about, SpeakerReply) and about.handed_to:
+                    calls = handing_over(self._conversation, about, message)
                 _add_own(shown, message, about, self._names[name], results, calls)
                 continue
             text = heard_text(self._conversation, message, about)
             if self._in_prompt and not (shown.heard and about.speaker):
                 text = self._told_apart(shown, text, about)
-            if about.to not in (None, name):
-                text = f"To {about.to}: {text}"
+            if (addressee := addressee_of(about)) not in (None, name):
+                text = f"To {addressee}: {text}"
             elif about.audience is not None:
                 text = as_heard_alone(self._conversation, about, name, text.strip() or SILENCE)
             before = self._speaker.prefixes.get(about.speaker or "", "")
@@ -205,8 +214,8 @@ def copied(view: Iterable[BaseMessage]) -> list[BaseMessage]:
 
 def _replaced(log: Sequence[BaseMessage], name: str) -> set[str]:
     """The places of what this speaker has heard otherwise, since a hook changed it."""
-    lines = map(line, log)
-    return {replaced for one in lines if one.heard_by(name) for replaced in one.instead_of}
+    versions = (about for about in map(metadata, log) if isinstance(about, HookVersion))
+    return {place for one in versions if one.is_heard_by(name) for place in one.instead_of}
 
 
 def _results(log: Sequence[BaseMessage], name: str) -> dict[str, ToolMessage]:
@@ -214,14 +223,14 @@ def _results(log: Sequence[BaseMessage], name: str) -> dict[str, ToolMessage]:
     return {
         message.tool_call_id: message
         for message in log
-        if isinstance(message, ToolMessage) and is_in_view(message, line(message), name)
+        if isinstance(message, ToolMessage) and is_in_view(message, metadata(message), name)
     }
 
 
 def _add_own(
     shown: _Shown,
     message: BaseMessage,
-    about: About,
+    about: MessageMetadata,
     name: str,
     results: Mapping[str, ToolMessage],
     handed: Sequence[tuple[ToolCall, ToolMessage]],
@@ -231,11 +240,13 @@ def _add_own(
     made = calls_of(message) if isinstance(message, AIMessage) else []
     new = {call["id"] for call in made if call["id"] in results} - shown.results.keys()
     calls = [call for call in made if _taken(new, call["id"])]
-    text, calls = put_back(message.text, calls, about.to_user)
+    text, calls = put_back(
+        message.text, calls, about.to_user if isinstance(about, Utterance) else {}
+    )
     text = text.strip()
     if not (text or calls or handed):
         # Calls that have not run yet are not shown.
-        if about.kind is Kind.TOOL_CALLS:
+        if isinstance(about, ToolCalls):
             return
         text = SILENCE
     last = view[-1] if view else None

@@ -6,7 +6,8 @@ from typing import Final
 
 from langchain_core.messages import BaseMessage
 
-from ..log.messages import line, place_of
+from ..log.messages import metadata, place_of
+from ..log.metadata import Speech
 from ..spec.conversation import Conversation
 from .contents import Chart, Mark, Share, Spending, Spent, Step, Timeline
 
@@ -39,8 +40,8 @@ def timeline(
     paths = defaultdict[str, list[str]](list)
     drawn = dict[str, float]()
     for message in log:
-        about = line(message)
-        if about.is_speech:
+        about = metadata(message)
+        if isinstance(about, Speech):
             x, name = at[place_of(message)], colour(numbers.get(about.speaker or ""))
             # Of what would stand on one another one is enough.
             if x - drawn.get(name, -1.0) >= _LEAST:

@@ -5,7 +5,8 @@ from typing import Final
 
 from langchain_core.messages import AnyMessage, BaseMessage
 
-from ..log.messages import line, since_end
+from ..log.messages import metadata, since_end
+from ..log.metadata import verdict_of
 from ..rules.ends.end import Guard
 from ..rules.ends.holding import ENDS, is_answer_due
 from ..rules.ends.outcome_step import OutcomeStep, OutcomeStepKind
@@ -163,7 +164,7 @@ def _owed(
         yield f"{who} said {token}, and nobody has answered it."
     newest: dict[str, Verdict] = {}
     for message in log:
-        if (verdict := line(message).verdict) is not None:
+        if (verdict := verdict_of(metadata(message))) is not None:
             # A separate judge has one list for all.
             newest["" if verdict.findings else verdict.speaker] = verdict
     for verdict in newest.values():

@@ -7,8 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from ..common.sanitize import dump_exact_json, escape_invisible
-from ..log.kinds import Kind
-from ..log.messages import About, Source, line, place_of
+from ..log.messages import metadata, place_of
+from ..log.metadata import (
+    CallOutcome,
+    CodeCalls,
+    MessageMetadata,
+    SpeakerReply,
+    SpecifiedTask,
+    Speech,
+    Summary,
+    UnheardReply,
+    is_by_person,
+    parsed_of,
+    thought_text,
+)
 from ..log.remembered import memory
 from ..log.viewpoint import SILENCE, View
 from ..spec.conversation import Conversation
@@ -47,7 +59,7 @@ def lines_of(
     seen = [_Seen(conversation, log, name, numbers[name]) for name in viewers]
     found, called = anchors(log), dict[str, str]()
     for message in log:
-        about = line(message)
+        about = metadata(message)
         roles = {one.number: role for one in seen if (role := one.role(message, about))}
         kind = _kind_of(message, about)
         if kind is None or (kind == "told" and not roles):
@@ -61,30 +73,30 @@ def lines_of(
             name=author(about),
             text=_text(message) if told is None else told,
             remarks=tuple(one for one in (remark(about), cut_off(about)) if one),
-            is_person=about.source is Source.HUMAN and about.kind.row.is_reply,
+            is_person=is_by_person(about) and isinstance(about, SpeakerReply),
             folds=tuple(_folds(message, about, called, told=only is not None)),
             roles=roles,
             heard=tuple(_heard(message, told, [one for one in seen if one.number in roles])),
         )
 
 
-def _kind_of(message: BaseMessage, about: About) -> LineKind | None:
+def _kind_of(message: BaseMessage, about: MessageMetadata) -> LineKind | None:
     """How a line is drawn; None where it is not."""
-    if about.kind in (Kind.ANSWER, Kind.SUMMARY):
+    if isinstance(about, UnheardReply | Summary):
         # The first is shown as what became of it.
         return None
     if note(about) is not None:
         return "note"
-    if about.kind is Kind.SPECIFIED_TASK:
+    if isinstance(about, SpecifiedTask):
         # It is shown above the talk.
         return None
     if isinstance(message, ToolMessage):
         return "result"
-    if about.kind.row.has_calls:
+    if about.has_calls:
         return "calls"
-    if about.kind is Kind.SPEECH:
+    if isinstance(about, Speech):
         return "said"
-    return "draft" if about.kind.row.on_page else "told"
+    return "draft" if about.on_page else "told"
 
 
 def _text(message: BaseMessage) -> str:
@@ -102,7 +114,7 @@ class _Seen:
         self._known = {id(message) for message in memory(log, name)}
         self.number = number
 
-    def role(self, message: BaseMessage, about: About) -> Role | None:
+    def role(self, message: BaseMessage, about: MessageMetadata) -> Role | None:
         """Give the role that a line has; None where it is not seen."""
         if id(message) not in self._known:
             return None
@@ -121,7 +133,7 @@ def _heard(message: BaseMessage, told: str | None, seen: Sequence[_Seen]) -> Ite
     by_words = defaultdict[tuple[str, str | None], list[int]](list)
     said = _text(message) if told is None else ""
     for one in seen:
-        if told is None and line(message).speaker == one.name:
+        if told is None and metadata(message).speaker == one.name:
             continue
         text = one.text(message)
         before, found, rest = text.rpartition(said) if said else (text, "", "")
@@ -134,16 +146,15 @@ def _heard(message: BaseMessage, told: str | None, seen: Sequence[_Seen]) -> Ite
 
 
 def _folds(
-    message: BaseMessage, about: About, called: dict[str, str], *, told: bool
+    message: BaseMessage, about: MessageMetadata, called: dict[str, str], *, told: bool
 ) -> Iterator[Fold]:
-    thought = about.thought
-    if thought is not None and thought.text and not told:
-        yield Fold(kind="thought", title="Thought, which no other speaker hears", text=thought.text)
+    if (thought := thought_text(about)) and not told:
+        yield Fold(kind="thought", title="Thought, which no other speaker hears", text=thought)
     if reads(about):
-        yield Fold(kind="parsed", title="Read as", text=_json(about.parsed))
+        yield Fold(kind="parsed", title="Read as", text=_json(parsed_of(about)))
     if isinstance(message, AIMessage):
-        yield from _calls(message, called, "Runs" if about.kind is Kind.CODE else "Calls")
-    elif isinstance(message, ToolMessage):
+        yield from _calls(message, called, "Runs" if isinstance(about, CodeCalls) else "Calls")
+    elif isinstance(message, ToolMessage) and isinstance(about, CallOutcome):
         failed = message.status == "error"
         name = called.get(message.tool_call_id, "The tool")
         title = came(name, about, failed=failed)

@@ -9,8 +9,17 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from ..common.fold import Fold
 from ..log.done_tokens import DATA, done_tokens
 from ..log.formats.code_blocks import holds_code, languages_run
-from ..log.kinds import Kind
-from ..log.messages import About, Source, line
+from ..log.messages import metadata
+from ..log.metadata import (
+    EarlierEnd,
+    MessageMetadata,
+    RemovedMessage,
+    Source,
+    Speech,
+    ToolCalls,
+    ToolResult,
+    is_public_speech,
+)
 from ..log.stage import Stage
 from ..spec.conversation import Conversation
 from ..spec.ends import DoneToken, ToolCalled, leaves
@@ -38,7 +47,7 @@ class Counted:
 
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
-        self._heard: tuple[BaseMessage, About] | None = None
+        self._heard: tuple[BaseMessage, Speech] | None = None
         self._heard_from: dict[str | None, None] = {}
         self._spoken: dict[str | None, None] = {}
         self._begin()
@@ -58,27 +67,27 @@ class Counted:
 
     def add(self, message: BaseMessage) -> None:
         """Take the next message of the log."""
-        about = line(message)
-        if about.kind is Kind.ENDED:
+        about = metadata(message)
+        if isinstance(about, EarlierEnd):
             return self._begin()
         asks = self._conversation.end_chat.on_guard == "ask"
-        if asks and about.source is Source.HUMAN and about.counts:
+        if asks and is_public_speech(about) and about.source is Source.HUMAN:
             self._begin_guards_anew()
         for tally in self.tallies.values():
             tally.add(message, about)
         for replies in self._auto_replies.values():
             replies.add(message, about)
         self._tools_called.add(message, about)
-        if about.is_speech:
+        if isinstance(about, Speech):
             self._messages += 1
             if about.stage is not Stage.PRIVATE:
                 self._spoken[about.speaker] = None
-        if about.counts:
+        if is_public_speech(about):
             self._heard = message, about
             self._heard_from[about.speaker] = None
             self._take_tokens(message, about)
 
-    def _take_tokens(self, message: BaseMessage, about: About) -> None:
+    def _take_tokens(self, message: BaseMessage, about: Speech) -> None:
         """Take the done tokens of a message that all hear; it answers those of another speaker."""
         who = about.speaker or ""
         if self._unanswered and self._unanswered[0][1] != who:
@@ -142,7 +151,7 @@ class Counted:
                 for speaker in speakers
                 if speaker.human
                 and speaker.name != about.speaker
-                and about.heard_by(speaker.name)
+                and about.is_heard_by(speaker.name)
                 and says(speaker.human.termination, text, "last", about.speaker)
             )
         return facts
@@ -170,13 +179,13 @@ class _ToolsCalled:
         self._names: dict[str | None, str] = {}
         self.found: dict[tuple[str, str], None] = {}
 
-    def add(self, message: BaseMessage, about: About) -> None:
+    def add(self, message: BaseMessage, about: MessageMetadata) -> None:
         """Take the next message of the log."""
         if not self._ends:
             return
         if isinstance(message, AIMessage) and about.is_aloud:
             self._names |= {call["id"]: call["name"] for call in message.tool_calls}
-        elif isinstance(message, ToolMessage) and about.kind is Kind.TOOL_RESULT:
+        elif isinstance(message, ToolMessage) and isinstance(about, ToolResult):
             name = about.tool or self._names.get(message.tool_call_id)
             if message.status == "success" and name in self._ends:
                 self.found[str(name), about.speaker or ""] = None
@@ -193,21 +202,21 @@ class _AutoReplies:
         self._made = 0
         self.count = 0
 
-    def add(self, message: BaseMessage, about: About) -> None:
+    def add(self, message: BaseMessage, about: MessageMetadata) -> None:
         """Take the next message of the log."""
-        if about.counts and about.speaker == self._name:
+        if is_public_speech(about) and about.speaker == self._name:
             if about.source is Source.HUMAN:
                 self.count, self._calls = 0, {}
             # A first message is given, and answers nothing.
             elif not (self._is_given and about.source is Source.TEXT):
                 self.count += 1
             self._is_given = False
-        elif about.kind is Kind.TOOL_CALLS and about.is_aloud and isinstance(message, AIMessage):
+        elif isinstance(about, ToolCalls) and about.is_aloud and isinstance(message, AIMessage):
             # Calls that run where a person might have stopped them are one such reply.
             if watcher(self._conversation, about.speaker or "") == self._name:
                 self._made += 1
                 self._calls |= {call["id"]: self._made for call in message.tool_calls}
-        elif isinstance(message, ToolMessage) and about.kind is not Kind.REMOVED:
+        elif isinstance(message, ToolMessage) and not isinstance(about, RemovedMessage):
             made = self._calls.get(message.tool_call_id)
             if made is not None:
                 self.count += 1

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from langchain_core.messages import BaseMessage
 
-from ..log.kinds import Kind
-from ..log.messages import About, line
+from ..log.messages import metadata
+from ..log.metadata import SpeakerReply, Speech, ToolCalls
 from ..spec.conversation import Conversation
 from ..spec.handoffs import first_of, named_in, targets
 
@@ -41,19 +41,22 @@ def _turns(conversation: Conversation, log: Sequence[BaseMessage]) -> Iterator[_
     speaker: str | None = None
     named: str | None = None
     for message in reversed(log):
-        about = line(message)
+        about = metadata(message)
         if about.ends_turn and about.is_aloud:
             if speaker is not None:
                 yield _Turn(speaker, named)
             speaker, named = about.speaker or "", None
-        speaks = about.kind in (Kind.SPEECH, Kind.TOOL_CALLS) and about.speaker == speaker
-        if speaker is not None and speaks and named is None:
+        if speaker is None or named is not None or about.speaker != speaker:
+            continue
+        if isinstance(about, Speech | ToolCalls):
             named = _named(conversation, speaker, message, about)
     if speaker is not None:
         yield _Turn(speaker, named)
 
 
-def _named(conversation: Conversation, name: str, message: BaseMessage, about: About) -> str | None:
+def _named(
+    conversation: Conversation, name: str, message: BaseMessage, about: SpeakerReply
+) -> str | None:
     """Whom a line names to speak next, of those who may."""
     given = (*about.handed_to, *named_in(conversation, about.parsed))
     return first_of(conversation, name, given) or _addressed(message.text, conversation, name)

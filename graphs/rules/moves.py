@@ -7,7 +7,17 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum, StrEnum
 from typing import Final, NamedTuple
 
-from ..log.kinds import Kind
+from ..log.metadata import (
+    CodeCalls,
+    Draft,
+    JudgeQuestion,
+    MessageMetadata,
+    Reflection,
+    ToolCalls,
+    ToolResult,
+    UnheardReply,
+    UnheardResult,
+)
 from ..spec.conversation import Conversation
 from ..spec.limits import most_messages, most_tool_rounds
 from .position import Phase
@@ -36,8 +46,10 @@ class Actor(StrEnum):
 class Reads(NamedTuple):
     """Which lines of the log the next node reads: the newest of some kinds, and all after it."""
 
-    first: tuple[Kind, ...] = ()  # what kind the first of them is. (): it reads none of these
-    newest: tuple[Kind, ...] = ()  # what kind the newest is
+    first: tuple[
+        type[MessageMetadata], ...
+    ] = ()  # what kind the first of them is. (): it reads none of these
+    newest: tuple[type[MessageMetadata], ...] = ()  # what kind the newest is
 
 
 class Move(NamedTuple):
@@ -82,8 +94,8 @@ def _each_call(conversation: Conversation) -> int:
     return most_tool_rounds(conversation) * (1 + shown + decided)
 
 
-_DRAFT = Reads((Kind.DRAFT,), (Kind.DRAFT,))
-_CALLS = tuple(kind for kind in Kind if kind.row.has_calls)
+_DRAFT = Reads((Draft,), (Draft,))
+_CALLS = (ToolCalls, CodeCalls)
 
 _ACCEPTED = (Phase.ANSWERED, Phase.CALLED, Phase.SPOKEN)
 """What a reply may be that is asked for no more."""
@@ -112,7 +124,7 @@ MOVES: Final[Mapping[Phase, Move]] = {
         None,
         (Phase.CALLED, Phase.SPOKEN),
         _each_answer,
-        Reads((Kind.ANSWER,), (Kind.ANSWER,)),
+        Reads((UnheardReply,), (UnheardReply,)),
     ),
     # Ends that stop calls end it here, too, but for last words.
     Phase.CALLED: Move(
@@ -128,7 +140,7 @@ MOVES: Final[Mapping[Phase, Move]] = {
         None,
         (Phase.RETURNED, Phase.GIVEN),
         most_tool_rounds,
-        Reads(_CALLS, (Kind.ANSWER,)),
+        Reads(_CALLS, (UnheardResult,)),
     ),
     Phase.RETURNED: Move(Actor.SPEAKER, Strength.SAID, _REPLY, most_tool_rounds),
     # It takes the place of the last `RETURNED`.
@@ -137,7 +149,7 @@ MOVES: Final[Mapping[Phase, Move]] = {
         None,
         (Phase.ANSWERED, Phase.SPOKEN),
         _never,
-        Reads(_CALLS, (Kind.TOOL_RESULT, Kind.ANSWER)),
+        Reads(_CALLS, (ToolResult, UnheardResult)),
     ),
     # Between turns.
     Phase.SPOKEN: Move(
@@ -152,14 +164,14 @@ MOVES: Final[Mapping[Phase, Move]] = {
         Strength.HARD,
         (Phase.UNREAD, Phase.JUDGED),
         _once,
-        Reads((Kind.QUESTION,), (Kind.REFLECTION,)),
+        Reads((JudgeQuestion,), (Reflection,)),
     ),
     Phase.UNREAD: Move(
         Actor.JUDGE,
         Strength.HARD,
         (Phase.JUDGED,),
         _once,
-        Reads((Kind.QUESTION,), (Kind.REFLECTION,)),
+        Reads((JudgeQuestion,), (Reflection,)),
     ),
     Phase.JUDGED: Move(Actor.NEXT, Strength.CAP, (Phase.CHOSEN, *_TURN), _once),
     Phase.CHOSEN: Move(Actor.NEXT, Strength.CAP, _TURN, _once),

@@ -9,7 +9,8 @@ from pydantic import Field, NonNegativeInt
 from ..common.data import Data
 from ..display.panel import Panel, Shown
 from ..log.done_tokens import unanswered_token
-from ..log.messages import Source, line, place_of, since_end, speeches
+from ..log.messages import metadata, place_of, since_end, speeches
+from ..log.metadata import Reflection, Speech, ToolResult, is_by_person
 from ..log.stage import Stage
 from ..spec.conversation import Conversation
 from ..spec.ends import Reason
@@ -116,9 +117,12 @@ def outcome(
     """Make the outcome of a conversation that has just ended."""
     whole, log = log, since_end(log)
     said = speeches(log)
-    last_words = sum(line(message).stage is Stage.LAST_WORDS for message in said)
+    stages = (about.stage for about in map(metadata, said) if isinstance(about, Speech))
+    last_words = sum(stage is Stage.LAST_WORDS for stage in stages)
     verdicts = tuple(
-        about.verdict for message in log if (about := line(message)).verdict is not None
+        about.verdict
+        for about in map(metadata, log)
+        if isinstance(about, Reflection) and about.verdict is not None
     )
     held = [end for one in holding(conversation, position) for end in one.ends]
     at = AtEnd(conversation, position, held, tallies)
@@ -146,7 +150,9 @@ def _of_tool_rounds(conversation: Conversation, log: Sequence[BaseMessage]) -> I
     """Warn of the speakers that had all rounds of tools of a turn, each once."""
     most = conversation.max_tool_rounds
     reached = Counter(
-        about.speaker for message in log if (about := line(message)).tool_round == most
+        about.speaker
+        for about in map(metadata, log)
+        if isinstance(about, ToolResult) and about.tool_round == most
     )
     for speaker, turns in reached.items():
         times = "" if turns == 1 else f" in {turns} turns"
@@ -163,8 +169,8 @@ def _of_unanswered_token(
     if Reason.DONE_TOKEN not in reasons:
         return
     newest = speeches(log)[-1]
-    about = line(newest)
-    if about.speaker is None or about.source is Source.HUMAN:
+    about = metadata(newest)
+    if about.speaker is None or is_by_person(about):
         return
     token = unanswered_token(conversation, about.speaker, newest.text, log)
     if token is not None:

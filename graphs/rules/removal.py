@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from langchain_core.messages import BaseMessage
 
-from ..log.kinds import Kind
-from ..log.messages import KEY, line
+from ..log.messages import metadata
+from ..log.metadata import Instruction, MessageMetadata, Reflection, RemovedMessage
 from ..spec.conversation import Conversation
 from ..spec.judges import SeparateJudge
 from .moves import MOVES
@@ -30,7 +30,8 @@ def unjudged(
 ) -> Position:
     """Give the position right after the newest turn, by what stands behind it in the log."""
     update: dict[str, object] = {"phase": Phase.SPOKEN, "chosen": None}
-    verdicts = (line(message).verdict for message in behind)
+    judged = (about for about in map(metadata, behind) if isinstance(about, Reflection))
+    verdicts = (about.verdict for about in judged)
     if any(verdict is not None and verdict.complete for verdict in verdicts):
         is_separate = isinstance(conversation.judge, SeparateJudge)
         others = (name for name in position.completed if name != position.speaker)
@@ -42,17 +43,19 @@ def first_read(phase: Phase, log: Sequence[BaseMessage]) -> int:
     """Give the place of the first line that the next node reads; the log's end where it is none."""
     kinds = MOVES[phase].reads.first
     places = reversed(range(len(log))) if kinds else ()
-    return next((place for place in places if _first_kind(log[place]) in kinds), len(log))
+    return next(
+        (place for place in places if isinstance(_first_metadata(log[place]), kinds)), len(log)
+    )
 
 
 def _stands(phase: Phase, log: Sequence[BaseMessage]) -> bool:
     """Whether all that the next node reads is still there: a line, and what came of it."""
     read = log[first_read(phase, log) :]
-    removed = (one for one in read if line(one).kind is Kind.REMOVED)
-    return not any(one is read[0] or _first_kind(one).row.is_result for one in removed)
+    removed = (one for one in read if isinstance(metadata(one), RemovedMessage))
+    return not any(one is read[0] or _first_metadata(one).is_consequence for one in removed)
 
 
-def _first_kind(message: BaseMessage) -> Kind:
-    """What kind of line a message was when it was written."""
-    about = message.additional_kwargs.get(KEY, {})
-    return Kind(about.get("was", about).get("kind", Kind.INSTRUCTION))
+def _first_metadata(message: BaseMessage) -> MessageMetadata:
+    """Return the metadata with which a message was written."""
+    about = metadata(message)
+    return (about.was or Instruction()) if isinstance(about, RemovedMessage) else about

@@ -4,7 +4,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from ..common.data import Data
-from ..log.messages import Flaw
+from ..log.metadata import Flaw
 from ..text.borrowed import is_acknowledgement
 
 

@@ -8,8 +8,21 @@ from typing import Any, Final
 
 from langchain_core.messages import AnyMessage, BaseMessage
 
-from ..log.kinds import Kind
-from ..log.messages import About, line, place_of
+from ..log.messages import metadata, place_of
+from ..log.metadata import (
+    Draft,
+    EarlierEnd,
+    MessageMetadata,
+    Reflection,
+    SpeakerChoice,
+    SpeakerReply,
+    SpecifiedTask,
+    ToolCalls,
+    ToolResult,
+    is_public_speech,
+    thought_text,
+    verdict_of,
+)
 from ..spec.conversation import Conversation
 from ..spec.judges import Verdict
 from .ends.end import CountedMessage
@@ -60,10 +73,10 @@ def _on_the_way(conversation: Conversation, log: Sequence[BaseMessage]) -> Itera
     before = Facts()
     counted = Counted(conversation)
     for message in log:
-        about = line(message)
+        about = metadata(message)
         yield from _told(message, about)
         counted.add(message)
-        if about.outcome is not None:
+        if isinstance(about, EarlierEnd):
             for reason in _reasons(Outcome.model_validate(about.outcome)):
                 yield reason.model_copy(update={"message": place_of(message)})
             before = counted.facts()
@@ -81,38 +94,38 @@ def task_kept(problem: str) -> str:
     return f"The task: kept as it was given, rejected twice: {problem}"
 
 
-def _matters(about: About) -> bool:
+def _matters(about: MessageMetadata) -> bool:
     """Whether a message may change what is counted."""
-    calls = about.kind in (Kind.TOOL_CALLS, Kind.TOOL_RESULT)
-    return about.counts or calls or about.verdict is not None
+    calls = isinstance(about, ToolCalls | ToolResult)
+    return is_public_speech(about) or calls or verdict_of(about) is not None
 
 
-def _told(message: BaseMessage, about: About) -> Iterator[OutcomeStep]:
+def _told(message: BaseMessage, about: MessageMetadata) -> Iterator[OutcomeStep]:
     """What a message says by itself."""
     found: dict[str, Any] = {"message": place_of(message), "speaker": about.speaker}
-    if about.thought is not None and about.thought.text and about.kind is not Kind.ANSWER:
-        text = f"{about.speaker or 'A model'} thought: {about.thought.text}"
+    if thought := thought_text(about):
+        text = f"{about.speaker or 'A model'} thought: {thought}"
         yield OutcomeStep(kind=OutcomeStepKind.THOUGHT, text=text, **found)
-    if about.verdict is not None:
-        text = verdict_in_words(about.verdict, separate=about.speaker is None)
-        found["speaker"] = about.verdict.speaker
-        yield OutcomeStep(kind=OutcomeStepKind.VERDICT, text=text, verdict=about.verdict, **found)
-    elif about.kind is Kind.DRAFT:
+    if (verdict := verdict_of(about)) is not None:
+        text = verdict_in_words(verdict, separate=about.speaker is None)
+        found["speaker"] = verdict.speaker
+        yield OutcomeStep(kind=OutcomeStepKind.VERDICT, text=text, verdict=verdict, **found)
+    elif isinstance(about, Draft):
         how = asked_again(cut_off=about.cut_off).lower()
         text = f"{about.speaker or 'The task'}: {how}: {about.problem}"
         yield OutcomeStep(kind=OutcomeStepKind.REJECTED, text=text, **found)
-    elif about.kind is Kind.SPECIFIED_TASK and about.problem is not None:
+    elif isinstance(about, SpecifiedTask) and about.problem is not None:
         yield OutcomeStep(kind=OutcomeStepKind.REJECTED, text=task_kept(about.problem), **found)
-    elif about.cut_off and about.kind.row.is_spoken:
+    elif isinstance(about, SpeakerReply) and about.cut_off and about.is_spoken:
         text = f"{about.speaker}: {CUT_OFF.lower()}"
         yield OutcomeStep(kind=OutcomeStepKind.CUT_OFF, text=text, **found)
-    elif about.kind is Kind.REFLECTION and about.problem is not None:
+    elif isinstance(about, Reflection) and about.problem is not None:
         text = f"{about.speaker or 'The judge'}: unreadable and asked again: {about.problem}"
         yield OutcomeStep(kind=OutcomeStepKind.REJECTED, text=text, **found)
-    elif about.decision not in (None, "approve") and about.kind is Kind.TOOL_RESULT:
+    elif isinstance(about, ToolResult) and about.decision not in (None, "approve"):
         text = f"{about.speaker}: a person {_DECIDED[str(about.decision)]} a call of a tool"
         yield OutcomeStep(kind=OutcomeStepKind.DECIDED, text=text, **found)
-    elif about.kind is Kind.CHOICE and about.problem is not None:
+    elif isinstance(about, SpeakerChoice) and about.problem is not None:
         text = f"Who speaks next: unreadable, so it is {about.to}, the next in order"
         yield OutcomeStep(
             kind=OutcomeStepKind.CHOICE, text=text, message=place_of(message), speaker=about.to

@@ -7,13 +7,13 @@ from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 
-from ..log.kinds import Kind
+from ..log.metadata import Reflection, SpeakerChoice, SpecifiedTask, Summary, kind_name
 
 _PURPOSES: Final[Mapping[str, str]] = {
-    Kind.SPECIFIED_TASK: "the task",
-    Kind.REFLECTION: "the judge",
-    Kind.CHOICE: "the moderator",
-    Kind.SUMMARY: "a summary",
+    kind_name(SpecifiedTask): "the task",
+    kind_name(Reflection): "the judge",
+    kind_name(SpeakerChoice): "the moderator",
+    kind_name(Summary): "a summary",
 }
 """What a model is asked for where it is asked for no speaker."""
 
@@ -54,7 +54,7 @@ class AtWork(BaseCallbackHandler):
         about = metadata or {}
         purpose, speaker = about.get("purpose"), about.get("speaker")
         who = speaker or _PURPOSES.get(str(purpose), "a model")
-        own = " on its task" if speaker and purpose == Kind.REFLECTION else ""
+        own = " on its task" if speaker and purpose == kind_name(Reflection) else ""
         self._begin(run_id, f"Waiting for {who}{own}")
 
     def on_tool_start(

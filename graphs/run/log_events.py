@@ -22,8 +22,23 @@ from ..events import (
     VerdictGiven,
 )
 from ..log.done_tokens import heard_text
-from ..log.kinds import Kind
-from ..log.messages import About, Source, is_said, line, place_of
+from ..log.messages import metadata, place_of, says_something
+from ..log.metadata import (
+    CodeCalls,
+    Draft,
+    EarlierEnd,
+    MessageMetadata,
+    Reflection,
+    SpeakerChoice,
+    SpeakerReply,
+    SpecifiedTask,
+    Speech,
+    Summary,
+    ToolCalls,
+    ToolResult,
+    is_by_person,
+    thought_text,
+)
 from ..rules.outcome import Outcome
 from ..sessions.stored_session import StoredSession
 from ..spec.conversation import Conversation
@@ -39,14 +54,14 @@ def replayed(result: StoredSession) -> Iterator[Event]:
 
 def events_of(conversation: Conversation, message: BaseMessage) -> Iterator[Event]:
     """Give the events that a new message of the log stands for."""
-    about = line(message)
-    if about.thought is not None and about.thought.text and about.kind is not Kind.ANSWER:
-        yield ThoughtReceived(speaker=about.speaker, text=about.thought.text)
+    about = metadata(message)
+    if thought := thought_text(about):
+        yield ThoughtReceived(speaker=about.speaker, text=thought)
     speaker = about.speaker or ""
-    match about.kind:
-        case Kind.SPEECH:
+    match about:
+        case Speech():
             yield _said(conversation, message, about)
-        case Kind.DRAFT:
+        case Draft():
             yield ReplyRejected(
                 id=place_of(message),
                 speaker=about.speaker,
@@ -54,11 +69,12 @@ def events_of(conversation: Conversation, message: BaseMessage) -> Iterator[Even
                 problem=about.problem or "",
                 cut_off=about.cut_off,
             )
-        case Kind.CODE | Kind.TOOL_CALLS if isinstance(message, AIMessage):
-            if is_said(message, about):
+        case CodeCalls() | ToolCalls() if isinstance(message, AIMessage):
+            if says_something(message, about):
                 yield _said(conversation, message, about)
-            yield from _started(message, about.kind, speaker)
-        case Kind.TOOL_RESULT if isinstance(message, ToolMessage):
+            runs_code = isinstance(about, CodeCalls)
+            yield from (_code_started if runs_code else _calls_requested)(message, speaker)
+        case ToolResult() if isinstance(message, ToolMessage):
             yield ToolCallFinished(
                 speaker=speaker,
                 call_id=message.tool_call_id,
@@ -74,23 +90,23 @@ def events_of(conversation: Conversation, message: BaseMessage) -> Iterator[Even
             yield from _beside(message, about)
 
 
-def _beside(message: BaseMessage, about: About) -> Iterator[Event]:
+def _beside(message: BaseMessage, about: MessageMetadata) -> Iterator[Event]:
     """Give the events of what stands beside the speakers' turns."""
     place = place_of(message)
-    match about.kind:
-        case Kind.SPECIFIED_TASK:
+    match about:
+        case SpecifiedTask():
             yield TaskSpecified(text=message.text, problem=about.problem)
-        case Kind.REFLECTION if about.verdict is not None:
+        case Reflection() if about.verdict is not None:
             yield VerdictGiven(id=place, by=about.speaker, verdict=about.verdict)
-        case Kind.SUMMARY:
+        case Summary():
             yield HistoryShortened(id=place, speaker=about.speaker or "", text=message.text)
-        case Kind.CHOICE:
+        case SpeakerChoice():
             yield SpeakerChosen(id=place, speaker=about.to or "", problem=about.problem)
-        case Kind.ENDED:
+        case EarlierEnd():
             yield ConversationReopened(id=place, outcome=Outcome.model_validate(about.outcome))
 
 
-def _said(conversation: Conversation, message: BaseMessage, about: About) -> MessageSaid:
+def _said(conversation: Conversation, message: BaseMessage, about: SpeakerReply) -> MessageSaid:
     has_tokens = conversation.end_chat.when is not None
     heard = heard_text(conversation, message, about) if has_tokens else message.text
     only = about.confidants if about.audience else ()
@@ -104,21 +120,22 @@ def _said(conversation: Conversation, message: BaseMessage, about: About) -> Mes
         alone=about.audience is not None and not only,
         only=only,
         parsed=about.parsed,
-        calling=about.kind is Kind.TOOL_CALLS,
-        human=about.source is Source.HUMAN,
+        calling=isinstance(about, ToolCalls),
+        human=is_by_person(about),
     )
 
 
-def _started(message: AIMessage, kind: Kind, speaker: str) -> Iterator[Event]:
-    """Give the events of code, or of tools, that run now."""
-    if kind is Kind.CODE:
-        blocks = (
-            CodeBlock(language=call["name"], code=call["args"]["code"])
-            for call in message.tool_calls
-        )
-        if message.tool_calls:
-            yield CodeStarted(id=place_of(message), speaker=speaker, blocks=tuple(blocks))
-        return
+def _code_started(message: AIMessage, speaker: str) -> Iterator[Event]:
+    """Yield the event of code that runs now, if there is any whole block."""
+    blocks = tuple(
+        CodeBlock(language=call["name"], code=call["args"]["code"]) for call in message.tool_calls
+    )
+    if blocks:
+        yield CodeStarted(id=place_of(message), speaker=speaker, blocks=blocks)
+
+
+def _calls_requested(message: AIMessage, speaker: str) -> Iterator[Event]:
+    """Yield the events of tool calls that run now."""
     for call in message.tool_calls:
         yield ToolCallRequested(
             speaker=speaker,

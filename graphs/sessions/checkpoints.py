@@ -22,8 +22,8 @@ from ..build import Graph
 from ..common.errors import AnswerError, SessionError, SpecError
 from ..common.validation import kind_of
 from ..log.channels import log_of
-from ..log.kinds import Kind
-from ..log.messages import line, place_name, place_of
+from ..log.messages import metadata, place_name, place_of
+from ..log.metadata import RemovedMessage
 from ..log.state import State
 from ..rules.end_chat import Node
 from ..spec.conversation import Conversation
@@ -85,7 +85,7 @@ async def _found(graph: Graph, session: str, name: str | None) -> StoredStep:
         first, last = (first, middle) if sought <= held else (middle + 1, last)
     state = await _read(graph, places[first])
     before = log_of(await _read(graph, places[first - 1])) if first else []
-    removed = [str(one.id) for one in log if line(one).kind is Kind.REMOVED]
+    removed = [str(one.id) for one in log if isinstance(metadata(one), RemovedMessage)]
     return StoredStep(state, before, steps[:first], removed)
 
 

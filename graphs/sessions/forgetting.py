@@ -4,12 +4,20 @@ The log itself is never cut: `graphs.log.remembered` leaves out of a view what i
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 
 from ...nodes.prompts import speaking as prompts
-from ..log.kinds import Kind
-from ..log.messages import NOBODY, About, line, place_name, place_of, said
+from ..log.messages import make_message, metadata, place_name, place_of
+from ..log.metadata import (
+    NOBODY,
+    MemoryReset,
+    MessageMetadata,
+    Reflection,
+    RememberedMessage,
+    Speech,
+)
 from ..log.remembered import memory, message_of
 from ..log.stage import Stage
 from ..rules.position import Position
@@ -35,12 +43,15 @@ def forgetting(
     place = first_read(position.phase, log)
     first = _behind_its_turn(log[:place], name)
     since = place_of(log[first]) if first < place else None
-    about = About(kind=Kind.FORGOTTEN, speaker=name, audience=NOBODY, since=since)
+    about = MemoryReset(speaker=name, audience=NOBODY, since=since)
     kept = memory(log[first:place], name)
-    new = [said(0, "", about), *(_loaded(dump, name, log, kept) if dump is not None else ())]
+    new = [
+        make_message(0, "", about),
+        *(_loaded(dump, name, log, kept) if dump is not None else ()),
+    ]
     knows = [message.text for message in memory(put_in(new, position, log), name)]
     new += [
-        said(0, text, _for(name))
+        make_message(0, text, _for(name))
         for given, text in _told_in_the_log_only(conversation, name)
         if not any(given in known for known in knows)
     ]
@@ -51,9 +62,9 @@ def forgetting(
 def _behind_its_turn(log: Sequence[BaseMessage], name: str) -> int:
     """Give the place after a speaker's latest finished turn, its reflection included."""
     for place in reversed(range(len(log))):
-        about = line(log[place])
-        own = about.kind is Kind.SPEECH and about.speaker == name
-        if own or (about.kind is Kind.REFLECTION and about.audience == (name,)):
+        about = metadata(log[place])
+        own = isinstance(about, Speech) and about.speaker == name
+        if own or (isinstance(about, Reflection) and about.audience == (name,)):
             return place + 1
     return 0
 
@@ -69,10 +80,9 @@ def _told_in_the_log_only(conversation: Conversation, name: str) -> list[tuple[s
     return told
 
 
-def _for(name: str, **fields: object) -> About:
-    """The line of something that a speaker remembers, and that counts nowhere."""
-    about = {"kind": Kind.REMEMBERED, "stage": Stage.PRIVATE, "audience": (name,)}
-    return About.model_validate(about | fields)
+def _for(name: str, **fields: Any) -> RememberedMessage:
+    """Return the metadata of a message that a speaker remembers, and that no rule counts."""
+    return RememberedMessage(stage=Stage.PRIVATE, audience=(name,), **fields)
 
 
 def _loaded(
@@ -91,7 +101,7 @@ def _loaded(
     # Results are found by the ids of their calls.
     ending = f"-{place_name(len(log))}"
     told = [(one.speaker, one.text) for one in dump.lines[-len(kept) :]] if kept else []
-    is_kept = told == [(line(one).speaker, one.text) for one in kept]
+    is_kept = told == [(metadata(one).speaker, one.text) for one in kept]
     lines = [
         one.with_call_ids(lambda old: old + ending if old in used else old)
         for one in dump.lines[: -len(kept) if kept and is_kept else None]
@@ -99,6 +109,6 @@ def _loaded(
     return [message_of(one, 0, _about(dump, one, name)) for one in lines]
 
 
-def _about(dump: MemoryDump, one: Remembered, name: str) -> About:
+def _about(dump: MemoryDump, one: Remembered, name: str) -> MessageMetadata:
     told = one.as_of(dump.speaker, name)
     return _for(name, **told, parsed=one.parsed, to_user=one.to_user)

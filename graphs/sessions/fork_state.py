@@ -11,8 +11,8 @@ from ...nodes.prompts import speaking as prompts
 from ...nodes.step.handover import lines_before
 from ...nodes.step.saying import going_on, not_in_the_log
 from ..log.channels import log_of
-from ..log.kinds import Kind
-from ..log.messages import PLACE, About, line, said
+from ..log.messages import PLACE, make_message, metadata
+from ..log.metadata import Instruction, Speech, verdict_of
 from ..log.stage import Stage
 from ..log.state import State
 from ..rules.end_chat import decide
@@ -118,11 +118,10 @@ def _has_just_completed(position: Position, log: Sequence[BaseMessage]) -> bool:
     if position.stage is not Stage.ROUNDS:
         return False
     for message in reversed(log):
-        about = line(message)
-        if about.kind is Kind.SPEECH:
+        about = metadata(message)
+        if isinstance(about, Speech):
             return False
-        if about.verdict is not None:
-            verdict = about.verdict
+        if (verdict := verdict_of(about)) is not None:
             return verdict.complete and not verdict.final and verdict.speaker == position.speaker
     return False
 
@@ -130,10 +129,10 @@ def _has_just_completed(position: Position, log: Sequence[BaseMessage]) -> bool:
 def _new_tasks(old: Conversation, new: Conversation) -> list[AnyMessage]:
     """Tell speakers of their new tasks, where those stand in the log and not in system prompts."""
     return [
-        said(
+        make_message(
             0,
             new.render_prompt(prompts.NEW_TASK, task=speaker.task),
-            About(kind=Kind.INSTRUCTION, audience=(speaker.name,)),
+            Instruction(audience=(speaker.name,)),
         )
         for before, speaker in zip(old.speakers, new.speakers, strict=True)
         if new.opening.answers and speaker.task != before.task
@@ -143,10 +142,10 @@ def _new_tasks(old: Conversation, new: Conversation) -> list[AnyMessage]:
 def _without(told: Sequence[BaseMessage], log: list[AnyMessage]) -> list[AnyMessage]:
     """Take back what was told before a turn that does not come."""
     first = len(log)
-    while first > 0 and line(log[first - 1]).kind.row.is_cue:
+    while first > 0 and metadata(log[first - 1]).is_cue:
         first -= 1
-    gone = [(message.text, line(message)) for message in told]
-    kept = [message for message in log[first:] if (message.text, line(message)) not in gone]
+    gone = [(message.text, metadata(message)) for message in told]
+    kept = [message for message in log[first:] if (message.text, metadata(message)) not in gone]
     return [*log[:first], *_numbered(kept, first)]
 
 

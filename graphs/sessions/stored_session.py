@@ -11,7 +11,8 @@ from ..display.lists import MOST
 from ..display.panel import Panel, Shown
 from ..log.channels import log_of
 from ..log.heard import overheard
-from ..log.messages import Source, is_said, line, speeches
+from ..log.messages import metadata, says_something, speeches
+from ..log.metadata import Speech, is_by_person, outcome_of
 from ..log.trajectory import trajectory
 from ..log.viewpoint import viewpoint
 from ..rules.ends.outcome_step import OutcomeStep
@@ -135,11 +136,11 @@ class StoredSession(Shown):
     @property
     def transcript(self) -> list[tuple[str, str]]:
         """Who said what, oldest first. What a speaker says beside a call of tools is included."""
-        read = ((message, line(message)) for message in self.messages)
+        read = ((message, metadata(message)) for message in self.messages)
         return [
             (about.speaker or "", message.text)
             for message, about in read
-            if is_said(message, about)
+            if says_something(message, about)
         ]
 
     @property
@@ -158,17 +159,20 @@ class StoredSession(Shown):
         None if it has no format, or the text could not be read.
         """
         last = self._last()
-        return None if last is None else line(last).parsed
+        about = None if last is None else metadata(last)
+        return about.parsed if isinstance(about, Speech) else None
 
     def _last(self) -> AnyMessage | None:
-        said = (message for message in reversed(self.messages) if line(message).is_speech)
+        said = (
+            message for message in reversed(self.messages) if isinstance(metadata(message), Speech)
+        )
         last = next(said, None)
-        return None if last is None or line(last).source is Source.HUMAN else last
+        return None if last is None or is_by_person(metadata(last)) else last
 
     @property
     def previous_outcomes(self) -> list[Outcome]:
         """The outcomes it had before something more was said, oldest first."""
-        ended = (line(message).outcome for message in self.messages)
+        ended = (outcome_of(metadata(message)) for message in self.messages)
         return [Outcome.model_validate(one) for one in ended if one is not None]
 
     def parsed(self, speaker: str) -> list[Any]:
@@ -184,8 +188,9 @@ class StoredSession(Shown):
             KeyError: Nobody has that name.
         """
         self.conversation.speaker(speaker)
-        lines = (line(message) for message in speeches(self.messages))
-        return [about.parsed for about in lines if about.speaker == speaker]
+        read = (metadata(message) for message in self.messages)
+        said = (about for about in read if isinstance(about, Speech))
+        return [about.parsed for about in said if about.speaker == speaker]
 
     def last_message(self, speaker: str) -> str | None:
         """Return the text of a speaker's last message.

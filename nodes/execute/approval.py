@@ -8,8 +8,8 @@ from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
 from pydantic import TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
-from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import Failure, line, place_of, storable
+from ...graphs.log.messages import metadata, place_of, storable
+from ...graphs.log.metadata import CodeCalls, Failure
 from ...graphs.log.state import State
 from ...graphs.rules.approval import approval, call_shown, misfit, misshapen, needing_approval
 from ...graphs.speakers.approval import (
@@ -34,7 +34,7 @@ from .call import CallResult, wrong
 
 def question(moment: Moment, speaker: Speaker, message: AIMessage) -> Approval | None:
     """Give what a person has to be asked about the calls of a message."""
-    if line(message).kind is Kind.CODE:
+    if isinstance(metadata(message), CodeCalls):
         return None
     tools = _tools_of(moment, speaker)
     return approval(speaker, message.tool_calls, lambda name: parameters_of(tools[name]))

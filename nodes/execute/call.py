@@ -14,7 +14,8 @@ from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.types import Command
 from pydantic import JsonValue, ValidationError
 
-from ...graphs.log.messages import Failure, line
+from ...graphs.log.messages import metadata
+from ...graphs.log.metadata import CallOutcome, Failure, UnheardResult
 from ...graphs.log.remembered import memory
 from ...graphs.speakers.approval import DecisionType
 from ...graphs.speakers.speaker import Speaker
@@ -57,7 +58,9 @@ class CallResult(NamedTuple):
 
 def given(message: ToolMessage) -> CallResult:
     """Read an answer that a tool or a hook gave."""
-    about = line(message)
+    about = metadata(message)
+    if not isinstance(about, CallOutcome):
+        about = UnheardResult()
     failed = message.status == "error"
     return CallResult(
         _text_of(message),
@@ -105,13 +108,13 @@ def tool_state(moment: Moment, speaker: Speaker, run_code: RunCode) -> ToolState
 
 def _heard(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
     """What a speaker has said and heard of others, each with who said it."""
-    told = ((message, line(message)) for message in memory(log, name))
+    told = ((message, metadata(message)) for message in memory(log, name))
     return [
         AIMessage(message.text, name=about.speaker)
         if about.speaker == name
         else HumanMessage(message.text, name=about.speaker)
         for message, about in told
-        if about.kind.row.is_talk and not isinstance(message, ToolMessage) and message.text.strip()
+        if about.is_talk and not isinstance(message, ToolMessage) and message.text.strip()
     ]
 
 

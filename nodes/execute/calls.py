@@ -15,8 +15,8 @@ from langchain_core.tools import BaseTool
 from langgraph.errors import GraphInterrupt
 
 from ...graphs.common.errors import AnswerError, SpecError
-from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import Failure, line
+from ...graphs.log.messages import metadata
+from ...graphs.log.metadata import CodeCalls, Failure
 from ...graphs.speakers.approval import AnyDecision, DecisionType
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.sandbox import Language
@@ -81,7 +81,7 @@ class CallsRun:
 
     async def all_of(self, message: AIMessage, decisions: Mapping[str, AnyDecision]) -> Answers:
         """Run the calls, the hooks before them first; give what came of each."""
-        is_code = line(message).kind is Kind.CODE
+        is_code = isinstance(metadata(message), CodeCalls)
         found: dict[str, CallResult] = {}
         asked: list[_Call] = []
         for made in message.tool_calls:

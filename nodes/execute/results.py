@@ -6,8 +6,8 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 
-from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import About, Failure, Source, line, result, said
+from ...graphs.log.messages import make_message, make_tool_message, metadata
+from ...graphs.log.metadata import CodeCalls, Failure, Source, Speech
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import paused, spoke
 from ...graphs.speakers.speaker import Speaker
@@ -55,7 +55,7 @@ async def returned(
     moment: Moment, speaker: Speaker, message: AIMessage, answers: Answers
 ) -> dict[str, Any]:
     """Write what came of the calls, for the speaker to answer, or to say as it is."""
-    is_code = line(message).kind is Kind.CODE
+    is_code = isinstance(metadata(message), CodeCalls)
     # What a person refuses counts as no error, so it must count here: else a turn has no end.
     counts = (None, Failure.PERSON)
     succeeded = not is_code and any(answer.failure in counts for answer in answers.values())
@@ -80,8 +80,7 @@ async def interrupted(
     text = f"Not run: {person.speaker} sent a message instead."
     calls = (*message.tool_calls, *message.invalid_tool_calls)
     answers = {str(call["id"]): CallResult(text, Failure.PERSON) for call in calls}
-    about = About(
-        kind=Kind.SPEECH,
+    about = Speech(
         speaker=person.speaker,
         audience=moment.conversation.speaker(person.speaker).speaks_to,
         stage=moment.turn.stage,
@@ -94,7 +93,7 @@ async def interrupted(
     lines = result_lines(moment, speaker, answers, final=True, tool_round=tool_round)
     brought = moment.brought(person.speaker)
     message_id = None if brought is None else brought.id
-    spoken = said(len(moment.log) + len(lines), person.text, about, id=message_id)
+    spoken = make_message(len(moment.log) + len(lines), person.text, about, id=message_id)
     return await moment.step(position, [*lines, spoken])
 
 
@@ -127,7 +126,7 @@ def result_lines(
     """Write results for the log; `graphs.log.messages.result` says what `final` means."""
     last = len(answers) - 1
     return [
-        result(
+        make_tool_message(
             len(moment.log) + place,
             speaker=speaker.name,
             call_id=call_id,

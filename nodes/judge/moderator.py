@@ -11,8 +11,8 @@ from pydantic import create_model
 
 from ...graphs.common.errors import SpecError
 from ...graphs.common.validation import listing
-from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import NOBODY, About, said
+from ...graphs.log.messages import make_message
+from ...graphs.log.metadata import NOBODY, SpeakerChoice
 from ...graphs.rules.handoffs import next_speaker
 from ...graphs.rules.transitions import chose
 from ...graphs.rules.turns import in_turn
@@ -77,13 +77,13 @@ async def _asked(
 
     async def ask(prompt: list[BaseMessage]) -> tuple[AIMessage, str | None]:
         if order.form == "word":
-            answer = await model.answer(prompt, settings, purpose=Kind.CHOICE)
+            answer = await model.answer(prompt, settings, purpose=SpeakerChoice)
             return answer, read_name(answer.text, names)
         answer, found = await model.structured(
             prompt,
             _schema(names),
             settings,
-            purpose=Kind.CHOICE,
+            purpose=SpeakerChoice,
             instead='turn_order.form = "word"',
         )
         return answer, None if found is None else str(found.model_dump()["next_speaker"])
@@ -118,12 +118,11 @@ async def _chosen(
     usage: dict[str, Usage] | None = None,
 ) -> dict[str, Any]:
     position = chose(moment.conversation, moment.position, name)
-    about = About(
-        kind=Kind.CHOICE,
+    about = SpeakerChoice(
         audience=NOBODY,
         to=position.chosen,
         problem=None if name is not None else UNREADABLE_CHOICE,
         thought=thought_of(answer),
     )
-    choice = said(len(moment.log) + len(new), answer.text, about, answer=answer)
+    choice = make_message(len(moment.log) + len(new), answer.text, about, answer=answer)
     return await moment.step(position, [*new, choice], usage)

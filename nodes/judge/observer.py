@@ -8,8 +8,8 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 
 from ...graphs.common.errors import ContextTooLongError
 from ...graphs.log.heard import overheard
-from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import NOBODY, About, line, place_of, said
+from ...graphs.log.messages import make_message, metadata, place_of
+from ...graphs.log.metadata import NOBODY, Summary
 from ...graphs.text.tokens import tokens_of
 from ..models.client.too_long import ran_out_of_room
 from ..models.model import Model
@@ -63,14 +63,16 @@ async def observed(
                 return Asked(answer, found, lines[len(moment.log) :], usage)
             has_room = True
         text = fill_template(SHORTENED, name=prompts.OBSERVER)
-        about = About(kind=Kind.SUMMARY, audience=NOBODY, since=since, problem=text)
-        lines.append(said(len(lines), "", about))
+        about = Summary(audience=NOBODY, since=since, problem=text)
+        lines.append(make_message(len(lines), "", about))
         notify(text)
 
 
 def _heard(log: Sequence[BaseMessage]) -> list[BaseMessage]:
     """What of a log is still told to those who take no part."""
-    cuts = (one for one in map(line, reversed(log)) if one.kind is Kind.SUMMARY and not one.speaker)
+    cuts = (
+        one for one in map(metadata, reversed(log)) if isinstance(one, Summary) and not one.speaker
+    )
     since = next((cut.since for cut in cuts), None)
     places = (place for place, message in enumerate(log) if place_of(message) == since)
     return list(log[next(places, 0) :])

@@ -5,8 +5,8 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage
 
-from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import NOBODY, About, said
+from ...graphs.log.messages import make_message
+from ...graphs.log.metadata import NOBODY, Reflection
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import unread
 from ...graphs.spec.judges import Judge, SeparateJudge
@@ -44,13 +44,12 @@ async def asked_again(
 ) -> dict[str, Any]:
     """Write down an answer that can't be read, behind what stands before it."""
     answer = found.answer
-    about = About(
-        kind=Kind.REFLECTION,
+    about = Reflection(
         speaker=speaker,
         audience=NOBODY,
         problem=prompts.UNREADABLE,
         thought=thought_of(answer),
     )
     place = len(moment.log) + len(found.new) + len(before)
-    new = [*found.new, *before, said(place, answer.text, about, answer=answer)]
+    new = [*found.new, *before, make_message(place, answer.text, about, answer=answer)]
     return await moment.step(unread(moment.conversation, moment.position), new, found.usage)

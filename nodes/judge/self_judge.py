@@ -11,8 +11,8 @@ from typing import Annotated, Any, Self
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 from pydantic import BeforeValidator, Field, model_validator
 
-from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import NOBODY, About, line, said
+from ...graphs.log.messages import make_message, metadata
+from ...graphs.log.metadata import NOBODY, JudgeQuestion, Reflection, Speech
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import asked, judged
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
@@ -102,7 +102,7 @@ async def _structured(
             asked_behind(view_of(moment, speaker, log, behind=[question]), [question]),
             Judgement,
             _settings(moment, speaker, judge, most, judge.temperature),
-            purpose=Kind.REFLECTION,
+            purpose=Reflection,
             instead='judge.form = "two_questions"',
             speaker=speaker.name,
             tool_calling=speaker.tool_calling,
@@ -140,10 +140,10 @@ def _left_before(moment: Moment) -> tuple[BaseMessage, BaseMessage] | None:
     if moment.position.phase not in (Phase.ASKED, Phase.UNREAD):
         return None
     for answer, question in pairwise(reversed(moment.log)):
-        about = line(answer)
-        if about.kind is Kind.SPEECH:
+        about = metadata(answer)
+        if isinstance(about, Speech):
             return None
-        if about.kind is Kind.REFLECTION and about.verdict is None and about.problem is None:
+        if isinstance(about, Reflection) and about.verdict is None and about.problem is None:
             return question, answer
     return None
 
@@ -202,8 +202,7 @@ async def _recorded(
     """Write down a question and its answer, which holds a verdict or is the first of two."""
     number = len(moment.log) + len(found.new)
     speaker = moment.turn.speaker
-    about = About(
-        kind=Kind.REFLECTION,
+    about = Reflection(
         speaker=speaker,
         audience=audience,
         verdict=verdict,
@@ -211,7 +210,7 @@ async def _recorded(
     )
     lines = [
         _question(moment, found, question, audience),
-        said(number + 1, text, about, answer=found.answer),
+        make_message(number + 1, text, about, answer=found.answer),
     ]
     position = (
         asked(moment.position)
@@ -225,8 +224,8 @@ def _question(
     moment: Moment, found: Asked[Any], text: str, audience: tuple[str, ...]
 ) -> AnyMessage:
     """The line of a question, in front of its answer."""
-    about = About(kind=Kind.QUESTION, audience=audience)
-    return said(len(moment.log) + len(found.new), text, about)
+    about = JudgeQuestion(audience=audience)
+    return make_message(len(moment.log) + len(found.new), text, about)
 
 
 async def _in_text(
@@ -242,7 +241,7 @@ async def _in_text(
         answer = await model.answer(
             asked_behind(view_of(moment, speaker, log, behind=behind), behind),
             settings,
-            purpose=Kind.REFLECTION,
+            purpose=Reflection,
             speaker=speaker.name,
             tool_calling=speaker.tool_calling,
         )

@@ -10,8 +10,8 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import Field, create_model
 
-from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import NOBODY, About, said
+from ...graphs.log.messages import make_message
+from ...graphs.log.metadata import NOBODY, JudgeQuestion, Reflection
 from ...graphs.rules.transitions import judged
 from ...graphs.rules.turns import is_judged
 from ...graphs.speakers.parts import ModelSettings
@@ -43,7 +43,7 @@ async def judge_criteria(moment: Moment, judge: SeparateJudge) -> dict[str, Any]
     answer, findings = found.answer, found.found
     number = len(moment.log) + len(found.new)
     asked = moment.conversation.render_prompt(prompts.JUDGE_CRITERIA)
-    question = said(number, asked, About(kind=Kind.QUESTION, audience=NOBODY))
+    question = make_message(number, asked, JudgeQuestion(audience=NOBODY))
     if findings is None and not is_second(moment):
         return await asked_again(moment, found, [question], None)
     verdict = Verdict(
@@ -63,8 +63,8 @@ async def judge_criteria(moment: Moment, judge: SeparateJudge) -> dict[str, Any]
         if findings
         else str(answer.text)
     )
-    about = About(kind=Kind.REFLECTION, audience=kept, verdict=verdict, thought=thought_of(answer))
-    lines = [question, said(number + 1, text, about, answer=answer)]
+    about = Reflection(audience=kept, verdict=verdict, thought=thought_of(answer))
+    lines = [question, make_message(number + 1, text, about, answer=answer)]
     # A final verdict says how it stands; what ended the conversation stays the cap.
     completes = verdict.complete and not verdict.final
     position = judged(moment.conversation, moment.position, complete=completes)
@@ -83,13 +83,13 @@ async def _asked(moment: Moment, judge: SeparateJudge, model: Model) -> Asked[Fi
 
     async def ask(prompt: list[BaseMessage]) -> tuple[AIMessage, Findings | None]:
         if judge.form == "lines":
-            answer = await model.answer(prompt, settings, purpose=Kind.REFLECTION)
+            answer = await model.answer(prompt, settings, purpose=Reflection)
             return answer, read_lines(answer.text, judge.criteria)
         answer, found = await model.structured(
             prompt,
             _schema(judge.criteria),
             settings,
-            purpose=Kind.REFLECTION,
+            purpose=Reflection,
             instead='judge.form = "lines"',
         )
         if found is None:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from ...graphs.common.errors import ContextTooLongError, ModelError, SpecError
 from ...graphs.common.validation import listing
-from ...graphs.log.kinds import Kind
+from ...graphs.log.metadata import ModelOutput, Speech, UnheardReply, kind_name
 from ...graphs.log.viewpoint import copied
 from ...graphs.speakers.formats import LabelledFormat
 from ...graphs.speakers.structured_answers import read_structured
@@ -117,7 +117,7 @@ class Model:
         messages: Sequence[BaseMessage],
         settings: CallSettings,
         *,
-        purpose: Kind,
+        purpose: type[ModelOutput],
         speaker: str | None = None,
         marks: LabelledFormat | None = None,
         tools: Sequence[BaseTool] = (),
@@ -134,7 +134,7 @@ class Model:
         prompt = self._prompt(messages, tools, tool_choice, None if by_schema else names)
         if by_schema and may_call:
             # What streams in is JSON, which is nothing for people to read.
-            shown = Kind.ANSWER if purpose is Kind.SPEECH else purpose
+            shown = UnheardReply if purpose is Speech else purpose
             return await self._by_form(prompt, tools, tool_choice, settings, shown, speaker)
         offer = Offer(tools, tool_choice, names) if tools and not by_schema else None
 
@@ -166,7 +166,7 @@ class Model:
         schema: type[S],
         settings: CallSettings,
         *,
-        purpose: Kind,
+        purpose: type[ModelOutput],
         instead: str,
         speaker: str | None = None,
         tool_calling: ToolCalling | None = None,
@@ -233,7 +233,7 @@ class Model:
         tools: Sequence[BaseTool],
         choice: str,
         settings: CallSettings,
-        purpose: Kind,
+        purpose: type[ModelOutput],
         speaker: str | None,
     ) -> AIMessage:
         """Ask for an answer that the schema of the tools constrains."""
@@ -258,7 +258,7 @@ class Model:
         ask: Callable[[CallSettings], Ask],
         read: Callable[[Any], T],
         messages: Sequence[BaseMessage],
-        purpose: Kind,
+        purpose: type[ModelOutput],
         speaker: str | None,
         settings: CallSettings,
         listeners: Sequence[Listener] = (),
@@ -275,10 +275,10 @@ class Model:
 
         async def once(sent: CallSettings) -> T:
             # For whoever streams messages: the id tells one try's pieces from another's.
-            shown = {"purpose": purpose.value, "speaker": speaker, "answer": uuid4().hex}
-            name = purpose.row.run.format(speaker=speaker or "Judge")
+            shown = {"purpose": kind_name(purpose), "speaker": speaker, "answer": uuid4().hex}
+            name = purpose.run_name.format(speaker=speaker or "Judge")
             config = RunnableConfig(metadata=shown, run_name=name)
-            if private or purpose is not Kind.SPEECH:
+            if private or purpose is not Speech:
                 # It is no message of the chat, which streams of messages leave out then.
                 config["tags"] = [NO_STREAM]
             if listeners:

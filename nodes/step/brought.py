@@ -10,9 +10,9 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 
 from ...graphs.common.errors import SpecError
 from ...graphs.common.validation import listing
-from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import KEY, PLACE, About, said
-from ...graphs.log.reducer import found_beside, take_back
+from ...graphs.log.messages import KEY, PLACE, make_message, stored_form, stored_metadata
+from ...graphs.log.metadata import INPUT, InputMessage, RememberedMessage
+from ...graphs.log.reducer import take_back
 from ...graphs.log.stage import Stage
 from ...graphs.spec.conversation import Conversation
 from ...graphs.spec.questions import is_exit
@@ -103,22 +103,21 @@ class Brought(NamedTuple):
             name = message.name if message.name in others else others[0]
             if isinstance(message, HumanMessage):
                 name = sayer
-            about = About(
-                kind=Kind.REMEMBERED,
+            about = RememberedMessage(
                 stage=Stage.PRIVATE,
                 speaker=name,
                 audience=conversation.names,
             )
-            lines.append(said(len(lines), text, about))
+            lines.append(make_message(len(lines), text, about))
         return lines
 
 
 def waiting(messages: Sequence[AnyMessage], speaker: str) -> AnyMessage | None:
     """Give the message that a person has given a run, and that is still to be said."""
     for message in reversed(messages):
-        about = found_beside(message)
+        about = stored_metadata(message)
         if about.get("speaker") == speaker:
-            return message if about.get("kind") == Kind.GIVEN else None
+            return message if about.get("kind") == INPUT else None
     return None
 
 
@@ -129,9 +128,9 @@ def is_task_given(messages: Sequence[AnyMessage]) -> bool:
 
 def as_given(message: AnyMessage, sayer: str | None = None) -> AnyMessage:
     """Mark a message as no line of the log, to be said by a speaker where one is named."""
-    about = About(kind=Kind.GIVEN, speaker=sayer)
+    about = InputMessage(speaker=sayer)
     extra = {name: one for name, one in message.additional_kwargs.items() if name != PLACE}
-    extra[KEY] = about.model_dump(mode="json", exclude_defaults=True)
+    extra[KEY] = stored_form(about)
     return message.model_copy(update={"additional_kwargs": extra})
 
 
@@ -154,8 +153,8 @@ def _behind_own(
 
 
 def _is_kept(message: BaseMessage) -> bool:
-    about = found_beside(message)
-    return about.get("kind") == Kind.GIVEN and about.get("speaker") is None
+    about = stored_metadata(message)
+    return about.get("kind") == INPUT and about.get("speaker") is None
 
 
 def _text_of(message: BaseMessage) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from langchain_core.messages import AnyMessage, BaseMessage
 
-from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import About, line, said
+from ...graphs.log.messages import make_message, metadata
+from ...graphs.log.metadata import Instruction, MessageMetadata, OpeningAnswer, Speech
 from ...graphs.log.stage import Stage
 from ...graphs.rules.end_chat import Decision, Node
 from ...graphs.rules.moves import BETWEEN_TURNS
@@ -32,10 +32,10 @@ def lines_before(
         return []
     told = _told_privately(conversation) if position.phase is Phase.STARTED else []
     told += _before(conversation, position, decision, log)
-    return [said(len(log) + place, text, about) for place, (text, about) in enumerate(told)]
+    return [make_message(len(log) + place, text, about) for place, (text, about) in enumerate(told)]
 
 
-def _told_privately(conversation: Conversation) -> list[tuple[str, About]]:
+def _told_privately(conversation: Conversation) -> list[tuple[str, MessageMetadata]]:
     return [
         (text, _to(speaker.name))
         for speaker in conversation.speakers
@@ -49,7 +49,7 @@ def _before(
     position: Position,
     decision: Decision,
     log: Sequence[BaseMessage],
-) -> list[tuple[str, About]]:
+) -> list[tuple[str, MessageMetadata]]:
     name = decision.speaker
     speaker = conversation.speaker(name)
     if decision.stage is Stage.PRIVATE:
@@ -57,7 +57,7 @@ def _before(
         return [(prompt or "", _to(name))]
     if decision.stage is Stage.OPENING:
         heard_by_all = conversation.opening.reconcile
-        about = About(kind=Kind.INSTRUCTION, to=name, audience=None if heard_by_all else (name,))
+        about = Instruction(to=name, audience=None if heard_by_all else (name,))
         return [(speaker.task or "", about)]
     if decision.stage is Stage.ROUNDS and position.turns == 0:
         if _begins_by_itself(speaker) and conversation.opening == Opening():
@@ -78,7 +78,9 @@ def _begins_by_itself(speaker: Speaker) -> bool:
     return is_given and not speaker.has_model
 
 
-def _shift(conversation: Conversation, owner: str, log: Sequence[BaseMessage]) -> tuple[str, About]:
+def _shift(
+    conversation: Conversation, owner: str, log: Sequence[BaseMessage]
+) -> tuple[str, MessageMetadata]:
     """What has the first speaker of the rounds begin (Yacana's shift message)."""
     opening = conversation.opening
     if opening.first_line is not None:
@@ -92,14 +94,14 @@ def _shift(conversation: Conversation, owner: str, log: Sequence[BaseMessage]) -
     said_before = (
         message.text
         for message in reversed(log)
-        if line(message).kind is Kind.SPEECH and line(message).speaker == before
+        if isinstance(metadata(message), Speech) and metadata(message).speaker == before
     )
     answer = next(said_before, None)
     if answer is None:
         # It was removed.
         return conversation.render_prompt(prompts.BEGIN), _to(owner)
-    return answer, About(kind=Kind.SHIFT, speaker=before, audience=(owner,))
+    return answer, OpeningAnswer(speaker=before, audience=(owner,))
 
 
-def _to(name: str) -> About:
-    return About(kind=Kind.INSTRUCTION, audience=(name,))
+def _to(name: str) -> MessageMetadata:
+    return Instruction(audience=(name,))

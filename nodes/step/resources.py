@@ -14,7 +14,7 @@ from langgraph.config import get_config, get_stream_writer
 from ...graphs.common.errors import SpecError
 from ...graphs.log.channels import update_of, with_own_ids
 from ...graphs.log.done_tokens import heard_text
-from ...graphs.log.messages import is_said, line
+from ...graphs.log.messages import metadata, says_something
 from ...graphs.log.state import State
 from ...graphs.rules.end_chat import Decision, Node, decide
 from ...graphs.rules.facts import with_usage
@@ -268,7 +268,7 @@ class Moment:
         update = update_of(new, self.log)
         spoken = update.get("messages", [])
         if spoken and is_task_given(self.messages):
-            heard = [heard_text(self.conversation, one, line(one)).strip() for one in spoken]
+            heard = [heard_text(self.conversation, one, metadata(one)).strip() for one in spoken]
             mute = [one for one, text in zip(spoken, heard, strict=True) if not text]
             update["messages"] = [one for one, text in zip(spoken, heard, strict=True) if text]
             if mute:
@@ -323,8 +323,8 @@ def session_id(config: RunnableConfig | None = None) -> str | None:
 
 def heard(log: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Give what all heard in the rounds and as last words, oldest first, as functions see it."""
-    read = ((message, line(message)) for message in log)
-    return [message for message, about in read if about.is_aloud and is_said(message, about)]
+    read = ((message, metadata(message)) for message in log)
+    return [message for message, about in read if about.is_aloud and says_something(message, about)]
 
 
 def notify(text: str) -> None:

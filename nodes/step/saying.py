@@ -9,8 +9,17 @@ from typing import Any, Final
 from langchain_core.messages import AnyMessage, ToolMessage
 
 from ...graphs.log.channels import log_of, update_of
-from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import NOBODY, About, Failure, Source, calling, line, result, said
+from ...graphs.log.messages import make_message, make_tool_message, metadata, newest_calls
+from ...graphs.log.metadata import (
+    NOBODY,
+    CallOutcome,
+    CodeCalls,
+    EarlierEnd,
+    Failure,
+    Instruction,
+    Source,
+    Speech,
+)
 from ...graphs.log.reducer import take_back
 from ...graphs.log.stage import Stage
 from ...graphs.log.state import State
@@ -48,26 +57,25 @@ def spoken(
     """Give what is written to a session's state when something is said as a speaker."""
     log = log_of(state)
     position = standing(position, log)
-    about = line(log[-1]) if log else None
+    about = metadata(log[-1]) if log else None
     taken_back: list[AnyMessage] = []
-    if about and about.kind is Kind.INSTRUCTION and position.phase in TURN_ENDS:
+    if about and isinstance(about, Instruction) and position.phase in TURN_ENDS:
         # It told somebody that it was their turn; where it was another's, it is taken back.
         taken_back = [] if about.audience == (speaker,) else [log.pop()]
     known = len(log)
     log += _dropped(log, position, speaker)
     if ended := state.get("outcome"):
-        end = About(kind=Kind.ENDED, audience=NOBODY, outcome=ended)
-        log.append(said(len(log), str(Outcome.model_validate(ended)), end))
+        end = EarlierEnd(audience=NOBODY, outcome=ended)
+        log.append(make_message(len(log), str(Outcome.model_validate(ended)), end))
         position = reopened(position)
     stage = Stage.LAST_WORDS if position.owed[:1] == (speaker,) else Stage.ROUNDS
-    about = About(
-        kind=Kind.SPEECH,
+    about = Speech(
         speaker=speaker,
         audience=conversation.speaker(speaker).speaks_to,
         source=Source.HUMAN,
         stage=stage,
     )
-    log.append(said(len(log), text, about, id=message_id))
+    log.append(make_message(len(log), text, about, id=message_id))
     facts = observed(conversation, log).model_copy(update=not_in_the_log(position.facts))
     after = after_turn(conversation, position, speaker, stage).model_copy(update={"facts": facts})
     following = decide(conversation, after)
@@ -85,12 +93,12 @@ def _dropped(log: Sequence[AnyMessage], position: Position, speaker: str) -> lis
     """What is told of calls that wait, for whoever has made them."""
     if position.phase not in (Phase.CALLED, Phase.RAN):
         return []
-    called = calling(log)
-    if line(called).kind is Kind.CODE:
+    called = newest_calls(log)
+    if isinstance(metadata(called), CodeCalls):
         return []
     # What hooks have not seen yet has come back all the same.
     came = {
-        one.tool_call_id: (one.text, line(one).failure)
+        one.tool_call_id: (one.text, _failure_of(one))
         for one in log
         if isinstance(one, ToolMessage)
     }
@@ -98,7 +106,7 @@ def _dropped(log: Sequence[AnyMessage], position: Position, speaker: str) -> lis
     ids = [str(call["id"]) for call in (*called.tool_calls, *called.invalid_tool_calls)]
     results = [came.get(call_id, unknown) for call_id in ids]
     return [
-        result(
+        make_tool_message(
             len(log) + place,
             text,
             speaker=position.speaker or "",
@@ -107,6 +115,11 @@ def _dropped(log: Sequence[AnyMessage], position: Position, speaker: str) -> lis
         )
         for place, (call_id, (text, failure)) in enumerate(zip(ids, results, strict=True))
     ]
+
+
+def _failure_of(result: ToolMessage) -> Failure | None:
+    about = metadata(result)
+    return about.failure if isinstance(about, CallOutcome) else None
 
 
 def not_in_the_log(facts: Facts) -> dict[str, Any]:

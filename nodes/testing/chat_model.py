@@ -24,7 +24,15 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
 from pydantic import BaseModel, PrivateAttr, SkipValidation, ValidationError
 
-from ...graphs.log.kinds import Kind
+from ...graphs.log.metadata import (
+    Reflection,
+    SpeakerChoice,
+    SpecifiedTask,
+    Speech,
+    Summary,
+    UnheardReply,
+    kind_name,
+)
 from ..models.tool_calling.calls import RAW, read_calls
 from .replies import Reply
 from .script import Prompt, Script, Tape, as_prompt
@@ -35,13 +43,13 @@ Purpose: TypeAlias = Literal["speech", "verdict", "choice", "summary", "task"]
 task is complete, who speaks next, what stands for older messages, the task in other words."""
 
 _PURPOSES: Final[Mapping[str, Purpose]] = {
-    Kind.SPEECH: "speech",
+    kind_name(Speech): "speech",
     # A speech, too: one that is not shown while it comes.
-    Kind.ANSWER: "speech",
-    Kind.REFLECTION: "verdict",
-    Kind.CHOICE: "choice",
-    Kind.SUMMARY: "summary",
-    Kind.SPECIFIED_TASK: "task",
+    kind_name(UnheardReply): "speech",
+    kind_name(Reflection): "verdict",
+    kind_name(SpeakerChoice): "choice",
+    kind_name(Summary): "summary",
+    kind_name(SpecifiedTask): "task",
 }
 
 _asked: ContextVar[Mapping[str, Any] | None] = ContextVar("_asked", default=None)

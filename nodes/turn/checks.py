@@ -11,8 +11,8 @@ from ...graphs.log.done_tokens import DATA, done_tokens, unanswered_token
 from ...graphs.log.formats.marks import plays, read_marks
 from ...graphs.log.formats.own_words import own_words, without_remarks
 from ...graphs.log.formats.parsing import Parsed, parse
-from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import About, Flaw, Source, line
+from ...graphs.log.messages import metadata
+from ...graphs.log.metadata import Draft, Flaw, MessageMetadata, Speech, is_by_person
 from ...graphs.rules.ends.tally import equal_calls
 from ...graphs.rules.tries import Checked, Problem
 from ...graphs.speakers.format_requests import JSON_CUT_OFF
@@ -52,7 +52,7 @@ def checked(
     it may be whom it names that counts. A done token counts only in what is said aloud.
     """
     is_again = bool(log) and log[-1].name == speaker.name
-    request = _request(conversation, line(log[-1])) if is_again else ""
+    request = request_for(conversation, metadata(log[-1])) if is_again else ""
     said = _without_request(conversation, speaker, text, request) if request else text
     if says_done(conversation, speaker, text):
         text = said if says_done(conversation, speaker, said) else text
@@ -208,13 +208,10 @@ def _says_nothing(
     return is_open or repeats(own, told)
 
 
-def _request(conversation: Conversation, newest: About) -> str:
-    """Return how a speaker was just asked for another try, or nothing if it was not."""
-    return request_for(conversation, newest) if newest.kind is Kind.DRAFT else ""
-
-
-def request_for(conversation: Conversation, draft: About) -> str:
-    """Return how the speaker of a draft is asked for another one."""
+def request_for(conversation: Conversation, draft: MessageMetadata) -> str:
+    """Return how the speaker of a draft is asked for another one. Empty if it is no draft."""
+    if not isinstance(draft, Draft):
+        return ""
     problem = draft.problem or ""
     # A reply that was cut off has no flaw: its problem says how it goes on.
     if draft.flaw is None:
@@ -238,7 +235,7 @@ def _is_of_messages(
     conversation: Conversation, speaker: Speaker, log: Sequence[BaseMessage] = ()
 ) -> bool:
     """Whether the speaker's work is to write messages, or it was just asked for one in the log."""
-    newest = next((one.text for one in reversed(log) if line(one).is_speech), "")
+    newest = next((one.text for one in reversed(log) if isinstance(metadata(one), Speech)), "")
     return any(map(is_about_messages, filter(None, (conversation.task, speaker.task, newest))))
 
 
@@ -256,21 +253,25 @@ def _repeats(speaker: Speaker, text: str, log: Sequence[BaseMessage]) -> bool:
     return own is newest or before is None or _is_alike(before, newest)
 
 
-def _speeches_backwards(log: Sequence[BaseMessage]) -> Iterator[tuple[BaseMessage, About]]:
+def _speeches_backwards(
+    log: Sequence[BaseMessage],
+) -> Iterator[tuple[BaseMessage, MessageMetadata]]:
     """Yield what was said and what stands beside it, the newest first."""
     for message in reversed(log):
-        about = line(message)
-        if about.is_speech:
+        about = metadata(message)
+        if isinstance(about, Speech):
             yield message, about
 
 
-def _is_alike(before: tuple[BaseMessage, About], now: tuple[BaseMessage, About]) -> bool:
+def _is_alike(
+    before: tuple[BaseMessage, MessageMetadata], now: tuple[BaseMessage, MessageMetadata]
+) -> bool:
     """Return whether the same answer to two messages is a repetition.
 
     It is none where they are two moves of a game, or where a person asks the same again.
     """
     (first, _), (second, about) = before, now
-    if about.source is Source.HUMAN and is_equal(first.text, second.text):
+    if is_by_person(about) and is_equal(first.text, second.text):
         return False
     return is_same_move(first.text, second.text)
 
@@ -283,8 +284,8 @@ def _echoed(
         return None
     first = _first_words(own)
     for place in reversed(range(len(log))):
-        about = line(log[place])
-        if about.kind is not Kind.SPEECH or about.source in DATA:
+        about = metadata(log[place])
+        if not isinstance(about, Speech) or about.source in DATA:
             continue
         if about.speaker is None or about.speaker == speaker.name:
             return None
@@ -308,7 +309,9 @@ def _first_words(text: str) -> list[str]:
 
 def _may_repeat(conversation: Conversation, speaker: Speaker, log: Sequence[BaseMessage]) -> bool:
     """Whether a speaker was asked to repeat what it hears: a vow, or a sentence of a lesson."""
-    read = ((message.text, line(message)) for message in log)
-    heard = (text for text, about in read if about.is_speech and about.speaker != speaker.name)
+    read = ((message.text, metadata(message)) for message in log)
+    heard = (
+        text for text, about in read if isinstance(about, Speech) and about.speaker != speaker.name
+    )
     tasks = filter(None, (conversation.task, speaker.task))
     return any(asks_to_repeat(text) for text in (*tasks, *heard))

@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from pydantic import JsonValue
 
 from ...graphs.log.heard import newly_heard
-from ...graphs.log.messages import Source
+from ...graphs.log.metadata import Source
 from ...graphs.log.viewpoint import copied
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.usage import Usage

@@ -9,8 +9,7 @@ from langgraph.config import get_stream_writer
 from pydantic import BaseModel
 
 from ...graphs.log.done_tokens import HeardText
-from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import Source
+from ...graphs.log.metadata import ModelOutput, Source, Speech, UnheardReply
 from ...graphs.log.stage import ALOUD, Stage
 from ...graphs.rules.position import Phase
 from ...graphs.speakers.formats import SchemaFormat
@@ -81,7 +80,7 @@ async def _text(
     continues = moment.position.phase is Phase.CUT_OFF and speaker.on_length == "continue"
     purpose = _purpose(moment, speaker)
     listeners = _listeners(moment, speaker, purpose)
-    is_heard = speaker.speaks_with_tool_calls and purpose is Kind.SPEECH
+    is_heard = speaker.speaks_with_tool_calls and purpose is Speech
     speaking = Speaking(_teller(speaker.name)) if is_heard else None
     if speaking is not None and not model.by_schema(speaker.tool_calling):
         listeners.append(speaking)
@@ -101,11 +100,11 @@ async def _text(
     return taken_out(answer, speaking) if speaker.speaks_with_tool_calls else answer
 
 
-def _listeners(moment: Moment, speaker: Speaker, purpose: Kind) -> list[Listener]:
+def _listeners(moment: Moment, speaker: Speaker, purpose: type[ModelOutput]) -> list[Listener]:
     """Return the listeners to an answer: they show a speech while it comes, and nothing else."""
     if not moment.resources.tokens:
         return []
-    if purpose is not Kind.SPEECH:
+    if purpose is not Speech:
         # It is streamed all the same: a slow server that writes is not silent, and times out later.
         return [Listener()]
     tell, conversation = get_stream_writer(), moment.conversation
@@ -149,11 +148,11 @@ def _is_private(moment: Moment, speaker: Speaker) -> bool:
     return audience is not None or may_be_private(conversation)
 
 
-def _purpose(moment: Moment, speaker: Speaker) -> Kind:
+def _purpose(moment: Moment, speaker: Speaker) -> type[ModelOutput]:
     """What an answer is: a speech, which is shown while it comes, or what is looked at first."""
     if moment.position.phase in (Phase.REJECTED, Phase.CUT_OFF):
         # What is asked for again may repeat the request, be a part, or lose to the first try.
-        return Kind.ANSWER
+        return UnheardReply
     hooks = moment.resources.registry.hooks_of(speaker)
     # A person who follows it must not see what another keeps to itself.
     hides = any(one.human for one in moment.conversation.speakers if one != speaker) and (
@@ -161,7 +160,7 @@ def _purpose(moment: Moment, speaker: Speaker) -> Kind:
         or speaker.speaks_to is not None
         or may_be_private(moment.conversation)
     )
-    return Kind.ANSWER if hides or sees_replies(hooks) else Kind.SPEECH
+    return UnheardReply if hides or sees_replies(hooks) else Speech
 
 
 async def _structured(

@@ -9,8 +9,8 @@ from pydantic import JsonValue
 
 from ...graphs.log.formats.code_blocks import code_blocks, languages_run, open_blocks
 from ...graphs.log.heard import heard_since
-from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import Source, calling, line, place_of
+from ...graphs.log.messages import metadata, newest_calls, place_of
+from ...graphs.log.metadata import CodeCalls, Instruction, Source, SpeakerReply, parsed_of
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.conversation import Conversation
 from ..prompts.code import NO_OUTPUT, NOT_CLOSED, PRINTED_NOTHING
@@ -23,10 +23,11 @@ def code_heard(
     places = {*heard_since(log, speaker.name)}
     heard = [message for message in log if place_of(message) in places]
     # What the conversation itself tells it, such as that it is its turn, is no message.
-    said = [message for message in heard if line(message).kind is not Kind.INSTRUCTION]
+    said = [message for message in heard if not isinstance(metadata(message), Instruction)]
     # What code prints, and tools give, is data: no code in it is run.
-    writes = bool(said) and line(said[-1]).source not in (Source.CODE, Source.TOOL)
-    text = said[-1].text if writes else ""
+    newest = metadata(said[-1]) if said else None
+    is_data = isinstance(newest, SpeakerReply) and newest.source in (Source.CODE, Source.TOOL)
+    text = said[-1].text if said and not is_data else ""
     languages = languages_run(conversation, speaker)
     whole, parts = code_blocks(text, languages), open_blocks(text, languages)
     if not whole and not parts:
@@ -60,18 +61,19 @@ class ToolOutput(NamedTuple):
 
 def given_by(log: Sequence[BaseMessage]) -> ToolOutput:
     """Give what the newest calls gave, as what the speaker says."""
-    message = calling(log)
+    message = newest_calls(log)
     # Where hooks have seen what a call gave, theirs is the newer one.
     newest = {one.tool_call_id: one for one in log if isinstance(one, ToolMessage)}
     asked = [
         newest.get(str(call["id"])) for call in (*message.tool_calls, *message.invalid_tool_calls)
     ]
     results = [one for one in asked if one is not None]
-    if line(message).kind is not Kind.CODE:
+    if not isinstance(metadata(message), CodeCalls):
         text = "\n\n".join(one.text for one in results if one.text.strip())
         return ToolOutput(text, Source.TOOL, None)
     codes = [
-        exit_code_of(line(one).parsed, failed=one.status == "error") for one in reversed(results)
+        exit_code_of(parsed_of(metadata(one)), failed=one.status == "error")
+        for one in reversed(results)
     ]
     exit_code = next(filter(None, codes), 0)
     left = len(asked) - len(results)

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from ...graphs.log.heard import newly_heard
-from ...graphs.log.messages import calling
+from ...graphs.log.messages import newest_calls
 from ...graphs.rules.ends.holding import guards_in_words
 from ...graphs.rules.people import asking, asking_of_calls, meaning
 from ...graphs.rules.position import Leaving, Phase
@@ -53,7 +53,7 @@ async def _answer(moment: Moment, asked: Asking) -> Leaving | str:
     if brought is not None:
         return meaning(asked, brought.text) or ""
     heard = newly_heard(moment.conversation, moment.log, asked.speaker)
-    calls = calling(moment.log).tool_calls if moment.position.phase is Phase.CALLED else ()
+    calls = newest_calls(moment.log).tool_calls if moment.position.phase is Phase.CALLED else ()
     own = moment.conversation.speaker(asked.speaker).task
     task = "\n\n".join(filter(None, [moment.task, own]))
     question = payload(asked, task, heard, calls)

@@ -16,8 +16,8 @@ from langchain_core.messages import (
 )
 
 from ...graphs.common.errors import ContextTooLongError
-from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import NOBODY, About, line, said
+from ...graphs.log.messages import make_message, metadata
+from ...graphs.log.metadata import NOBODY, Summary
 from ...graphs.log.stage import Stage
 from ...graphs.rules.context.shortening import Around
 from ...graphs.rules.ends.holding import is_answer_due
@@ -121,7 +121,7 @@ def _mending(moment: Moment) -> list[BaseMessage]:
     if moment.position.phase not in (Phase.REJECTED, Phase.CUT_OFF):
         return []
     draft = moment.log[-1]
-    request = HumanMessage(request_for(moment.conversation, line(draft)))
+    request = HumanMessage(request_for(moment.conversation, metadata(draft)))
     # A blank draft can't be sent, and says nothing that the request does not.
     return [AIMessage(draft.text), request] if draft.text.strip() else [request]
 
@@ -230,7 +230,8 @@ async def asked_of(
                 return Asked(answer, found, lines[len(moment.log) :], usage)
             has_room = True
         lines.append(cut)
-        notify(line(cut).problem or "")
+        about = metadata(cut)
+        notify((about.problem if isinstance(about, Summary) else None) or "")
 
 
 def _cut(
@@ -243,14 +244,13 @@ def _cut(
         return None
     # What was summarised before stays known.
     before = history.last_summary(lines)
-    about = About(
-        kind=Kind.SUMMARY,
+    about = Summary(
         speaker=speaker.name,
         audience=NOBODY,
         since=since,
         problem=prompts.fill_template(SHORTENED, name=speaker.name),
     )
-    return said(len(lines), before.text if before is not None else "", about)
+    return make_message(len(lines), before.text if before is not None else "", about)
 
 
 def _build_small_model_prompt(

@@ -7,8 +7,17 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from pydantic import BaseModel
 
 from ...graphs.log.formats.parsing import parse
-from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import NOBODY, About, Flaw, Source, place_name, said
+from ...graphs.log.messages import make_message, place_name
+from ...graphs.log.metadata import (
+    NOBODY,
+    CodeCalls,
+    Flaw,
+    Source,
+    SpeakerReply,
+    ToolCalls,
+    UnheardReply,
+    as_reply,
+)
 from ...graphs.log.stage import ALOUD, Stage
 from ...graphs.rules.end_chat import Decision
 from ...graphs.rules.position import Phase
@@ -44,7 +53,7 @@ def is_call(message: AIMessage) -> bool:
 
 
 async def write_answer(
-    moment: Moment, speaker: Speaker, given: Given, about: About
+    moment: Moment, speaker: Speaker, given: Given, about: SpeakerReply
 ) -> dict[str, Any]:
     """Write down an accepted answer: as what is said, or for the speaker's hooks to see first."""
     hooks = moment.resources.registry.hooks_of(speaker)
@@ -63,7 +72,7 @@ async def write_answer(
         about = about.model_copy(update={"to_user": spoken})
     sees = bool(message.text.strip()) or not is_call(message)
     if sees and sees_replies(hooks):
-        about = about.model_copy(update={"kind": Kind.ANSWER, "audience": NOBODY})
+        about = as_reply(UnheardReply, about, audience=NOBODY)
         waiting = paused(moment.position, moment.turn, Phase.ANSWERED)
         return await moment.step(
             waiting, [*given.new, _line_of(number, message, about)], given.usage
@@ -72,14 +81,14 @@ async def write_answer(
 
 
 async def write_said(
-    moment: Moment, speaker: Speaker, given: Given, about: About
+    moment: Moment, speaker: Speaker, given: Given, about: SpeakerReply
 ) -> dict[str, Any]:
     """Write down what the speaker says."""
     position, turn = moment.position, moment.turn
     number = len(moment.log) + len(given.new)
     if is_call(given.message):
-        kind = Kind.CODE if about.source is Source.CODE else Kind.TOOL_CALLS
-        called = about.model_copy(update={"kind": kind})
+        kind = CodeCalls if about.source is Source.CODE else ToolCalls
+        called = as_reply(kind, about)
         lines = [*given.new, _line_of(number, given.message, called)]
         return await moment.step(paused(position, turn, Phase.CALLED), lines, given.usage)
     schema = moment.resources.registry.schema_of(speaker)
@@ -87,14 +96,14 @@ async def write_said(
     message_id = None
     if about.source is Source.HUMAN and (brought := moment.brought(speaker.name)) is not None:
         message_id = brought.id
-    spoken = said(number, given.message.text, about, id=message_id, answer=given.message)
+    spoken = make_message(number, given.message.text, about, id=message_id, answer=given.message)
     return await moment.step(
         spoke(moment.conversation, position, turn), [*given.new, spoken], given.usage
     )
 
 
 def read_by_format(
-    speaker: Speaker, text: str, about: About, schema: type[BaseModel] | None
+    speaker: Speaker, text: str, about: SpeakerReply, schema: type[BaseModel] | None
 ) -> dict[str, object]:
     """Read what is said by the speaker's output format."""
     if speaker.format is None or about.source is Source.CODE:
@@ -110,8 +119,8 @@ def read_by_format(
     return read | {"flaw": Flaw.FORM, "problem": found.problem}
 
 
-def _line_of(number: int, message: AIMessage, about: About) -> AnyMessage:
-    return said(
+def _line_of(number: int, message: AIMessage, about: SpeakerReply) -> AnyMessage:
+    return make_message(
         number,
         message.text,
         about,

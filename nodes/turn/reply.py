@@ -7,8 +7,8 @@ from langchain_core.messages import AIMessage, AnyMessage
 
 from ...graphs.common.errors import SpecError
 from ...graphs.log.heard import heard_since
-from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import About, Source, said, storable
+from ...graphs.log.messages import make_message, storable
+from ...graphs.log.metadata import HookVersion, Source
 from ...graphs.log.stage import ALOUD
 from ...graphs.rules.position import Phase
 from ...graphs.rules.turns import begins
@@ -66,12 +66,11 @@ async def _by_hooks(moment: Moment, speaker: Speaker) -> tuple[list[AnyMessage],
 
 
 def _heard(moment: Moment, speaker: Speaker, text: str) -> AnyMessage:
-    about = About(
-        kind=Kind.HEARD,
+    about = HookVersion(
         audience=(speaker.name,),
         instead_of=tuple(heard_since(moment.log, speaker.name)),
     )
-    return said(len(moment.log), text, about)
+    return make_message(len(moment.log), text, about)
 
 
 async def _by_replies(moment: Moment, speaker: Speaker, new: list[AnyMessage]) -> Given:

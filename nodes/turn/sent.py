@@ -6,7 +6,8 @@ from itertools import pairwise
 from langchain_core.messages import AnyMessage, BaseMessage
 
 from ...graphs.log.channels import log_of
-from ...graphs.log.messages import Source, line
+from ...graphs.log.messages import metadata
+from ...graphs.log.metadata import Source, SpeakerReply
 from ...graphs.log.state import State
 from ...graphs.rules.position import Phase, Position
 from ...graphs.speakers.context import KeepAll, LastMessages
@@ -45,9 +46,9 @@ def _asked_with(before: State, after: State, name: str) -> list[AnyMessage] | No
         return None
     known, log = {message.id for message in log_of(before)}, log_of(after)
     for place, message in enumerate(log):
-        about = line(message)
-        by_model = about.speaker == name and about.source is Source.MODEL
-        if message.id not in known and by_model and about.kind.row.is_reply:
+        about = metadata(message)
+        by_model = isinstance(about, SpeakerReply) and about.source is Source.MODEL
+        if message.id not in known and by_model and about.speaker == name:
             return log[:place]
     return None
 

@@ -12,8 +12,24 @@ from typing import Any, Final
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 
 from ...graphs.log.channels import update_of
-from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import KEY, NOBODY, About, Flaw, Source, beside, line, said, storable
+from ...graphs.log.messages import (
+    KEY,
+    make_message,
+    metadata,
+    storable,
+    stored_form,
+)
+from ...graphs.log.metadata import (
+    NOBODY,
+    Draft,
+    Flaw,
+    OpeningAnswer,
+    Source,
+    SpeakerReply,
+    Speech,
+    UnheardReply,
+    as_reply,
+)
 from ...graphs.log.reducer import take_back
 from ...graphs.log.stage import ALOUD, Stage
 from ...graphs.log.state import State
@@ -76,8 +92,7 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
     whole = speaker
     if cut_off:
         speaker = _without_stops(whole)
-    about = About(
-        kind=Kind.SPEECH,
+    about = Speech(
         speaker=speaker.name,
         audience=audience_of(conversation, turn, speaker, given.handed),
         stage=turn.stage,
@@ -111,11 +126,11 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
             first = None if draft is None else _first_try(moment, whole, draft)
             found = second if first is None else better(first, second)
             if draft is not None and found is first:
-                record = {"kind": Kind.ANSWER, "audience": NOBODY, **_noted(second.problem)}
+                unheard = as_reply(UnheardReply, about, audience=NOBODY, **_noted(second.problem))
                 number = len(moment.log) + len(given.new)
-                kept = said(number, text, about.model_copy(update=record), answer=answer)
+                kept = make_message(number, text, unheard, answer=answer)
                 given = given._replace(new=[*given.new, kept])
-                then = line(moment.log[draft])
+                then = _metadata_of_reply(moment.log[draft])
                 handed = HandedOver(then.handed_to, then.private)
                 kept_of_it = {"thought", "cut_off", "handed_to", "private"}
                 update = {name: getattr(then, name) for name in kept_of_it}
@@ -131,7 +146,7 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
 
 
 async def _write_calls(
-    moment: Moment, speaker: Speaker, given: Given, about: About
+    moment: Moment, speaker: Speaker, given: Given, about: SpeakerReply
 ) -> dict[str, Any]:
     """Write down calls of tools: as calls, or as a draft."""
     is_asked = given.source is Source.MODEL and not moment.position.asked_again
@@ -143,12 +158,14 @@ async def _write_calls(
     return await _write_draft(moment, given, about, Phase.REJECTED)
 
 
-async def _write_draft(moment: Moment, given: Given, about: About, phase: Phase) -> dict[str, Any]:
+async def _write_draft(
+    moment: Moment, given: Given, about: SpeakerReply, phase: Phase
+) -> dict[str, Any]:
     """Write down a reply that is not said, and that the model is asked once more."""
-    about = about.model_copy(update={"kind": Kind.DRAFT, "audience": NOBODY})
+    about = as_reply(Draft, about, audience=NOBODY)
     number = len(moment.log) + len(given.new)
     # A rejected call is kept for the record, but never sent: it has no result.
-    draft = said(
+    draft = make_message(
         number,
         given.message.text,
         about,
@@ -172,7 +189,7 @@ def _without_stops(speaker: Speaker) -> Speaker:
 
 
 def _checked(
-    moment: Moment, speaker: Speaker, text: str, log: Sequence[BaseMessage], about: About
+    moment: Moment, speaker: Speaker, text: str, log: Sequence[BaseMessage], about: SpeakerReply
 ) -> Checked:
     """Check something that the speaker's model said, now or in a stage before, or hooks made."""
     schema = moment.resources.registry.schema_of(speaker)
@@ -195,24 +212,34 @@ def _checked(
 def _draft(moment: Moment) -> int | None:
     """Where the first try stands, behind which a part of the second may. None: there is none."""
     for place in reversed(range(len(moment.log))):
-        about = line(moment.log[place])
-        if about.kind is not Kind.DRAFT:
+        about = metadata(moment.log[place])
+        if not isinstance(about, Draft):
             return None
         if about.flaw is not None:
             return None if about.flaw is Flaw.SAME_CALLS else place
     return None
 
 
+def _metadata_of_reply(message: BaseMessage) -> SpeakerReply:
+    about = metadata(message)
+    assert isinstance(about, SpeakerReply)  # noqa: S101  # the phase says that one is there
+    return about
+
+
 def _first_try(moment: Moment, speaker: Speaker, place: int) -> Checked:
     """The first try, as it would be said."""
     before, draft = moment.log[:place], moment.log[place]
-    about = line(draft)
+    about = _metadata_of_reply(draft)
     found = _checked(moment, speaker, draft.text, before, about)
     return _at_last(moment, speaker, found, before, about)
 
 
 def _at_last(
-    moment: Moment, speaker: Speaker, found: Checked, log: Sequence[BaseMessage], about: About
+    moment: Moment,
+    speaker: Speaker,
+    found: Checked,
+    log: Sequence[BaseMessage],
+    about: SpeakerReply,
 ) -> Checked:
     """A reply as it is said where it is not asked for again: with its first mark."""
     is_formless = found.problem is not None and found.problem.flaw is Flaw.FORM
@@ -230,10 +257,10 @@ async def _past_hooks(moment: Moment, speaker: Speaker) -> dict[str, Any]:
     waiting = moment.log[-1]
     # Hooks see what a person has answered as the speaker's own, too.
     answer = waiting if isinstance(waiting, AIMessage) else AIMessage(waiting.text, id=waiting.id)
-    about = line(waiting)
+    about = _metadata_of_reply(waiting)
     handed = HandedOver(about.handed_to, about.private)
     heard_by = audience_of(moment.conversation, moment.turn, speaker, handed)
-    about = about.model_copy(update={"kind": Kind.SPEECH, "audience": heard_by})
+    about = as_reply(Speech, about, audience=heard_by)
     if about.cut_off:
         speaker = _without_stops(speaker)
     hooks = moment.resources.registry.hooks_of(speaker)
@@ -261,7 +288,9 @@ async def _reread(moment: Moment, edited: Sequence[int]) -> dict[str, Any]:
         log[place] = log[place].model_copy(update={"content": text})
         written.append(log[place])
     position = standing(moment.position, log)
-    newest = next((at for at in reversed(range(len(log))) if line(log[at]).is_speech), None)
+    newest = next(
+        (at for at in reversed(range(len(log))) if isinstance(metadata(log[at]), Speech)), None
+    )
     judged_anew = newest in edited and position.phase in _PAST_JUDGES
     if newest is not None and judged_anew:
         behind = log[newest + 1 :]
@@ -281,13 +310,16 @@ _PAST_JUDGES: Final = (Phase.CHECKED, Phase.JUDGED, Phase.CHOSEN)
 
 def _handed_on(log: Sequence[AnyMessage], edited: Sequence[int]) -> dict[int, str]:
     """The places that hand on opening answers which were edited, each with the answer."""
-    openings = (log[at] for at in edited if line(log[at]).stage is Stage.OPENING)
-    answers = {line(one).speaker: one.text for one in openings if line(one).is_speech}
-    lines = enumerate(map(line, log)) if answers else ()
+    answers = {
+        about.speaker: log[at].text
+        for at in edited
+        if isinstance(about := metadata(log[at]), Speech) and about.stage is Stage.OPENING
+    }
+    lines = enumerate(map(metadata, log)) if answers else ()
     return {
         place: answers[about.speaker]
         for place, about in lines
-        if about.kind is Kind.SHIFT and about.speaker in answers
+        if isinstance(about, OpeningAnswer) and about.speaker in answers
     }
 
 
@@ -295,8 +327,9 @@ def _read_again(moment: Moment, log: Sequence[AnyMessage], place: int) -> AnyMes
     """Give a message as it stands by its words."""
     message = log[place]
     # Whatever else stands beside a speech comes of them; other words are no argument of its calls.
-    about = line(message).model_copy(update={"edited": False, "cut_off": False, "to_user": {}})
-    if about.is_speech and about.speaker in moment.conversation.names:
+    about = _metadata_of_reply(message)
+    about = about.model_copy(update={"edited": False, "cut_off": False, "to_user": {}})
+    if isinstance(about, Speech) and about.speaker in moment.conversation.names:
         speaker = as_in(about.stage, moment.conversation.speaker(about.speaker))
         schema = moment.resources.registry.schema_of(speaker)
         problem = None
@@ -305,5 +338,5 @@ def _read_again(moment: Moment, log: Sequence[AnyMessage], place: int) -> AnyMes
         about = about.model_copy(update=_noted(problem))
         update = read_by_format(speaker, message.text, about, schema)
         about = about.model_copy(update=update)
-    extra = message.additional_kwargs | {KEY: beside(about, place)[KEY]}
+    extra = message.additional_kwargs | {KEY: stored_form(about)}
     return message.model_copy(update={"additional_kwargs": extra})

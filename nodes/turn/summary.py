@@ -16,8 +16,8 @@ from langchain_core.messages import (
 )
 
 from ...graphs.common.errors import ContextTooLongError
-from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import NOBODY, About, line, said
+from ...graphs.log.messages import make_message, metadata
+from ...graphs.log.metadata import NOBODY, Summary
 from ...graphs.log.viewpoint import SILENCE
 from ...graphs.speakers.context import SUMMARY_TEMPERATURE, RunningSummary
 from ...graphs.speakers.parts import ModelSettings
@@ -66,7 +66,7 @@ async def summarise(
                     ModelSettings(temperature=context.temperature),
                     SUMMARY_TEMPERATURE,
                 ),
-                purpose=Kind.SUMMARY,
+                purpose=Summary,
                 speaker=speaker.name,
             )
         except ContextTooLongError as error:
@@ -77,14 +77,13 @@ async def summarise(
         usage, text = moment.used(model, answer), cut(answer.text.strip(), context.words)
         answered = answer
         break
-    about = About(
-        kind=Kind.SUMMARY,
+    about = Summary(
         speaker=speaker.name,
         audience=NOBODY,
         since=since,
         thought=thought_of(answered),
     )
-    return said(len(moment.log), text or before, about, answer=answered), usage
+    return make_message(len(moment.log), text or before, about, answer=answered), usage
 
 
 def _prompt(
@@ -114,7 +113,7 @@ def transcript(lines: Sequence[BaseMessage], name: str) -> str:
 
 
 def _paragraphs(message: BaseMessage, name: str) -> list[str]:
-    about = line(message)
+    about = metadata(message)
     text = message.text.strip()
     if isinstance(message, ToolMessage):
         return [f"(tool result) {text or SILENCE}"]

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from ...graphs.log.kinds import Kind
-from ...graphs.log.messages import Source, line
+from ...graphs.log.messages import metadata
+from ...graphs.log.metadata import Source, SpeakerReply, ToolCalls
 from ...graphs.log.thoughts import Thought
 from ...graphs.text.tokens import tokens_of
 from ..models.reasoning import with_thought
@@ -29,8 +29,10 @@ def with_thoughts(
 
 def leaves_unopened(log: Sequence[BaseMessage], name: str) -> bool:
     """Whether a speaker's model left out the tag that opens a thought when it last spoke."""
-    lines = map(line, reversed(log))
-    by_model = (one for one in lines if one.kind.row.is_reply and one.source is Source.MODEL)
+    lines = map(metadata, reversed(log))
+    by_model = (
+        one for one in lines if isinstance(one, SpeakerReply) and one.source is Source.MODEL
+    )
     last = next((one for one in by_model if one.speaker == name), None)
     return last is not None and last.thought is not None and last.thought.is_unopened
 
@@ -42,8 +44,8 @@ def tokens_of_thoughts(log: Sequence[BaseMessage], name: str) -> int:
 
 def _of_turn(log: Sequence[BaseMessage], name: str) -> Iterator[tuple[str | None, Thought]]:
     for message in reversed(log):
-        about = line(message)
+        about = metadata(message)
         if about.ends_turn:
             return
-        if about.kind is Kind.TOOL_CALLS and about.speaker == name and about.thought is not None:
+        if isinstance(about, ToolCalls) and about.speaker == name and about.thought is not None:
             yield message.id, about.thought

@@ -13,7 +13,7 @@ import pytest
 from langchain_core.messages import AnyMessage
 
 from duologue.graphs import Conversation
-from duologue.graphs.log.messages import About, said
+from duologue.graphs.log.messages import make_message, read_metadata
 from duologue.graphs.page.gather import Session, memory_page_of, page_of
 from duologue.graphs.page.render import render
 from pages import HOSTILE, hostile_session
@@ -65,7 +65,7 @@ def session(
             if told[1]
             else {"kind": "speech", "speaker": who}
         )
-        log.append(said(len(log), text, About.model_validate(about)))
+        log.append(make_message(len(log), text, read_metadata(about)))
     conversation = Conversation.model_validate({"task": "Plan", "speakers": speakers, **more})
     return Session(id="s", title="Plan a garden", conversation=conversation, log=log, task="Plan")
 

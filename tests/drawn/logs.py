@@ -7,8 +7,18 @@ from hypothesis import strategies as st
 from langchain_core.messages import AnyMessage
 from langchain_core.messages.tool import tool_call
 
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import NOBODY, About, result, said
+from duologue.graphs.log.messages import make_message, make_tool_message
+from duologue.graphs.log.metadata import (
+    NOBODY,
+    Draft,
+    Instruction,
+    JudgeQuestion,
+    MessageMetadata,
+    OpeningAnswer,
+    Reflection,
+    Speech,
+    ToolCalls,
+)
 from duologue.graphs.log.remembered import brought_along
 from duologue.graphs.log.stage import Stage
 from duologue.graphs.speakers.memory import DumpedCall, Remembered
@@ -29,11 +39,14 @@ class Run:
     pinned: dict[str, list[int]] = field(default_factory=dict)
     """For each speaker, the places of what it knows from before the rounds."""
 
-    def write(self, text: str, kind: Kind, speaker: str | None, **more: Any) -> int:
+    def write(
+        self, text: str, kind: type[MessageMetadata], speaker: str | None, **more: Any
+    ) -> int:
         """Append a line; its place."""
         calls = more.pop("tool_calls", [])
-        about = About(kind=kind, speaker=speaker, **more)
-        self.log.append(said(len(self.log), text, about, tool_calls=calls))
+        fields = {name: value for name, value in more.items() if name in kind.model_fields}
+        about = kind.model_validate({"speaker": speaker, **fields})
+        self.log.append(make_message(len(self.log), text, about, tool_calls=calls))
         return len(self.log) - 1
 
     def asked(self, name: str) -> None:
@@ -75,16 +88,16 @@ def _turn(draw: st.DrawFn, run: Run, name: str, audience: Any, stage: Stage) -> 
         ids = [f"c{start}-{n}" for n in range(draw(st.integers(1, 2)))]
         calls = [tool_call(name="add", args={"a": 1}, id=key) for key in ids]
         text = draw(st.sampled_from(["", "Let me see."]))
-        places.append(run.write(text, Kind.TOOL_CALLS, name, tool_calls=calls, **about))
+        places.append(run.write(text, ToolCalls, name, tool_calls=calls, **about))
         for key in ids:
             found = draw(TEXTS)
-            run.log.append(result(len(run.log), found, speaker=name, call_id=key))
+            run.log.append(make_tool_message(len(run.log), found, speaker=name, call_id=key))
             places.append(len(run.log) - 1)
     run.asked(name)
     if draw(st.integers(0, 4)) == 0:
-        run.write("draft", Kind.DRAFT, name, audience=NOBODY, stage=stage)
+        run.write("draft", Draft, name, audience=NOBODY, stage=stage)
         run.asked(name)
-    places.append(run.write(draw(TEXTS), Kind.SPEECH, name, **about))
+    places.append(run.write(draw(TEXTS), Speech, name, **about))
     if stage not in (Stage.ROUNDS, Stage.LAST_WORDS):
         for place in places:
             run.pin(name, place)
@@ -104,24 +117,24 @@ def _before_the_rounds(draw: st.DrawFn, run: Run) -> None:
     for speaker in conversation.speakers:
         if speaker.private_opening is not None:
             for text in speaker.private_opening.lines:
-                place = run.write(text, Kind.INSTRUCTION, None, audience=(speaker.name,))
+                place = run.write(text, Instruction, None, audience=(speaker.name,))
                 run.pin(speaker.name, place)
     for name in conversation.secretive:
-        place = run.write("Make up a secret.", Kind.INSTRUCTION, None, audience=(name,))
+        place = run.write("Make up a secret.", Instruction, None, audience=(name,))
         run.pin(name, place)
         _turn(draw, run, name, (name,), Stage.PRIVATE)
     opening = conversation.opening
     for name in conversation.names if opening.answers else ():
         audience = None if opening.reconcile else (name,)
-        place = run.write(f"{name}'s task.", Kind.INSTRUCTION, None, audience=audience, to=name)
+        place = run.write(f"{name}'s task.", Instruction, None, audience=audience, to=name)
         for one in conversation.names if opening.reconcile else (name,):
             run.pin(one, place)
         _turn(draw, run, name, audience, Stage.OPENING)
     owner = (conversation.order[0],)
     if opening.answers and not opening.reconcile:
-        run.write("What they said.", Kind.SHIFT, conversation.order[-1], audience=owner)
+        run.write("What they said.", OpeningAnswer, conversation.order[-1], audience=owner)
     else:
-        run.write("Please begin.", Kind.INSTRUCTION, None, audience=owner)
+        run.write("Please begin.", Instruction, None, audience=owner)
 
 
 @st.composite
@@ -151,10 +164,10 @@ def runs(draw: st.DrawFn, most_turns: int = 14) -> Run:
     for number in range(draw(st.integers(0, most_turns))):
         name = conversation.order[number % len(names)]
         if number and len(names) > 2:
-            run.write(f"{name}, it is your turn.", Kind.INSTRUCTION, None, audience=(name,))
+            run.write(f"{name}, it is your turn.", Instruction, None, audience=(name,))
         _turn(draw, run, name, None, Stage.ROUNDS)
         if draw(st.integers(0, 3)) == 0:
             kept = (name,) if conversation.speaker(name).keep_self_reflection else NOBODY
-            run.write("What is left?", Kind.QUESTION, None, audience=kept)
-            run.write("Nothing.", Kind.REFLECTION, name, audience=kept)
+            run.write("What is left?", JudgeQuestion, None, audience=kept)
+            run.write("Nothing.", Reflection, name, audience=kept)
     return run

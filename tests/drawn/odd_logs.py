@@ -1,21 +1,31 @@
 """Logs drawn line by line, of all kinds and in any order: more than any conversation writes."""
 
 from random import Random
-from typing import Any
+from typing import Any, get_args
 
 from langchain_core.messages import AnyMessage
 from langchain_core.messages.tool import tool_call
 
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import (
+from duologue.graphs.log.messages import make_message, make_tool_message, place_name
+from duologue.graphs.log.metadata import (
     NOBODY,
-    About,
+    AnyMetadata,
+    CodeCalls,
+    EarlierEnd,
     Failure,
     Flaw,
+    HookVersion,
+    Instruction,
+    JudgeQuestion,
+    MemoryReset,
+    Reflection,
+    RemovedMessage,
     Source,
-    place_name,
-    result,
-    said,
+    Speech,
+    Summary,
+    ToolCalls,
+    ToolResult,
+    UnheardResult,
 )
 from duologue.graphs.log.stage import Stage
 from duologue.graphs.spec.conversation import Conversation
@@ -94,34 +104,36 @@ def odd_line(random: Random, names: tuple[str, ...], log: list[AnyMessage]) -> A
         failure = random.choice((None, None, *Failure))
         final = random.random() < 0.8
         given: dict[str, Any] = {"failure": failure, "final": final}
-        message = result(number, text, speaker=name, call_id=str(call["id"]), **given)
+        message = make_tool_message(number, text, speaker=name, call_id=str(call["id"]), **given)
         return message.model_copy(update={"id": f"id{number}-{random.randint(0, 10**9)}"})
-    kind = random.choice((*[Kind.SPEECH] * 12, Kind.TOOL_CALLS, Kind.TOOL_CALLS, *Kind))
-    if kind in (Kind.TOOL_RESULT, Kind.REMOVED):
-        kind = Kind.SPEECH
+    kind = random.choice((*[Speech] * 12, ToolCalls, ToolCalls, *get_args(AnyMetadata)))
+    if kind in (ToolResult, UnheardResult, RemovedMessage):
+        kind = Speech
     places = [place_name(place) for place in range(number)]
     about: dict[str, Any] = {
-        "kind": kind,
         "speaker": name,
         "audience": random.choice((None, None, None, NOBODY, (name,), names[:1])),
         "stage": random.choice((*[Stage.ROUNDS] * 6, *Stage)),
         "source": random.choice((*[Source.MODEL] * 6, *Source)),
         "flaw": random.choice((None, None, None, *Flaw)),
     }
-    if kind in (Kind.INSTRUCTION, Kind.QUESTION, Kind.HEARD, Kind.ENDED):
+    if kind in (Instruction, JudgeQuestion, HookVersion, EarlierEnd):
         about["speaker"] = None
-    if kind is Kind.HEARD and places:
+    if kind is HookVersion and places:
         about["instead_of"] = tuple(sorted(random.sample(places[-4:], min(2, len(places)))))
-    if kind in (Kind.SUMMARY, Kind.FORGOTTEN):
+    if kind in (Summary, MemoryReset):
         about["since"] = random.choice([None, *places])
-    if kind is Kind.REFLECTION:
+    if kind is Reflection:
         about["verdict"] = Verdict(speaker=name, complete=False, readable=random.random() < 0.5)
     calls = []
-    if kind in (Kind.TOOL_CALLS, Kind.CODE):
-        tool = "python" if kind is Kind.CODE else "add"
+    if kind in (ToolCalls, CodeCalls):
+        tool = "python" if kind is CodeCalls else "add"
         calls = [
             tool_call(name=tool, args={"a": random.randint(1, 2)}, id=f"c{number}-{place}")
             for place in range(random.randint(1, 2))
         ]
     own = f"id{number}-{random.randint(0, 10**9)}"
-    return said(number, text, About(**about), id=own, tool_calls=calls)
+    if kind is EarlierEnd:
+        about["outcome"] = {}
+    fields = {field: value for field, value in about.items() if field in kind.model_fields}
+    return make_message(number, text, kind(**fields), id=own, tool_calls=calls)

@@ -17,8 +17,8 @@ from langchain_core.tools import tool
 from drawn.talks import AROUND_TOOLS, BEFORE, BEHIND, DONE, WON
 from duologue.graphs import DuologueError, Result, Session, astream
 from duologue.graphs.events import Event
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import Summary
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.spec.judges import Handoff, Moderator, SeparateJudge
 from duologue.nodes.prompts import judging, speaking, summaries
@@ -241,8 +241,8 @@ class Narrow(Player):
 
 def cuts_of(result: Result) -> list[BaseMessage]:
     """The lines of the log that leave out what a model has refused."""
-    read = [(one, line(one)) for one in result.messages]
-    return [one for one, about in read if about.kind is Kind.SUMMARY and about.problem is not None]
+    read = [(one, metadata(one)) for one in result.messages]
+    return [one for one, about in read if isinstance(about, Summary) and about.problem is not None]
 
 
 async def followed(

@@ -7,8 +7,8 @@ from langchain_core.messages import AnyMessage
 
 from duologue.graphs import Conversation
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import About, Failure, Source, result, said
+from duologue.graphs.log.messages import make_message, make_tool_message
+from duologue.graphs.log.metadata import Failure, Source, Speech, ToolCalls
 from duologue.graphs.log.stage import Stage
 from duologue.graphs.rules.end_chat import Decision, Node, decide
 from duologue.graphs.rules.facts import Counted
@@ -119,7 +119,7 @@ class Rules:
                 self._conversation, self._position, turn.speaker, Stage.ROUNDS
             )
             return self._decide()
-        about = About(kind=Kind.TOOL_CALLS, speaker=turn.speaker)
+        about = ToolCalls(speaker=turn.speaker)
         calls: list[Any] = [
             {
                 "type": "tool_call",
@@ -129,7 +129,7 @@ class Rules:
             }
             for place, one in enumerate(turn.calls)
         ]
-        self._add(said(len(self._log), turn.text, about, tool_calls=calls))
+        self._add(make_message(len(self._log), turn.text, about, tool_calls=calls))
         reason = self._within(turn, Phase.CALLED)
         if reason is not None:
             return reason
@@ -139,17 +139,17 @@ class Rules:
 
     def _speech(self, turn: Turn) -> AnyMessage:
         if turn.automatic:
-            about = About(kind=Kind.SPEECH, speaker=turn.speaker, source=Source.TEXT)
-            return said(len(self._log), turn.text, about)
+            about = Speech(speaker=turn.speaker, source=Source.TEXT)
+            return make_message(len(self._log), turn.text, about)
         speaker = self._conversation.speaker(turn.speaker)
         found = checked(self._conversation, speaker, turn.text, self._log)
         # A speaker that is asked again says the recorded line again, and that one is said.
         flaw = found.problem.flaw if found.problem else None
-        about = About(kind=Kind.SPEECH, speaker=turn.speaker, flaw=flaw)
-        return said(len(self._log), found.text, about)
+        about = Speech(speaker=turn.speaker, flaw=flaw)
+        return make_message(len(self._log), found.text, about)
 
     def _result(self, turn: Turn, call: Call, call_id: str) -> AnyMessage:
-        return result(
+        return make_tool_message(
             len(self._log),
             call.result,
             speaker=turn.speaker,

@@ -10,8 +10,18 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCa
 from langchain_core.tools import tool
 
 from duologue.graphs import Conversation, Outcome, Result, Session, converse
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import Source, line, place_of
+from duologue.graphs.log.messages import metadata, place_of
+from duologue.graphs.log.metadata import (
+    Draft,
+    Instruction,
+    Reflection,
+    Source,
+    SpeakerChoice,
+    SpecifiedTask,
+    Speech,
+    ToolCalls,
+    UnheardReply,
+)
 from duologue.graphs.store.saver import GuardedSaver
 from duologue.nodes.testing import Line, ScriptedChatModel
 from duologue.tools import Hook, Turn
@@ -94,25 +104,24 @@ def calls_in_log(log: Sequence[BaseMessage]) -> int:
     """How many lines of a log are what a model said, of which there is one for each call."""
     calls, waits = 0, False
     for message in log:
-        kind = line(message).kind
-        if waits and kind in (Kind.SPEECH, Kind.TOOL_CALLS):
+        about = metadata(message)
+        if waits and isinstance(about, Speech | ToolCalls):
             # What hooks have made of the answer before.
             waits = False
             continue
-        waits = waits or (kind is Kind.ANSWER and isinstance(message, AIMessage))
+        waits = waits or (isinstance(about, UnheardReply) and isinstance(message, AIMessage))
         calls += _is_call(message)
     return calls
 
 
 def _is_call(message: BaseMessage) -> bool:
-    about = line(message)
-    if about.kind is Kind.CHOICE:
+    about = metadata(message)
+    if isinstance(about, SpeakerChoice):
         # A function that chooses says the name itself.
         return message.text != about.to
-    if isinstance(message, ToolMessage) or about.source is not Source.MODEL:
-        return False
-    said = (Kind.DRAFT, Kind.SPEECH, Kind.TOOL_CALLS, Kind.ANSWER)
-    return about.kind in (Kind.SPECIFIED_TASK, Kind.REFLECTION, *said)
+    if isinstance(about, Draft | Speech | ToolCalls | UnheardReply):
+        return about.source is Source.MODEL
+    return isinstance(about, SpecifiedTask | Reflection)
 
 
 def calls_in(result: Result) -> int:
@@ -145,7 +154,7 @@ def told(result: Result, name: str) -> list[str]:
     return [
         message.text
         for message in result.messages
-        if line(message).kind is Kind.INSTRUCTION and line(message).audience == (name,)
+        if isinstance(metadata(message), Instruction) and metadata(message).audience == (name,)
     ]
 
 

@@ -20,8 +20,8 @@ from .fork_help import (
 )
 
 SPEC = {"version": SPEC_VERSION, "task": "Plan", "speakers": [{"name": "Ann"}, {"name": "Ben"}]}
-SESSION = {"format": "duologue.session", "version": 5, "session": "one", "spec": SPEC}
-MEMORY = {"format": "duologue.memory", "version": 5, "session": "one", "speaker": "Ann"}
+SESSION = {"format": "duologue.session", "version": 6, "session": "one", "spec": SPEC}
+MEMORY = {"format": "duologue.memory", "version": 6, "session": "one", "speaker": "Ann"}
 MESSAGE = {"id": "m0000", "text": "Hi", "line": {"kind": "speech", "speaker": "Ann"}}
 
 

@@ -7,8 +7,8 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
 from duologue.graphs import Conversation, Result, converse, load_conversation
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import MessageMetadata
 from duologue.nodes.testing import Call, Line as Said, Script, ScriptedChatModel
 
 
@@ -52,14 +52,14 @@ def shown(messages: Sequence[BaseMessage]) -> list[str]:
     return [f"{roles[message.type]}:{message.text}" for message in messages]
 
 
-def of_kind(result: Result, kind: Kind) -> list[BaseMessage]:
+def of_kind(result: Result, kind: type[MessageMetadata]) -> list[BaseMessage]:
     """The lines of a kind that a log holds."""
-    return [message for message in result.messages if line(message).kind is kind]
+    return [message for message in result.messages if type(metadata(message)) is kind]
 
 
 def kinds(result: Result) -> list[str]:
     """The kinds of all lines of a log."""
-    return [line(message).kind.value for message in result.messages]
+    return [metadata(message).kind for message in result.messages]
 
 
 def calls_of(message: BaseMessage) -> list[str]:

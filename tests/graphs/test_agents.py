@@ -45,8 +45,9 @@ from duologue.graphs import (
     load_conversation,
     stream,
 )
-from duologue.graphs.log.messages import Source, line
+from duologue.graphs.log.metadata import Source
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+from support.fields import fields_of
 
 YES = {"name": "Bob", "replies": [{"kind": "text", "text": "Yes."}]}
 APPROVE = {"decisions": [{"type": "approve"}]}
@@ -136,7 +137,7 @@ def test_as_data_there_are_names_alone(tmp_path: Path) -> None:
             ("Bob", "By a graph."),
         ]
     )
-    assert {line(one).source for one in by_name.messages if one.type == "ai"} == {Source.AGENT}
+    assert {fields_of(one).source for one in by_name.messages if one.type == "ai"} == {Source.AGENT}
 
 
 def test_two_agents_need_two_names() -> None:

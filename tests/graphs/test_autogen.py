@@ -8,10 +8,12 @@ from langchain_core.messages import BaseMessage
 from langchain_core.tools import tool
 
 from duologue.graphs import Conversation, Result, converse, load_conversation, user_proxy
-from duologue.graphs.log.messages import Source, line, speeches
+from duologue.graphs.log.messages import speeches
+from duologue.graphs.log.metadata import Source
 from duologue.graphs.spec.questions import Question
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Turn
+from support.fields import fields_of
 
 MONTY = {"level": "monty"}
 AUTO = "Please go on."
@@ -63,7 +65,7 @@ def by_user(result: Result) -> list[str]:
 
 def sources(result: Result) -> list[Source]:
     """What gave the user's messages."""
-    found = [line(message) for message in speeches(result.messages)]
+    found = [fields_of(message) for message in speeches(result.messages)]
     return [about.source for about in found if about.speaker == "User"]
 
 

@@ -26,7 +26,16 @@ from duologue.graphs.events import (
     SessionStarted,
     SpeakerChosen,
 )
-from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.metadata import (
+    MessageMetadata,
+    Reflection,
+    SpeakerChoice,
+    SpecifiedTask,
+    Speech,
+    Summary,
+    UnheardReply,
+    kind_name,
+)
 from duologue.graphs.spec.questions import ToolQuestion
 from duologue.graphs.spec.usage import Usage
 from duologue.nodes.testing import Reply, ScriptedChatModel
@@ -98,23 +107,23 @@ def test_a_line_with_seconds_comes_after_a_moment_and_goes_when_something_is_sho
 @pytest.mark.parametrize(
     ("purpose", "speaker", "text"),
     [
-        (Kind.SPEECH, "Ann", "Waiting for Ann"),
-        (Kind.ANSWER, "Ann", "Waiting for Ann"),
-        (Kind.REFLECTION, "Ann", "Waiting for Ann on its task"),
-        (Kind.REFLECTION, None, "Waiting for the judge"),
-        (Kind.CHOICE, None, "Waiting for the moderator"),
-        (Kind.SPECIFIED_TASK, None, "Waiting for the task"),
-        (Kind.SUMMARY, None, "Waiting for a summary"),
+        (Speech, "Ann", "Waiting for Ann"),
+        (UnheardReply, "Ann", "Waiting for Ann"),
+        (Reflection, "Ann", "Waiting for Ann on its task"),
+        (Reflection, None, "Waiting for the judge"),
+        (SpeakerChoice, None, "Waiting for the moderator"),
+        (SpecifiedTask, None, "Waiting for the task"),
+        (Summary, None, "Waiting for a summary"),
         (None, None, "Waiting for a model"),
-        (Kind.SPEECH, "A\nnn\x1b[2J", "Waiting for A nn\\x1b[2J"),
+        (Speech, "A\nnn\x1b[2J", "Waiting for A nn\\x1b[2J"),
     ],
 )
 def test_it_says_who_is_waited_for_and_since_when(
-    purpose: Kind | None, speaker: str | None, text: str
+    purpose: type[MessageMetadata] | None, speaker: str | None, text: str
 ) -> None:
     waiting = Waiting(live=True)
     run = uuid4()
-    about = {"purpose": purpose and purpose.value, "speaker": speaker}
+    about = {"purpose": purpose and kind_name(purpose), "speaker": speaker}
     waiting.progress.on_chat_model_start({}, [], run_id=run, metadata=about)
     assert waiting.passes(2).endswith(f"{text}… 2 s")
     # A notice is no answer.

@@ -16,8 +16,8 @@ from drawn.player import MENDED, Narrow, Player, cuts_of, followed
 from drawn.talks import long_talks
 from duologue.graphs import Result
 from duologue.graphs.events import HistoryShortened, Notice
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import is_said, line, place_of
+from duologue.graphs.log.messages import metadata, place_of, says_something
+from duologue.graphs.log.metadata import Speech, Summary
 from duologue.graphs.speakers.context import KeepAll, LastMessages
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.text.tokens import tokens_of_message
@@ -25,6 +25,7 @@ from duologue.nodes.prompts import judging, summaries
 from duologue.nodes.prompts.template import fill_template
 from duologue.nodes.testing import Prompt
 from support.cases import drawn_cases
+from support.fields import fields_of
 
 QUESTIONS = {
     asked: question
@@ -95,8 +96,10 @@ def can_be_sent(messages: Sequence[BaseMessage]) -> None:
 
 def said_aloud(result: Result) -> list[BaseMessage]:
     """What was said in the rounds; each is like no other."""
-    read = [(message, line(message)) for message in result.messages]
-    return [one for one, about in read if is_said(one, about) and about.is_aloud and one.text]
+    read = [(message, metadata(message)) for message in result.messages]
+    return [
+        one for one, about in read if says_something(one, about) and about.is_aloud and one.text
+    ]
 
 
 def shown(view: Sequence[BaseMessage], said: Sequence[BaseMessage]) -> list[int]:
@@ -110,7 +113,9 @@ def is_within_limit(conversation: Conversation, asked: Asked, said: Sequence[Bas
     context = conversation.speaker(asked.name).context
     stands = [said[place] for place in shown(asked.view, said)]
     own = [
-        one for one in stands if line(one).speaker == asked.name and line(one).kind is Kind.SPEECH
+        one
+        for one in stands
+        if metadata(one).speaker == asked.name and isinstance(metadata(one), Speech)
     ]
     # A judge is asked about the turn that it has just finished.
     if isinstance(context, KeepAll) or len(own) <= asked.judges:
@@ -205,9 +210,9 @@ def test_a_model_that_takes_little_never_makes_a_conversation_fail(
     summed_up = [one for one in player.refused if "You keep the memory" in one[0]["content"]]
     assert len(cuts) == len(player.refused) - len(summed_up)
     told = [event.text for event in events if isinstance(event, Notice)]
-    assert not Counter(line(cut).problem for cut in cuts) - Counter(told)
+    assert not Counter(fields_of(cut).problem for cut in cuts) - Counter(told)
     shortened = [event.id for event in events if isinstance(event, HistoryShortened)]
-    made = [place_of(one) for one in result.messages if line(one).kind is Kind.SUMMARY]
+    made = [place_of(one) for one in result.messages if isinstance(metadata(one), Summary)]
     assert shortened == made
     assert {*made} >= {place_of(cut) for cut in cuts}
     # What was refused once is not asked again.

@@ -13,11 +13,12 @@ from drawn.player import Broken, Narrow, cuts_of, followed
 from drawn.talks import PEOPLE
 from duologue.graphs import ContextTooLongError, Session, astream
 from duologue.graphs.events import HistoryShortened, Notice
-from duologue.graphs.log.messages import line
+from duologue.graphs.log.messages import metadata
 from duologue.graphs.spec.conversation import Conversation
 from duologue.nodes.prompts import judging
 from duologue.nodes.testing import Line, Prompt, Reply
 from duologue.nodes.testing.server import ScriptedServer
+from support.fields import fields_of
 from support.logs import without_ids
 
 LINE = "This is said at some length, so that it soon gets too long for a model that takes little. "
@@ -70,9 +71,9 @@ async def test_who_judges_and_who_moderates_is_shown_less_where_a_model_takes_li
     cuts = cuts_of(result)
     assert len(cuts) == len(player.refused) > 0
     takes_no_part = question not in (judging.JUDGE_OWN_TASK, judging.IS_TASK_COMPLETE)
-    assert all((line(cut).speaker is None) is takes_no_part for cut in cuts)
+    assert all((metadata(cut).speaker is None) is takes_no_part for cut in cuts)
     told = [event.text for event in events if isinstance(event, Notice)]
-    assert told == [line(cut).problem for cut in cuts]
+    assert told == [fields_of(cut).problem for cut in cuts]
     # A cut holds for what is asked later, too: not every question is refused.
     asked = [prompt for prompt in player.answered if question in prompt[-1]["content"]]
     assert len(cuts) < len(asked)
@@ -194,6 +195,6 @@ async def test_who_takes_no_part_is_asked_again_where_there_was_no_room_for_the_
     cuts = cuts_of(result)
     assert len(cuts) == player.cut_off
     assert [event.text for event in events if isinstance(event, Notice)] == [
-        line(cut).problem for cut in cuts
+        fields_of(cut).problem for cut in cuts
     ]
     assert result.outcome.total.calls == len(player.answered)

@@ -15,8 +15,8 @@ from pydantic import SecretStr
 from duologue.graphs.build import build_graph
 from duologue.graphs.kinds.role_play import BEGIN_INSTRUCTING, DONE_TOKEN, role_play
 from duologue.graphs.log.channels import log_of
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line, place_of, speeches
+from duologue.graphs.log.messages import metadata, place_of, speeches
+from duologue.graphs.log.metadata import Draft, MessageMetadata, Reflection, SpecifiedTask, Speech
 from duologue.graphs.log.state import Input, State
 from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.rules.moves import max_steps
@@ -29,6 +29,7 @@ from duologue.nodes.prompts import judging, speaking, tasks
 from duologue.nodes.prompts.template import fill_template
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
+from support.fields import fields_of
 
 MODES = list(EndChatMode)
 YES: dict[str, Any] = {"objectives_left": [], "complete": True}
@@ -47,7 +48,7 @@ class Ran:
     @property
     def said(self) -> list[str]:
         """What was said, each with its speaker."""
-        return [f"{line(message).speaker}: {message.text}" for message in speeches(self.log)]
+        return [f"{metadata(message).speaker}: {message.text}" for message in speeches(self.log)]
 
     def seen(self, name: str) -> list[str]:
         """A speaker's own history, in its roles."""
@@ -55,12 +56,12 @@ class Ran:
         view = viewpoint(self.conversation, self.log, name)
         return [f"{roles[message.type]}:{message.text}" for message in view]
 
-    def kinds(self, kind: Kind) -> list[BaseMessage]:
-        return [message for message in self.log if line(message).kind is kind]
+    def kinds(self, kind: type[MessageMetadata]) -> list[BaseMessage]:
+        return [message for message in self.log if type(metadata(message)) is kind]
 
     @property
     def verdicts(self) -> list[Verdict]:
-        found = (line(message).verdict for message in self.log)
+        found = (fields_of(message).verdict for message in self.log)
         return [verdict for verdict in found if verdict is not None]
 
 
@@ -264,7 +265,7 @@ async def test_completed_tasks_end_it_as_the_mode_says(
 ) -> None:
     ran = await scripted(dual(count, stoppers, task="P", end_chat=capped(cap, mode)), script)
     assert [message.text for message in speeches(ran.log)] == said.split()
-    assert [line(message).speaker for message in speeches(ran.log)] == [
+    assert [metadata(message).speaker for message in speeches(ran.log)] == [
         text[0].upper() for text in said.split()
     ]
     assert ran.outcome.reasons == tuple(Reason(reason) for reason in reasons)
@@ -385,7 +386,7 @@ async def test_an_answer_that_does_not_fit_the_schema_is_not_complete_and_record
         ran = await scripted(conversation, script)
     assert ran.verdicts == [Verdict(speaker="B", complete=False, readable=False)]
     assert ran.outcome.reasons == (Reason.MAX_ITERATIONS,)
-    assert ran.kinds(Kind.REFLECTION)[0].text == answer
+    assert ran.kinds(Reflection)[0].text == answer
     assert ran.seen("B") == ["u:a1", "a:b1"]
 
 
@@ -494,7 +495,7 @@ async def test_the_done_token_counts_alone_on_a_line_of_a_longer_message() -> No
     script = [STEP.format(1), DID.format(1), mention, DID.format(2), f"Thank you.\n{DONE}"]
     ran = await scripted(play(), script)
     assert ran.outcome.reasons == (Reason.DONE_TOKEN,)
-    assert ran.kinds(Kind.DRAFT) == []
+    assert ran.kinds(Draft) == []
 
 
 async def test_a_done_token_on_the_first_turn_is_said_twice_or_not_at_all() -> None:
@@ -550,9 +551,9 @@ async def test_a_broken_reply_is_asked_for_once_more_with_the_reason(
         assert first[-1]["content"] in again[-1]["content"]
     # Nobody hears the draft or the reason: not the other, and not the speaker later on.
     assert [m["content"] for m in then[1:]] == [STEP.format(1)]
-    drafts = ran.kinds(Kind.DRAFT)
+    drafts = ran.kinds(Draft)
     assert [message.text for message in drafts] == [broken]
-    assert reason in (line(drafts[0]).problem or "")
+    assert reason in (fields_of(drafts[0]).problem or "")
     assert reason not in str(ran.seen(USER))
     assert ran.outcome.total.calls == 3
 
@@ -563,14 +564,14 @@ async def test_a_reply_that_is_still_broken_is_taken_as_it_is_and_marked() -> No
     script = [twice.format("one"), twice.format("two"), DID.format(1)]
     ran = await scripted(play(max_iterations=1), script)
     assert ran.said[0] == f"{USER}: {twice.format('two')}"
-    assert "'Instruction:'" in (line(ran.kinds(Kind.SPEECH)[0]).problem or "")
+    assert "'Instruction:'" in (fields_of(ran.kinds(Speech)[0]).problem or "")
     assert ran.outcome.reasons == (Reason.MAX_ITERATIONS,)
 
 
 async def test_r15_a_reply_whose_first_mark_is_still_missing_is_given_it() -> None:
     ran = await scripted(play(max_iterations=1), ["one", "two", DID.format(1)])
     assert ran.said[0] == f"{USER}: Instruction: two\nInput: None"
-    assert line(ran.kinds(Kind.SPEECH)[0]).problem is None
+    assert fields_of(ran.kinds(Speech)[0]).problem is None
 
 
 async def test_roles_that_stay_flipped_end_it_and_say_who_flipped() -> None:
@@ -593,7 +594,7 @@ async def test_the_task_is_rewritten_before_anyone_speaks() -> None:
     assert [message["role"] for message in request] == ["user"]
     assert "Build a bot" in request[0]["content"]
     assert "50 words" in request[0]["content"]
-    assert [line(message).audience for message in ran.kinds(Kind.SPECIFIED_TASK)] == [()]
+    assert [metadata(message).audience for message in ran.kinds(SpecifiedTask)] == [()]
     # R1: others hear a message without its done token.
     assert ran.seen(HELPER) == ["u:(empty message)"]
 
@@ -631,7 +632,7 @@ async def test_without_specification_the_task_is_taken_as_given() -> None:
     ran = await run(play(specify_task=False, end_chat=AT_ONCE), model)
     assert ran.task == "Build a bot"
     assert "Build a bot" in model.calls[0].prompt[0]["content"]
-    assert ran.kinds(Kind.SPECIFIED_TASK) == []
+    assert ran.kinds(SpecifiedTask) == []
 
 
 async def test_a_blank_rewrite_leaves_the_task_as_given() -> None:

@@ -14,8 +14,8 @@ from corpus.reading import Talk, rows, talks
 from duologue.graphs import Conversation, load_conversation
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.formats.parsing import parse
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import About, said
+from duologue.graphs.log.messages import make_message
+from duologue.graphs.log.metadata import Speech
 from duologue.graphs.rules.ends.guards import GUARDS
 from duologue.graphs.rules.facts import observed
 from duologue.graphs.rules.position import Position
@@ -108,7 +108,7 @@ def ended(talk: Talk) -> tuple[int, list[str]] | None:
     conversation = Conversation.model_validate({"task": "Talk.", "speakers": speakers})
     log: list[AnyMessage] = []
     for number, (name, text) in enumerate(talk.said):
-        log.append(said(number, text, About(kind=Kind.SPEECH, speaker=name)))
+        log.append(make_message(number, text, Speech(speaker=name)))
         position = Position(facts=observed(conversation, log))
         held = [guard.reason.value for guard in GUARDS if guard.holds(conversation, position)]
         if held:

@@ -21,12 +21,13 @@ from duologue.graphs import (
 from duologue.graphs.cli.terminal.events import Transcript
 from duologue.graphs.cli.terminal.follow_up import FollowUp
 from duologue.graphs.events import CodeStarted, MessageSaid, ReplyRejected
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import Draft, Speech, Summary
 from duologue.graphs.run.log_events import replayed
 from duologue.graphs.text.joined import joined
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
+from support.fields import fields_of
 
 from .people_help import Played, play
 
@@ -49,11 +50,11 @@ def asked(played: Played) -> list[str]:
 
 
 def cut_off(result: Result) -> list[bool]:
-    return [line(one).cut_off for one in result.messages if line(one).is_speech]
+    return [fields_of(one).cut_off for one in result.messages if isinstance(metadata(one), Speech)]
 
 
 def drafts(result: Result) -> list[str]:
-    return [one.text for one in result.messages if line(one).kind is Kind.DRAFT]
+    return [one.text for one in result.messages if isinstance(metadata(one), Draft)]
 
 
 def test_it_is_marked_in_the_log_the_events_and_why_and_no_view_changes() -> None:
@@ -198,10 +199,10 @@ def test_a_replay_says_the_same_where_a_context_seemed_to_be_full(tmp_path: Path
     before = [f"This is the line number {number}." for number in range(6)]
     played = play(talk(4), [*before, cut("By"), cut("By the"), "So."], store=store)
     assert played.transcript[6] == ("Ann", "By the")
-    kinds = [line(one).kind for one in played.result.messages]
+    kinds = [type(metadata(one)) for one in played.result.messages]
     again = Session("s", store=store).replay()
-    assert [line(one).kind for one in again.messages] == kinds
-    assert kinds.count(Kind.SUMMARY) == 1
+    assert [type(metadata(one)) for one in again.messages] == kinds
+    assert kinds.count(Summary) == 1
 
 
 def test_tokens_are_whole_where_the_history_is_shortened_meanwhile() -> None:
@@ -249,8 +250,8 @@ def test_its_missing_end_is_no_reason_to_ask_again(form: dict[str, Any], text: s
     played = play(talk(format=form), [cut(text), "Fine."])
     assert played.transcript[0] == ("Ann", text)
     assert drafts(played.result) == []
-    said = next(one for one in played.result.messages if line(one).is_speech)
-    assert line(said).problem is None
+    said = next(one for one in played.result.messages if isinstance(metadata(one), Speech))
+    assert fields_of(said).problem is None
     # The same, ended by the model itself, is asked for again.
     again = play(talk(format=form), [text, text, "Fine."])
     assert drafts(again.result) == [text]
@@ -274,8 +275,8 @@ def test_json_that_was_cut_off_is_told_in_one_sentence(form: str) -> None:
     script: list[Line] = [cut('{"steps": ["dig", "pl'), '{"steps": ["dig"]}', "Fine."]
     played = play(conversation, script, schemas={"Plan": Plan})
     problem = "Your message must be JSON, but it was too long and was cut off. Use fewer words."
-    (draft,) = (one for one in played.result.messages if line(one).kind is Kind.DRAFT)
-    assert line(draft).problem == problem
+    (draft,) = (one for one in played.result.messages if isinstance(metadata(one), Draft))
+    assert fields_of(draft).problem == problem
     assert played.result.parsed("Ann") == [{"steps": ["dig"]}]
 
 
@@ -330,7 +331,7 @@ def test_what_goes_on_costs_no_history(how: str) -> None:
     script: list[Line] = ["Plant them.", "Where?", cut("By the wall, in"), "By the wall.", "Fine."]
     played = play(talk(2, on_length=how), script)
     assert drafts(played.result) == ["By the wall, in"]
-    assert [line(one).kind for one in played.result.messages].count(Kind.SUMMARY) == 0
+    assert [type(metadata(one)) for one in played.result.messages].count(Summary) == 0
     assert played.prompts[3][1]["content"] == "Please begin."
 
 
@@ -356,7 +357,9 @@ def test_the_first_try_is_said_where_the_second_one_goes_on_and_is_worse(tmp_pat
     store = str(tmp_path / "s.db")
     played = play(talk(format=form, on_length="continue"), script, store=store)
     assert played.transcript[0] == ("Ann", "Instruction: Plant the beans now.\nNext.")
-    assert [line(one).flaw for one in played.result.messages if line(one).is_speech] == [None] * 2
+    assert [
+        fields_of(one).flaw for one in played.result.messages if isinstance(metadata(one), Speech)
+    ] == [None] * 2
     assert Session("s", store=store).replay().transcript == played.transcript
 
 

@@ -17,8 +17,8 @@ from rich.console import Console, RenderableType
 
 from duologue.graphs import Conversation, MessageQuestion, aconverse, chat, converse
 from duologue.graphs.display.lists import MOST
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import About, said
+from duologue.graphs.log.messages import make_message
+from duologue.graphs.log.metadata import Speech
 from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.run import to_end
 from duologue.graphs.sessions.stored_session import StoredSession
@@ -153,8 +153,8 @@ def test_what_waits_or_was_broken_off_says_so() -> None:
 
 
 def test_of_a_long_talk_the_newest_lines_are_shown() -> None:
-    about = About(kind=Kind.SPEECH, speaker="Ann")
-    log: list[Any] = [said(number, f"line {number}.", about) for number in range(1000)]
+    about = Speech(speaker="Ann")
+    log: list[Any] = [make_message(number, f"line {number}.", about) for number in range(1000)]
     result = StoredSession("s", PAIR, log, None, None)
     for form in (result._repr_html_(), result._repr_markdown_(), printed(result)):
         assert f"{1000 - MOST:,}" in form

@@ -7,9 +7,11 @@ import pytest
 from pydantic import BaseModel
 
 from duologue.graphs import Conversation, Result, converse, load_conversation, role_play
-from duologue.graphs.log.messages import Flaw, line
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import Flaw, Speech
 from duologue.graphs.text.borrowed import asks_to_repeat, is_echo
 from duologue.nodes.testing import Line, ScriptedChatModel
+from support.fields import fields_of
 
 PLAN = "Let us plant beans beside the wall."
 
@@ -30,7 +32,7 @@ def play(conversation: Conversation, *script: Line, rounds: int = 1) -> Result:
 
 
 def flaws(result: Result) -> list[Flaw | None]:
-    return [line(one).flaw for one in result.messages if line(one).is_speech]
+    return [fields_of(one).flaw for one in result.messages if isinstance(metadata(one), Speech)]
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,14 @@ from drawn.talks import talks
 from duologue.graphs import build_graph, load_conversation
 from duologue.graphs.build import Graph
 from duologue.graphs.log.channels import log_of
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import Flaw, line, place_of
+from duologue.graphs.log.messages import metadata, place_of
+from duologue.graphs.log.metadata import Flaw, JudgeQuestion, OpeningAnswer, Reflection, Speech
 from duologue.graphs.rules.facts import observed
 from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.rules.position import Position
 from duologue.graphs.spec.conversation import Conversation
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
+from support.fields import fields_of
 
 # Whatever is edited
 
@@ -44,13 +45,13 @@ async def run(player: Player, data: st.DataObject) -> dict[str, Any]:
         await graph.ainvoke(given, config, interrupt_after="*", durability="sync")
         found: Any = await graph.aget_state(config)
         log, given = log_of(found.values), None
-        places = [at for at, one in enumerate(log) if line(one).is_speech]
+        places = [at for at, one in enumerate(log) if isinstance(metadata(one), Speech)]
         if edits < 4 and places and data.draw(st.sampled_from((True, False)), "edit"):
             edits += 1
             place = data.draw(st.sampled_from(places[-3:]), "place")
             text = data.draw(st.sampled_from(["", "Anything.", *TOKENS, log[place].text]), "text")
             new = log[place].model_copy(update={"content": text})
-            channel = "messages" if line(new).audience is None else "unspoken"
+            channel = "messages" if metadata(new).audience is None else "unspoken"
             await graph.aupdate_state(config, {channel: [new]})
         elif found.values.get("outcome") and not found.next:
             last: dict[str, Any] = found.values
@@ -66,7 +67,7 @@ def test_whatever_is_edited_whenever_it_counts_as_it_stands_and_goes_on_to_its_e
     state = asyncio.run(run(Player(conversation, seed, unlike=True), data))
     log = log_of(state)
     assert [place_of(message) for message in log] == [f"m{place:04d}" for place in range(len(log))]
-    assert not any(line(message).edited for message in log)
+    assert not any(fields_of(message).edited for message in log)
     facts, own = Position.model_validate(state["position"]).facts, observed(conversation, log)
     counted = own.model_fields_set
     assert facts.model_dump(include=counted) == own.model_dump(include=counted)
@@ -101,7 +102,7 @@ class Session:
 
     def edit(self, place: int, text: str, at: RunnableConfig = CONFIG, **more: Any) -> Any:  # noqa: ANN401
         message = log_of(self.graph.get_state(at).values)[place]
-        channel = "messages" if line(message).audience is None else "unspoken"
+        channel = "messages" if metadata(message).audience is None else "unspoken"
         # As user interfaces send it: nothing but what they know of.
         new = {"type": message.type, "id": message.id, "content": text, **more}
         return self.graph.update_state(at, {channel: [new]})
@@ -126,7 +127,7 @@ class Session:
 
     @property
     def said(self) -> list[str]:
-        return [one.text for one in self.log if line(one).is_speech]
+        return [one.text for one in self.log if isinstance(metadata(one), Speech)]
 
     @property
     def reasons(self) -> list[str] | None:
@@ -214,10 +215,10 @@ def test_what_a_message_says_by_its_form_and_its_flaw_are_read_again(
 ) -> None:
     session = Session(SHAPED, ['{"plant": "rose"}', *SAID[1:3], "And peas."])
     session.begin(interrupt_after=["user_agent"])
-    assert line(session.log[-1]).parsed == {"plant": "rose"}
+    assert fields_of(session.log[-1]).parsed == {"plant": "rose"}
     session.edit(1, text)
     session.go_on(interrupt_after=["user_agent"])
-    about = line(session.log[1])
+    about = fields_of(session.log[1])
     assert (about.parsed, about.flaw, about.edited) == (parsed, flaw, False)
 
 
@@ -249,8 +250,8 @@ def test_a_judged_message_is_judged_by_its_new_words(found: bool) -> None:
     session.edit(1, then)
     session.go_on(interrupt_after=["completion_judge"])
     assert bool(session.reasons) is not found
-    kinds = [line(one).kind for one in session.log[1:4]]
-    assert kinds == [Kind.SPEECH, Kind.QUESTION, Kind.REFLECTION]
+    kinds = [type(metadata(one)) for one in session.log[1:4]]
+    assert kinds == [Speech, JudgeQuestion, Reflection]
 
 
 def test_an_opening_answer_is_handed_on_as_it_stands_now() -> None:
@@ -264,7 +265,9 @@ def test_an_opening_answer_is_handed_on_as_it_stands_now() -> None:
     place = next(at for at, one in enumerate(session.log) if one.text == "Mine.")
     session.edit(place, "Ours.")
     session.go_on()
-    assert [one.text for one in session.log if line(one).kind is Kind.SHIFT] == ["Ours."]
+    assert [one.text for one in session.log if isinstance(metadata(one), OpeningAnswer)] == [
+        "Ours."
+    ]
     assert "Mine." not in str([call.prompt for call in session.model.calls[2:]])
     assert "Ours." in prompted(session, 2)
 

@@ -32,8 +32,8 @@ from duologue.graphs import (
     converse,
     load_conversation,
 )
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import Flaw, line
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import Draft, Flaw
 from duologue.graphs.spec.end_chat import AnyEndChat
 from duologue.graphs.spec.ends import End
 from duologue.nodes.testing import (
@@ -43,6 +43,7 @@ from duologue.nodes.testing import (
     ScriptedToolCall,
     ScriptExhaustedError,
 )
+from support.fields import fields_of
 
 YES: dict[str, Any] = {"objectives_left": [], "complete": True}
 NO: dict[str, Any] = {"objectives_left": ["price"], "complete": False}
@@ -654,8 +655,8 @@ def test_r21_a_repeated_call_is_a_draft_that_is_never_sent_back() -> None:
     model = ScriptedChatModel(script=[LOOK] * 5 + ["I give up.", *["Hm, well."] * 20])
     spec = talk(ann={"tools": ["look"]}, end_chat={"max_iterations": 1})
     result = converse(spec, model=model, tools=[look], store="memory:repeated-call")
-    drafts = [one for one in result.messages if line(one).kind is Kind.DRAFT]
-    assert [line(one).flaw for one in drafts[:1]] == [Flaw.SAME_CALLS]
+    drafts = [one for one in result.messages if isinstance(metadata(one), Draft)]
+    assert [fields_of(one).flaw for one in drafts[:1]] == [Flaw.SAME_CALLS]
     prompt = model.calls[5].prompt
     assert sum(bool(one.get("tool_calls")) for one in prompt) == 4
     assert "You called look again with the same arguments" in prompt[-1]["content"]
@@ -671,7 +672,7 @@ def test_r21_what_broke_off_goes_on_with_its_count(answered: int) -> None:
     model = ScriptedChatModel(script=[LOOK] * (6 - answered))
     result = converse(spec, model=model, **where)
     assert reasons(result) == ["same_tool_calls"]
-    assert sum(line(one).flaw is Flaw.SAME_CALLS for one in result.messages) == 1
+    assert sum(fields_of(one).flaw is Flaw.SAME_CALLS for one in result.messages) == 1
 
 
 def test_the_guards_are_on_unless_switched_off() -> None:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -23,8 +23,20 @@ from duologue.graphs import (
     list_sessions,
 )
 from duologue.graphs.build import build_graph
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line, place_name, place_of
+from duologue.graphs.log.messages import metadata, place_name, place_of
+from duologue.graphs.log.metadata import (
+    AnyMetadata,
+    Draft,
+    EarlierEnd,
+    InputMessage,
+    Instruction,
+    JudgeQuestion,
+    MemoryReset,
+    Reflection,
+    RememberedMessage,
+    RemovedMessage,
+    Summary,
+)
 from duologue.graphs.spec.end_chat import EndChatMode
 from duologue.graphs.store.address import open_store
 from duologue.nodes.prompts import speaking
@@ -73,18 +85,25 @@ def store_of(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 FORKED_ELSEWHERE = {
-    *(Kind.SUMMARY, Kind.FORGOTTEN, Kind.REMEMBERED, Kind.REMOVED, Kind.ENDED, Kind.GIVEN)
+    *(
+        Summary,
+        MemoryReset,
+        RememberedMessage,
+        RemovedMessage,
+        EarlierEnd,
+        InputMessage,
+    )
 }
 """Kinds of lines that none of these conversations holds."""
 
 
 def test_the_forked_conversations_hold_every_kind_of_line(tmp_path: Path) -> None:
     kinds = {
-        line(message).kind
+        type(metadata(message))
         for conversation, lines in TALKS.values()
         for message in run(conversation, lines, store=f"memory:{tmp_path.name}").messages
     }
-    assert kinds == set(Kind) - FORKED_ELSEWHERE
+    assert kinds == {*get_args(AnyMetadata)} - FORKED_ELSEWHERE
 
 
 # What is said makes no difference to a store: one has every talk, and each other one of them.
@@ -247,7 +266,7 @@ def test_a_task_that_is_no_longer_rewritten_stands_as_it_is_given(store: str) ->
     new = Session("one", store=store).fork(at="m0000", task_specification=None).id
     ended = go_on(new, store, lines[2:])
     assert ended.specified_task == "Plan a garden"
-    assert [line(message).kind for message in ended.messages[:2]] == [Kind.DRAFT, Kind.INSTRUCTION]
+    assert [type(metadata(message)) for message in ended.messages[:2]] == [Draft, Instruction]
 
 
 def test_a_speaker_goes_on_by_another_prompt_and_model(store: str) -> None:
@@ -294,8 +313,8 @@ def test_a_new_task_of_a_speakers_own_is_told_after_opening_answers(
         assert len(ended.messages) == len(whole.messages) + stands
         assert ids(ended) == [place_name(number) for number in range(len(ended.messages))]
         assert ended.transcript == whole.transcript
-        assert [line(one).kind for one in ended.messages if one.text != news] == [
-            line(one).kind for one in whole.messages
+        assert [type(metadata(one)) for one in ended.messages if one.text != news] == [
+            type(metadata(one)) for one in whole.messages
         ]
 
 
@@ -315,23 +334,23 @@ def test_a_new_task_is_told_in_front_of_what_waits_for_hooks(thorough: bool, sto
             [text for name, text in one.transcript if name == "Ann"] for one in (whole, ended)
         ]
         assert by_ann[0] == by_ann[1]
-        assert [line(one).kind for one in ended.messages if one.text != news] == [
-            line(one).kind for one in whole.messages
+        assert [type(metadata(one)) for one in ended.messages if one.text != news] == [
+            type(metadata(one)) for one in whole.messages
         ]
 
 
 def test_a_new_task_is_told_in_a_two_question_verdict(store: str) -> None:
     lines = script("two_questions")
     whole = run(talk("two_questions"), lines, session="one", store=store)
-    first = next(message for message in whole.messages if line(message).kind is Kind.REFLECTION)
+    first = next(message for message in whole.messages if isinstance(metadata(message), Reflection))
     new = (
         Session("one", store=store).fork(at=place_of(first), speakers={"Ben": {"task": "Rest"}}).id
     )
     forked = Session(new, store=store).state()
-    assert [line(message).kind for message in forked.messages[-3:]] == [
-        Kind.INSTRUCTION,
-        Kind.QUESTION,
-        Kind.REFLECTION,
+    assert [type(metadata(message)) for message in forked.messages[-3:]] == [
+        Instruction,
+        JudgeQuestion,
+        Reflection,
     ]
     assert go_on(new, store, lines[calls_in(forked) :]).transcript == whole.transcript
 

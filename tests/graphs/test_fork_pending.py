@@ -12,8 +12,8 @@ from langchain_core.tools import tool
 from drawn.player import Player
 from drawn.talks import talks
 from duologue.graphs import Conversation, Reason, Result, Session, converse
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line, place_of
+from duologue.graphs.log.messages import metadata, place_of
+from duologue.graphs.log.metadata import MessageMetadata, Summary, UnheardReply, UnheardResult
 from duologue.graphs.spec.ends import MaxCalls
 from duologue.nodes.prompts import speaking, summaries
 from duologue.nodes.prompts.template import fill_template
@@ -117,22 +117,22 @@ def whole(tmp_path: Path) -> tuple[str, Result]:
     return store, run("one", store, SAID)
 
 
-def found(result: Result, kind: Kind, text: str) -> str:
+def found(result: Result, kind: type[MessageMetadata], text: str) -> str:
     """The id of the line of this kind and text."""
-    (one,) = [one for one in result.messages if line(one).kind is kind and one.text == text]
+    (one,) = [one for one in result.messages if type(metadata(one)) is kind and one.text == text]
     return place_of(one)
 
 
 WAITING = {
-    "a call": (Kind.ANSWER, "I dig", SAID[3:]),
-    "a result": (Kind.ANSWER, "Dug here.", SAID[3:]),
-    "a speech": (Kind.ANSWER, "I have dug", SAID[4:]),
+    "a call": (UnheardReply, "I dig", SAID[3:]),
+    "a result": (UnheardResult, "Dug here.", SAID[3:]),
+    "a speech": (UnheardReply, "I have dug", SAID[4:]),
 }
 
 
 @pytest.mark.parametrize(("kind", "text", "rest"), WAITING.values(), ids=WAITING)
 def test_what_waits_for_hooks_is_said_by_the_new_rules(
-    whole: tuple[str, Result], kind: Kind, text: str, rest: list[Line]
+    whole: tuple[str, Result], kind: type[MessageMetadata], text: str, rest: list[Line]
 ) -> None:
     """L7: with the same hooks, and with none."""
     store, before = whole
@@ -141,7 +141,11 @@ def test_what_waits_for_hooks_is_said_by_the_new_rules(
     assert without_ids(same.messages) == without_ids(before.messages)
     new = Session("one", store=store).fork(at=at, speakers={"Ann": {"hooks": []}}).id
     plain = run(new, store, rest, into=True)
-    aloud = {one.text for one in plain.messages if line(one).kind is not Kind.ANSWER}
+    aloud = {
+        one.text
+        for one in plain.messages
+        if not isinstance(metadata(one), UnheardReply | UnheardResult)
+    }
     assert text in aloud
     assert f"{text}!" not in aloud
     assert f"{text} Well done." not in aloud
@@ -151,7 +155,7 @@ def test_what_waits_for_hooks_is_said_by_the_new_rules(
 
 @pytest.mark.parametrize(("kind", "text", "rest"), WAITING.values(), ids=WAITING)
 def test_what_is_answered_is_said_before_new_rules_end_it(
-    whole: tuple[str, Result], kind: Kind, text: str, rest: list[Line]
+    whole: tuple[str, Result], kind: type[MessageMetadata], text: str, rest: list[Line]
 ) -> None:
     """Point 2: a hard stop of the fork's waits until the hooks have seen it."""
     store, before = whole
@@ -166,7 +170,7 @@ def test_what_is_answered_is_said_before_new_rules_end_it(
 
 @pytest.mark.parametrize(("kind", "text", "rest"), WAITING.values(), ids=WAITING)
 def test_a_new_task_is_told_in_front_of_what_waits(
-    whole: tuple[str, Result], kind: Kind, text: str, rest: list[Line]
+    whole: tuple[str, Result], kind: type[MessageMetadata], text: str, rest: list[Line]
 ) -> None:
     """Point 4: the lines that wait keep their places behind it, and their ids are in order."""
     store, before = whole
@@ -209,7 +213,7 @@ def test_a_fork_at_a_summary_goes_on_with_it(changes: dict[str, Any], is_kept: b
     model = ScriptedChatModel(script=script)
     before = converse(conversation, session="one", store=store, model=model)
     assert len(model.calls) == len(script)
-    at = found(before, Kind.SUMMARY, "They dig.")
+    at = found(before, Summary, "They dig.")
     new = Session("one", store=store).fork(at=at, **changes).id
     rest = script[5:] if is_kept else []
     model = ScriptedChatModel(script=rest)

@@ -14,14 +14,20 @@ from duologue.graphs import (
     converse,
     load_session,
 )
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line, place_of
+from duologue.graphs.log.messages import metadata, place_of
+from duologue.graphs.log.metadata import (
+    Instruction,
+    MemoryReset,
+    MessageMetadata,
+    Speech,
+    ToolCalls,
+)
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 
 
-def said(result: Result) -> list[tuple[str, Kind, str]]:
+def said(result: Result) -> list[tuple[str, type[MessageMetadata], str]]:
     """The places, kinds and texts of a log."""
-    return [(place_of(one), line(one).kind, one.text) for one in result.messages]
+    return [(place_of(one), type(metadata(one)), one.text) for one in result.messages]
 
 
 @pytest.fixture
@@ -43,7 +49,7 @@ def test_a_reset_before_calls_that_wait_is_in_the_fork(store: str) -> None:
     Session("waits", store=store).reset(speaker="Ben")
     Session("waits", store=store).fork(into="again")
     kinds = [kind for _, kind, _ in said(Session("again", store=store).state())]
-    assert kinds == [Kind.INSTRUCTION, Kind.FORGOTTEN, Kind.TOOL_CALLS]
+    assert kinds == [Instruction, MemoryReset, ToolCalls]
     assert said(Session("again", store=store).state()) == said(
         Session("waits", store=store).state()
     )
@@ -70,4 +76,4 @@ def test_what_was_said_in_anothers_place_is_in_the_fork(
     Session(source, store=store).fork(at=at, into="other")
     found = said(Session("other", store=store).state())
     assert found == said(taken_over)
-    assert ("m0004", Kind.SPEECH, "I take over.") in found
+    assert ("m0004", Speech, "I take over.") in found

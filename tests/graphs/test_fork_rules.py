@@ -17,8 +17,8 @@ from duologue.graphs import (
     converse,
     list_sessions,
 )
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import About, line, place_of, said
+from duologue.graphs.log.messages import make_message, metadata, place_of, read_metadata
+from duologue.graphs.log.metadata import Speech, ToolCalls, ToolResult
 from duologue.graphs.log.stage import Stage
 from duologue.graphs.rules.position import Facts, Phase, Position
 from duologue.graphs.sessions.fork_state import carried
@@ -28,6 +28,7 @@ from duologue.graphs.spec.judges import Moderator, SeparateJudge
 from duologue.graphs.store.address import open_store
 from duologue.nodes.prompts.judging import JUDGE_OWN_TASK
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from support.fields import fields_of
 from support.logs import without_ids
 
 from .fork_help import NO, YES, go_on, plain, run, timeless, told
@@ -239,7 +240,7 @@ def test_what_is_now_another_task_is_not_complete(
     new = Session("one", store=store).fork(at="m0004", **changes).id
     ended = Session(new, store=store).resume(model=answering())
     assert (reason(ended) is Reason.MAX_ITERATIONS) is asked
-    verdicts = [one for one in ended.messages if line(one).verdict is not None]
+    verdicts = [one for one in ended.messages if fields_of(one).verdict is not None]
     assert (len(verdicts) > 1) is asked
     assert timeless(ended.outcome).completed == (() if asked else ("Ben",))
 
@@ -379,11 +380,11 @@ def test_calls_that_a_guard_did_not_run_are_run_with_the_guard_off(store: str) -
     )
     ended = run(conversation, calls, session="one", store=store)
     assert reason(ended) is Reason.SAME_TOOL_CALLS
-    assert line(ended.messages[-1]).kind is Kind.TOOL_CALLS
+    assert isinstance(metadata(ended.messages[-1]), ToolCalls)
     new = Session("one", store=store).fork(end_chat={"guards": {"same_tool_calls": 0}}).id
     again = go_on(new, store, ["Sun.", "Good."])
     assert reason(again) is Reason.MAX_ITERATIONS
-    results = [one for one in again.messages if line(one).kind is Kind.TOOL_RESULT]
+    results = [one for one in again.messages if isinstance(metadata(one), ToolResult)]
     assert [one.text for one in results] == ["Monday: sun"] * 2
 
 
@@ -503,8 +504,8 @@ def test_positions_carry_over() -> None:
     new = plain(speakers=STOPPERS, end_chat={"mode": ONE})
     verdict = {"speaker": "Ben", "complete": True}
     log = [
-        said(0, "B1", About(kind=Kind.SPEECH, speaker="Ben")),
-        said(1, "Yes", About.model_validate({"kind": "reflection", "verdict": verdict})),
+        make_message(0, "B1", Speech(speaker="Ben")),
+        make_message(1, "Yes", read_metadata({"kind": "reflection", "verdict": verdict})),
     ]
     spent = Facts(calls=3, tokens=5, cost=0.5, seconds=7)
     done = Position(
@@ -520,7 +521,7 @@ def test_positions_carry_over() -> None:
     assert carried(old, old, done, log) == kept
     assert carried(old, new, done, log) == kept.model_copy(update={"owed": ("Ann",)})
     later = {"phase": Phase.SPOKEN, "stage": Stage.LAST_WORDS, "speaker": "Ann", "owed": ("Ben",)}
-    word = said(2, "A2", About(kind=Kind.SPEECH, speaker="Ann", stage=Stage.LAST_WORDS))
+    word = make_message(2, "A2", Speech(speaker="Ann", stage=Stage.LAST_WORDS))
     found = carried(old, new, done.model_copy(update=later), [*log, word])
     assert (found.owed, found.stage, found.turns) == ((), Stage.LAST_WORDS, 2)
     cap = plain(speakers=STOPPERS)

@@ -20,8 +20,8 @@ from duologue.graphs.kinds.coder import CoderForm
 from duologue.graphs.kinds.group_solve import GroupSolveForm
 from duologue.graphs.kinds.role_play import RolePlayForm
 from duologue.graphs.kinds.user_proxy import UserProxyForm
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import Speech
 from duologue.graphs.spec.conversation import Form
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 
@@ -77,7 +77,7 @@ async def test_a_message_begins_a_chat_and_keeps_its_id(form: type[Form], messag
         ("ai", "Hello!"),
     ]
     assert found["messages"][0].id == "mine"
-    assert line(found["messages"][0]).kind is Kind.SPEECH
+    assert isinstance(metadata(found["messages"][0]), Speech)
     assert found["__interrupt__"]
     # The newest of what clients give back is the answer to what waits; the rest is known.
     found = await on.give(*found["messages"], user("How are you?", "next"))
@@ -162,7 +162,7 @@ async def test_what_clients_write_beside_a_message_counts_for_nothing(beside: ob
         extra = {"duologue": beside, "duologue_place": [0], "mine": 1}
         found = await on.give(HumanMessage(text, additional_kwargs=extra))
     assert texts(found) == ["Hi", "Hello!", "How are you?", "Fine."]
-    assert {line(message).kind for message in found["messages"]} == {Kind.SPEECH}
+    assert {type(metadata(message)) for message in found["messages"]} == {Speech}
     assert [m.additional_kwargs["mine"] for m in found["messages"][::2]] == [1, 1]
 
 

@@ -24,7 +24,8 @@ from duologue.graphs import (
 from duologue.graphs.build import build_graph
 from duologue.graphs.common.background import run as run_in_background
 from duologue.graphs.events import ConversationEnded, ConversationReopened, MessageSaid
-from duologue.graphs.log.messages import About, line, said
+from duologue.graphs.log.messages import make_message, metadata, read_metadata
+from duologue.graphs.log.metadata import is_public_speech
 from duologue.graphs.sessions.listing import known_store
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 
@@ -336,10 +337,12 @@ def test_r10_where_a_stop_alone_does_not_end_it_the_error_says_so(store: str) ->
 
 
 def test_r10_the_line_of_an_end_is_nobodys() -> None:
-    message = said(0, "Ended.", About.model_validate({"kind": "ended", "audience": ()}))
-    about = line(message)
-    assert not about.heard_by("Ann")
-    assert not about.counts
+    message = make_message(
+        0, "Ended.", read_metadata({"kind": "earlier_end", "audience": (), "outcome": {}})
+    )
+    about = metadata(message)
+    assert not about.is_heard_by("Ann")
+    assert not is_public_speech(about)
 
 
 def test_r10_a_replay_goes_on_from_each_end(store: str) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from duologue.graphs import Conversation, Outcome, Result, aconverse, group_solve
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import Instruction, Speech
 from duologue.nodes.prompts import judging
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 
@@ -239,8 +239,8 @@ async def test_the_player_is_never_shown_the_secret(secret: Mapping[str, Any]) -
     assert len(prompts_of_player) == 7  # an opening answer, three turns, a question after each
     assert "secret number is" not in str(prompts_of_player)
     kept = [message for message in result.messages if SECRET in message.text]
-    assert [line(message).audience for message in kept] == [("Game master",)]
-    assert line(kept[0]).kind is (Kind.SPEECH if secret is MADE_UP else Kind.INSTRUCTION)
+    assert [metadata(message).audience for message in kept] == [("Game master",)]
+    assert type(metadata(kept[0])) is (Speech if secret is MADE_UP else Instruction)
 
 
 async def test_a_shift_that_would_give_the_secret_away_can_be_replaced() -> None:

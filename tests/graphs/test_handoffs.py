@@ -21,12 +21,13 @@ from duologue.graphs import (
     stream,
 )
 from duologue.graphs.events import MessageSaid, MessageStarted, MessageToken
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import Flaw, line
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import Draft, Flaw, Speech
 from duologue.graphs.sessions.exports.text import as_markdown
 from duologue.nodes.prompts import handoffs as prompts
 from duologue.nodes.prompts.template import fill_template
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from support.fields import fields_of
 
 NAMES = ("Ann", "Bob", "Cid")
 
@@ -149,11 +150,11 @@ def test_whom_nobody_may_name_is_asked_for_once_more_and_then_the_next_in_order_
     # Ann may name Cid alone, and is offered nothing to call.
     assert not model.calls[-1].tools
     assert order_of(result) == "BCA"
-    said = next(one for one in result.messages if line(one).is_speech)
-    assert line(said).flaw is Flaw.NOT_NEXT
+    said = next(one for one in result.messages if isinstance(metadata(one), Speech))
+    assert fields_of(said).flaw is Flaw.NOT_NEXT
     told = fill_template(prompts.HAND_OFF_REFUSED, other="Zed", names="Ann, Cid")
     assert told in model.calls[1].messages[-1].text
-    assert [line(one).flaw for one in result.messages if line(one).kind is Kind.DRAFT] == [
+    assert [fields_of(one).flaw for one in result.messages if isinstance(metadata(one), Draft)] == [
         Flaw.NOT_NEXT
     ]
 
@@ -376,8 +377,8 @@ def test_a_session_goes_on_forks_and_replays_as_it_handed_over() -> None:
     assert order_of(result) == "ACBBABC"
     again = Session("s", store=store).replay(tools=[look])
     assert [one.text for one in again.messages] == [one.text for one in result.messages]
-    assert [line(one).handed_to for one in again.messages] == [
-        line(one).handed_to for one in result.messages
+    assert [fields_of(one).handed_to for one in again.messages] == [
+        fields_of(one).handed_to for one in result.messages
     ]
     # Another table is held against what was said before.
     other = {"kind": "handoff", "to": {"Ann": ["Bob"]}}
@@ -429,8 +430,8 @@ def test_a_speaker_says_something_to_one_other_alone() -> None:
     store = f"memory:{uuid4().hex}"
     result, model = play(talk(order=ALONE), script, session="s", store=store)
     again = Session("s", store=store).replay()
-    assert [line(one).audience for one in again.messages] == [
-        line(one).audience for one in result.messages
+    assert [metadata(one).audience for one in again.messages] == [
+        metadata(one).audience for one in result.messages
     ]
     assert order_of(result) == "ABC"
     assert "Ann: (to you only) The number is seven." in heard(result, "Bob")

@@ -8,12 +8,21 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCa
 from pydantic import BaseModel
 
 from duologue.graphs import Reason, Session, SpecError, converse
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import Flaw, Source, line, place_of
+from duologue.graphs.log.messages import metadata, place_of
+from duologue.graphs.log.metadata import (
+    Flaw,
+    HookVersion,
+    MessageMetadata,
+    Source,
+    Speech,
+    ToolResult,
+    UnheardReply,
+)
 from duologue.nodes.prompts import speaking
 from duologue.nodes.prompts.template import fill_template
 from duologue.nodes.testing import Line as Said, ScriptedChatModel
 from duologue.tools import Hook, Turn
+from support.fields import fields_of
 from support.logs import without_ids
 
 from .hooks_help import adding, calling, either, hooked, in_form, play, raising
@@ -40,11 +49,11 @@ def test_a_hook_changes_what_its_speaker_hears(form: str) -> None:
         *(f"u:{speaking.BEGIN}", "a:Beans?", "u:Which?", "a:Runner beans.", "u:Good."),
     ]
     # The log keeps what was said, and says what the speaker heard in its place.
-    first, second = of_kind(result, Kind.HEARD)
+    first, second = of_kind(result, HookVersion)
     assert [first.text, second.text] == ["(Beans?)", "(Runner beans.)"]
-    assert [line(one).audience for one in (first, second)] == [("Bob",)] * 2
-    ids = {str(message.text): place_of(message) for message in of_kind(result, Kind.SPEECH)}
-    assert [line(one).instead_of for one in (first, second)] == [
+    assert [metadata(one).audience for one in (first, second)] == [("Bob",)] * 2
+    ids = {str(message.text): place_of(message) for message in of_kind(result, Speech)}
+    assert [fields_of(one).instead_of for one in (first, second)] == [
         *((ids["Beans?"],), (ids["Runner beans."],)),
     ]
 
@@ -100,7 +109,7 @@ def test_a_hook_gives_the_reply_instead(form: str) -> None:
     spec = hooked("instead", "note", ann={"tools": [], "format": {"lines": ["Note:"]}})
     result, model = play(spec, ["Hi."], hooks=hooks)
     assert result.transcript == [("Ann", "Note: ten"), ("Bob", "Hi.")]
-    spoken = line(of_kind(result, Kind.SPEECH)[0])
+    spoken = fields_of(of_kind(result, Speech)[0])
     assert (spoken.source, spoken.parsed) == (Source.HOOK, {"Note:": "ten"})
     assert texts(model.calls[0]) == ["u:Note: ten"]
     assert ran == []
@@ -115,8 +124,8 @@ def test_a_reply_that_a_hook_gives_is_heard_as_it_was_changed_and_passes_the_hoo
     result, _ = play(hooked("change", "answer", "sign"), ["Hi."], hooks=hooks)
     said = f"You say: {speaking.BEGIN} Now!"
     assert result.transcript[0] == ("Ann", f"{said} (signed)")
-    assert kinds(result) == ["instruction", "heard", "answer", "speech", "speech"]
-    assert of_kind(result, Kind.ANSWER)[0].text == said
+    assert kinds(result) == ["instruction", "hook_version", "unheard_reply", "speech", "speech"]
+    assert of_kind(result, UnheardReply)[0].text == said
 
 
 # After a speaker.
@@ -137,9 +146,9 @@ def test_a_hook_changes_what_is_said(form: str) -> None:
     ]
     assert texts(model.calls[1]) == ["u:Beans? — Ann"]
     assert texts(model.calls[2])[1:] == ["a:Beans? — Ann", "u:Which?"]
-    answers = of_kind(result, Kind.ANSWER)
+    answers = of_kind(result, UnheardReply)
     assert [message.text for message in answers] == ["Beans?", "Runner."]
-    assert [line(message).audience for message in answers] == [(), ()]
+    assert [metadata(message).audience for message in answers] == [(), ()]
     for name in ("Ann", "Bob"):
         view = shown(result.viewpoint(name))
         assert not any(text in {"a:Beans?", "u:Beans?"} for text in view)
@@ -176,7 +185,7 @@ def test_the_hook_behind_a_speaker_is_given_what_the_speaker_saw() -> None:
     (turn,) = turns
     assert (turn.session, turn.speaker, turn.heard) == ("s9", "Ann", "Changed.")
     assert shown(turn.messages) == shown(model.calls[0].messages)
-    assert kinds(result) == ["instruction", "heard", "answer", "speech", "speech"]
+    assert kinds(result) == ["instruction", "hook_version", "unheard_reply", "speech", "speech"]
 
 
 def test_what_all_hear_is_what_counts() -> None:
@@ -209,9 +218,16 @@ def test_hooks_see_no_rejected_draft_but_the_reply_that_mends_it() -> None:
     result, model = play(spec, ["ten", "Note: ten", "Hi."], hooks={"h": hook})
     assert seen == ["Note: ten"]
     assert result.transcript[0] == ("Ann", "Note: ten!")
-    assert kinds(result) == ["instruction", "heard", "draft", "answer", "speech", "speech"]
+    assert kinds(result) == [
+        "instruction",
+        "hook_version",
+        "draft",
+        "unheard_reply",
+        "speech",
+        "speech",
+    ]
     assert texts(model.calls[1])[:2] == ["u:Changed.", "a:ten"]
-    assert line(of_kind(result, Kind.SPEECH)[0]).parsed == {"Note:": "ten!"}
+    assert fields_of(of_kind(result, Speech)[0]).parsed == {"Note:": "ten!"}
 
 
 @pytest.mark.parametrize(
@@ -232,7 +248,7 @@ def test_what_is_wrong_is_what_is_wrong_with_what_all_hear(
         return None if made is None else AIMessage(made)
 
     result, _ = play(hooked("h"), [*answers, "So."], hooks={"h": Hook(after_speaker=mend)})
-    spoken = line(of_kind(result, Kind.SPEECH)[0])
+    spoken = fields_of(of_kind(result, Speech)[0])
     assert spoken.flaw is flaw
     assert (spoken.problem is None) is (flaw is None)
 
@@ -245,14 +261,14 @@ def halved(message: type[BaseMessage]) -> Any:  # noqa: ANN401
 @pytest.mark.parametrize(
     ("hook", "asked", "kind"),
     [
-        (Hook(before_speaker=lambda turn: halved(HumanMessage)), 2, Kind.HEARD),
-        (Hook(before_speaker=lambda turn: halved(AIMessage)), 1, Kind.SPEECH),
-        (Hook(after_speaker=lambda turn, reply: halved(AIMessage)), 2, Kind.SPEECH),
+        (Hook(before_speaker=lambda turn: halved(HumanMessage)), 2, HookVersion),
+        (Hook(before_speaker=lambda turn: halved(AIMessage)), 1, Speech),
+        (Hook(after_speaker=lambda turn, reply: halved(AIMessage)), 2, Speech),
     ],
     ids=["heard", "instead", "after"],
 )
 def test_half_a_character_that_a_hook_gives_is_shown_as_a_question_mark(
-    hook: Hook, asked: int, kind: Kind
+    hook: Hook, asked: int, kind: type[MessageMetadata]
 ) -> None:
     """L7: as one that a model gives."""
     result, _ = play(hooked("h"), ["Hello.", "Hi."][-asked:], hooks={"h": hook})
@@ -275,7 +291,7 @@ def test_a_hook_changes_a_structured_reply_and_it_is_read_as_changed() -> None:
     hook = Hook(after_speaker=lambda turn, reply: AIMessage(reply.text.replace("10", "20")))
     spec = hooked("h", ann={"tools": [], "format": {"kind": "schema", "name": "offer"}})
     result, _ = play(spec, [Offer(price=10), "Fine."], hooks={"h": hook}, schemas={"offer": Offer})
-    assert line(of_kind(result, Kind.SPEECH)[0]).parsed == {"price": 20}
+    assert fields_of(of_kind(result, Speech)[0]).parsed == {"price": 20}
 
 
 # Copies.
@@ -370,4 +386,4 @@ def test_a_session_that_waits_for_a_hook_goes_on_without_it(event: str, tmp_path
     forked = Session("two", store=store).resume(**options | {"model": again})
     assert result.transcript == forked.transcript == [("Ann", "Sum."), ("Bob", "Ok.")]
     if event == "ran":
-        assert [one.text for one in of_kind(result, Kind.TOOL_RESULT)] == ["3"]
+        assert [one.text for one in of_kind(result, ToolResult)] == ["3"]

@@ -28,8 +28,8 @@ from duologue.graphs.events import (
     ToolCallFinished,
     ToolCallRequested,
 )
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import HookVersion, Speech, ToolResult
 from duologue.nodes.prompts import speaking
 from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel
 from duologue.tools import Hook, Turn
@@ -153,7 +153,7 @@ def test_one_of_several_tools_whose_hook_fails_costs_none_of_the_others(tmp_path
     assert sorted(ran) == [(1, 2), (3, 4)]
     result = session.resume(hooks={"h": Hook()}, **options)
     assert sorted(ran) == [(1, 2), (3, 4)]
-    assert [one.text for one in of_kind(result, Kind.TOOL_RESULT)] == ["3", "7"]
+    assert [one.text for one in of_kind(result, ToolResult)] == ["3", "7"]
     assert len(model.calls) == 3
 
 
@@ -168,7 +168,7 @@ def test_a_model_that_fails_behind_a_hook_is_asked_again_with_the_hook_run_again
         converse(hooked("h"), session=session, hooks=hooks, tools=[adding()], **options)
     result = session.resume(hooks=hooks, tools=[adding()], **options)
     assert texts(model.calls[1]) == [f"u:({speaking.BEGIN})"]
-    assert kinds(result) == ["instruction", "heard", "speech", "speech"]
+    assert kinds(result) == ["instruction", "hook_version", "speech", "speech"]
 
 
 # In the stream.
@@ -251,7 +251,7 @@ def test_hooks_see_private_openings_and_opening_answers() -> None:
     ]
     # The shift hands on what was said.
     assert texts(model.calls[3]) == ["u:Guess it.", "a:I guess.", "u:I keep it. So."]
-    assert [line(one).audience for one in of_kind(result, Kind.SPEECH)] == [
+    assert [metadata(one).audience for one in of_kind(result, Speech)] == [
         *(("Ann",), ("Ann",), ("Bob",), None, None),
     ]
     assert "Seven" not in str(result.viewpoint("Bob"))
@@ -391,7 +391,7 @@ def test_a_hook_is_given_what_was_heard_and_not_what_a_short_history_puts_before
 ) -> None:
     """L7: what is pinned stands in front of the newest line, and is not heard anew."""
     result = shortened({"kind": "last", "limit": limit})
-    heard = [message.text for message in of_kind(result, Kind.HEARD)]
+    heard = [message.text for message in of_kind(result, HookVersion)]
     assert heard[0] == f"(You like beans.\n\n{speaking.BEGIN})"
     assert heard[1:] == [f"(Bob says {word}.)" for word in ("one", "two", "three", "four", "five")]
 

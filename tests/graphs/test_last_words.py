@@ -8,7 +8,8 @@ import pytest
 from langchain_core.tools import tool
 
 from duologue.graphs import Conversation, Session, Speaker, group_solve, load_conversation
-from duologue.graphs.log.messages import line
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import Speech
 from duologue.graphs.log.stage import Stage
 from duologue.nodes.prompts.speaking import (
     LAST_MESSAGE,
@@ -43,8 +44,9 @@ def told(played: Played) -> list[bool]:
 
 
 def last_words(played: Played) -> list[str]:
-    abouts = [line(one) for one in played.result.messages if line(one).is_speech]
-    return [about.speaker or "" for about in abouts if about.stage is Stage.LAST_WORDS]
+    found = [metadata(one) for one in played.result.messages]
+    said = [about for about in found if isinstance(about, Speech)]
+    return [about.speaker or "" for about in said if about.stage is Stage.LAST_WORDS]
 
 
 def test_those_who_have_last_words_are_told_so() -> None:

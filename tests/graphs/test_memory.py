@@ -20,8 +20,8 @@ from duologue.graphs import (
     load_session,
 )
 from duologue.graphs.common.versions import Versions
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line, place_name, place_of
+from duologue.graphs.log.messages import metadata, place_name, place_of
+from duologue.graphs.log.metadata import MemoryReset, RememberedMessage
 from duologue.graphs.rules.facts import observed
 from duologue.graphs.sessions.dumps import dump as dump_format
 from duologue.graphs.store.address import open_store
@@ -297,7 +297,7 @@ def test_a_reset_memory_changes_nothing_but_what_that_speaker_sees(
 
 def was_reset(result: Result) -> bool:
     """Whether a memory was reset in it."""
-    return any(line(message).kind is Kind.FORGOTTEN for message in result.messages)
+    return any(isinstance(metadata(message), MemoryReset) for message in result.messages)
 
 
 def gist(result: Result) -> dict[str, Any]:
@@ -320,10 +320,10 @@ def _changes_its_own_view_only(
     mine = [
         message
         for message in held.messages
-        if line(message).kind not in (Kind.FORGOTTEN, Kind.REMEMBERED)
+        if not isinstance(metadata(message), MemoryReset | RememberedMessage)
     ]
-    assert [(one.text, line(one)) for one in mine] == [
-        (one.text, line(one)) for one in before.messages
+    assert [(one.text, metadata(one)) for one in mine] == [
+        (one.text, metadata(one)) for one in before.messages
     ]
 
 

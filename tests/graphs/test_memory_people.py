@@ -160,8 +160,8 @@ def test_words_said_beside_calls_are_remembered_as_what_they_are(tmp_path: Path)
 
 
 SPEC = {"task": "Plan", "speakers": [{"name": "Ann"}, {"name": "Ben"}]}
-SESSION = {"format": "duologue.session", "version": 5, "session": "one", "spec": SPEC}
-MEMORY = {"format": "duologue.memory", "version": 5, "session": "one", "speaker": "Ann"}
+SESSION = {"format": "duologue.session", "version": 6, "session": "one", "spec": SPEC}
+MEMORY = {"format": "duologue.memory", "version": 6, "session": "one", "speaker": "Ann"}
 ENDED = {"reasons": [], "explanations": ["x"], "rounds": 0, "messages": 0}
 
 
@@ -207,10 +207,10 @@ def test_a_dump_that_does_not_hang_together_is_refused(dump: Dump, said: str) ->
     ("phase", "kinds"),
     [
         ("rejected", "draft"),
-        ("answered", "answer"),
+        ("answered", "unheard_reply"),
         ("called", "tool_calls or code"),
-        ("ran", "answer"),
-        ("given", "tool_result or answer"),
+        ("ran", "unheard_result"),
+        ("given", "tool_result or unheard_result"),
         ("asked", "reflection"),
     ],
 )

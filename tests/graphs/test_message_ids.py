@@ -12,8 +12,17 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from duologue.graphs import Conversation, Session, chat, converse, load_session, role_play
 from duologue.graphs.build import build_graph
 from duologue.graphs.log.channels import log_of, with_own_ids
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import About, line, place_of, said
+from duologue.graphs.log.messages import make_message, metadata, place_of
+from duologue.graphs.log.metadata import (
+    Draft,
+    HookVersion,
+    Instruction,
+    JudgeQuestion,
+    Reflection,
+    SpecifiedTask,
+    Speech,
+    UnheardReply,
+)
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall, ScriptExhaustedError
 
 from .fork_help import FUNCTIONS, plain
@@ -64,15 +73,20 @@ async def test_each_reply_is_streamed_under_one_id_that_it_keeps(streaming: bool
             state = found
         elif isinstance(found[0], AIMessage):  # tokens too
             streamed[str(found[0].id)] = streamed.get(str(found[0].id), "") + found[0].text
-    replies = [message for message in log_of(state) if line(message).kind is Kind.SPEECH]
+    replies = [message for message in log_of(state) if isinstance(metadata(message), Speech)]
     assert streamed == {message.id: message.text for message in replies}
 
 
 def test_a_models_id_is_kept_unless_the_log_has_it() -> None:
-    about = About(kind=Kind.SPEECH, speaker="Ann")
-    log = [said(0, "a", about, id="x")]
+    about = Speech(speaker="Ann")
+    log = [make_message(0, "a", about, id="x")]
     one, other, third = with_own_ids(
-        [said(1, "b", about, id="x"), said(2, "c", about, id="y"), said(3, "d", about, id="y")], log
+        [
+            make_message(1, "b", about, id="x"),
+            make_message(2, "c", about, id="y"),
+            make_message(3, "d", about, id="y"),
+        ],
+        log,
     )
     assert other.id == "y"
     assert len({"x", "y", one.id, third.id}) == 4
@@ -94,7 +108,7 @@ def test_a_server_that_repeats_an_id_loses_no_message(tmp_path: Path) -> None:
     model.disable_streaming = True
     ended = converse(plain(), session="one", model=model, store=store)
     assert [text for _, text in ended.transcript] == SPEECHES
-    replies = [message for message in ended.messages if line(message).kind is Kind.SPEECH]
+    replies = [message for message in ended.messages if isinstance(metadata(message), Speech)]
     assert replies[0].id == "chatcmpl-1"
     assert len({message.id for message in ended.messages}) == len(ended.messages)
 
@@ -117,7 +131,7 @@ def test_what_is_said_in_anothers_turn_takes_the_place_of_what_told_it_to_speak(
     with pytest.raises(ScriptExhaustedError):
         converse(conversation, session="one", model=ScriptedChatModel(script=["A1"]), store=store)
     before = Session("one", store=store).state().messages
-    assert line(before[-1]).audience == ("Ben",)
+    assert metadata(before[-1]).audience == ("Ben",)
     Session("one", store=store).add_message("Cid", "C1")
     after = Session("one", store=store).state().messages
     assert after[: len(before) - 1] == before[:-1]
@@ -132,7 +146,7 @@ def test_what_people_say_is_a_human_message_and_what_else_speakers_say_is_not() 
     model = ScriptedChatModel(script=["Hello!"])
     converse(chat(), session="hi", model=model, store=store)
     ended = Session("hi", store=store).answer("Good morning.", model=model)
-    spoken = [message for message in ended.messages if line(message).kind is Kind.SPEECH]
+    spoken = [message for message in ended.messages if isinstance(metadata(message), Speech)]
     assert [(one.type, one.name, one.text) for one in spoken] == [
         ("human", "User", "Good morning."),
         ("ai", "Assistant", "Hello!"),
@@ -152,7 +166,7 @@ def test_texts_functions_and_code_speak_as_the_speakers_they_stand_for() -> None
         }
     )
     ended = converse(conversation, store="memory:others-say", **FUNCTIONS)
-    spoken = [message for message in ended.messages if line(message).kind is Kind.SPEECH]
+    spoken = [message for message in ended.messages if isinstance(metadata(message), Speech)]
     assert [one.type for one in spoken] == ["ai"] * 3
 
 
@@ -161,7 +175,7 @@ def test_a_role_play_of_models_holds_no_human_speech() -> None:
     instruction = "Instruction: Dig.\nInput: None"
     model = ScriptedChatModel(script=[instruction, "Solution: Dug.", "<CAMEL_TASK_DONE>"])
     ended = converse(garden, model=model, store="memory:role-play-ids")
-    assert {one.type for one in ended.messages if line(one).kind is Kind.SPEECH} == {"ai"}
+    assert {one.type for one in ended.messages if isinstance(metadata(one), Speech)} == {"ai"}
 
 
 async def test_the_messages_are_what_was_said_and_all_else_is_unspoken() -> None:
@@ -191,9 +205,9 @@ async def test_the_messages_are_what_was_said_and_all_else_is_unspoken() -> None
         ("tool", None, "Monday: sun"),
         ("ai", "Ben", "B1"),
     ]
-    assert {line(one).kind for one in values["unspoken"]} == {
-        *(Kind.SPECIFIED_TASK, Kind.INSTRUCTION, Kind.HEARD, Kind.ANSWER, Kind.SPEECH),
-        *(Kind.DRAFT, Kind.QUESTION, Kind.REFLECTION),
+    assert {type(metadata(one)) for one in values["unspoken"]} == {
+        *(SpecifiedTask, Instruction, HookVersion, UnheardReply, Speech),
+        *(Draft, JudgeQuestion, Reflection),
     }
     log = log_of(values)
     assert [place_of(one) for one in log] == [f"m{place:04d}" for place in range(len(log))]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import AnyMessage
 
 from duologue.graphs import Conversation, MessageQuestion, Outcome, Reason, Session
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import About, result as answered, said
+from duologue.graphs.log.messages import make_message, make_tool_message as answered, read_metadata
+from duologue.graphs.log.metadata import Speech
 from duologue.graphs.page import gather
 from duologue.graphs.page.contents import Heard, Line, Page, Spent
 from duologue.graphs.page.gather import memory_page_of, page_of
@@ -251,7 +251,7 @@ def pair() -> Conversation:
 def test_two_hundred_messages_are_at_most_300_kb_and_a_message_few_elements() -> None:
     words = "The garden needs more sun, and by the wall, where nobody ever looks, more **water**. "
     log: list[AnyMessage] = [
-        said(number, words * 8, About(kind=Kind.SPEECH, speaker=("Ann", "Ben")[number % 2]))
+        make_message(number, words * 8, Speech(speaker=("Ann", "Ben")[number % 2]))
         for number in range(200)
     ]
     steps = [Spent(who="Ann", is_new_turn=True, calls=1, input_tokens=9, seconds=0.5)] * 200
@@ -297,13 +297,15 @@ def test_markdown_shows_what_was_said_and_fetches_nothing() -> None:
 
 def test_an_answer_by_hand_a_person_and_a_thought_are_marked() -> None:
     log: list[AnyMessage] = [
-        said(
-            0, "Hi", About.model_validate({"kind": "speech", "speaker": "Ann", "source": "human"})
+        make_message(
+            0,
+            "Hi",
+            read_metadata({"kind": "speech", "speaker": "Ann", "source": "human"}),
         ),
-        said(
+        make_message(
             1,
             "",
-            About.model_validate(
+            read_metadata(
                 {"kind": "tool_calls", "speaker": "Ben", "thought": {"text": "Hm, tools."}}
             ),
             tool_calls=[{"name": "weather", "args": {"day": "<b>"}, "id": "a"}],

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from duologue.graphs import Conversation, PrivateOpening, Speaker, SpecError, group_solve
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import Draft
 from duologue.graphs.sessions.stored_session import StoredSession
 from duologue.nodes.prompts import judging, speaking
 
@@ -155,7 +155,7 @@ async def test_what_is_made_up_is_not_held_to_the_form_that_others_read() -> Non
     result = await troupe.run(conversation, [" ", "Seven.", "Hint: odd.", "Seven?"])
     assert result.transcript == [("A", "Seven."), ("A", "Hint: odd."), ("B", "Seven?")]
     assert short(result, "B") == "u:Hint: odd. a:Seven?"
-    drafts = [message for message in result.messages if line(message).kind is Kind.DRAFT]
+    drafts = [message for message in result.messages if isinstance(metadata(message), Draft)]
     assert [draft.text for draft in drafts] == [" "]
 
 

@@ -13,8 +13,8 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMe
 
 from drawn.odd_logs import odd_conversation, odd_line
 from duologue.graphs.log.channels import GrowingLog, log_of
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import About, Source, line, said
+from duologue.graphs.log.messages import make_message, metadata
+from duologue.graphs.log.metadata import Source, Speech
 from duologue.graphs.log.reducer import append
 from duologue.graphs.log.viewpoint import copied, viewpoint
 from duologue.graphs.rules.context.shortening import Around
@@ -37,7 +37,7 @@ def test_a_log_that_grows_is_read_as_the_whole_log_is(seed: int) -> None:
         log = append(log, [odd_line(random, conversation.names, log)])
         if random.random() < 0.05:
             log = append(log, [RemoveMessage(id=str(random.choice(log).id))])
-        state = {"messages": [one for one in log if line(one).kind.row.is_spoken]}
+        state = {"messages": [one for one in log if metadata(one).is_spoken]}
         state["unspoken"] = [one for one in log if one not in state["messages"]]
         assert channels.of(state) == log_of(state)
         # What a model is asked with may not come into the log, and is read all the same.
@@ -67,8 +67,8 @@ def test_r7_what_never_moves_is_counted_as_by_a_look_at_the_whole_log(data: st.D
         if data.draw(st.integers(0, 19)) == 7:
             text = data.draw(st.sampled_from(FEW))
             source = data.draw(st.sampled_from((Source.MODEL, Source.TEXT, Source.HUMAN)))
-        about = About(kind=Kind.SPEECH, speaker=name, source=source)
-        log = append(log, [said(place, text, about)])
+        about = Speech(speaker=name, source=source)
+        log = append(log, [make_message(place, text, about)])
         assert reader.facts(log).counts == counts(conversation, log)
 
 

@@ -21,8 +21,17 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from duologue.graphs.log.channels import log_of
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import KEY, NOBODY, About, line, place_of, result, said
+from duologue.graphs.log.messages import KEY, make_message, make_tool_message, metadata, place_of
+from duologue.graphs.log.metadata import (
+    NOBODY,
+    HookVersion,
+    Instruction,
+    MessageMetadata,
+    OpeningAnswer,
+    RemovedMessage,
+    Speech,
+    ToolCalls,
+)
 from duologue.graphs.log.reducer import append
 from duologue.graphs.log.stage import Stage
 from duologue.graphs.log.state import State
@@ -46,20 +55,22 @@ MESSAGES: st.SearchStrategy[AnyMessage] = st.one_of(
         CALL_IDS,
     ),
     st.builds(
-        lambda text, key: said(0, text, About(kind=Kind.SPEECH, speaker="Ann"), id=key),
+        lambda text, key: make_message(0, text, Speech(speaker="Ann"), id=key),
         st.text(max_size=1),
         st.sampled_from(["m1", "m2"]),
     ),
     st.builds(
-        lambda key, heard: said(0, "as a hook made it", heard).model_copy(update={"id": key}),
+        lambda key, heard: make_message(0, "as a hook made it", heard).model_copy(
+            update={"id": key}
+        ),
         IDS,
         st.builds(
-            lambda one: About(kind=Kind.HEARD, audience=("Ann",), instead_of=(one,)),
+            lambda one: HookVersion(audience=("Ann",), instead_of=(one,)),
             st.sampled_from(["m1", "m2"]),
         ),
     ),
     st.builds(
-        lambda text, key: HumanMessage(text, id=key, additional_kwargs={KEY: {"kind": "given"}}),
+        lambda text, key: HumanMessage(text, id=key, additional_kwargs={KEY: {"kind": "input"}}),
         st.text(max_size=1),
         IDS,
     ),
@@ -131,23 +142,23 @@ def test_neither_the_old_log_nor_the_writes_are_changed(
 
 
 LOG: list[AnyMessage] = [
-    said(0, "Begin.", About(kind=Kind.INSTRUCTION, audience=("Ann",))),
-    said(
+    make_message(0, "Begin.", Instruction(audience=("Ann",))),
+    make_message(
         1,
         "I add.",
-        About(kind=Kind.TOOL_CALLS, speaker="Ann"),
+        ToolCalls(speaker="Ann"),
         tool_calls=[tool_call(name="add", args={"a": [1, {"b": None}]}, id="c1")],
         invalid_tool_calls=[invalid_tool_call(name="add", args="{", id="c2", error="no JSON")],
     ),
-    result(2, "4", speaker="Ann", call_id="c1"),
-    result(3, "no JSON", speaker="Ann", call_id="c2"),
-    said(4, "It is 4.", About(kind=Kind.SPEECH, speaker="Ann")),
-    said(5, "It is FOUR.", About(kind=Kind.HEARD, audience=("Ben",), instead_of=("m0004",))),
+    make_tool_message(2, "4", speaker="Ann", call_id="c1"),
+    make_tool_message(3, "no JSON", speaker="Ann", call_id="c2"),
+    make_message(4, "It is 4.", Speech(speaker="Ann")),
+    make_message(5, "It is FOUR.", HookVersion(audience=("Ben",), instead_of=("m0004",))),
 ]
 
 
-def kinds(log: list[AnyMessage]) -> list[Kind]:
-    return [line(message).kind for message in log]
+def kinds(log: list[AnyMessage]) -> list[type[MessageMetadata]]:
+    return [type(metadata(message)) for message in log]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +179,7 @@ def test_an_edited_message_keeps_its_place_its_speaker_and_what_it_is(
         assert [one.id for one in log] == [one.id for one in LOG]
         assert (log[place].text, log[place].name) == (text, old.name)
         assert place_of(log[place]) == place_of(old)
-        assert line(log[place]) == line(old).model_copy(update={"edited": is_edited})
+        assert metadata(log[place]) == metadata(old).model_copy(update={"edited": is_edited})
     damaged = old.model_copy(update={"additional_kwargs": {KEY: {"kind": 7, "audience": "?"}}})
     assert append([damaged], [edits[0]])[0].text == text
 
@@ -177,7 +188,7 @@ def removed(wanted: int, log: Sequence[AnyMessage] = LOG) -> list[str]:
     """The places that are marked in a log from which this one is removed."""
     messages = append(log, [RemoveMessage(id=str(log[wanted].id))])
     found = log_of({"messages": messages})
-    return [place_of(message) for message in found if line(message).kind is Kind.REMOVED]
+    return [place_of(message) for message in found if isinstance(metadata(message), RemovedMessage)]
 
 
 @settings(max_examples=200, deadline=None)
@@ -205,8 +216,8 @@ def test_a_removed_message_keeps_its_place_its_text_and_what_it_was() -> None:
     log = append(LOG, [RemoveMessage(id=str(LOG[0].id))])
     assert [message.id for message in log] == [message.id for message in LOG]
     assert log[0].text == "Begin."
-    was = About(kind=Kind.INSTRUCTION, audience=("Ann",))
-    assert line(log[0]) == About(kind=Kind.REMOVED, audience=NOBODY, was=was)
+    was = Instruction(audience=("Ann",))
+    assert metadata(log[0]) == RemovedMessage(audience=NOBODY, was=was)
     assert log[1:] == LOG[1:]
 
 
@@ -222,11 +233,11 @@ def test_what_a_hook_made_of_a_message_goes_with_it() -> None:
 
 
 def test_an_opening_answer_that_was_handed_on_goes_with_it() -> None:
-    opening = About(kind=Kind.SPEECH, speaker="Ann", audience=("Ann",), stage=Stage.OPENING)
+    opening = Speech(speaker="Ann", audience=("Ann",), stage=Stage.OPENING)
     log = [
-        said(0, "Roses.", opening),
-        said(1, "Roses.", About(kind=Kind.SHIFT, speaker="Ann", audience=("Ben",))),
-        said(2, "Roses.", About(kind=Kind.SPEECH, speaker="Ann")),
+        make_message(0, "Roses.", opening),
+        make_message(1, "Roses.", OpeningAnswer(speaker="Ann", audience=("Ben",))),
+        make_message(2, "Roses.", Speech(speaker="Ann")),
     ]
     assert removed(0, log) == ["m0000", "m0001"]
     assert removed(2, log) == ["m0002"]
@@ -235,7 +246,7 @@ def test_an_opening_answer_that_was_handed_on_goes_with_it() -> None:
 def test_all_can_be_removed_at_once_but_what_is_written_behind_that() -> None:
     new = HumanMessage("Anew.", id="m0006")
     log = append(LOG, [[RemoveMessage(id=REMOVE_ALL_MESSAGES), new]])
-    assert kinds(log) == [Kind.REMOVED] * 6 + [Kind.INSTRUCTION]
+    assert kinds(log) == [RemovedMessage] * 6 + [Instruction]
 
 
 def test_removing_what_is_not_there_or_twice_changes_nothing() -> None:
@@ -249,15 +260,13 @@ def test_a_message_from_elsewhere_can_be_removed() -> None:
     log = append(
         [HumanMessage("Hi", id="x"), AIMessage("?")], [{"type": "remove", "id": "x", "content": ""}]
     )
-    assert line(log[0]) == About(kind=Kind.REMOVED, audience=NOBODY)
+    assert metadata(log[0]) == RemovedMessage(audience=NOBODY)
     assert log[0].additional_kwargs == {KEY: {"kind": "removed", "audience": []}}
-    assert line(log[1]).kind is Kind.INSTRUCTION
+    assert isinstance(metadata(log[1]), Instruction)
 
 
 LINES = st.lists(st.integers(0, 8), unique=True, max_size=6).map(
-    lambda places: [
-        said(place, f"{place}", About(kind=Kind.SPEECH, speaker="A")) for place in places
-    ]
+    lambda places: [make_message(place, f"{place}", Speech(speaker="A")) for place in places]
 )
 
 

@@ -7,8 +7,26 @@ from hypothesis import strategies as st
 from langchain_core.messages import AnyMessage, BaseMessage
 
 from duologue.graphs.log.heard import newly_heard
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import NOBODY, About, place_name, place_of, result, said
+from duologue.graphs.log.messages import (
+    make_message,
+    make_tool_message,
+    place_name,
+    place_of,
+    read_metadata,
+)
+from duologue.graphs.log.metadata import (
+    NOBODY,
+    Draft,
+    HookVersion,
+    Instruction,
+    MemoryReset,
+    MessageMetadata,
+    OpeningAnswer,
+    RememberedMessage,
+    Speech,
+    Summary,
+    ToolCalls,
+)
 from duologue.graphs.log.remembered import memory, remembered
 from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.speakers.speaker import Speaker
@@ -18,15 +36,17 @@ from support.cases import drawn_cases
 NAMES = ("Ann", "Ben")
 
 
-def spoke(number: int, name: str, text: str = "", **fields: Any) -> AnyMessage:
-    about = About.model_validate({"kind": Kind.SPEECH, "speaker": name} | fields)
-    return said(number, text or f"line {number}", about)
+def spoke(
+    number: int, name: str, text: str = "", kind: type[MessageMetadata] = Speech, **fields: Any
+) -> AnyMessage:
+    about = kind.model_validate({"speaker": name} | fields)
+    return make_message(number, text or f"line {number}", about)
 
 
 def forgets(number: int, name: str, since: int | None) -> AnyMessage:
     found = None if since is None else place_name(since)
-    about = About(kind=Kind.FORGOTTEN, speaker=name, audience=NOBODY, since=found)
-    return said(number, "", about)
+    about = MemoryReset(speaker=name, audience=NOBODY, since=found)
+    return make_message(number, "", about)
 
 
 def ids(log: Sequence[BaseMessage]) -> list[str]:
@@ -45,7 +65,7 @@ def test_where_nothing_is_left_to_answer_all_before_is_forgotten() -> None:
 
 
 def test_what_was_loaded_stands_in_front_and_the_newest_reset_counts() -> None:
-    loaded: dict[str, Any] = {"kind": Kind.REMEMBERED, "audience": ("Ann",)}
+    loaded: dict[str, Any] = {"kind": RememberedMessage, "audience": ("Ann",)}
     log = [
         *(spoke(0, "Ann"), spoke(1, "Ben"), forgets(2, "Ann", 1)),
         *(spoke(3, "Ben", **loaded), spoke(4, "Ben")),
@@ -57,7 +77,7 @@ def test_what_was_loaded_stands_in_front_and_the_newest_reset_counts() -> None:
 
 def test_what_is_new_to_a_speaker_is_the_same_behind_a_memory_that_was_loaded() -> None:
     """L2, L7: what its functions, hooks and people are told is what its model would be."""
-    loaded: dict[str, Any] = {"kind": Kind.REMEMBERED, "audience": ("Ann",)}
+    loaded: dict[str, Any] = {"kind": RememberedMessage, "audience": ("Ann",)}
     log = [spoke(0, "Ann"), spoke(1, "Ben", "News.")]
     conversation = Conversation(task="Talk.", speakers=tuple(Speaker(name=it) for it in NAMES))
     assert newly_heard(conversation, log, "Ann") == "News."
@@ -67,7 +87,7 @@ def test_what_is_new_to_a_speaker_is_the_same_behind_a_memory_that_was_loaded() 
 
 
 def test_a_summary_of_what_is_forgotten_is_forgotten_too() -> None:
-    summary: dict[str, Any] = {"kind": Kind.SUMMARY, "audience": ("Ann",)}
+    summary: dict[str, Any] = {"kind": Summary, "audience": ("Ann",)}
     log = [spoke(0, "Ann"), spoke(1, "Ben", **summary), spoke(2, "Ben"), forgets(3, "Ann", 1)]
     assert ids(remembered(log, "Ann")) == ["m0002"]
     later = [*log, spoke(4, "Ben", **summary)]
@@ -78,7 +98,7 @@ def test_a_summary_of_what_is_forgotten_is_forgotten_too() -> None:
 
 def test_a_memory_holds_what_a_hook_made_of_a_message_in_its_place() -> None:
     heard: dict[str, Any] = {
-        "kind": Kind.HEARD,
+        "kind": HookVersion,
         "audience": ("Ann",),
         "instead_of": ("m0000", "m0001"),
     }
@@ -90,13 +110,13 @@ def test_a_memory_holds_what_a_hook_made_of_a_message_in_its_place() -> None:
 def test_a_memory_holds_what_was_said_and_heard_and_no_more() -> None:
     """Own answers that were handed on, drafts, others' calls and results are left out."""
     log = [
-        said(0, "Begin.", About(kind=Kind.INSTRUCTION, audience=("Ann",))),
-        spoke(1, "Ann", kind=Kind.DRAFT, audience=NOBODY),
+        make_message(0, "Begin.", Instruction(audience=("Ann",))),
+        spoke(1, "Ann", kind=Draft, audience=NOBODY),
         spoke(2, "Ann"),
-        spoke(3, "Ann", kind=Kind.SHIFT, audience=("Ben",)),
-        spoke(4, "Ben", kind=Kind.TOOL_CALLS),
-        said(5, "", About(kind=Kind.TOOL_CALLS, speaker="Ben")),
-        result(6, "sun", speaker="Ben", call_id="a"),
+        spoke(3, "Ann", kind=OpeningAnswer, audience=("Ben",)),
+        spoke(4, "Ben", kind=ToolCalls),
+        make_message(5, "", ToolCalls(speaker="Ben")),
+        make_tool_message(6, "sun", speaker="Ben", call_id="a"),
         spoke(7, "Ben", audience=("Ben",)),
     ]
     assert ids(memory(log, "Ann")) == ["m0000", "m0002", "m0004"]
@@ -108,10 +128,11 @@ def any_log(draw: st.DrawFn) -> list[AnyMessage]:
     log: list[AnyMessage] = []
     for number in range(draw(st.integers(0, 12))):
         name = draw(st.sampled_from(NAMES))
-        kind = draw(st.sampled_from([Kind.SPEECH, Kind.FORGOTTEN, Kind.REMEMBERED, Kind.SUMMARY]))
-        if kind is Kind.FORGOTTEN:
+        kinds: list[type[MessageMetadata]] = [Speech, MemoryReset, RememberedMessage, Summary]
+        kind = draw(st.sampled_from(kinds))
+        if kind is MemoryReset:
             log.append(forgets(number, name, draw(st.none() | st.integers(0, max(0, number - 1)))))
-        elif kind is Kind.SPEECH:
+        elif kind is Speech:
             log.append(spoke(number, name))
         else:
             log.append(spoke(number, draw(st.sampled_from(NAMES)), kind=kind, audience=(name,)))
@@ -131,6 +152,6 @@ def test_of_any_log_each_message_is_remembered_once_and_nothing_new_is_forgotten
             *kept,
             place_name(len(log)),
         ]
-        others = [one for one in log if About.model_validate(one.additional_kwargs["duologue"])]
+        others = [one for one in log if read_metadata(one.additional_kwargs["duologue"])]
         reset = [*others, forgets(len(log), "Ann" if name == "Ben" else "Ben", None)]
         assert [one for one in ids(remembered(reset, name)) if one in kept] == kept

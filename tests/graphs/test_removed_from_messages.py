@@ -15,8 +15,8 @@ from duologue.graphs.build import Graph, build_graph
 from duologue.graphs.kinds.chat import ChatForm
 from duologue.graphs.kinds.coder import CoderForm
 from duologue.graphs.log.channels import log_of
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line, place_of
+from duologue.graphs.log.messages import metadata, place_of
+from duologue.graphs.log.metadata import RemovedMessage
 from duologue.graphs.log.reducer import TAKEN_BACK
 from duologue.graphs.spec.conversation import Form
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
@@ -59,7 +59,7 @@ class Thread:
     @property
     def removed(self) -> list[str]:
         """What stands in the log, marked as removed."""
-        return [one.text for one in self.log if line(one).kind is Kind.REMOVED]
+        return [one.text for one in self.log if isinstance(metadata(one), RemovedMessage)]
 
     def check_places(self) -> None:
         places = [place_of(message) for message in self.log]

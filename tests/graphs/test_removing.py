@@ -22,8 +22,8 @@ from duologue.graphs.build import build_graph
 from duologue.graphs.common.background import run as run_in_background
 from duologue.graphs.log.channels import log_of
 from duologue.graphs.log.heard import heard_since, overheard
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line, place_of
+from duologue.graphs.log.messages import metadata, place_of
+from duologue.graphs.log.metadata import RemovedMessage
 from duologue.graphs.log.remembered import memory
 from duologue.graphs.log.state import Input, State
 from duologue.graphs.log.viewpoint import viewpoint
@@ -42,7 +42,7 @@ WORD = re.compile(r"\b[a-p]{8}\b")
 
 
 def standing(log: list[AnyMessage]) -> list[AnyMessage]:
-    return [message for message in log if line(message).kind is not Kind.REMOVED]
+    return [message for message in log if not isinstance(metadata(message), RemovedMessage)]
 
 
 def words(log: list[AnyMessage]) -> set[str]:
@@ -197,7 +197,7 @@ def test_a_removed_message_is_marked_and_in_no_event_no_page_and_no_memory(store
     halted(store, 3)
     remove(store, "m0001")
     found = Session("one", store=store).state()
-    assert [one.text for one in found.messages if line(one).kind is Kind.REMOVED] == [
+    assert [one.text for one in found.messages if isinstance(metadata(one), RemovedMessage)] == [
         "I dig.",
         "Dug.",
     ]

@@ -24,12 +24,12 @@ from duologue.graphs import (
     stream,
 )
 from duologue.graphs.events import MessageSaid
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import Flaw, Source, line
+from duologue.graphs.log.metadata import Draft, Flaw, Source, Speech
 from duologue.nodes.prompts import speaking
 from duologue.nodes.prompts.template import fill_template
 from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Turn
+from support.fields import fields_of
 
 from .shape_help import never, of_kind, play, talk
 
@@ -48,7 +48,7 @@ def proxy(*replies: dict[str, str] | str, rounds: int = 1, **fields: Any) -> Con
 
 
 def sources(result: Result) -> list[Source]:
-    return [line(message).source for message in of_kind(result, Kind.SPEECH)]
+    return [fields_of(message).source for message in of_kind(result, Speech)]
 
 
 def gives(text: str | None) -> Callable[[Turn], str | None]:
@@ -120,7 +120,7 @@ def test_where_nothing_gives_words_the_reply_is_blank_and_the_guard_counts_it() 
     assert result.transcript == [("Ann", ""), ("Bob", "")]
     assert result.outcome is not None
     assert result.outcome.reasons[0] is Reason.BLANK_REPLIES
-    assert of_kind(result, Kind.DRAFT) == []
+    assert of_kind(result, Draft) == []
 
 
 def test_a_function_is_given_the_turn_as_its_speaker_sees_it() -> None:
@@ -345,9 +345,9 @@ def test_what_no_model_said_is_not_asked_for_again(source: str, said: str) -> No
     reply = function("f") if source == "function" else {"kind": "text", "text": said}
     bob = {"format": {"lines": ["Note:"]}}
     result, _ = play(proxy(reply, bob=bob), ["Hello."], functions={"f": gives(said)})
-    assert of_kind(result, Kind.DRAFT) == []
+    assert of_kind(result, Draft) == []
     by_model, _ = play(proxy(MODEL, bob=bob), ["Hello.", said, "Note: So be it."])
-    assert len(of_kind(by_model, Kind.DRAFT)) == 1
+    assert len(of_kind(by_model, Draft)) == 1
 
 
 class Offer(BaseModel):
@@ -373,7 +373,7 @@ def test_what_no_model_said_is_read_by_the_speakers_format(
     spec = proxy(function("f"), bob={"format": wanted})
     options: dict[str, Any] = {"functions": {"f": gives(said)}, "schemas": {"offer": Offer}}
     result, _ = play(spec, ["Hello."], **options)
-    about = line(result.messages[-1])
+    about = fields_of(result.messages[-1])
     assert (about.parsed, about.flaw) == (parsed, flaw)
     assert (about.problem is None) is (flaw is None)
     events = stream(spec, model=ScriptedChatModel(script=["Hello."]), store="memory:f", **options)
@@ -389,7 +389,7 @@ def test_what_code_gave_is_not_read_by_the_speakers_format() -> None:
     spec = talk({"name": "Ann"}, {"name": "Bob", **bob}, rounds=2)
     result, _ = play(spec, ["```python\nprint(1)\n```", "Well?", "Note: one"])
     assert result.parsed("Bob") == [{"exit_code": 0, "outputs": ["1\n"]}, {"Note:": "one"}]
-    assert [line(message).flaw for message in of_kind(result, Kind.SPEECH)] == [None] * 4
+    assert [fields_of(message).flaw for message in of_kind(result, Speech)] == [None] * 4
 
 
 def test_a_done_token_in_a_functions_reply_ends_it() -> None:

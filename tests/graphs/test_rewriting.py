@@ -10,8 +10,8 @@ from rich.console import Console
 from duologue.graphs import Result, Session, converse, role_play
 from duologue.graphs.cli.terminal.events import Transcript
 from duologue.graphs.cli.terminal.follow_up import FollowUp
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import SpecifiedTask
 from duologue.graphs.run.log_events import replayed
 from duologue.nodes.models import resolve
 from duologue.nodes.prompts.tasks import REWRITE_TASK, SPECIFY_TASK_SMALL_MODEL
@@ -65,7 +65,7 @@ def test_z2_a_replay_rewrites_it_the_same_way(rewrites: list[str]) -> None:
     result, _, store = played(*rewrites)
     again = Session("one", store=store).replay()
     assert again.specified_task == result.specified_task
-    kinds = [[line(one).kind for one in each.messages] for each in (again, result)]
+    kinds = [[type(metadata(one)) for one in each.messages] for each in (again, result)]
     assert kinds[0] == kinds[1]
 
 
@@ -86,7 +86,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_z2_the_embedded_model_rewrites_no_task_unless_it_is_asked_to() -> None:
     result, _, store = played()
     assert result.specified_task == TASK
-    assert Kind.SPECIFIED_TASK not in {line(one).kind for one in result.messages}
+    assert SpecifiedTask not in {type(metadata(one)) for one in result.messages}
     assert Session("one", store=store).replay().transcript == result.transcript
     for options in ({"specify_task": True}, {"task_specification": {"small_models": True}}):
         result, model, _ = played(GOOD, **options)

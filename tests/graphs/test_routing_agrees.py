@@ -22,8 +22,8 @@ from drawn.talks import talks
 from duologue.graphs.build import build_graph, route
 from duologue.graphs.common.errors import SpecError
 from duologue.graphs.log.channels import log_of
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line, place_of, speeches
+from duologue.graphs.log.messages import metadata, place_of, speeches
+from duologue.graphs.log.metadata import SpeakerChoice, Summary, is_public_speech
 from duologue.graphs.log.state import Input, State
 from duologue.graphs.log.viewpoint import SILENCE
 from duologue.graphs.rules.end_chat import Node, decide
@@ -38,6 +38,7 @@ from duologue.nodes.prompts.template import fill_template
 from duologue.nodes.step.running import RunningSessions
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
+from support.fields import fields_of
 from support.logs import without_ids
 
 pytestmark = pytest.mark.exhaustive
@@ -93,10 +94,14 @@ def test_what_the_graph_does_is_what_the_rules_say(*, shaped: bool, data: st.Dat
     state, nodes = asyncio.run(run(cast, model))
     assert cast.table.over
     log = log_of(state)
-    assert [f"{line(message).speaker}: {message.text}" for message in speeches(log)] == cast.said
-    verdicts = [line(message).verdict for message in log]
+    assert [
+        f"{metadata(message).speaker}: {message.text}" for message in speeches(log)
+    ] == cast.said
+    verdicts = [fields_of(message).verdict for message in log]
     assert [verdict.speaker for verdict in verdicts if verdict is not None] == cast.asked
-    choices = [line(message).to for message in log if line(message).kind is Kind.CHOICE]
+    choices = [
+        fields_of(message).to for message in log if isinstance(metadata(message), SpeakerChoice)
+    ]
     assert choices == cast.chosen
     outcome = state["outcome"]
     assert tuple(outcome["reasons"]) == cast.table.reasons(cast.rules)
@@ -107,11 +112,15 @@ def test_what_the_graph_does_is_what_the_rules_say(*, shaped: bool, data: st.Dat
         if conversation.speaker(name).context.kind == "all":
             _begin_one_another(turns)
     # One model call a step at most: that is what makes each of them durable.
-    checks = sum(line(message).counts for message in log) if conversation.predicates else 0
+    checks = (
+        sum(is_public_speech(metadata(message)) for message in log)
+        if conversation.predicates
+        else 0
+    )
     assert len(model.calls) == len(nodes) - 1 - cast.alone - checks
     assert len(nodes) < max_steps(conversation)
     assert len({message.id for message in log}) == len(log)
-    made = [message for message in log if line(message).kind is Kind.SUMMARY]
+    made = [message for message in log if isinstance(metadata(message), Summary)]
     assert len(made) == cast.summaries
 
 

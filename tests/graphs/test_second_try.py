@@ -6,10 +6,10 @@ from uuid import uuid4
 import pytest
 
 from duologue.graphs import Result, Session, converse, load_conversation
-from duologue.graphs.log.messages import line
 from duologue.nodes.prompts import judging
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from duologue.nodes.testing.script import Script
+from support.fields import fields_of
 
 FORMS: dict[str, tuple[dict[str, Any], Line, Line]] = {
     "structured": (
@@ -47,7 +47,7 @@ def play(judge: dict[str, Any], script: Script, **fields: Any) -> tuple[Result, 
 
 
 def verdicts(result: Result) -> list[bool]:
-    found = (line(message).verdict for message in result.messages)
+    found = (fields_of(message).verdict for message in result.messages)
     return [verdict.readable for verdict in found if verdict is not None]
 
 
@@ -155,7 +155,7 @@ def test_r17_of_a_long_list_the_first_objectives_are_kept() -> None:
     script: list[Line] = ["Forty.", {"objectives_left": many, "complete": False}, "Fifty."]
     end = {"mode": "end_chat_after_first_completion", "max_iterations": 1}
     result, model = play({"form": "structured"}, script, end_chat=end)
-    (verdict,) = [v for v in (line(m).verdict for m in result.messages) if v is not None]
+    (verdict,) = [v for v in (fields_of(m).verdict for m in result.messages) if v is not None]
     assert verdict.readable
     assert list(verdict.objectives_left) == many[:5]
     assert model.calls[1].schema["properties"]["objectives_left"]["maxItems"] == 5

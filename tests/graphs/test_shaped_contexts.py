@@ -31,8 +31,20 @@ from duologue.graphs import (
     aconverse,
     load_conversation,
 )
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line, place_of
+from duologue.graphs.log.messages import metadata, place_of
+from duologue.graphs.log.metadata import (
+    CodeCalls,
+    Draft,
+    HookVersion,
+    Instruction,
+    OpeningAnswer,
+    Reflection,
+    Speech,
+    Summary,
+    ToolCalls,
+    ToolResult,
+    UnheardReply,
+)
 from duologue.graphs.log.stage import ALOUD
 from duologue.graphs.speakers.context import KeepAll
 from duologue.graphs.text.tokens import tokens_of, tokens_of_message
@@ -314,44 +326,42 @@ class Word(NamedTuple):
 
 def audible(result: Result, name: str) -> list[Word]:
     """The words that a speaker said and heard, in the log's order, by the published rules."""
-    read = [(message, line(message)) for message in result.messages]
+    read = [(message, metadata(message)) for message in result.messages]
     begins = next(
         (
             place
-            for place, (message, about) in enumerate(read)
-            if about.speaker is not None
-            and not isinstance(message, ToolMessage)
+            for place, (_, about) in enumerate(read)
+            if isinstance(about, Speech | ToolCalls | Draft | UnheardReply | CodeCalls)
+            and about.speaker is not None
             and about.stage in ALOUD
-            and about.kind in (Kind.SPEECH, Kind.TOOL_CALLS, Kind.DRAFT, Kind.ANSWER, Kind.CODE)
         ),
         len(read),
     )
     gone = {
         one
         for _, about in read
-        if about.kind is Kind.HEARD and about.audience == (name,)
+        if isinstance(about, HookVersion) and about.audience == (name,)
         for one in about.instead_of
     }
     # What has the first speaker begin is out of date later.
-    told = [
-        place for place in range(begins) if read[place][1].kind in (Kind.INSTRUCTION, Kind.SHIFT)
-    ]
+    cues = (Instruction, OpeningAnswer)
+    told = [place for place in range(begins) if isinstance(read[place][1], cues)]
     begin_line = told[-1] if told and begins < len(read) else None
     known = {
         place_of(message) for place, (message, _) in enumerate(read[:begins]) if place != begin_line
     }
     found: list[Word] = []
     for place, (message, about) in enumerate(read):
-        if place_of(message) in gone or about.kind is Kind.SUMMARY:
+        if place_of(message) in gone or isinstance(about, Summary):
             continue
         own = about.speaker == name
-        kept = about.kind in (Kind.SPEECH, Kind.TOOL_CALLS, Kind.TOOL_RESULT)
-        kept |= about.kind is Kind.REFLECTION and about.audience == (name,)
+        kept = isinstance(about, Speech | ToolCalls | ToolResult)
+        kept |= isinstance(about, Reflection) and about.audience == (name,)
         heard = about.audience is None or name in about.audience
         if (own and not kept) or (not own and not heard):
             continue
-        pinned = place < begins and about.kind is not Kind.SHIFT and place != begin_line
-        pinned |= not known.isdisjoint(about.instead_of)
+        pinned = place < begins and not isinstance(about, OpeningAnswer) and place != begin_line
+        pinned |= isinstance(about, HookVersion) and not known.isdisjoint(about.instead_of)
         found += [Word(it, pinned, own, place) for it in words_of(message, calls=own)]
     return found
 
@@ -432,7 +442,7 @@ def check(troupe: Troupe, result: Result, calls: Sequence[Sequence[BaseMessage]]
 
 
 def is_speech(result: Result, word: Word) -> bool:
-    return line(result.messages[word.place]).kind is Kind.SPEECH
+    return isinstance(metadata(result.messages[word.place]), Speech)
 
 
 def cut_of(

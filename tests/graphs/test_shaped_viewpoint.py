@@ -28,8 +28,16 @@ from pydantic import PrivateAttr
 
 from drawn.logs import memory_of
 from duologue.graphs import Conversation, build_graph, load_conversation
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line, place_of
+from duologue.graphs.log.messages import metadata, place_of
+from duologue.graphs.log.metadata import (
+    Draft,
+    HookVersion,
+    Reflection,
+    RememberedMessage,
+    Speech,
+    ToolCalls,
+    ToolResult,
+)
 from duologue.graphs.log.names import provider_names
 from duologue.graphs.log.remembered import remembered
 from duologue.graphs.log.state import State
@@ -41,6 +49,7 @@ from duologue.nodes.prompts.speaking import LAST_MESSAGE, MODERATOR_LABEL, fill_
 from duologue.nodes.testing import Line as Said, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 from support.cases import drawn_cases
+from support.fields import fields_of
 
 from .shape_help import well_formed
 
@@ -246,20 +255,20 @@ def lines_for(result: StoredSession, name: str) -> Iterator[tuple[BaseMessage, b
     Each with whether it is the speaker's own. What a hook has changed stands in the place of what
     it was made of.
     """
-    read = [(message, line(message)) for message in result.messages]
+    read = [(message, metadata(message)) for message in result.messages]
     changed = {
         gone
         for _, about in read
-        if about.kind is Kind.HEARD and about.audience == (name,)
+        if isinstance(about, HookVersion) and about.audience == (name,)
         for gone in about.instead_of
     }
-    always = (Kind.SPEECH, Kind.TOOL_CALLS, Kind.TOOL_RESULT, Kind.REMEMBERED)
+    always = Speech | ToolCalls | ToolResult | RememberedMessage
     for message, about in read:
         if place_of(message) in changed:
             continue
         if about.speaker == name:
-            if about.kind in always or (
-                about.kind is Kind.REFLECTION and about.audience == (name,)
+            if isinstance(about, always) or (
+                isinstance(about, Reflection) and about.audience == (name,)
             ):
                 yield message, True
         elif about.audience is None or name in about.audience:
@@ -321,7 +330,7 @@ def test_nothing_shows_that_a_speaker_may_not_hear(conversation: Conversation, s
             [
                 message
                 for message in result.messages
-                if line(message).kind is Kind.DRAFT and line(message).speaker == name
+                if isinstance(metadata(message), Draft) and metadata(message).speaker == name
             ]
         )
         for name in conversation.names
@@ -353,17 +362,18 @@ def test_a_view_is_whole_with_prefix_and_label_in_front_of_each_line(
         label = default if speaker.labels is None else speaker.labels
         heard, own = [], []
         for message, is_own in lines_for(result, speaker.name):
-            about = line(message)
+            about = metadata(message)
             text = message.text.strip()
             if is_own:
                 if not isinstance(message, ToolMessage):
                     own += words([message])
                 continue
-            if not text and about.kind is Kind.TOOL_CALLS:
+            if not text and isinstance(about, ToolCalls):
                 continue
             text = text or SILENCE
-            if about.to not in (None, speaker.name):
-                text = f"To {about.to}: {text}"
+            to = fields_of(message).to
+            if to not in (None, speaker.name):
+                text = f"To {to}: {text}"
             if label and about.speaker is not None:
                 text = f"{about.speaker}: {text}"
             heard.append(speaker.prefixes.get(about.speaker or "", "") + text)

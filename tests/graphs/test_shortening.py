@@ -11,8 +11,21 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from langchain_core.messages.tool import tool_call
 
 from drawn.logs import Run, runs
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import NOBODY, PLACE, About, line, place_of, result, said
+from duologue.graphs.log.messages import PLACE, make_message, make_tool_message, metadata, place_of
+from duologue.graphs.log.metadata import (
+    NOBODY,
+    Draft,
+    HookVersion,
+    Instruction,
+    JudgeQuestion,
+    OpeningAnswer,
+    Reflection,
+    RememberedMessage,
+    Speech,
+    Summary,
+    ToolCalls,
+    UnheardResult,
+)
 from duologue.graphs.log.stage import Stage
 from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.rules.context.shortening import Around, History, Shortened
@@ -28,6 +41,7 @@ from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.text.tokens import tokens_of, tokens_of_message
 from duologue.nodes.prompts import summaries
 from duologue.nodes.prompts.template import fill_template
+from support.fields import fields_of
 
 FIXED = Around(30)
 """The tokens of a system prompt, in these tests."""
@@ -71,17 +85,19 @@ def begins_at(run: Run, since: str | None) -> int:
 
 def newest_turn(run: Run, length: int, name: str) -> int:
     """The place behind the speaker's last finished turn, here or in what it came with."""
-    read = [line(message) for message in run.log[:length]]
-    turns = (Kind.SPEECH, Kind.REMEMBERED)
-    places = [place for place, it in enumerate(read) if it.kind in turns and it.speaker == name]
+    read = [metadata(message) for message in run.log[:length]]
+    turns = (Speech, RememberedMessage)
+    places = [
+        place for place, it in enumerate(read) if isinstance(it, turns) and it.speaker == name
+    ]
     return places[-1] + 1 if places else 0
 
 
 def is_new(message: BaseMessage, name: str) -> bool:
     """Whether it is something heard that asks for a new turn, or a step of it."""
-    is_reflected = line(message).kind in (Kind.QUESTION, Kind.REFLECTION)
-    is_blank = line(message).kind is Kind.TOOL_CALLS and not message.text
-    return not is_reflected and not (is_blank and line(message).speaker != name)
+    is_reflected = isinstance(metadata(message), JudgeQuestion | Reflection)
+    is_blank = isinstance(metadata(message), ToolCalls) and not message.text
+    return not is_reflected and not (is_blank and metadata(message).speaker != name)
 
 
 def well_formed(view: Sequence[BaseMessage]) -> None:
@@ -118,7 +134,7 @@ def test_what_is_left_is_pinned_or_stands_behind_one_cut(
         pinned = [run.log[it] for it in run.pinned.get(name, []) if it < place]
         assert lines == [*pinned, *log[place:]]
         newest = [*log[newest_turn(run, length, name) :]]
-        heard = [one for one in newest if line(one).heard_by(name) and is_new(one, name)]
+        heard = [one for one in newest if metadata(one).is_heard_by(name) and is_new(one, name)]
         assert all(one in lines for one in heard)
         assert not log or log[-1] in lines
     assert run.log == before
@@ -161,7 +177,7 @@ def test_a_cut_stays_where_it_is_however_long_the_log_gets_and_only_moves_on(
         replied = viewpoint(conversation, [*one.lines, *run.log[length : length + 1]], name)
         following = viewpoint(conversation, then.lines, name)
         assert following[: len(prompt)] == prompt
-        assert line(run.log[length]).kind is Kind.DRAFT or replied[: len(prompt)] == prompt
+        assert isinstance(metadata(run.log[length]), Draft) or replied[: len(prompt)] == prompt
 
 
 @settings(max_examples=30, deadline=None)
@@ -188,12 +204,15 @@ def test_a_prompt_keeps_within_its_limit_unless_what_must_stay_is_longer(
 def _talk(run: Run, log: Sequence[BaseMessage], name: str) -> int:
     """How many messages a speaker said or heard."""
     pinned = {place_of(run.log[place]) for place in run.pinned.get(name, [])}
-    mine = [one for one in log if (line(one).kind, line(one).speaker) != (Kind.SHIFT, name)]
+    mine = [
+        one for one in log if (type(metadata(one)), metadata(one).speaker) != (OpeningAnswer, name)
+    ]
     return sum(
-        line(one).kind in (Kind.SPEECH, Kind.SHIFT)
-        or (line(one).kind is Kind.TOOL_CALLS and bool(one.text))
+        isinstance(metadata(one), Speech | OpeningAnswer)
+        or (isinstance(metadata(one), ToolCalls) and bool(one.text))
         for one in mine
-        if place_of(one) not in pinned and (line(one).heard_by(name) or line(one).speaker == name)
+        if place_of(one) not in pinned
+        and (metadata(one).is_heard_by(name) or metadata(one).speaker == name)
     )
 
 
@@ -207,13 +226,11 @@ def talk(*contexts: Context | str, **fields: Any) -> Conversation:
 
 def spoken(conversation: Conversation, turns: int, text: str = "Yes. " * 12) -> list[AnyMessage]:
     """A log in which all speak in turn; the first line has Ann begin."""
-    log: list[AnyMessage] = [
-        said(0, "Please begin.", About(kind=Kind.INSTRUCTION, audience=("Ann",)))
-    ]
+    log: list[AnyMessage] = [make_message(0, "Please begin.", Instruction(audience=("Ann",)))]
     for number in range(turns):
         name = conversation.names[number % len(conversation.names)]
-        about = About(kind=Kind.SPEECH, speaker=name)
-        log.append(said(len(log), f"{number}: {text}", about))
+        about = Speech(speaker=name)
+        log.append(make_message(len(log), f"{number}: {text}", about))
     return log
 
 
@@ -221,8 +238,8 @@ def summed_up(
     log: list[AnyMessage], since: str | None, text: str, name: str = "Ann"
 ) -> list[AnyMessage]:
     """The log with a summary of a speaker's behind it."""
-    about = About(kind=Kind.SUMMARY, speaker=name, audience=NOBODY, since=since)
-    return [*log, said(len(log), text, about)]
+    about = Summary(speaker=name, audience=NOBODY, since=since)
+    return [*log, make_message(len(log), text, about)]
 
 
 @pytest.mark.parametrize("people", [2, 3])
@@ -244,7 +261,7 @@ def test_in_400_messages_a_cut_stays_put_for_many_turns(
     kept = [
         cut(conversation, log[:length], "Ann")
         for length in range(1, len(log))
-        if line(log[length]).speaker == "Ann"
+        if metadata(log[length]).speaker == "Ann"
     ]
     places = list(dict.fromkeys(one.since for one in kept))
     assert len(places) - 1 <= most_moves
@@ -279,18 +296,18 @@ def test_what_hooks_see_of_a_tool_in_an_opening_answer_does_not_begin_the_rounds
     run = Run(conversation)
     opening: dict[str, Any] = {"audience": ("Ann",), "stage": Stage.OPENING}
     call = tool_call(name="add", args={}, id="c1")
-    run.write("Sell.", Kind.INSTRUCTION, None, audience=("Ann",))
-    run.write("", Kind.TOOL_CALLS, "Ann", tool_calls=[call], **opening)
-    run.log.append(result(2, "4", speaker="Ann", call_id="c1", final=False))
-    run.log.append(result(3, "Four.", speaker="Ann", call_id="c1"))
-    run.write("A boat for four.", Kind.SPEECH, "Ann", **opening)
+    run.write("Sell.", Instruction, None, audience=("Ann",))
+    run.write("", ToolCalls, "Ann", tool_calls=[call], **opening)
+    run.log.append(make_tool_message(2, "4", speaker="Ann", call_id="c1", final=False))
+    run.log.append(make_tool_message(3, "Four.", speaker="Ann", call_id="c1"))
+    run.write("A boat for four.", Speech, "Ann", **opening)
     before = [*run.log]
-    run.write("What Bob wants.", Kind.SHIFT, "Bob", audience=("Ann",))
+    run.write("What Bob wants.", OpeningAnswer, "Bob", audience=("Ann",))
     for number in range(6):
-        run.write(f"{number}", Kind.SPEECH, conversation.names[number % 2])
+        run.write(f"{number}", Speech, conversation.names[number % 2])
     lines, since = cut(conversation, run.log, "Ann")
     assert since == place_of(run.log[-1])
-    assert [one for one in before if line(one).kind is not Kind.ANSWER] == lines[:-1]
+    assert [one for one in before if not isinstance(metadata(one), UnheardResult)] == lines[:-1]
 
 
 def test_a_new_task_told_in_a_fork_is_never_left_out() -> None:
@@ -304,10 +321,10 @@ def test_a_new_task_told_in_a_fork_is_never_left_out() -> None:
     )
     log = spoken(conversation, 4)
     told = "From now on, your task is: Buy the boat."
-    log.append(said(len(log), told, About(kind=Kind.INSTRUCTION, audience=("Ann",))))
+    log.append(make_message(len(log), told, Instruction(audience=("Ann",))))
     for number in range(6):
         name = conversation.names[number % 2]
-        log.append(said(len(log), "Well.", About(kind=Kind.SPEECH, speaker=name)))
+        log.append(make_message(len(log), "Well.", Speech(speaker=name)))
     lines, since = cut(conversation, log, "Ann")
     assert lines[0].text == told
     assert since == place_of(log[-1])
@@ -331,7 +348,7 @@ def test_a_summary_stands_where_the_cut_is_and_is_told_to_its_speaker_alone() ->
 def test_the_newest_summary_counts_and_one_without_text_only_cuts(policy: Any) -> None:  # noqa: ANN401
     conversation = talk(policy)
     log = summed_up(spoken(conversation, 6), "m0002", "Old.")
-    log = [*summed_up(log, "m0004", " "), said(8, "So.", About(kind=Kind.SPEECH, speaker="Ann"))]
+    log = [*summed_up(log, "m0004", " "), make_message(8, "So.", Speech(speaker="Ann"))]
     lines, since = cut(conversation, log, "Ann")
     assert since == "m0004"
     assert lines == log[4:]
@@ -344,7 +361,10 @@ def test_the_newest_summary_counts_and_one_without_text_only_cuts(policy: Any) -
 def test_after_a_summary_the_cut_moves_on_by_the_policy() -> None:
     conversation = talk(LastMessages(limit=4))
     log = summed_up(spoken(conversation, 4), "m0003", "In short.")
-    longer = [*log, *(said(len(log) + n, "More.", line(log[1 + n % 2])) for n in range(6))]
+    longer = [
+        *log,
+        *(make_message(len(log) + n, "More.", metadata(log[1 + n % 2])) for n in range(6)),
+    ]
     lines, since = cut(conversation, longer, "Ann")
     assert lines[0].text == fill_template(summaries.SUMMARY_HEADING, summary="In short.")
     assert place_of(lines[1]) == since
@@ -383,10 +403,10 @@ def _tokens(
     """The tokens of what a speaker sees of messages, but for those that are pinned."""
     tokens = 0
     for one in lines:
-        who = line(one).speaker
+        who = metadata(one).speaker
         labelled = conversation.hears_labels(conversation.speaker(name))
         label = f"{who}: " if labelled and who not in (None, name) else ""
-        if line(one).kind is Kind.REMEMBERED and who is None:
+        if isinstance(metadata(one), RememberedMessage) and who is None:
             label = conversation.mark_instruction(conversation.speaker(name), "")
         label += "" if one.text.strip() else "(empty message)"
         tokens += (
@@ -438,23 +458,23 @@ def test_whatever_is_left_out_is_summed_up_once_and_in_order(
                 assert History(conversation, name).to_summarise(log, FIXED) is None
         log.append(message)
     newest = History(conversation, name).last_summary(log)
-    kept_from = None if newest is None else line(newest).since
+    kept_from = None if newest is None else fields_of(newest).since
     before = [] if kept_from is None else log[: [place_of(one) for one in log].index(kept_from)]
     seen = [place_of(one) for one in before if _seen(one, name)]
     assert summarised == [one for one in seen if one not in pinned]
 
 
 def _seen(message: BaseMessage, name: str) -> bool:
-    about = line(message)
-    if about.kind is Kind.SUMMARY or (about.kind, about.speaker) == (Kind.SHIFT, name):
+    about = metadata(message)
+    if isinstance(about, Summary) or (type(about), about.speaker) == (OpeningAnswer, name):
         return False
     if isinstance(message, ToolMessage) or about.speaker == name:
         return (
             about.speaker == name
-            and about.kind is not Kind.DRAFT
-            and (about.kind is not Kind.REFLECTION or about.heard_by(name))
+            and not isinstance(about, Draft)
+            and (not isinstance(about, Reflection) or about.is_heard_by(name))
         )
-    return about.heard_by(name) and not (about.kind is Kind.TOOL_CALLS and not message.text)
+    return about.is_heard_by(name) and not (isinstance(about, ToolCalls) and not message.text)
 
 
 @pytest.mark.parametrize("policy", ["all", {"kind": "last", "limit": 4}], ids=str)
@@ -466,14 +486,14 @@ def test_the_other_policies_sum_nothing_up(policy: Any) -> None:  # noqa: ANN401
 def test_what_a_hook_made_of_a_line_weighs_in_its_place() -> None:
     """L7: a long line that a hook made short leaves room."""
     conversation = talk(TokenBudget(limit=400))
-    log: list[AnyMessage] = [said(0, "Go.", About(kind=Kind.INSTRUCTION, audience=("Ann",)))]
+    log: list[AnyMessage] = [make_message(0, "Go.", Instruction(audience=("Ann",)))]
     for number in range(10):
-        log.append(said(len(log), "No.", About(kind=Kind.SPEECH, speaker="Ann")))
-        log.append(said(len(log), "Yes. " * 100, About(kind=Kind.SPEECH, speaker="Bob")))
-        about = About(kind=Kind.HEARD, audience=("Ann",), instead_of=(f"m{len(log) - 1:04d}",))
-        log.append(said(len(log), f"{number}", about))
+        log.append(make_message(len(log), "No.", Speech(speaker="Ann")))
+        log.append(make_message(len(log), "Yes. " * 100, Speech(speaker="Bob")))
+        about = HookVersion(audience=("Ann",), instead_of=(f"m{len(log) - 1:04d}",))
+        log.append(make_message(len(log), f"{number}", about))
     assert cut(conversation, log, "Ann").since is None
-    unhooked = [one for one in log if line(one).kind is not Kind.HEARD]
+    unhooked = [one for one in log if not isinstance(metadata(one), HookVersion)]
     assert cut(conversation, unhooked, "Ann").since is not None
 
 
@@ -481,20 +501,20 @@ def test_a_turn_is_not_parted_from_its_reflection_or_its_tools() -> None:
     """Y10, Y18: a kept question belongs to the speech before it, a result to its call."""
     conversation = talk(LastMessages(limit=2))
     call = tool_call(name="add", args={}, id="c1")
-    told = About(kind=Kind.INSTRUCTION, audience=("Ann",))
+    told = Instruction(audience=("Ann",))
     log = [
         *spoken(conversation, 4),
-        said(5, "", About(kind=Kind.TOOL_CALLS, speaker="Ann"), tool_calls=[call]),
-        result(6, "4", speaker="Ann", call_id="c1"),
-        said(7, "By the way, hurry.", told),
-        said(8, "Four.", About(kind=Kind.SPEECH, speaker="Ann")),
-        said(9, "What is left?", About(kind=Kind.QUESTION, audience=("Ann",))),
-        said(10, "All.", About(kind=Kind.REFLECTION, speaker="Ann", audience=("Ann",))),
+        make_message(5, "", ToolCalls(speaker="Ann"), tool_calls=[call]),
+        make_tool_message(6, "4", speaker="Ann", call_id="c1"),
+        make_message(7, "By the way, hurry.", told),
+        make_message(8, "Four.", Speech(speaker="Ann")),
+        make_message(9, "What is left?", JudgeQuestion(audience=("Ann",))),
+        make_message(10, "All.", Reflection(speaker="Ann", audience=("Ann",))),
     ]
     assert cut(conversation, log[:8], "Ann").since == "m0004"
     for length in (9, 10, 11):
         assert History(conversation, "Ann").halved(log[:length], FIXED) is None
-    log.append(said(11, "So?", About(kind=Kind.SPEECH, speaker="Bob")))
+    log.append(make_message(11, "So?", Speech(speaker="Bob")))
     assert cut(conversation, log, "Ann").since == "m0011"
 
 
@@ -503,7 +523,7 @@ def test_what_stands_for_silence_is_counted() -> None:
     log = spoken(conversation, 0)
     for number in range(60):
         name = conversation.names[number % 2]
-        log.append(said(len(log), " ", About(kind=Kind.SPEECH, speaker=name)))
+        log.append(make_message(len(log), " ", Speech(speaker=name)))
         view = viewpoint(conversation, cut(conversation, log, "Ann").lines, "Ann")
         assert FIXED.front + sum(tokens_of_message(one) for one in view) <= 200
 
@@ -513,7 +533,7 @@ def test_one_summary_is_enough_however_much_was_said_before_it_is_made(limit: in
     conversation = talk(RunningSummary(limit=limit, words=100), "all", "all")
     log: list[AnyMessage] = []
     for number, message in enumerate(spoken(conversation, 60)):
-        if line(message).speaker == "Ann":
+        if metadata(message).speaker == "Ann":
             found = History(conversation, "Ann").to_summarise(log, FIXED)
             if found is not None:
                 log = summed_up(log, found[1], "words " * 100)

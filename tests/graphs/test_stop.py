@@ -25,8 +25,8 @@ from duologue.graphs import (
     chat,
     list_sessions,
 )
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import Instruction, Speech, ToolCalls, ToolResult
 from duologue.graphs.spec.end_chat import EndChat
 from duologue.graphs.spec.ends import MaxMessages, StopRequested, ToolCalled
 from duologue.graphs.store.address import open_store
@@ -274,8 +274,8 @@ async def test_a_stop_in_a_tool_lets_the_turn_end(waits: bool, tmp_path: Path) -
     assert len(model.calls) == len(lines)
     assert ended.outcome is not None
     assert ended.outcome.reason is Reason.STOP_REQUESTED
-    kinds = [line(message).kind for message in ended.messages]
-    assert kinds[:4] == [Kind.INSTRUCTION, Kind.TOOL_CALLS, Kind.TOOL_RESULT, Kind.SPEECH]
+    kinds = [type(metadata(message)) for message in ended.messages]
+    assert kinds[:4] == [Instruction, ToolCalls, ToolResult, Speech]
     assert await Session("g", store=store).aresume(model=model) == ended
 
 
@@ -295,7 +295,7 @@ async def test_a_stop_that_waits_for_a_tool_ends_it_as_the_tool_would(tmp_path: 
     call = Reply(tool_calls=(ScriptedToolCall(name="bell", id="a"),))
     model = ScriptedChatModel(script=[call, "It rang.", call])
     ended = await aconverse(conversation, session="g", store=store, model=model, tools=[bell])
-    assert line(ended.messages[-1]).kind is Kind.TOOL_RESULT
+    assert isinstance(metadata(ended.messages[-1]), ToolResult)
     assert ended.outcome is not None
     assert ended.outcome.reasons == (Reason.STOP_REQUESTED, Reason.TOOL_CALLED)
 

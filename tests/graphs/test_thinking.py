@@ -27,11 +27,12 @@ from duologue.graphs.events import (
     ReplyRejected,
     ThoughtReceived,
 )
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import Draft, Speech, Summary
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools import Hook, Turn
+from support.fields import fields_of
 
 from .cli_help import duologue, isolate
 from .test_terminal import screen, written
@@ -72,7 +73,11 @@ def play(spec: Conversation, *script: Line, **options: Any) -> tuple[Result, lis
 
 
 def thoughts(result: Result) -> list[str | None]:
-    found = [line(message).thought for message in result.messages if line(message).is_speech]
+    found = [
+        fields_of(message).thought
+        for message in result.messages
+        if isinstance(metadata(message), Speech)
+    ]
     return [None if one is None else one.text for one in found]
 
 
@@ -95,7 +100,7 @@ def test_r2_a_thought_that_is_not_closed_says_nothing_so_it_is_asked_for_again()
     cut = Reply(text=f"<think>{THOUGHT}", finish_reason="length")
     result, prompts = play(talk(), cut, "Ready.", "Fine.")
     assert [text for _, text in result.transcript] == ["Ready.", "Fine."]
-    draft = next(line(one) for one in result.messages if line(one).kind is Kind.DRAFT)
+    draft = next(fields_of(one) for one in result.messages if isinstance(metadata(one), Draft))
     assert draft.thought is not None
     assert draft.thought.text == THOUGHT
     assert THOUGHT not in heard(prompts)
@@ -118,7 +123,7 @@ def test_r2_a_thought_has_no_form_and_plays_no_part() -> None:
     )
     said = "So: [thought: Hm.]"
     result, _ = play(spec, f"<think>[1] or ]\nBob: No.</think>{said}", "Fine.")
-    assert not [one for one in result.messages if line(one).kind is Kind.DRAFT]
+    assert not [one for one in result.messages if isinstance(metadata(one), Draft)]
     plain, _ = play(spec, said, "Fine.")
     assert result.parsed("Ann") == plain.parsed("Ann")
 
@@ -221,7 +226,7 @@ def test_r2_a_summary_is_kept_without_its_thought() -> None:
 
     model = ScriptedChatModel(script=answer)
     result = converse(spec, model=model, store="memory:")
-    summaries = [one for one in result.messages if line(one).kind is Kind.SUMMARY]
+    summaries = [one for one in result.messages if isinstance(metadata(one), Summary)]
     assert summaries
     assert {one.text for one in summaries} == {"They talk."}
     assert THOUGHT not in heard([call.prompt for call in model.calls])

@@ -4,11 +4,12 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import ToolCalls, ToolResult, UnheardReply, UnheardResult
 from duologue.nodes.prompts import speaking
 from duologue.nodes.testing import Line as Said, Reply, ScriptedToolCall
 from duologue.tools import Hook, Turn
+from support.fields import fields_of
 
 from .hooks_help import adding, called, calling, either, hooked, in_form, play
 from .shape_help import kinds, of_kind, shown, texts
@@ -28,11 +29,11 @@ def test_a_hook_changes_the_arguments_of_a_call(form: str) -> None:
     script: list[Said] = [calling(1, 2), "Sum.", "Ok."]
     result, model = play(hooked("more"), script, hooks=hooks, tools=[adding(ran)])
     assert ran == [(1, 40)]
-    (made,) = of_kind(result, Kind.TOOL_CALLS)
+    (made,) = of_kind(result, ToolCalls)
     assert isinstance(made, AIMessage)
     assert made.tool_calls[0]["args"] == {"a": 1, "b": 2}
-    (answer,) = of_kind(result, Kind.TOOL_RESULT)
-    assert (answer.text, line(answer).arguments) == ("41", {"a": 1, "b": 40})
+    (answer,) = of_kind(result, ToolResult)
+    assert (answer.text, fields_of(answer).arguments) == ("41", {"a": 1, "b": 40})
     assert texts(model.calls[1])[-1] == "t:41"
 
 
@@ -57,8 +58,8 @@ def test_a_hook_answers_a_call_instead_of_the_tool(form: str) -> None:
     ]
     result, model = play(hooked("cached", "note"), script, hooks=hooks, tools=[adding(ran)])
     assert (ran, seen) == ([], [])
-    answers = of_kind(result, Kind.TOOL_RESULT)
-    assert [(answer.text, line(answer).arguments) for answer in answers] == [
+    answers = of_kind(result, ToolResult)
+    assert [(answer.text, fields_of(answer).arguments) for answer in answers] == [
         *(("cached", None), ("refused", None)),
     ]
     assert [getattr(answer, "status", None) for answer in answers] == ["success", "error"]
@@ -82,13 +83,13 @@ def test_a_hook_changes_the_result_of_a_call(form: str) -> None:
     script: list[Said] = [calling(1, 2), "Sum.", "Ok."]
     result, model = play(hooked("h"), script, hooks=hooks)
     assert seen == [({"a": 5, "b": 5}, "10", "add", "success")]
-    (raw,), (answer,) = of_kind(result, Kind.ANSWER), of_kind(result, Kind.TOOL_RESULT)
-    assert (raw.text, line(raw).audience) == ("10", ())
-    assert (answer.text, line(answer).arguments) == ("about 10", {"a": 5, "b": 5})
+    (raw,), (answer,) = of_kind(result, UnheardResult), of_kind(result, ToolResult)
+    assert (raw.text, metadata(raw).audience) == ("10", ())
+    assert (answer.text, fields_of(answer).arguments) == ("about 10", {"a": 5, "b": 5})
     assert [message["content"] for message in model.calls[1].prompt[-1:]] == ["about 10"]
     assert "t:10" not in shown(result.viewpoint("Ann"))
     assert kinds(result) == [
-        *("instruction", "tool_calls", "answer", "tool_result", "speech", "speech"),
+        *("instruction", "tool_calls", "unheard_result", "tool_result", "speech", "speech"),
     ]
 
 
@@ -119,7 +120,7 @@ def test_calls_whose_arguments_are_broken_stand_among_those_that_hooks_see() -> 
     assert told["c3"].startswith("[The arguments of add do not fit")
     assert told["c4"].startswith("[There is no tool 'sub'")
     assert told["c5"] == "[11]"
-    states = [getattr(answer, "status", "") for answer in of_kind(result, Kind.TOOL_RESULT)]
+    states = [getattr(answer, "status", "") for answer in of_kind(result, ToolResult)]
     assert states == ["success", "error", "error", "success", "error"]
 
 
@@ -153,9 +154,9 @@ def test_what_is_said_beside_a_call_passes_the_hooks_too() -> None:
     assert seen == [("Let me see.", 1), ("Sum.", 0)]
     assert texts(model.calls[3]) == ["u:Let me see. — A.\n\nSum. — A."]
     assert texts(model.calls[1])[1:] == ["a:Let me see. — A.", "t:3"]
-    answers = of_kind(result, Kind.ANSWER)
+    answers = of_kind(result, UnheardReply)
     assert [message.text for message in answers] == ["Let me see.", "Sum."]
-    made = of_kind(result, Kind.TOOL_CALLS)
+    made = of_kind(result, ToolCalls)
     assert [message.tool_calls[0]["id"] for message in made if isinstance(message, AIMessage)] == [
         *("c1", "c2"),
     ]

@@ -9,8 +9,8 @@ from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
 
 from duologue.graphs import Conversation, chat, converse
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import About, Source, result as answered, said
+from duologue.graphs.log.messages import make_message, make_tool_message as answered
+from duologue.graphs.log.metadata import Source, Speech, ToolCalls
 from duologue.graphs.sessions.stored_session import StoredSession
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 
@@ -32,7 +32,7 @@ def made(*log: AnyMessage, task: str | None = None) -> StoredSession:
 
 
 def spoken(number: int, text: str, source: Source = Source.MODEL) -> AnyMessage:
-    return said(number, text, About(kind=Kind.SPEECH, speaker="Head Cook", source=source))
+    return make_message(number, text, Speech(speaker="Head Cook", source=source))
 
 
 def test_it_prints_who_said_what_and_how_it_ended() -> None:
@@ -85,7 +85,7 @@ def test_every_trajectory_is_in_openais_form(name: str, of_all: bool) -> None:
 
 def test_without_a_speaker_people_are_users_and_all_others_assistants() -> None:
     calls = [invalid_tool_call(name="look", args="{", id="a")]
-    calling = said(2, "", About(kind=Kind.TOOL_CALLS, speaker="Ben"), invalid_tool_calls=calls)
+    calling = make_message(2, "", ToolCalls(speaker="Ben"), invalid_tool_calls=calls)
     result = made(
         spoken(0, "Hello.", Source.HUMAN),
         spoken(1, "Hello again."),

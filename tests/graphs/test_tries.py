@@ -7,12 +7,13 @@ import pytest
 
 from duologue.graphs import Result, Session, astream, converse, role_play
 from duologue.graphs.events import MessageSaid, MessageStarted, MessageToken, ReplyRejected
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import Flaw, line
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import Draft, Flaw, Speech, UnheardReply
 from duologue.graphs.rules.tries import Checked, Problem, better
 from duologue.nodes.prompts import speaking
 from duologue.nodes.prompts.template import fill_template
 from duologue.nodes.testing import Line, ScriptedChatModel
+from support.fields import fields_of
 
 ROLE_PLAY = role_play("Pick an exchange", "Lead", "Coder", specify_task=False, max_iterations=1)
 ORDER = "Instruction: Choose one of them for us.\nInput: None"
@@ -89,7 +90,7 @@ def played(*tries: Line, **options: Any) -> Result:
 def test_r15_content_is_said_if_the_second_try_has_none(second: str) -> None:
     result = played(KRAKEN, second)
     assert result.last_message("Coder") == f"Solution: {KRAKEN}\nNext request."
-    assert line(result.messages[-1]).flaw is None
+    assert fields_of(result.messages[-1]).flaw is None
 
 
 @pytest.mark.parametrize(
@@ -121,8 +122,8 @@ def test_r23_others_hear_a_message_without_the_request_for_it(second: str, said:
 def test_r23_an_optional_line_hides_no_request(echo: str) -> None:
     model = ScriptedChatModel(script=["", echo, "Solution: So.\nNext request."])
     result = converse(ROLE_PLAY, model=model, store="memory:")
-    first = next(one for one in result.messages if line(one).is_speech)
-    assert line(first).flaw is Flaw.NO_REPLY
+    first = next(one for one in result.messages if isinstance(metadata(one), Speech))
+    assert fields_of(first).flaw is Flaw.NO_REPLY
     assert "message" not in first.text
 
 
@@ -151,7 +152,7 @@ def test_r15_an_announcement_alone_is_asked_for_again_at_the_first_try() -> None
     asked = "Instruction: Rewrite your last message in plain words.\nInput: None"
     model = ScriptedChatModel(script=[asked, "Solution: Sure, I'll rewrite my message."])
     result = converse(ROLE_PLAY, model=model, store="memory:")
-    assert line(result.messages[-1]).flaw is None
+    assert fields_of(result.messages[-1]).flaw is None
 
 
 def test_r15_marks_alone_are_no_content() -> None:
@@ -177,6 +178,6 @@ async def test_r23_who_follows_the_stream_sees_no_request() -> None:
 def test_r15_a_replay_says_the_first_try_again() -> None:
     store = f"memory:{uuid4().hex}"
     result = played(KRAKEN, "Solution: Sorry.", session="one", store=store)
-    kinds = [line(one).kind for one in result.messages[2:]]
-    assert kinds == [Kind.DRAFT, Kind.ANSWER, Kind.SPEECH]
+    kinds = [type(metadata(one)) for one in result.messages[2:]]
+    assert kinds == [Draft, UnheardReply, Speech]
     assert Session("one", store=store).replay().transcript == result.transcript

@@ -7,10 +7,11 @@ import pytest
 
 from duologue.graphs import Result, Session, converse, load_conversation, stream, user_proxy
 from duologue.graphs.events import MessageSaid, MessageToken
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import Flaw, line
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import Draft, Flaw
 from duologue.nodes.prompts import speaking
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
+from support.fields import fields_of
 
 DEAL = {"kind": "done_token", "token": "DEAL"}
 JUDGE = {"kind": "separate", "criteria": ["They agree."], "form": "lines"}
@@ -39,7 +40,7 @@ def ended(result: Result) -> tuple[str, list[str]]:
 
 
 def flaws(result: Result) -> list[Flaw | None]:
-    return [line(one).flaw for one in result.messages if line(one).kind is Kind.DRAFT]
+    return [fields_of(one).flaw for one in result.messages if isinstance(metadata(one), Draft)]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import strategies as st
@@ -19,8 +19,25 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import tool_call
 
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import NOBODY, About, Failure, line, result, said
+from duologue.graphs.log.messages import make_message, make_tool_message, metadata
+from duologue.graphs.log.metadata import (
+    NOBODY,
+    AnyMetadata,
+    Draft,
+    EarlierEnd,
+    Failure,
+    Instruction,
+    JudgeQuestion,
+    MemoryReset,
+    MessageMetadata,
+    OpeningAnswer,
+    Reflection,
+    SpecifiedTask,
+    Speech,
+    ToolCalls,
+    ToolResult,
+    UnheardResult,
+)
 from duologue.graphs.log.names import provider_names
 from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.speakers.speaker import Speaker
@@ -75,6 +92,11 @@ def no_json(call: str) -> InvalidToolCall:
     return InvalidToolCall(name="add", args="{a", id=call, error=None, type="invalid_tool_call")
 
 
+KINDS: list[type[MessageMetadata]] = [
+    kind for kind in get_args(AnyMetadata) if kind not in (MemoryReset, UnheardResult)
+]
+
+
 @st.composite
 def any_log(draw: st.DrawFn) -> tuple[Conversation, list[AnyMessage]]:
     """Any lines whatever, also such as no run leaves behind."""
@@ -87,11 +109,11 @@ def any_log(draw: st.DrawFn) -> tuple[Conversation, list[AnyMessage]]:
         # A word of its own tells each line from all others.
         text = draw(st.sampled_from(["", " \n", f"word{number}x", f" word{number}x\n\nand more "]))
         # What a speaker has forgotten is not shown whole.
-        kind = draw(st.sampled_from([kind for kind in Kind if kind is not Kind.FORGOTTEN]))
-        if kind is Kind.TOOL_RESULT:
+        kind = draw(st.sampled_from(KINDS))
+        if kind is ToolResult:
             speaker = draw(who)
             log.append(
-                result(
+                make_tool_message(
                     number,
                     text,
                     speaker=speaker,
@@ -100,23 +122,24 @@ def any_log(draw: st.DrawFn) -> tuple[Conversation, list[AnyMessage]]:
                 )
             )
             continue
-        is_told = kind in (Kind.INSTRUCTION, Kind.QUESTION, Kind.SPECIFIED_TASK, Kind.ENDED)
-        about = About(kind=kind, speaker=None if is_told else draw(who), audience=draw(audiences))
-        called = draw(st.lists(ids, max_size=3)) if kind is Kind.TOOL_CALLS else []
+        is_told = kind in (Instruction, JudgeQuestion, SpecifiedTask, EarlierEnd)
+        fields = {"speaker": None if is_told else draw(who), "audience": draw(audiences)}
+        about = kind.model_validate(fields | ({"outcome": {}} if kind is EarlierEnd else {}))
+        called = draw(st.lists(ids, max_size=3)) if kind is ToolCalls else []
         calls = [tool_call(name="add", args={}, id=call) for call in called]
-        bad = draw(st.lists(ids, max_size=1)) if kind is Kind.TOOL_CALLS else []
+        bad = draw(st.lists(ids, max_size=1)) if kind is ToolCalls else []
         broken = [no_json(call) for call in bad]
-        log.append(said(number, text, about, tool_calls=calls, invalid_tool_calls=broken))
+        log.append(make_message(number, text, about, tool_calls=calls, invalid_tool_calls=broken))
     return conversation, log
 
 
 def audible(message: BaseMessage, name: str) -> bool:
     """Whether a line's text belongs in a speaker's view."""
-    about = line(message)
+    about = metadata(message)
     if about.speaker == name:
-        if about.kind is Kind.SHIFT:
+        if isinstance(about, OpeningAnswer):
             return False  # its own answer stands there already
-        if about.kind in (Kind.SPEECH, Kind.TOOL_CALLS):
+        if isinstance(about, Speech | ToolCalls):
             return True
     return about.audience is None or name in about.audience
 
@@ -144,7 +167,7 @@ def test_any_log_is_shown_whole_and_in_a_shape_that_providers_take(
         others: list[str] = []
         for message in lines:
             if audible(message, name):
-                mine = line(message).speaker == name
+                mine = metadata(message).speaker == name
                 (own if mine else others).extend(words(message.text))
         assert words(" ".join(m.text for m in view if isinstance(m, AIMessage))) == own
         assert words(" ".join(m.text for m in view if isinstance(m, HumanMessage))) == others
@@ -152,7 +175,7 @@ def test_any_log_is_shown_whole_and_in_a_shape_that_providers_take(
         mine_too = {
             word
             for m in log
-            if isinstance(m, ToolMessage) and line(m).speaker == name
+            if isinstance(m, ToolMessage) and metadata(m).speaker == name
             for word in words(m.text)
         }
         assert shown <= mine_too
@@ -167,16 +190,16 @@ def test_every_line_of_another_stands_in_a_paragraph_of_its_own_with_its_speaker
     for name in conversation.names:
         heard = []
         for message in log:
-            about = line(message)
+            about = metadata(message)
             if isinstance(message, ToolMessage) or about.speaker == name:
                 continue
             if not audible(message, name):
                 continue
-            if not message.text.strip() and about.kind is Kind.TOOL_CALLS:
+            if not message.text.strip() and isinstance(about, ToolCalls):
                 continue
             marked = about.speaker is not None and len(conversation.names) > 2
             label = f"{about.speaker}: " if marked else ""
-            if about.audience is not None and about.kind.row.is_spoken and about.is_aloud:
+            if about.audience is not None and about.is_spoken and about.is_aloud:
                 others = [one for one in about.confidants if one != name]
                 label += f"(to {' and '.join(['you', *others])} only) "
             heard.append(label + (message.text.strip() or "(empty message)"))
@@ -228,43 +251,50 @@ def real_log(  # noqa: C901  # one branch for each thing a turn may hold
     log: list[AnyMessage] = []
     turns: list[tuple[str, int, int]] = []
 
-    def write(text: str, kind: Kind, speaker: str | None, audience: Any, **more: Any) -> None:  # noqa: ANN401
-        about = About(kind=kind, speaker=speaker, audience=audience)
-        log.append(said(len(log), text, about, **more))
+    def write(
+        text: str,
+        kind: type[MessageMetadata],
+        speaker: str | None,
+        audience: Any,  # noqa: ANN401
+        **more: Any,
+    ) -> None:
+        about = kind.model_validate({"speaker": speaker, "audience": audience})
+        log.append(make_message(len(log), text, about, **more))
 
     def turn(name: str, audience: tuple[str, ...] | None) -> None:
         start = len(log)
         for round_ in range(draw(st.sampled_from([0, 0, 1, 2]))):
             if draw(st.booleans()):
-                write("draft", Kind.DRAFT, name, NOBODY)
+                write("draft", Draft, name, NOBODY)
             ids = [f"c{start}-{round_}-{n}" for n in range(draw(st.integers(1, 2)))]
             calls = [tool_call(name="add", args={"a": 1}, id=key) for key in ids]
             spoken = draw(st.sampled_from(["", "Let me see."]))
-            write(spoken, Kind.TOOL_CALLS, name, audience, tool_calls=calls)
+            write(spoken, ToolCalls, name, audience, tool_calls=calls)
             log.extend(
-                result(len(log) + n, "4", speaker=name, call_id=key) for n, key in enumerate(ids)
+                make_tool_message(len(log) + n, "4", speaker=name, call_id=key)
+                for n, key in enumerate(ids)
             )
         if draw(st.booleans()):
-            write(draw(st.sampled_from(["", "draft"])), Kind.DRAFT, name, NOBODY)
-        write(draw(st.sampled_from(["", f"word{start}x"])), Kind.SPEECH, name, audience)
+            write(draw(st.sampled_from(["", "draft"])), Draft, name, NOBODY)
+        write(draw(st.sampled_from(["", f"word{start}x"])), Speech, name, audience)
         turns.append((name, start, len(log) - 1))
         if draw(st.booleans()):
             kept = (name,) if name in keep else NOBODY
             for question in range(draw(st.integers(1, 2))):
                 heard = NOBODY if question else kept
-                write("What is left?", Kind.QUESTION, None, heard)
-                write("Nothing.", Kind.REFLECTION, name, heard)
+                write("What is left?", JudgeQuestion, None, heard)
+                write("Nothing.", Reflection, name, heard)
 
     if draw(st.booleans()):
         for name in names:
-            write(f"{name}'s task.", Kind.INSTRUCTION, None, (name,))
+            write(f"{name}'s task.", Instruction, None, (name,))
         for name in names:
             turn(name, (name,))
         order = [*names[1:], names[0]]
-        write("Go.", Kind.SHIFT, names[0], (order[0],))
+        write("Go.", OpeningAnswer, names[0], (order[0],))
     else:
         order = names
-        write("Begin.", Kind.INSTRUCTION, None, (names[0],))
+        write("Begin.", Instruction, None, (names[0],))
     for number in range(draw(st.integers(2, 9))):
         turn(order[number % len(order)], None)
     return conversation, log, turns
@@ -299,10 +329,10 @@ def test_own_lines_are_the_assistants_and_all_others_the_users() -> None:
     """L3, Y20: neighbours in the user role are joined by a blank line, each with its speaker."""
     conversation = talk(["Ann", "Bob", "Cid"])
     log = [
-        said(0, "Begin.", About(kind=Kind.INSTRUCTION, audience=("Ann",))),
-        said(1, "Hello.", About(kind=Kind.SPEECH, speaker="Ann")),
-        said(2, "Hi.", About(kind=Kind.SPEECH, speaker="Bob")),
-        said(3, "Hey.", About(kind=Kind.SPEECH, speaker="Cid")),
+        make_message(0, "Begin.", Instruction(audience=("Ann",))),
+        make_message(1, "Hello.", Speech(speaker="Ann")),
+        make_message(2, "Hi.", Speech(speaker="Bob")),
+        make_message(3, "Hey.", Speech(speaker="Cid")),
     ]
     assert list(views(conversation, log, "Ann")) == [
         "human: Begin.",
@@ -320,8 +350,8 @@ def test_two_speakers_hear_each_other_without_labels() -> None:
     """Y17: user and assistant as each agent sees it."""
     conversation = talk(["Ann", "Bob"])
     log = [
-        said(0, "Hello.", About(kind=Kind.SPEECH, speaker="Ann")),
-        said(1, "Hi.", About(kind=Kind.SPEECH, speaker="Bob")),
+        make_message(0, "Hello.", Speech(speaker="Ann")),
+        make_message(1, "Hi.", Speech(speaker="Bob")),
     ]
     assert list(views(conversation, log, "Ann")) == ["ai: Hello.", "human: Hi."]
     assert list(views(conversation, log, "Bob")) == ["human: Hello.", "ai: Hi."]
@@ -332,9 +362,9 @@ def test_others_hear_the_text_beside_a_call_and_not_the_call() -> None:
     conversation = talk(["Ann", "Bob"])
     call = tool_call(name="add", args={"a": 1}, id="c1")
     log = [
-        said(0, "Let me see.", About(kind=Kind.TOOL_CALLS, speaker="Ann"), tool_calls=[call]),
-        result(1, "secret 4", speaker="Ann", call_id="c1"),
-        said(2, "Four.", About(kind=Kind.SPEECH, speaker="Ann")),
+        make_message(0, "Let me see.", ToolCalls(speaker="Ann"), tool_calls=[call]),
+        make_tool_message(1, "secret 4", speaker="Ann", call_id="c1"),
+        make_message(2, "Four.", Speech(speaker="Ann")),
     ]
     assert list(views(conversation, log, "Ann")) == [
         "ai: Let me see.",
@@ -348,9 +378,9 @@ def test_the_newest_of_two_results_is_shown() -> None:
     conversation = talk(["Ann", "Bob"])
     call = tool_call(name="add", args={}, id="c1")
     log = [
-        said(0, "", About(kind=Kind.TOOL_CALLS, speaker="Ann"), tool_calls=[call]),
-        result(1, "old", speaker="Ann", call_id="c1"),
-        result(2, "new", speaker="Ann", call_id="c1"),
+        make_message(0, "", ToolCalls(speaker="Ann"), tool_calls=[call]),
+        make_tool_message(1, "old", speaker="Ann", call_id="c1"),
+        make_tool_message(2, "new", speaker="Ann", call_id="c1"),
     ]
     assert list(views(conversation, log, "Ann")) == ["ai: ", "tool: new"]
 
@@ -359,9 +389,9 @@ def test_a_call_whose_arguments_are_no_json_is_told_to_its_caller() -> None:
     """Y19: the text goes back to the model to mend its arguments."""
     conversation = talk(["Ann", "Bob"])
     log = [
-        said(0, "Begin.", About(kind=Kind.INSTRUCTION, audience=("Ann",))),
-        said(1, "", About(kind=Kind.TOOL_CALLS, speaker="Ann"), invalid_tool_calls=[no_json("c1")]),
-        result(
+        make_message(0, "Begin.", Instruction(audience=("Ann",))),
+        make_message(1, "", ToolCalls(speaker="Ann"), invalid_tool_calls=[no_json("c1")]),
+        make_tool_message(
             2,
             "The arguments of add are not valid JSON.",
             speaker="Ann",

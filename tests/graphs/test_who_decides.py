@@ -22,14 +22,15 @@ from duologue.graphs import (
     stream,
 )
 from duologue.graphs.events import Notice, SpeakerChosen, VerdictGiven
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import SpeakerChoice
 from duologue.graphs.spec.handoffs import read_name
 from duologue.graphs.spec.judges import Finding
 from duologue.nodes.judge.verdicts import read_lines
 from duologue.nodes.prompts import judging, speaking
 from duologue.nodes.prompts.template import fill_template
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from support.fields import fields_of
 
 FIRST = EndChatMode.END_CHAT_AFTER_FIRST_COMPLETION
 GROUP = EndChatMode.ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION
@@ -74,7 +75,7 @@ def play(
 
 
 def verdicts(result: Result) -> list[dict[str, Any]]:
-    found = (line(message).verdict for message in result.messages)
+    found = (fields_of(message).verdict for message in result.messages)
     return [verdict.model_dump() for verdict in found if verdict is not None]
 
 
@@ -341,7 +342,9 @@ def test_a_moderator_gives_the_word_to_somebody_else() -> None:
     )
     # Ann, who has just spoken, can't be chosen: the next in order speaks.
     assert [name for name, _ in result.transcript] == ["Ann", "Bob", "Cid"]
-    problems = [line(message).problem for message in result.messages if line(message).problem]
+    problems = [
+        fields_of(message).problem for message in result.messages if fields_of(message).problem
+    ]
     assert problems == ["This is not the name of a speaker who can be next."]
 
 
@@ -450,8 +453,10 @@ def test_an_unregistered_order_is_refused_before_any_call() -> None:
 def test_choices_and_their_questions_are_kept_for_the_record_only() -> None:
     spec = moderated(end_chat={"max_iterations": 1})
     result, _ = play(spec, ["One.", "Two.", "Three."], [next_is("Bob"), next_is("Cid")])
-    choices = [message for message in result.messages if line(message).kind is Kind.CHOICE]
-    assert [line(message).to for message in choices] == ["Bob", "Cid"]
+    choices = [
+        message for message in result.messages if isinstance(metadata(message), SpeakerChoice)
+    ]
+    assert [fields_of(message).to for message in choices] == ["Bob", "Cid"]
     for name in THREE:
         assert not any("next_speaker" in message.text for message in result.viewpoint(name))
 

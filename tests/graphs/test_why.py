@@ -11,8 +11,8 @@ from langchain_core.messages import BaseMessage
 from langchain_core.tools import tool
 
 from duologue.graphs import Conversation, Result, Session, converse
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line, place_of
+from duologue.graphs.log.messages import metadata, place_of
+from duologue.graphs.log.metadata import Draft, Instruction, Speech
 from duologue.graphs.rules.ends.outcome_step import OutcomeStep, OutcomeStepKind
 from duologue.graphs.spec.judges import Finding
 from duologue.nodes.prompts.tasks import SHORTEN_TASK, fill_template
@@ -354,6 +354,6 @@ def test_a_predicate_is_the_reason_that_it_held() -> None:
 def test_nothing_of_it_is_stored() -> None:
     conversation, script, _ = CASES["blank replies"]
     result = run(conversation, *script)
-    kinds = {line(message).kind for message in result.messages}
-    assert kinds == {Kind.INSTRUCTION, Kind.DRAFT, Kind.SPEECH}
+    kinds = {type(metadata(message)) for message in result.messages}
+    assert kinds == {Instruction, Draft, Speech}
     assert result.why() == result.why()

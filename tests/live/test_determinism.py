@@ -15,8 +15,7 @@ import pytest
 from langchain_core.messages import BaseMessage
 
 from duologue.graphs import Conversation, Session, SpecError, converse
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import Source
+from duologue.graphs.log.metadata import Reflection, Source, Speech, Summary
 from duologue.nodes.prompts import summaries
 from duologue.tools import Turn
 
@@ -107,7 +106,7 @@ def test_the_same_seed_gives_the_same_log_wherever_it_is_run(
     converse(conversation, session="first", store=store, **registered())
     first = record("first", store)
     by_model = {line.get("kind") for line in first if line.get("source") == Source.MODEL}
-    assert {Kind.SUMMARY, Kind.SPEECH, Kind.REFLECTION} <= by_model
+    assert {Summary, Speech, Reflection} <= by_model
 
     with pytest.raises(SpecError, match="not now"):
         converse(conversation, session="left", store=store, **registered(fails=True))

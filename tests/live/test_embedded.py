@@ -19,7 +19,7 @@ from pydantic import SecretStr
 
 from duologue.graphs.common.errors import ModelError
 from duologue.graphs.common.settings import Settings
-from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.metadata import Speech
 from duologue.nodes.models.embedded import child as embedded
 from duologue.nodes.models.embedded.child import (
     MAX_TOKENS,
@@ -262,5 +262,5 @@ async def test_a_proxy_is_not_asked_for_the_embedded_model(
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     model = await Models(settings=Settings()).get("embedded", print)
-    answer = await model.answer([HumanMessage("Hi")], chosen(max_tokens=8), purpose=Kind.SPEECH)
+    answer = await model.answer([HumanMessage("Hi")], chosen(max_tokens=8), purpose=Speech)
     assert answer.text

@@ -8,9 +8,10 @@ from langchain_core.tools import BaseTool, StructuredTool, tool
 from pydantic import BaseModel, Field
 
 from duologue.graphs import aconverse, load_conversation
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import Speech, ToolCalls
 from duologue.nodes.models.resolve import Models
+from support.fields import fields_of
 from support.models import chosen
 
 pytestmark = pytest.mark.live
@@ -67,7 +68,7 @@ async def ask(
     return await model.answer(
         [SystemMessage("Guess a number."), *messages],
         chosen(temperature=0.2, **parameters),
-        purpose=Kind.SPEECH,
+        purpose=Speech,
         speaker="Ann",
         tools=tools,
         tool_choice=choice,
@@ -141,7 +142,7 @@ async def test_a_conversation_calls_a_tool_over_http_and_finishes() -> None:
     result = await aconverse(conversation, store="memory:")
     assert result.outcome is not None
     answers = [message for message in result.messages if isinstance(message, ToolMessage)]
-    assert [line(answer).speaker for answer in answers] == ["Master", "Player"]
+    assert [metadata(answer).speaker for answer in answers] == ["Master", "Player"]
     for answer in answers:
         assert answer.status == "success"
         assert "number is" in answer.text or "you won" in answer.text
@@ -168,9 +169,9 @@ async def test_it_may_speak_beside_a_call() -> None:
         }
     )
     result = await aconverse(spec, model="embedded", tools=[high_low], store="memory:")
-    called = [one for one in result.messages if line(one).kind is Kind.TOOL_CALLS]
+    called = [one for one in result.messages if isinstance(metadata(one), ToolCalls)]
     assert called
     for message in called:
         assert isinstance(message, AIMessage)
         assert all("to_user" not in call["args"] for call in message.tool_calls)
-        assert message.text == "\n\n".join(line(message).to_user.values())
+        assert message.text == "\n\n".join(fields_of(message).to_user.values())

@@ -7,9 +7,10 @@ import pytest
 from langchain_core.messages import BaseMessage
 
 from duologue.graphs import Reason, Result, aconverse, group_solve
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import Instruction, MessageMetadata, OpeningAnswer, Speech
 from duologue.graphs.log.stage import Stage
+from support.fields import fields_of
 
 pytestmark = pytest.mark.live
 
@@ -24,11 +25,13 @@ SECRETS: list[Any] = [
 ]
 
 
-def of_kind(result: Result, kind: Kind, stage: Stage | None = None) -> list[BaseMessage]:
+def of_kind(
+    result: Result, kind: type[MessageMetadata], stage: Stage | None = None
+) -> list[BaseMessage]:
     return [
         message
         for message in result.messages
-        if line(message).kind is kind and stage in (None, line(message).stage)
+        if type(metadata(message)) is kind and stage in (None, fields_of(message).stage)
     ]
 
 
@@ -61,40 +64,40 @@ async def test_the_game_has_its_structure_whatever_is_said(secret: Mapping[str, 
     result = await aconverse(game, store="memory:")
 
     made_up = "prompt" in secret
-    private = of_kind(result, Kind.SPEECH, Stage.PRIVATE)
-    assert [line(message).speaker for message in private] == [MASTER] * made_up
-    told = of_kind(result, Kind.INSTRUCTION)[0]
+    private = of_kind(result, Speech, Stage.PRIVATE)
+    assert [metadata(message).speaker for message in private] == [MASTER] * made_up
+    told = of_kind(result, Instruction)[0]
     assert told.text == (secret["prompt"] if made_up else secret["lines"][0])
     for message in (told, *private):
-        assert line(message).audience == (MASTER,)
+        assert metadata(message).audience == (MASTER,)
 
-    opening = [line(message).speaker for message in of_kind(result, Kind.SPEECH, Stage.OPENING)]
+    opening = [metadata(message).speaker for message in of_kind(result, Speech, Stage.OPENING)]
     assert opening == [MASTER, PLAYER]
-    said = of_kind(result, Kind.SPEECH, Stage.ROUNDS)
-    last = of_kind(result, Kind.SPEECH, Stage.LAST_WORDS)
-    speakers = [line(message).speaker for message in (*said, *last)]
+    said = of_kind(result, Speech, Stage.ROUNDS)
+    last = of_kind(result, Speech, Stage.LAST_WORDS)
+    speakers = [metadata(message).speaker for message in (*said, *last)]
     assert speakers == [(PLAYER, MASTER)[number % 2] for number in range(len(speakers))]
     assert 1 <= len(said) <= 2 * CAP
 
     # The player sees its task, the shift, and what was said in the rounds; no word more.
-    heard = [message for message in result.messages if line(message).heard_by(PLAYER)]
-    own = [message for message in result.messages if line(message).speaker == PLAYER]
+    heard = [message for message in result.messages if metadata(message).is_heard_by(PLAYER)]
+    own = [message for message in result.messages if metadata(message).speaker == PLAYER]
     assert not {told.id, *(message.id for message in private)} & {
         message.id for message in (*heard, *own)
     }
-    kinds = {line(message).kind for message in heard}
-    assert kinds <= {Kind.INSTRUCTION, Kind.SHIFT, Kind.SPEECH}
+    kinds = {type(metadata(message)) for message in heard}
+    assert kinds <= {Instruction, OpeningAnswer, Speech}
     seen = result.viewpoint(PLAYER)
     assert sum(message.type == "ai" for message in seen) == 1 + speakers.count(PLAYER)
 
-    judged = [verdict for message in result.messages if (verdict := line(message).verdict)]
+    judged = [verdict for message in result.messages if (verdict := fields_of(message).verdict)]
     assert judged
     assert {verdict.speaker for verdict in judged} == {MASTER}
     assert result.outcome is not None
     assert set(result.outcome.reasons) & {Reason.COMPLETED, Reason.MAX_ITERATIONS, *GUARDS}
     if Reason.COMPLETED in result.outcome.reasons:
         assert result.outcome.completed == (MASTER,)
-        assert [line(message).speaker for message in last] == [PLAYER]
+        assert [metadata(message).speaker for message in last] == [PLAYER]
     else:
         assert last == []
     assert result.outcome.messages == len(private) + len(opening) + len(speakers)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from duologue.graphs import Conversation, Reason, Session, astream
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import Summary
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.tools import Turn
 
@@ -88,8 +88,8 @@ async def test_400_messages_end_on_a_small_context(
     spoken = [usage for name, usage in result.outcome.usage.items() if name != "cheap"]
     assert [usage.calls for usage in spoken] == [BY_THE_MODEL // 2]
 
-    kinds = [line(message).kind for message in result.messages]
-    cuts = kinds.count(Kind.SUMMARY)
+    kinds = [type(metadata(message)) for message in result.messages]
+    cuts = kinds.count(Summary)
     too_long = [text for text in notices if "too long" in text]
     if policy["kind"] == "all":
         # Nothing but the model's refusal shortens it, and the stream says so each time.

@@ -20,7 +20,7 @@ from pydantic import BaseModel, SecretStr
 
 from duologue.graphs import ModelError, SpecError, load_conversation, stream
 from duologue.graphs.events import MessageSaid, MessageToken
-from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.metadata import Reflection, Speech
 from duologue.graphs.speakers.formats import LabelledFormat
 from duologue.nodes.models.adapters.native import ToolCalling, offering
 from duologue.nodes.models.client.chat_model import ChatModel
@@ -61,7 +61,7 @@ async def ask(
     **options: Any,
 ) -> AIMessage:
     model = model_of("scripted", client(server.url, streaming=streaming))
-    options = {"purpose": Kind.SPEECH, "speaker": "Ann", "tools": TOOLS, **options}
+    options = {"purpose": Speech, "speaker": "Ann", "tools": TOOLS, **options}
     return await model.answer(list(prompt), chosen(temperature=0), **options)
 
 
@@ -143,7 +143,7 @@ async def test_a_model_of_the_users_own_is_told_in_langchains_terms(
     chat = ScriptedChatModel(["Hi"])
     tools = [made("server.count")]
     await model_of("own", chat).answer(
-        [HumanMessage("Hi")], chosen(), purpose=Kind.SPEECH, tools=tools, tool_choice=choice
+        [HumanMessage("Hi")], chosen(), purpose=Speech, tools=tools, tool_choice=choice
     )
     assert chat.calls[0].tool_choice == said
     assert [one["function"]["name"] for one in chat.calls[0].tools] == ["server_count"]
@@ -163,7 +163,7 @@ async def test_a_choice_of_a_tool_that_is_not_there_is_refused(calling: ToolCall
         await model_of("own", chat).answer(
             [HumanMessage("Hi")],
             chosen(),
-            purpose=Kind.SPEECH,
+            purpose=Speech,
             tools=TOOLS,
             tool_choice="add",
             tool_calling=calling,
@@ -174,7 +174,7 @@ async def test_a_choice_of_a_tool_that_is_not_there_is_refused(calling: ToolCall
 async def test_a_model_that_takes_no_tools_says_what_to_do() -> None:
     model = model_of("plain", FakeListChatModel(responses=["Hi"]))
     with pytest.raises(ModelError, match='plain can\'t call tools: set tool_calling = "schema"'):
-        await model.answer([HumanMessage("Hi")], chosen(), purpose=Kind.SPEECH, tools=TOOLS)
+        await model.answer([HumanMessage("Hi")], chosen(), purpose=Speech, tools=TOOLS)
 
 
 HISTORY: list[BaseMessage] = [
@@ -347,7 +347,7 @@ async def test_a_model_of_the_users_own_that_raises_on_its_calls_is_told_so() ->
             return self._generate()
 
     answer = await model_of("own", Raising(script=[])).answer(
-        [HumanMessage("Hi")], chosen(), purpose=Kind.SPEECH, tools=TOOLS
+        [HumanMessage("Hi")], chosen(), purpose=Speech, tools=TOOLS
     )
     assert [made["args"] for made in answer.invalid_tool_calls] == ["[1]"]
     assert answer.usage_metadata is not None
@@ -409,7 +409,7 @@ async def test_the_clients_own_extra_body_is_kept() -> None:
     with ScriptedServer(['{"reply": "Hi"}']) as server:
         chat = client(server.url, streaming=False).model_copy(update={"extra_body": {"top_k": 3}})
         await model_of("scripted", chat).answer(
-            [HumanMessage("Hi")], chosen(), purpose=Kind.SPEECH, tools=ADD, tool_calling="schema"
+            [HumanMessage("Hi")], chosen(), purpose=Speech, tools=ADD, tool_calling="schema"
         )
     assert body(server)["top_k"] == 3
 
@@ -421,7 +421,7 @@ async def test_by_schema_a_model_of_the_users_own_is_asked_for_structured_output
         await model.answer(
             [HumanMessage("Hi")],
             chosen(temperature=0.5),
-            purpose=Kind.SPEECH,
+            purpose=Speech,
             tools=ADD,
             tool_choice=choice,
             tool_calling="schema",
@@ -443,7 +443,7 @@ async def test_a_judge_of_such_an_endpoint_sees_no_calls_either() -> None:
         model = model_of("scripted", client(server.url, streaming=False))
         for calling in ("schema", "native"):
             _, found = await model.structured(
-                HISTORY, Yes, chosen(), purpose=Kind.REFLECTION, instead="x", tool_calling=calling
+                HISTORY, Yes, chosen(), purpose=Reflection, instead="x", tool_calling=calling
             )
             assert found == Yes(yes=True)
     by_schema, native = (
@@ -460,7 +460,7 @@ async def test_models_in_a_child_of_ours_call_by_schema_unless_it_is_set(local: 
         model = make("scripted", client(server.url, streaming=False))
         for calling in (None, "native", "schema"):
             await model.answer(
-                [HumanMessage("Hi")], chosen(), purpose=Kind.SPEECH, tools=ADD, tool_calling=calling
+                [HumanMessage("Hi")], chosen(), purpose=Speech, tools=ADD, tool_calling=calling
             )
         by_schema = ["response_format" in asked.body for asked in server.calls]
         native = ["tools" in asked.body for asked in server.calls]
@@ -477,7 +477,7 @@ async def test_the_embedded_model_is_held_to_one_form_at_a_time() -> None:
             await model.answer(
                 [HumanMessage("Hi")],
                 chosen(),
-                purpose=Kind.SPEECH,
+                purpose=Speech,
                 marks=marks,
                 tools=tools,
                 tool_choice=choice,

@@ -6,8 +6,8 @@ from pydantic import BaseModel
 
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION, role_play
 from duologue.graphs.log.formats.marks import plays, read_marks
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import NOBODY, About, said
+from duologue.graphs.log.messages import make_message
+from duologue.graphs.log.metadata import NOBODY, Draft, Speech
 from duologue.graphs.speakers.formats import (
     BlockFormat,
     CodeFormat,
@@ -231,9 +231,9 @@ def test_marks_that_two_speakers_share_are_nobody_elses_part() -> None:
     assert plays(conversation, conversation.speakers[0], "Say: hello") is None
 
 
-def speech(number: int, name: str, text: str, kind: Kind = Kind.SPEECH) -> AnyMessage:
-    audience = NOBODY if kind is Kind.DRAFT else None
-    return said(number, text, About(kind=kind, speaker=name, audience=audience))
+def speech(number: int, name: str, text: str, kind: type[Speech | Draft] = Speech) -> AnyMessage:
+    audience = NOBODY if kind is Draft else None
+    return make_message(number, text, kind(speaker=name, audience=audience))
 
 
 SAME = "one two three four five"
@@ -255,7 +255,7 @@ SAME = "one two three four five"
             id="another-between",
         ),
         pytest.param(SAME, [speech(0, "Bob", SAME)], "echo", id="R16-echo-of-another"),
-        pytest.param(SAME, [speech(0, "Ann", SAME, Kind.DRAFT)], None, id="as-rejected"),
+        pytest.param(SAME, [speech(0, "Ann", SAME, Draft)], None, id="as-rejected"),
         pytest.param(
             SAME, [speech(0, "Ann", SAME), speech(1, "Ann", "else")], None, id="not-the-last"
         ),

@@ -17,7 +17,7 @@ from langchain_core.messages import (
 from langchain_openai import ChatOpenAI
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.metadata import Reflection
 from duologue.nodes.models.client.chat_model import ChatModel
 from support.models import chosen, model_of
 
@@ -155,7 +155,7 @@ async def test_a_schema_is_sent_as_by_the_stock_client(name: str, schema: type[B
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as client:
         for kind in (ChatOpenAI, ChatModel):
             await model_of(name, connected(kind, name, client)).structured(
-                [HumanMessage("Hi")], schema, settings, purpose=Kind.REFLECTION, instead="x"
+                [HumanMessage("Hi")], schema, settings, purpose=Reflection, instead="x"
             )
     stock, ours = bodies
     assert ours == stock

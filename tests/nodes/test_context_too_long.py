@@ -18,7 +18,7 @@ from pydantic import BaseModel, SecretStr
 from drawn.player import too_long
 from duologue.graphs import ContextTooLongError, ModelError
 from duologue.graphs.common.settings import Settings
-from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.metadata import Reflection, Speech
 from duologue.graphs.spec.usage import ESTIMATED
 from duologue.nodes.models.adapters.composed import first
 from duologue.nodes.models.client.too_long import as_too_long, ran_out_of_room
@@ -41,12 +41,12 @@ class Sum(BaseModel):
 
 
 async def plainly(model: Model) -> object:
-    return await model.answer([HumanMessage("Hi")], chosen(), purpose=Kind.SPEECH)
+    return await model.answer([HumanMessage("Hi")], chosen(), purpose=Speech)
 
 
 async def structured(model: Model) -> object:
     return await model.structured(
-        [HumanMessage("Hi")], Sum, chosen(), purpose=Kind.REFLECTION, instead="judge.form"
+        [HumanMessage("Hi")], Sum, chosen(), purpose=Reflection, instead="judge.form"
     )
 
 
@@ -438,16 +438,16 @@ async def test_the_embedded_model_says_it_with_a_small_context_and_answers_a_sho
     # A little more than it takes: it is read as a whole by the roomy one.
     prompt = [HumanMessage("So be it. " * 130)]
     with pytest.raises(ContextTooLongError) as caught:
-        await model.answer(prompt, chosen(), purpose=Kind.SPEECH)
+        await model.answer(prompt, chosen(), purpose=Speech)
     assert caught.value.limit == 512
     assert caught.value.prompt_tokens is not None
     assert caught.value.prompt_tokens > 512
     assert "takes 512" in str(caught.value)
-    said = await model.answer([HumanMessage("Hi")], chosen(max_tokens=8), purpose=Kind.SPEECH)
+    said = await model.answer([HumanMessage("Hi")], chosen(max_tokens=8), purpose=Speech)
     assert said.text
     # Another context is another child.
     roomy = await Models(settings=Settings(embedded_context=4096)).get("embedded", silent)
-    long = await roomy.answer(prompt, chosen(max_tokens=8), purpose=Kind.SPEECH)
+    long = await roomy.answer(prompt, chosen(max_tokens=8), purpose=Speech)
     assert long.usage_metadata is not None
     assert long.usage_metadata["input_tokens"] == caught.value.prompt_tokens
 

@@ -9,7 +9,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.metadata import Speech
 from duologue.nodes.models.answers import is_cut_off
 from support.models import chosen, model_of
 
@@ -35,7 +35,7 @@ class Own(BaseChatModel):
 
 def answered(answer: AIMessage) -> AIMessage:
     model = model_of("own", Own(answer=answer))
-    return asyncio.run(model.answer([HumanMessage("Hi.")], chosen(), purpose=Kind.SPEECH))
+    return asyncio.run(model.answer([HumanMessage("Hi.")], chosen(), purpose=Speech))
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,11 @@ from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.formats.marks import plays
 from duologue.graphs.log.formats.mending import Mended, mended
 from duologue.graphs.log.formats.parsing import parse
-from duologue.graphs.log.messages import Flaw, line
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import Flaw, Speech
 from duologue.graphs.speakers.formats import LabelledFormat
 from duologue.nodes.testing import Line, ScriptedChatModel
+from support.fields import fields_of
 
 ROLE_PLAY = role_play("Add up", "Lead", "Coder", specify_task=False, max_iterations=1)
 ORDER = "Instruction: Add two numbers.\nInput: 1 and 2"
@@ -49,7 +51,7 @@ def test_r8_what_a_solution_lacks_is_added_without_asking_again(text: str, heard
     assert result.parsed("Coder") == [
         {"Solution:": heard.split(":", 1)[1].split("Next")[0].strip()}
     ]
-    assert line(result.messages[-1]).flaw is None
+    assert fields_of(result.messages[-1]).flaw is None
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,7 @@ def test_r8_two_instructions_twice_are_said_and_not_read(text: str) -> None:
     result = played(text, text, ANSWER)
     assert "And then?" in (latest := str(result.last_message("Lead"))) or "Divide." in latest
     assert result.parsed("Lead") == [None]
-    (said,) = [line(one) for one in result.messages if line(one).is_speech][:1]
+    (said,) = [fields_of(one) for one in result.messages if isinstance(metadata(one), Speech)][:1]
     assert said.flaw is Flaw.FORM
 
 

@@ -10,13 +10,14 @@ from duologue.graphs import Result, Session, astream, converse, role_play
 from duologue.graphs.events import MessageSaid, MessageStarted, MessageToken
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.formats.mending import Mended, mended
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import Flaw, line
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import Draft, Flaw, MessageMetadata, Speech, UnheardReply
 from duologue.graphs.speakers.formats import LabelledFormat
 from duologue.graphs.text.borrowed import is_placeholder, repeats
 from duologue.nodes.prompts import speaking
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from duologue.tools import Hook
+from support.fields import fields_of
 
 CODE = "```python\ndef add(a, b):\n    return a + b\n```"
 ORDER = "Instruction: Write a function that adds two numbers.\nInput: None"
@@ -33,8 +34,8 @@ def played(*tries: Line, **options: Any) -> tuple[Result, ScriptedChatModel]:
     return result, model
 
 
-def kinds(result: Result) -> list[Kind]:
-    return [line(message).kind for message in result.messages[2:]]
+def kinds(result: Result) -> list[type[MessageMetadata]]:
+    return [type(metadata(message)) for message in result.messages[2:]]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +132,7 @@ def test_r15_a_missing_closing_mark_costs_no_call_and_is_heard() -> None:
     result, _ = played(f"Solution:\n{CODE}")
     assert result.last_message("Coder") == f"Solution:\n{CODE}\nNext request."
     assert result.parsed("Coder") == [{"Solution:": CODE}]
-    assert kinds(result) == [Kind.SPEECH]
+    assert kinds(result) == [Speech]
     assert result.why()[0].kind.value == "reason"
 
 
@@ -164,10 +165,11 @@ def test_r15_real_code_without_a_mark_is_said_where_the_second_try_is_no_reply(
     result, model = played(CODE, second)
     assert result.last_message("Coder") == f"Solution:\n{CODE}\nNext request."
     assert result.parsed("Coder") == [{"Solution:": CODE}]
-    said = line(result.messages[-1])
-    assert (said.kind, said.flaw, said.problem) == (Kind.SPEECH, None, None)
+    said = metadata(result.messages[-1])
+    assert isinstance(said, Speech)
+    assert (said.flaw, said.problem) == (None, None)
     # What was said the second time stays in the log, and nobody hears it.
-    assert kinds(result) == [Kind.DRAFT, Kind.ANSWER, Kind.SPEECH]
+    assert kinds(result) == [Draft, UnheardReply, Speech]
     assert result.messages[-2].text == second
     assert [one.type for one in result.viewpoint("Lead")] == ["system", "human", "ai", "human"]
     told = [cause.text for cause in result.why() if cause.kind.value == "rejected"]
@@ -200,8 +202,8 @@ def test_r15_of_two_tries_the_better_one_is_said(
 ) -> None:
     result, _ = played(first, second)
     assert result.last_message("Coder") == said
-    assert line(result.messages[-1]).flaw is flaw
-    assert kinds(result) == [Kind.DRAFT, Kind.SPEECH]
+    assert fields_of(result.messages[-1]).flaw is flaw
+    assert kinds(result) == [Draft, Speech]
 
 
 def free_talk(*lines: Line, **options: Any) -> Result:
@@ -232,7 +234,7 @@ SAME = "I would like to have the boat."
 def test_r15_an_echo_of_what_it_was_told_is_said_by_nobody(echo: str) -> None:
     result = free_talk("A boat!", SAME, "Forty?", SAME, echo)
     assert result.transcript[-1] == ("Bob", SAME)
-    assert line(result.messages[-1]).flaw is Flaw.REPEATED
+    assert fields_of(result.messages[-1]).flaw is Flaw.REPEATED
 
 
 @pytest.mark.parametrize(
@@ -249,7 +251,7 @@ def test_r15_an_echo_of_what_it_was_told_is_said_by_nobody(echo: str) -> None:
 def test_r15_what_a_prompt_lets_it_say_is_a_reply(reply: str) -> None:
     result = free_talk("A boat!", reply, "Forty?", "No.")
     assert result.transcript[1] == ("Bob", reply)
-    assert line(result.messages[2]).flaw is None
+    assert fields_of(result.messages[2]).flaw is None
 
 
 def test_r15_hooks_see_the_try_that_is_said() -> None:
@@ -266,7 +268,7 @@ def test_r15_hooks_see_the_try_that_is_said() -> None:
     options = {"session": "one", "store": store, "hooks": hooks}
     result, _ = played(CODE, "<your solution>", talk=fields, **options)
     assert seen == [f"Solution:\n{CODE}\nNext request."]
-    assert kinds(result) == [Kind.DRAFT, Kind.ANSWER, Kind.ANSWER, Kind.SPEECH]
+    assert kinds(result) == [Draft, UnheardReply, UnheardReply, Speech]
     again = Session("one", store=store).replay(hooks=hooks)
     assert again.transcript == result.transcript
     assert kinds(again) == kinds(result)

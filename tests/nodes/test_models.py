@@ -40,7 +40,7 @@ from duologue.graphs.events import (
     ReplyRejected,
     VerdictGiven,
 )
-from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.metadata import Reflection, Speech
 from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.models.embedded import child as embedded
 from duologue.nodes.models.model import Model
@@ -69,7 +69,7 @@ def silent(_: str) -> None:
 async def answer(config: Settings, *, notices: list[str] | None = None) -> AIMessage:
     notify = notices.append if notices is not None else silent
     model = await Models(settings=config).get(None, notify)
-    return await model.answer([HumanMessage("Hi")], chosen(), purpose=Kind.SPEECH, speaker="Ann")
+    return await model.answer([HumanMessage("Hi")], chosen(), purpose=Speech, speaker="Ann")
 
 
 @pytest.fixture
@@ -459,7 +459,7 @@ async def test_one_client_serves_all_who_ask_for_a_model_at_an_address() -> None
 def test_each_event_loop_of_a_process_has_clients_that_work() -> None:
     async def speak(config: Settings) -> tuple[object, str]:
         model = await Models(settings=config).get(None, silent)
-        spoken = await model.answer([HumanMessage("Hi")], chosen(), purpose=Kind.SPEECH)
+        spoken = await model.answer([HumanMessage("Hi")], chosen(), purpose=Speech)
         assert isinstance(chat_of(model), ChatModel)
         return chat_of(model), spoken.text
 
@@ -479,7 +479,7 @@ async def structured(model: Model) -> tuple[AIMessage, Sum | None]:
         [HumanMessage("Add.")],
         Sum,
         chosen(temperature=0.3),
-        purpose=Kind.REFLECTION,
+        purpose=Reflection,
         instead='judge.form = "two_questions"',
     )
 

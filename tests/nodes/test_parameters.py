@@ -14,7 +14,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import tool
 from pydantic import BaseModel, PrivateAttr, SecretStr
 
-from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.metadata import Speech
 from duologue.graphs.speakers.parts import ModelSettings
 from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.models.listeners import Listener
@@ -79,20 +79,20 @@ class OwnWithFields(Own):
 
 
 async def plain(model: Model) -> None:
-    await model.answer([HumanMessage("Hi.")], SETTINGS, purpose=Kind.SPEECH)
+    await model.answer([HumanMessage("Hi.")], SETTINGS, purpose=Speech)
 
 
 async def streamed(model: Model) -> None:
-    await model.answer([HumanMessage("Hi.")], SETTINGS, purpose=Kind.SPEECH, listeners=[Listener()])
+    await model.answer([HumanMessage("Hi.")], SETTINGS, purpose=Speech, listeners=[Listener()])
 
 
 async def structured(model: Model) -> None:
-    await model.structured([HumanMessage("Hi.")], Sum, SETTINGS, purpose=Kind.SPEECH, instead="x")
+    await model.structured([HumanMessage("Hi.")], Sum, SETTINGS, purpose=Speech, instead="x")
 
 
 async def by_schema(model: Model) -> None:
     await model.answer(
-        [HumanMessage("Hi.")], SETTINGS, purpose=Kind.SPEECH, tools=[bell], tool_calling="schema"
+        [HumanMessage("Hi.")], SETTINGS, purpose=Speech, tools=[bell], tool_calling="schema"
     )
 
 

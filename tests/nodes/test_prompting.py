@@ -7,8 +7,8 @@ import pytest
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
 
 from duologue.graphs import Conversation
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import NOBODY, About, said
+from duologue.graphs.log.messages import make_message
+from duologue.graphs.log.metadata import NOBODY, Draft, Instruction, Speech
 from duologue.graphs.rules.context.shortening import Around
 from duologue.graphs.rules.position import Phase, Position
 from duologue.graphs.text.tokens import tokens_of_message
@@ -35,14 +35,14 @@ def moment(context: dict[str, Any], turns: int, draft: str | None = None) -> Mom
             ],
         }
     )
-    log: list[AnyMessage] = [said(0, "Begin.", About(kind=Kind.INSTRUCTION, audience=("Ann",)))]
+    log: list[AnyMessage] = [make_message(0, "Begin.", Instruction(audience=("Ann",)))]
     for number in range(2 * turns):
-        about = About(kind=Kind.SPEECH, speaker=conversation.names[number % 2])
-        log.append(said(len(log), f"{number}. Yes, and so on.", about))
+        about = Speech(speaker=conversation.names[number % 2])
+        log.append(make_message(len(log), f"{number}. Yes, and so on.", about))
     position = Position(speaker="Bob", phase=Phase.SPOKEN)
     if draft is not None:
-        about = About(kind=Kind.DRAFT, speaker="Ann", audience=NOBODY, problem="It is wrong.")
-        log.append(said(len(log), draft, about))
+        rejected = Draft(speaker="Ann", audience=NOBODY, problem="It is wrong.")
+        log.append(make_message(len(log), draft, rejected))
         position = Position(speaker="Ann", phase=Phase.REJECTED)
     resources = Resources(Models(), Registry())
     return Moment(resources, RunningSession(conversation), position, log, {}, "Cook.")

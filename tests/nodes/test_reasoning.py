@@ -15,7 +15,6 @@ from openai import AsyncOpenAI
 
 from duologue.graphs import Result, converse, load_conversation
 from duologue.graphs.log.done_tokens import HeardText
-from duologue.graphs.log.messages import line
 from duologue.graphs.log.thoughts import Thought
 from duologue.nodes.models.answers import as_answer, counted, thought_of
 from duologue.nodes.models.client.chat_model import ChatModel
@@ -23,6 +22,7 @@ from duologue.nodes.models.listeners import Tokens
 from duologue.nodes.models.reasoning import with_thought
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
+from support.fields import fields_of
 
 HM = "Hm, let me see."
 FINAL = "<|start|>assistant<|channel|>final<|message|>"
@@ -275,7 +275,7 @@ def test_r2_a_field_goes_back_by_its_name_with_the_calls_of_the_turn(
     assert (called["content"], called[field]) == ("I look.", HM)
     assert HM not in str(prompts[2])
     assert "there" not in str(prompts[2])
-    texts = [thought.text for one in result.messages if (thought := line(one).thought)]
+    texts = [thought.text for one in result.messages if (thought := fields_of(one).thought)]
     assert texts == [HM, "Nothing there."]
 
 

@@ -12,7 +12,7 @@ from langchain_core.messages import HumanMessage
 
 from duologue.graphs import ModelError, ModelUnavailableError
 from duologue.graphs.common.settings import Settings
-from duologue.graphs.log.kinds import Kind
+from duologue.graphs.log.metadata import Speech
 from duologue.nodes.models.refusals import is_for_now, is_unavailable, refusal, seconds_told
 from duologue.nodes.models.resolve import Models
 from duologue.nodes.testing import Reply, Script, ScriptedChatModel
@@ -118,7 +118,7 @@ def silent(_: str) -> None:
 
 async def asked(models: Models, name: str | None = None) -> None:
     model = await models.get(name, silent)
-    await model.answer([HumanMessage("Hi")], chosen(), purpose=Kind.SPEECH, speaker="Ann")
+    await model.answer([HumanMessage("Hi")], chosen(), purpose=Speech, speaker="Ann")
 
 
 @pytest.mark.parametrize(

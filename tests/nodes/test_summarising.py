@@ -8,8 +8,14 @@ from langchain_core.messages.tool import tool_call
 
 from drawn.player import too_long
 from duologue.graphs import Conversation, RunningSummary, Speaker
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import NOBODY, About, line, place_of, result, said
+from duologue.graphs.log.messages import make_message, make_tool_message, metadata, place_of
+from duologue.graphs.log.metadata import (
+    NOBODY,
+    Instruction,
+    Speech,
+    Summary,
+    ToolCalls,
+)
 from duologue.graphs.rules.position import Position
 from duologue.nodes.models.resolve import Models
 from duologue.nodes.step.resources import Moment, Resources
@@ -18,6 +24,7 @@ from duologue.nodes.testing import Script, ScriptedChatModel
 from duologue.nodes.turn import summary as summarising
 from duologue.nodes.turn.summary import summarise
 from duologue.tools.registry.registry import Registry
+from support.fields import fields_of
 
 
 @pytest.fixture
@@ -29,8 +36,8 @@ def notices(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def heard(number: int, text: str, speaker: str | None, **fields: Any) -> AnyMessage:
-    kind = Kind.INSTRUCTION if speaker is None else Kind.SPEECH
-    return said(number, text, About(**{"kind": kind, "speaker": speaker} | fields))
+    kind = Instruction if speaker is None else Speech
+    return make_message(number, text, kind.model_validate({"speaker": speaker} | fields))
 
 
 LOG: list[AnyMessage] = [
@@ -62,7 +69,7 @@ async def test_the_cheap_model_is_asked_and_its_answer_is_heard_by_nobody() -> N
     summary, usage = await summarise(now, ann, LOG[:3], "m0003")
     assert summary.text == "They meet on Monday."
     assert place_of(summary) == "m0005"
-    assert line(summary) == About(kind=Kind.SUMMARY, speaker="Ann", audience=NOBODY, since="m0003")
+    assert metadata(summary) == Summary(speaker="Ann", audience=NOBODY, since="m0003")
     assert usage["cheap"].calls == 1
     (call,) = cheap.calls
     asked = call.messages[-1].text
@@ -73,8 +80,8 @@ async def test_the_cheap_model_is_asked_and_its_answer_is_heard_by_nobody() -> N
 
 
 async def test_the_summary_before_is_part_of_the_next_one() -> None:
-    old = said(5, "Ann is Bob's aunt.", About(kind=Kind.SUMMARY, speaker="Ann", audience=NOBODY))
-    others = said(6, "Bob lies.", About(kind=Kind.SUMMARY, speaker="Bob", audience=NOBODY))
+    old = make_message(5, "Ann is Bob's aunt.", Summary(speaker="Ann", audience=NOBODY))
+    others = make_message(6, "Bob lies.", Summary(speaker="Bob", audience=NOBODY))
     now, ann, cheap = moment(["Both."], [*LOG, old, others])
     await summarise(now, ann, LOG[1:3], "m0003")
     asked = cheap.calls[0].messages[-1].text
@@ -84,11 +91,11 @@ async def test_the_summary_before_is_part_of_the_next_one() -> None:
 
 @pytest.mark.parametrize("blank", ["", " \n"])
 async def test_a_blank_answer_keeps_the_summary_before(blank: str) -> None:
-    old = said(5, "Ann is Bob's aunt.", About(kind=Kind.SUMMARY, speaker="Ann", audience=NOBODY))
+    old = make_message(5, "Ann is Bob's aunt.", Summary(speaker="Ann", audience=NOBODY))
     now, ann, _ = moment([blank], [*LOG, old])
     summary, usage = await summarise(now, ann, LOG[1:3], "m0003")
     assert summary.text == "Ann is Bob's aunt."
-    assert line(summary).since == "m0003"
+    assert fields_of(summary).since == "m0003"
     assert usage["cheap"].calls == 1
 
 
@@ -101,12 +108,12 @@ async def test_a_summary_that_is_too_long_is_cut_at_a_sentence() -> None:
 async def test_calls_and_results_are_told_to_their_caller_alone() -> None:
     call = tool_call(name="add", args={"a": 17}, id="c1")
     lines: list[AnyMessage] = [
-        said(1, "", About(kind=Kind.TOOL_CALLS, speaker="Ann"), tool_calls=[call]),
-        result(2, "It is 18.", speaker="Ann", call_id="c1"),
-        said(
+        make_message(1, "", ToolCalls(speaker="Ann"), tool_calls=[call]),
+        make_tool_message(2, "It is 18.", speaker="Ann", call_id="c1"),
+        make_message(
             3,
             "Wait.",
-            About(kind=Kind.TOOL_CALLS, speaker="Bob"),
+            ToolCalls(speaker="Bob"),
             tool_calls=[tool_call(name="sub", args={"b": 4}, id="c2")],
         ),
         heard(4, "", "Bob"),
@@ -139,6 +146,6 @@ async def test_a_single_line_that_is_too_long_leaves_the_summary_as_it_was(
 ) -> None:
     now, ann, cheap = moment(lambda _: too_long(900, 512), LOG)
     summary, usage = await summarise(now, ann, LOG[:4], "m0004")
-    assert (summary.text, line(summary).since, usage) == ("", "m0004", {})
+    assert (summary.text, fields_of(summary).since, usage) == ("", "m0004", {})
     assert len(cheap.calls) == 3
     assert len(notices) == 3

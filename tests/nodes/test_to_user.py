@@ -38,8 +38,8 @@ from duologue.graphs.events import (
     ToolCallRequested,
 )
 from duologue.graphs.log.call_text import TO_USER
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import line
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import ToolCalls
 from duologue.graphs.run.token_stream import TokenStream
 from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.models.tool_calling.by_schema import answer_schema
@@ -47,6 +47,7 @@ from duologue.nodes.models.tool_calling.to_user import Speaking, with_to_user
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools import Hook
+from support.fields import fields_of
 
 from .test_to_user_argument import PLACES, TEXTS, pieces, placed
 
@@ -133,7 +134,7 @@ class Ran(NamedTuple):
         return next(
             cast("AIMessage", one)
             for one in self.result.messages
-            if line(one).kind is Kind.TOOL_CALLS
+            if isinstance(metadata(one), ToolCalls)
         )
 
 
@@ -623,5 +624,5 @@ def test_r2_thoughts_beside_the_words_are_not_said(thought: str, text: str, cut:
     chunks = pieces(whole, cut)
     found = run([calls(made, text=whole, chunks=chunks), "Fine.", "Ok."])
     assert found.said[0] == found.told[0] == ("First.\n\nNow." if text else "Now.")
-    assert (about := line(found.calling).thought)
+    assert (about := fields_of(found.calling).thought)
     assert about.text == ("Hm.\n\nThen?" if "Then" in text else "Hm.")

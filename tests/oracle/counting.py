@@ -11,8 +11,20 @@ from typing import NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import About, Failure, Flaw, Source, line
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import (
+    AnyMetadata,
+    EarlierEnd,
+    Failure,
+    Flaw,
+    MessageMetadata,
+    Source,
+    Speech,
+    ToolCalls,
+    ToolResult,
+    is_public_speech,
+    verdict_of,
+)
 from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.text.farewells import is_farewell
 from duologue.graphs.text.wording import (
@@ -23,7 +35,8 @@ from duologue.graphs.text.wording import (
     plain,
 )
 
-Read = list[tuple[BaseMessage, About]]
+Read = list[tuple[BaseMessage, AnyMetadata]]
+Heard = list[tuple[BaseMessage, Speech]]
 
 FREE = (Source.HUMAN, Source.TEXT, Source.CODE, Source.TOOL)
 CHOICE = (Source.MODEL, Source.FUNCTION, Source.AGENT, Source.HOOK)
@@ -35,14 +48,15 @@ def in_a_row(found: Iterable[bool]) -> int:
 
 def counts(conversation: Conversation, log: Sequence[BaseMessage]) -> dict[str, int]:
     """What guards count in a log, but for zeros; R10: since it ended, where it has gone on."""
-    read = [(message, line(message)) for message in log]
-    ends = [place for place, (_, about) in enumerate(read) if about.kind is Kind.ENDED]
+    read = [(message, metadata(message)) for message in log]
+    ends = [place for place, (_, about) in enumerate(read) if isinstance(about, EarlierEnd)]
     read = read[ends[-1] + 1 :] if ends else read
-    heard = [(message, about) for message, about in read if about.counts]
+    heard = [(message, about) for message, about in read if is_public_speech(about)]
     turn = list(takewhile(lambda one: not one[1].ends_turn, reversed(read)))
-    failures = [about.failure for _, about in turn if about.kind is Kind.TOOL_RESULT]
-    silent = list(takewhile(lambda one: not one[1].is_speech, reversed(read)))
-    verdicts = [about.verdict for _, about in reversed(read) if about.verdict is not None]
+    failures = [about.failure for _, about in turn if isinstance(about, ToolResult)]
+    silent = list(takewhile(lambda one: not isinstance(one[1], Speech), reversed(read)))
+    found_verdicts = (verdict_of(about) for _, about in reversed(read))
+    verdicts = [verdict for verdict in found_verdicts if verdict is not None]
     flips = Counter(about.speaker for _, about in heard if about.flaw is Flaw.ROLE_FLIP)
     by_models = [
         (one, about.source is not Source.HUMAN)
@@ -69,20 +83,21 @@ def counts(conversation: Conversation, log: Sequence[BaseMessage]) -> dict[str, 
     return {reason: count for reason, count in found.items() if count}
 
 
-def echoes(heard: Read) -> int:
+def echoes(heard: Heard) -> int:
     """R16: how many messages in a row, of whoever spoke last, are echoes."""
     own = (about.flaw for _, about in reversed(heard) if about.speaker == heard[-1][1].speaker)
     return in_a_row(flaw is Flaw.ECHO for flaw in own)
 
 
-def _marks(conversation: Conversation, about: About) -> Sequence[str]:
+def _marks(conversation: Conversation, about: MessageMetadata) -> Sequence[str]:
     marks = conversation.speaker(about.speaker or "").marks
     return marks.texts if marks else ()
 
 
-def closing(heard: Read) -> Read:
+def closing(heard: Heard) -> Heard:
     """R7: the messages that may close a conversation: none while a question is open."""
-    found, asker = [], None
+    found: Heard = []
+    asker: str | None = None
     for message, about in heard:
         asks = "?" in message.text
         asker = about.speaker if asks or asker == about.speaker else asker
@@ -93,7 +108,7 @@ def closing(heard: Read) -> Read:
     return found
 
 
-def standstill(conversation: Conversation, heard: Read) -> int:
+def standstill(conversation: Conversation, heard: Heard) -> int:
     """R7: rounds of sentences in which nobody says anything new since a person has spoken."""
     people = [place for place, (_, about) in enumerate(heard) if about.source is Source.HUMAN]
     since = heard[people[-1] + 1 :] if people else heard
@@ -124,7 +139,7 @@ def standstill(conversation: Conversation, heard: Read) -> int:
     return found
 
 
-def same_replies(heard: Read) -> int:
+def same_replies(heard: Heard) -> int:
     """R7: how often the newest reply was given since anybody said something new."""
     if not heard or heard[-1][1].source in FREE:
         return 0
@@ -138,7 +153,7 @@ def same_replies(heard: Read) -> int:
     return 1 + count
 
 
-def is_new(heard: Read, place: int) -> bool:
+def is_new(heard: Heard, place: int) -> bool:
     """R7: whether a person says it, or its speaker has not said the same before."""
     message, its = heard[place]
     own = [one.text for one, about in heard[:place] if about.speaker == its.speaker]
@@ -165,9 +180,9 @@ def made(turn: Read, place: int) -> Made:
         one["id"]: f"{one['name']} {one['args']}"
         for one in (*message.tool_calls, *message.invalid_tool_calls)
     }
-    came = dict[str | None, tuple[ToolMessage, About]]()
-    for one, about in takewhile(lambda it: it[1].kind is not Kind.TOOL_CALLS, turn[place + 1 :]):
-        if isinstance(one, ToolMessage) and about.kind is Kind.TOOL_RESULT:
+    came = dict[str | None, tuple[ToolMessage, ToolResult]]()
+    for one, about in takewhile(lambda it: not isinstance(it[1], ToolCalls), turn[place + 1 :]):
+        if isinstance(one, ToolMessage) and isinstance(about, ToolResult):
             came.setdefault(one.tool_call_id, (one, about))
     found = {key: came[key] for key in calls if key in came}
     return Made(
@@ -187,7 +202,7 @@ def same_tool_calls(turn: Read) -> int:
     places = [
         place
         for place, (message, about) in enumerate(turn)
-        if about.kind is Kind.TOOL_CALLS and isinstance(message, AIMessage)
+        if isinstance(about, ToolCalls) and isinstance(message, AIMessage)
     ]
     rounds = [made(turn, place) for place in places]
     row = list(takewhile(lambda one: one.calls == rounds[-1].calls, reversed(rounds)))

@@ -12,7 +12,8 @@ from pydantic import BaseModel
 from duologue.graphs import build_graph
 from duologue.graphs.build import Graph
 from duologue.graphs.log.channels import log_of
-from duologue.graphs.log.messages import About, line
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import CallOutcome, Speech
 from duologue.nodes.testing import Line as Scripted, Reply, ScriptedChatModel, ScriptedToolCall
 
 Saver = BaseCheckpointSaver[Any]
@@ -111,7 +112,7 @@ class Talk:
 
     async def said(self) -> list[str]:
         log = log_of(await self.values())
-        return [one.text for one in log if line(one).kind == "speech"]
+        return [one.text for one in log if isinstance(metadata(one), Speech)]
 
 
 def call(name: str, call_id: str, **args: Any) -> ScriptedToolCall:
@@ -129,5 +130,7 @@ END: list[Scripted] = ["Done.", "Fine."]
 ASKS: dict[str, Any] = {"interrupt_on": {"mail": True}}
 
 
-def about(message: ToolMessage) -> About:
-    return line(message)
+def about(message: ToolMessage) -> CallOutcome:
+    found = metadata(message)
+    assert isinstance(found, CallOutcome)
+    return found

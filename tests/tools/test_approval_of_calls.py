@@ -9,7 +9,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.prebuilt import ToolRuntime
 from langgraph.types import interrupt
 
-from duologue.graphs.log.messages import Failure
+from duologue.graphs.log.metadata import Failure
 from duologue.nodes.testing import ScriptedToolCall
 
 from .approval_help import APPROVE, ASKS, END, MAIL, REJECT, Saver, Talk, about, call, calls, edited

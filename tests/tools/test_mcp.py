@@ -29,7 +29,7 @@ from duologue.graphs import (
     load_conversation,
 )
 from duologue.graphs.cli.app import app
-from duologue.graphs.log.messages import Failure, line
+from duologue.graphs.log.metadata import Failure
 from duologue.graphs.sessions.stored_session import StoredSession
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
@@ -38,6 +38,7 @@ from duologue.tools.mcp.tools import asked, text_of, tools_of
 from duologue.tools.registry.arguments import check_arguments
 from duologue.tools.registry.registry import Registry
 from duologue.tools.registry.state import ArgumentsError, languages_of, timeout_of
+from support.fields import fields_of
 
 SERVED = str(Path(__file__).with_name("served.py"))
 
@@ -104,7 +105,9 @@ def run(
 
 
 def told(result: StoredSession) -> list[tuple[str, Failure | None]]:
-    return [(it.text, line(it).failure) for it in result.messages if isinstance(it, ToolMessage)]
+    return [
+        (it.text, fields_of(it).failure) for it in result.messages if isinstance(it, ToolMessage)
+    ]
 
 
 def refused(conversation: Conversation, servers: dict[str, Any]) -> str:

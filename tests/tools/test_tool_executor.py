@@ -18,11 +18,12 @@ from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.types import Command, interrupt
 
 from duologue.graphs import Conversation, Reason, Result, Session, aconverse, load_conversation
-from duologue.graphs.log.messages import Failure, line
+from duologue.graphs.log.metadata import Failure
 from duologue.graphs.rules.ends.outcome_step import OutcomeStepKind
 from duologue.nodes.execute.call import CallResult
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, ToolState, Turn
+from support.fields import fields_of
 
 
 @tool
@@ -126,7 +127,7 @@ async def test_the_two_kinds_of_errors_are_counted_apart() -> None:
     ]
     result, _ = await run([*script, "I give up.", "Ok."], [add, fail], talk("add", "fail"))
     assert reason(result) is Reason.MAX_ITERATIONS
-    failures = [line(answer).failure for answer in answers(result)]
+    failures = [fields_of(answer).failure for answer in answers(result)]
     assert failures == [Failure.CALL, Failure.TOOL] * 4
 
 
@@ -217,7 +218,7 @@ async def test_a_call_that_takes_too_long_is_given_up_and_its_siblings_are_not()
     result, _ = await run(script, [sleep, add], conversation)
     late, good = answers(result)
     assert late.text == "sleep took longer than 0.1 s and was stopped"
-    assert line(late).failure is Failure.TOOL
+    assert fields_of(late).failure is Failure.TOOL
     assert good.text == "3"
 
 
@@ -264,7 +265,7 @@ async def test_a_tools_own_validation_error_is_not_the_models_fault() -> None:
 
     result, _ = await run([calls(call("parse", {})), "Hm.", "Ok."], [parse], talk("parse"))
     [answer] = answers(result)
-    assert line(answer).failure is Failure.TOOL
+    assert fields_of(answer).failure is Failure.TOOL
     assert answer.text.startswith("parse failed: ValidationError")
 
 
@@ -312,7 +313,7 @@ async def test_arguments_are_held_to_a_json_schema_too(args: dict[str, Any], wor
     script: list[Line] = [calls(call("free", args)), good, "Hm.", "Ok."]
     result, _ = await run(script, [free], talk("free"))
     wrong, right = answers(result)
-    assert line(wrong).failure is Failure.CALL
+    assert fields_of(wrong).failure is Failure.CALL
     assert words in wrong.text
     assert right.text == "ok"
 

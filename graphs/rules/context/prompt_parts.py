@@ -8,8 +8,16 @@ from typing import NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from ...log.call_text import handing_over
-from ...log.kinds import Kind
-from ...log.messages import About, line, place_of
+from ...log.messages import metadata, place_of
+from ...log.metadata import (
+    HookVersion,
+    Instruction,
+    JudgeQuestion,
+    MessageMetadata,
+    RememberedMessage,
+    SpeakerReply,
+    Summary,
+)
 from ...log.names import as_heard_alone
 from ...log.remembered import is_brought_along, is_in_view, is_told
 from ...log.stage import Stage
@@ -24,7 +32,7 @@ class Part(NamedTuple):
 
     place: int  # its place in the log, from 0
     message: BaseMessage  # the message
-    about: About  # what stands beside it
+    about: MessageMetadata  # what stands beside it
     is_own: bool  # whether it is the speaker's own, and not something heard
     tokens: int  # what it takes in the speaker's prompt
     is_talk: bool  # whether it is something that the speaker or another said
@@ -38,9 +46,9 @@ class Part(NamedTuple):
         return self._replace(tokens=self.tokens + tokens)
 
 
-def is_summary(about: About, name: str) -> bool:
+def is_summary(about: MessageMetadata, name: str) -> bool:
     """Whether a line is a summary of what this speaker said and heard."""
-    return about.kind is Kind.SUMMARY and about.speaker == name
+    return isinstance(about, Summary) and about.speaker == name
 
 
 class Parts:
@@ -61,25 +69,25 @@ class Parts:
         self._read = 0
         self._places: dict[str, int] = {}
         self._pinned: set[str] = set()
-        self._own: About | None = None  # the line before, where it is the speaker's own
+        self._own: MessageMetadata | None = None  # the line before, where it is the speaker's own
         self._has_spoken = False
 
     def add(self, message: BaseMessage) -> None:
         """Take the next message of the log."""
-        if self._begin is None and _begins_rounds(message, line(message)):
+        if self._begin is None and _begins_rounds(message, metadata(message)):
             self._begin = len(self._opening)
-            cues = (place for place, one in enumerate(self._opening) if line(one).kind.row.is_cue)
+            cues = (place for place, one in enumerate(self._opening) if metadata(one).is_cue)
             # It is out of date once the rounds have begun.
             self._first_line = max(cues, default=None)
             opening, self._opening = self._opening, []
             self._reset()
             for one in opening:
-                self._take(one, line(one))
+                self._take(one, metadata(one))
         if self._begin is None:
             self._opening.append(message)
-        self._take(message, line(message))
+        self._take(message, metadata(message))
 
-    def _take(self, message: BaseMessage, about: About) -> None:
+    def _take(self, message: BaseMessage, about: MessageMetadata) -> None:
         name, place = self._name, self._read
         self._read += 1
         have_begun = self._begin is not None and place >= self._begin
@@ -90,9 +98,10 @@ class Parts:
         sums_up, is_own = is_summary(about, name), about.speaker == name
         if not (sums_up or is_in_view(message, about, name)):
             return
+        replaced = about.instead_of if isinstance(about, HookVersion) else ()
         is_pinned = not sums_up and (
             (not in_rounds and place != self._first_line)
-            or not self._pinned.isdisjoint(about.instead_of)
+            or not self._pinned.isdisjoint(replaced)
             or _tells(self._standing, message, about, name)
         )
         if is_pinned:
@@ -100,7 +109,7 @@ class Parts:
         label = "" if is_own else _label(self._conversation, name, about)
         silence = "" if message.text.strip() else SILENCE
         tokens = tokens_of_message(message, label + silence)
-        if is_own and about.handed_to:
+        if is_own and isinstance(about, SpeakerReply) and about.handed_to:
             tokens += _tokens_handing_over(self._conversation, message, about)
         part = Part(
             place,
@@ -112,31 +121,33 @@ class Parts:
             is_pinned=is_pinned,
             begins_turn=not is_own
             and self._has_spoken
-            and about.kind is not Kind.QUESTION
+            and not isinstance(about, JudgeQuestion)
             and self._own is not None
-            and self._own.kind.row.ends_turn,
-            replaces=[self._places[one] for one in about.instead_of if one in self._places],
+            and self._own.can_end_turn,
+            replaces=[self._places[one] for one in replaced if one in self._places],
             sums_up_to=self._summed_up(about, place) if sums_up else None,
         )
         self.found.append(part)
         if not sums_up:
             self._own = about if is_own else None
-            row = about.kind.row
-            self._has_spoken |= is_own and in_rounds and row.is_talk and row.ends_turn
+            self._has_spoken |= is_own and in_rounds and about.is_talk and about.can_end_turn
 
-    def _summed_up(self, about: About, place: int) -> int:
+    def _summed_up(self, about: MessageMetadata, place: int) -> int:
         # What it names may be gone: the log that is given may begin later.
-        return place if about.since is None else self._places.get(about.since, 0)
+        since = about.since if isinstance(about, Summary) else None
+        return place if since is None else self._places.get(since, 0)
 
 
-def _tokens_handing_over(conversation: Conversation, message: BaseMessage, about: About) -> int:
+def _tokens_handing_over(
+    conversation: Conversation, message: BaseMessage, about: SpeakerReply
+) -> int:
     """What the calls take that are shown with a line of the speaker's own."""
     made = handing_over(conversation, about, message)
     results = sum(tokens_of_message(result) for _, result in made)
     return results + tokens_of_message(AIMessage("", tool_calls=[call for call, _ in made]))
 
 
-def _label(conversation: Conversation, name: str, about: About) -> str:
+def _label(conversation: Conversation, name: str, about: MessageMetadata) -> str:
     """What stands in front of what a speaker hears."""
     speaker, other = conversation.speaker(name), about.speaker
     if other is None and is_told(about):
@@ -146,22 +157,22 @@ def _label(conversation: Conversation, name: str, about: About) -> str:
     return label if about.audience is None else as_heard_alone(conversation, about, name, label)
 
 
-def _is_talk(message: BaseMessage, about: About) -> bool:
+def _is_talk(message: BaseMessage, about: MessageMetadata) -> bool:
     # What the conversation itself told a speaker is remembered, too.
-    is_told = about.kind is Kind.REMEMBERED and about.speaker is None
-    has_text = not about.kind.row.has_calls or bool(message.text.strip())
-    is_talk = about.kind.row.is_talk and not isinstance(message, ToolMessage)
+    is_told = isinstance(about, RememberedMessage) and about.speaker is None
+    has_text = not about.has_calls or bool(message.text.strip())
+    is_talk = about.is_talk and not isinstance(message, ToolMessage)
     return is_talk and has_text and not is_told
 
 
-def _begins_rounds(message: BaseMessage, about: About) -> bool:
+def _begins_rounds(message: BaseMessage, about: MessageMetadata) -> bool:
     """Whether a line of a speaker's in the rounds begins them, where it is the first."""
     # A memory that was loaded holds whole conversations, rounds and all.
-    loaded = about.kind is Kind.REMEMBERED and not is_brought_along(about)
-    in_rounds = loaded or about.stage not in (Stage.PRIVATE, Stage.OPENING)
-    # What tools and code give names no part: that of their call counts.
-    says = about.speaker is not None and not isinstance(message, ToolMessage)
-    return says and (loaded or about.kind.row.is_reply) and in_rounds
+    loaded = isinstance(about, RememberedMessage) and not is_brought_along(about)
+    if loaded or not isinstance(about, SpeakerReply):
+        # Results of tools and code have no stage: that of their call counts.
+        return loaded and about.speaker is not None and not isinstance(message, ToolMessage)
+    return about.speaker is not None and about.stage not in (Stage.PRIVATE, Stage.OPENING)
 
 
 def _standing(speaker: Speaker) -> tuple[str, ...]:
@@ -171,8 +182,10 @@ def _standing(speaker: Speaker) -> tuple[str, ...]:
     return known if speaker.task is None else (speaker.task, *known)
 
 
-def _tells(standing: tuple[str, ...], message: BaseMessage, about: About, name: str) -> bool:
+def _tells(
+    standing: tuple[str, ...], message: BaseMessage, about: MessageMetadata, name: str
+) -> bool:
     """Whether a speaker is told once more what stands for good, as after a fork or a reset."""
-    told = about.kind in (Kind.INSTRUCTION, Kind.REMEMBERED) and about.speaker is None
+    told = isinstance(about, Instruction | RememberedMessage) and about.speaker is None
     alone = told and about.audience == (name,)
     return alone and any(text in message.text for text in standing)

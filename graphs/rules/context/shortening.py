@@ -17,8 +17,8 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from ....nodes.prompts import summaries as prompts
 from ....nodes.prompts.template import RenderPrompt
 from ...common.fold import Fold
-from ...log.kinds import Kind
-from ...log.messages import KEY, About, line, place_of
+from ...log.messages import KEY, metadata, place_of, stored_form
+from ...log.metadata import Instruction, MemoryReset, Summary
 from ...log.remembered import remembered
 from ...speakers.context import KeepAll, LastMessages, RunningSummary, TokenBudget
 from ...spec.context_limits import tokens_of_summary
@@ -99,7 +99,9 @@ class History:
     def last_summary(self, log: Sequence[BaseMessage]) -> BaseMessage | None:
         """Give the newest summary of what the speaker remembers."""
         known = reversed(self.remembered(log))
-        return next((message for message in known if is_summary(line(message), self._name)), None)
+        return next(
+            (message for message in known if is_summary(metadata(message), self._name)), None
+        )
 
     def _walked(self, log: Sequence[BaseMessage], around: Around) -> "_Walk":
         if self._beside != (around.front, around.each):
@@ -126,10 +128,10 @@ class _Memory:
         self.sums_up = False
 
     def add(self, message: BaseMessage) -> None:
-        about = line(message)
+        about = metadata(message)
         if about.speaker == self._name:
-            self.forgets |= about.kind is Kind.FORGOTTEN
-            self.sums_up |= about.kind is Kind.SUMMARY
+            self.forgets |= isinstance(about, MemoryReset)
+            self.sums_up |= isinstance(about, Summary)
 
 
 class _Walk:
@@ -208,7 +210,8 @@ class _Walk:
 
     def _sum_up(self, part: Part, place: int) -> None:
         """Cut for good where a summary says."""
-        if part.about.problem is None:
+        about = part.about
+        if not (isinstance(about, Summary) and about.problem):
             self.for_good = place
         # What a model has refused is left out from then on, and still to be summed up.
         if place > self.cut:
@@ -267,9 +270,9 @@ class _Walk:
 
 def _told(summary: BaseMessage, render_prompt: RenderPrompt) -> BaseMessage:
     """What a speaker is told of a summary, in the place of what it stands for."""
-    about = About(kind=Kind.INSTRUCTION, audience=(str(line(summary).speaker),))
+    about = Instruction(audience=(str(metadata(summary).speaker),))
     return HumanMessage(
         render_prompt(prompts.SUMMARY_HEADING, summary=summary.text.strip()),
         id=summary.id,
-        additional_kwargs={KEY: about.model_dump(mode="json", exclude_defaults=True)},
+        additional_kwargs={KEY: stored_form(about)},
     )

@@ -6,7 +6,8 @@ from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from langchain_core.messages import BaseMessage
 
-from ...log.messages import About, place_of
+from ...log.messages import place_of
+from ...log.metadata import MessageMetadata, is_public_speech, verdict_of
 from ...spec.conversation import Conversation
 from ...spec.ends import Leaf, Reason
 from ..moves import Strength
@@ -42,7 +43,7 @@ class CountedMessage(NamedTuple):
     """A message on the way to the end."""
 
     message: BaseMessage  # the message
-    about: About  # what is known of it
+    about: MessageMetadata  # what is known of it
     conversation: Conversation  # the spec
     before: Facts  # what was counted before it
     facts: Facts  # what is counted with it
@@ -123,9 +124,9 @@ class Guard(EndRule):
         limit: int = getattr(conversation.end_chat.guards, self.reason)
         return limit
 
-    def counts(self, about: About) -> bool:
+    def counts(self, about: MessageMetadata) -> bool:
         """Whether it may count a message."""
-        return about.counts
+        return is_public_speech(about)
 
     def counted_at(self, step: CountedMessage) -> int:
         """Give the count at a message."""
@@ -142,7 +143,7 @@ class Guard(EndRule):
         limit = self.limit(step.conversation)
         count = self.counted_at(step) if limit and self.counts(step.about) else 0
         if count >= self.least:
-            verdict = step.about.verdict
+            verdict = verdict_of(step.about)
             who = step.about.speaker if verdict is None else verdict.speaker
             text = f"{self.counted} ({count} of {limit})"
             cause = self._cause(step, OutcomeStepKind.COUNTED, who, text)

@@ -6,8 +6,16 @@ from typing import Final
 
 from langchain_core.messages import BaseMessage
 
-from ...log.kinds import Kind
-from ...log.messages import About, Flaw, Source
+from ...log.metadata import (
+    Flaw,
+    MessageMetadata,
+    Reflection,
+    Source,
+    Speech,
+    ToolCalls,
+    is_public_speech,
+    verdict_of,
+)
 from ...spec.conversation import Conversation
 from ...spec.end_chat import EndChatMode
 from ...spec.ends import Reason
@@ -37,13 +45,14 @@ class UnreadableVerdicts(Guard):
         return InARow(
             lambda _, about: (
                 not about.verdict.readable
-                if about.verdict is not None and self.counts(about)
+                if isinstance(about, Reflection) and about.verdict and not about.verdict.final
                 else None
             )
         )
 
-    def counts(self, about: About) -> bool:
-        return about.verdict is not None and not about.verdict.final
+    def counts(self, about: MessageMetadata) -> bool:
+        verdict = verdict_of(about)
+        return verdict is not None and not verdict.final
 
 
 class RoleFlips(Guard):
@@ -56,8 +65,8 @@ class RoleFlips(Guard):
     def tally(self, conversation: Conversation) -> Flips:
         return Flips(self.counts)
 
-    def counts(self, about: About) -> bool:
-        return about.counts and about.flaw is Flaw.ROLE_FLIP
+    def counts(self, about: MessageMetadata) -> bool:
+        return is_public_speech(about) and about.flaw is Flaw.ROLE_FLIP
 
     def counted_at(self, step: CountedMessage) -> int:
         return self._by_speaker(step.tallies)[step.about.speaker]
@@ -80,7 +89,7 @@ class Echo(Guard):
     counted = "another's message, word for word"
 
     def tally(self, conversation: Conversation) -> OwnRow:
-        return OwnRow(lambda about: about.flaw is Flaw.ECHO)
+        return OwnRow(lambda about: isinstance(about, Speech) and about.flaw is Flaw.ECHO)
 
 
 class BlankReplies(Guard):
@@ -94,11 +103,11 @@ class BlankReplies(Guard):
         return InARow(_of_replies(_is_blank))
 
 
-def _is_blank(message: BaseMessage, about: About) -> bool | None:
+def _is_blank(message: BaseMessage, about: MessageMetadata) -> bool | None:
     """Return whether a reply is blank; None if nobody could have said anything instead."""
     if not is_blank(message.text):
         return False
-    return None if about.source in FIXED else True
+    return None if isinstance(about, Speech) and about.source in FIXED else True
 
 
 class SameReplies(Guard):
@@ -139,7 +148,7 @@ class Farewells(Guard):
     counted = "nothing but thanks or farewells"
 
     def tally(self, conversation: Conversation) -> InARow:
-        def is_one(message: BaseMessage, about: About) -> bool:
+        def is_one(message: BaseMessage, about: MessageMetadata) -> bool:
             marks = conversation.speaker(about.speaker or "").marks
             return is_farewell(message.text, conversation.names, marks.texts if marks else ())
 
@@ -160,12 +169,12 @@ def _ends_what_stands_still(conversation: Conversation) -> bool:
 
 
 def _of_replies(
-    test: Callable[[BaseMessage, About], bool | None],
-) -> Callable[[BaseMessage, About], bool | None]:
+    test: Callable[[BaseMessage, MessageMetadata], bool | None],
+) -> Callable[[BaseMessage, MessageMetadata], bool | None]:
     """The test of a row of what all hear, in which what people say is never looked for."""
 
-    def found(message: BaseMessage, about: About) -> bool | None:
-        if not about.counts:
+    def found(message: BaseMessage, about: MessageMetadata) -> bool | None:
+        if not is_public_speech(about):
             return None
         return about.source is not Source.HUMAN and test(message, about)
 
@@ -184,8 +193,8 @@ class SameToolCalls(Guard):
     def tally(self, conversation: Conversation) -> EqualCalls:
         return EqualCalls()
 
-    def counts(self, about: About) -> bool:
-        return about.kind is Kind.TOOL_CALLS
+    def counts(self, about: MessageMetadata) -> bool:
+        return isinstance(about, ToolCalls)
 
 
 GUARDS: Final = (

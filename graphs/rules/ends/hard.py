@@ -5,8 +5,7 @@ from typing import ClassVar, Final
 
 from langchain_core.messages import BaseMessage
 
-from ...log.kinds import Kind
-from ...log.messages import About, Failure
+from ...log.metadata import Failure, MessageMetadata, ToolResult
 from ...spec.conversation import Conversation
 from ...spec.ends import MaxCalls, MaxCost, MaxSeconds, MaxTokens, Reason, StopRequested, leaves
 from ..moves import Strength
@@ -101,13 +100,13 @@ class InTurn(Tally):
 
     count = 0
 
-    def __init__(self, test: Callable[[About], bool]) -> None:
+    def __init__(self, test: Callable[[MessageMetadata], bool]) -> None:
         self._test = test
 
-    def add(self, message: BaseMessage, about: About) -> None:
+    def add(self, message: BaseMessage, about: MessageMetadata) -> None:
         if about.ends_turn:
             self.count = 0
-        elif about.kind is Kind.TOOL_RESULT:
+        elif isinstance(about, ToolResult):
             self.count += self._test(about)
 
 
@@ -124,8 +123,8 @@ class _Errors(Guard):
         limit: int = getattr(conversation, f"max_{self.reason}")
         return limit
 
-    def counts(self, about: About) -> bool:
-        return about.failure is self.failure
+    def counts(self, about: MessageMetadata) -> bool:
+        return isinstance(about, ToolResult) and about.failure is self.failure
 
 
 class CallErrors(_Errors):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from ...log.metadata import is_public_speech
 from ...log.stage import ALOUD
 from ...spec.conversation import Conversation
 from ...spec.ends import DoneToken, NoCodeBlock, Predicate, Reason, ToolCalled, leaves
@@ -107,7 +108,7 @@ class NoCodeWritten(Named[NoCodeBlock]):
         ends = leaves(step.conversation.end_chat.when)
         who = step.facts.no_code_by
         awaited = any(isinstance(end, NoCodeBlock) and end.by == who for _, end in ends)
-        if awaited and step.about.counts:
+        if awaited and is_public_speech(step.about):
             yield self._cause(step, OutcomeStepKind.SAID, who, "wrote no code")
 
 
@@ -132,7 +133,7 @@ class Terminated(EndRule):
         return at.facts.said_by
 
     def causes(self, step: CountedMessage) -> Iterator[OutcomeStep]:
-        if step.facts.terminated and step.about.counts:
+        if step.facts.terminated and is_public_speech(step.about):
             who = step.facts.said_by
             yield self._cause(step, OutcomeStepKind.SAID, who, "a termination message")
 

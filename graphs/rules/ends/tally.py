@@ -11,8 +11,16 @@ from typing import Final
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from ...log.done_tokens import DATA
-from ...log.kinds import Kind
-from ...log.messages import About, Failure, Source, line
+from ...log.messages import metadata
+from ...log.metadata import (
+    Failure,
+    MessageMetadata,
+    Source,
+    Speech,
+    ToolCalls,
+    ToolResult,
+    is_public_speech,
+)
 from ...text.wording import Texts, asks, is_short, key_of, plain
 
 FIXED: Final = (Source.TEXT, *DATA)
@@ -44,18 +52,18 @@ class Tally(ABC):
         """The count after the newest message."""
 
     @abstractmethod
-    def add(self, message: BaseMessage, about: About) -> None:
+    def add(self, message: BaseMessage, about: MessageMetadata) -> None:
         """Take the next message of the log."""
 
 
 class InARow(Tally):
     """How many messages in a row are what a test looks for."""
 
-    def __init__(self, test: Callable[[BaseMessage, About], bool | None]) -> None:
+    def __init__(self, test: Callable[[BaseMessage, MessageMetadata], bool | None]) -> None:
         # None: the message neither counts nor interrupts the row.
         self._test = test
         self._row = 0
-        self._untested: list[tuple[BaseMessage, About]] = []
+        self._untested: list[tuple[BaseMessage, MessageMetadata]] = []
 
     @property
     def count(self) -> int:
@@ -71,19 +79,19 @@ class InARow(Tally):
         self._row += before
         return self._row
 
-    def add(self, message: BaseMessage, about: About) -> None:
+    def add(self, message: BaseMessage, about: MessageMetadata) -> None:
         self._untested.append((message, about))
 
 
 class ClosingRow(InARow):
     """A row that nothing joins while a question is open: until its asker says something else."""
 
-    def __init__(self, test: Callable[[BaseMessage, About], bool | None]) -> None:
+    def __init__(self, test: Callable[[BaseMessage, MessageMetadata], bool | None]) -> None:
         super().__init__(test)
         self._asker: str | None = None
 
-    def add(self, message: BaseMessage, about: About) -> None:
-        if about.counts:
+    def add(self, message: BaseMessage, about: MessageMetadata) -> None:
+        if is_public_speech(about):
             if asks(message.text):
                 self._asker = about.speaker
             elif self._asker not in (None, about.speaker):
@@ -98,11 +106,11 @@ class Flips(Tally):
 
     count = 0
 
-    def __init__(self, test: Callable[[About], bool]) -> None:
+    def __init__(self, test: Callable[[MessageMetadata], bool]) -> None:
         self._test = test
         self.by_speaker = Counter[str | None]()
 
-    def add(self, message: BaseMessage, about: About) -> None:
+    def add(self, message: BaseMessage, about: MessageMetadata) -> None:
         if self._test(about):
             self.by_speaker[about.speaker] += 1
             self.count = max(self.by_speaker.values())
@@ -113,12 +121,12 @@ class OwnRow(Tally):
 
     count = 0
 
-    def __init__(self, test: Callable[[About], bool]) -> None:
+    def __init__(self, test: Callable[[MessageMetadata], bool]) -> None:
         self._test = test
         self._rows = Counter[str | None]()
 
-    def add(self, message: BaseMessage, about: About) -> None:
-        if about.counts:
+    def add(self, message: BaseMessage, about: MessageMetadata) -> None:
+        if is_public_speech(about):
             self.count = self._rows[about.speaker] + 1 if self._test(about) else 0
             self._rows[about.speaker] = self.count
 
@@ -151,8 +159,8 @@ class Repeats(Tally):
                 break
         return count
 
-    def add(self, message: BaseMessage, about: About) -> None:
-        if not about.counts:
+    def add(self, message: BaseMessage, about: MessageMetadata) -> None:
+        if not is_public_speech(about):
             return
         if self._said:
             # Only now: the newest text is compared with those before it.
@@ -208,8 +216,8 @@ class Stillness(Tally):
         """Whether it is one speaker's sentence that makes the count reach a limit."""
         return self.times // _TIMES >= limit
 
-    def add(self, message: BaseMessage, about: About) -> None:
-        if not about.counts:
+    def add(self, message: BaseMessage, about: MessageMetadata) -> None:
+        if not is_public_speech(about):
             return
         if about.source is Source.HUMAN:
             self._begin()
@@ -263,10 +271,10 @@ class EqualCalls(Tally):
         self._has_failed = self._was_refused = False
         self.count = 0
 
-    def add(self, message: BaseMessage, about: About) -> None:
-        if about.is_speech:
+    def add(self, message: BaseMessage, about: MessageMetadata) -> None:
+        if isinstance(about, Speech):
             self._begin(frozenset())
-        elif about.kind is Kind.TOOL_CALLS and isinstance(message, AIMessage):
+        elif isinstance(about, ToolCalls) and isinstance(message, AIMessage):
             made = (*message.tool_calls, *message.invalid_tool_calls)
             waiting = {one["id"]: (one["name"], _as_json(one["args"])) for one in made}
             calls = frozenset(waiting.values())
@@ -275,7 +283,7 @@ class EqualCalls(Tally):
             self._waiting, self._found = waiting, set()
             self._has_failed = self._was_refused = False
             self.count = self._row + 1
-        elif about.kind is Kind.TOOL_RESULT and isinstance(message, ToolMessage):
+        elif isinstance(about, ToolResult) and isinstance(message, ToolMessage):
             call = self._waiting.pop(message.tool_call_id, None)
             if call is None:
                 return
@@ -298,11 +306,13 @@ class EqualCalls(Tally):
 
 def equal_calls(log: Sequence[BaseMessage], message: AIMessage) -> int:
     """Return how many equal calls in a row there are with those that a speaker is about to make."""
-    read = takewhile(lambda one: not one[1].is_speech, ((one, line(one)) for one in reversed(log)))
+    read = takewhile(
+        lambda one: not isinstance(one[1], Speech), ((one, metadata(one)) for one in reversed(log))
+    )
     tally = EqualCalls()
     for one, about in reversed(list(read)):
         tally.add(one, about)
-    tally.add(message, About(kind=Kind.TOOL_CALLS))
+    tally.add(message, ToolCalls())
     return tally.count
 
 

@@ -29,13 +29,12 @@ from ...spec.conversation import Conversation
 from ...spec.sandbox import Kept, new_key
 from ...spec.usage import Usage, used_so_far
 from ...spec.versions import migrated, restored
-from .checks import check_steps
-from .lines import Message, dumped
+from .lines import Message, check_steps, dumped
 
-DUMP_VERSION: Final = 5
+DUMP_VERSION: Final = 6
 """The version of the dumps this release writes. Specs inside have a version of their own."""
 
-DUMP_VERSIONS: Final = Versions[Migration](oldest=5)
+DUMP_VERSIONS: Final = Versions[Migration](oldest=6)
 """The versions of a dump; the newest is `DUMP_VERSION`."""
 
 
@@ -82,7 +81,7 @@ class SessionDump(Data):
 
     format: Literal["duologue.session"]
     """What it is."""
-    version: Literal[5]
+    version: Literal[6]
     """The version of its shape."""
     session: str
     """The id of the session that was dumped."""
@@ -102,7 +101,7 @@ class MemoryDump(Data):
 
     format: Literal["duologue.memory"]
     """What it is."""
-    version: Literal[5]
+    version: Literal[6]
     """The version of its shape."""
     session: str
     """The id of the session that it is of."""

@@ -10,12 +10,18 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.messages import BaseMessage
 from markdown_it import MarkdownIt
 
 from ...common.sanitize import clean_page, dump_exact_json, escaped, in_markdown
-from ...log.kinds import Kind
-from ...log.messages import About, line, place_of
+from ...log.messages import metadata, place_of
+from ...log.metadata import (
+    CallOutcome,
+    MessageMetadata,
+    ToolResult,
+    parsed_of,
+    thought_text,
+)
 from ...log.remembered import memory
 from ...page.notes import author, came, cut_off, note, reads, remark
 from ...rules.outcome import Outcome
@@ -35,10 +41,10 @@ def as_json_lines(result: StoredSession, speaker: str | None = None) -> str:
 
 def _object(message: BaseMessage, *, told: bool) -> dict[str, Any]:
     says = dumped(message).model_dump(mode="json", exclude={"line", "message_id"})
-    about = line(message).model_dump(mode="json", exclude={"since", "refusal", "thought"})
-    if (thought := line(message).thought) is not None and thought.text and not told:
+    about = metadata(message).model_dump(mode="json", exclude={"since", "refusal", "thought"})
+    if (thought := thought_text(metadata(message))) and not told:
         # No speaker remembers what was thought.
-        about["thought"] = thought.text
+        about["thought"] = thought
     first = {"id": says.pop("id"), "kind": about.pop("kind"), "speaker": about.pop("speaker")}
     return first | {"text": says.pop("text")} | about | says
 
@@ -52,7 +58,7 @@ def as_markdown(result: StoredSession, speaker: str | None = None) -> str:
         parts += ["**Task:**", _quoted(result.specified_task)]
     called: dict[str, str] = {}
     for message in _log(result, speaker):
-        parts += _message(message, line(message), called, told=speaker is not None)
+        parts += _message(message, metadata(message), called, told=speaker is not None)
     parts += ["---", *_end(result.outcome)]
     return clean_page("\n\n".join(parts)) + "\n"
 
@@ -72,31 +78,31 @@ def _end(outcome: Outcome | None) -> Iterator[str]:
 
 
 def _message(
-    message: BaseMessage, about: About, called: dict[str, str], *, told: bool
+    message: BaseMessage, about: MessageMetadata, called: dict[str, str], *, told: bool
 ) -> Iterator[str]:
     """Write one message down, in paragraphs; none where only its speaker's page shows it."""
     if (beside := note(about)) is not None:
         yield f"*{in_markdown(beside)}*"
-    elif isinstance(message, ToolMessage):
+    elif isinstance(about, CallOutcome):
         # What hooks have seen first stands there once more as what they made of it.
-        yield from _result(message, called) if about.kind is not Kind.ANSWER else ()
-    elif told or about.kind.row.on_page:
+        yield from _result(message, about, called) if isinstance(about, ToolResult) else ()
+    elif told or about.on_page:
         yield f"## {in_markdown(author(about))} ({in_markdown(place_of(message))})"
-        if about.thought is not None and about.thought.text and not told:
+        if (thought := thought_text(about)) and not told:
             yield "*Thought, which no other speaker hears:*"
-            yield _quoted(about.thought.text)
+            yield _quoted(thought)
         yield from _speech(message, about)
         yield from _calls(message, called)
 
 
-def _speech(message: BaseMessage, about: About) -> Iterator[str]:
+def _speech(message: BaseMessage, about: MessageMetadata) -> Iterator[str]:
     for remarked in (remark(about), cut_off(about)):
         if remarked is not None:
             yield f"*{in_markdown(remarked)}*"
-    if message.text.strip() or not about.kind.row.has_calls:
+    if message.text.strip() or not about.has_calls:
         yield _quoted(message.text)
     if reads(about):
-        yield _fenced(json.dumps(about.parsed, ensure_ascii=False, indent=2), "json")
+        yield _fenced(json.dumps(parsed_of(about), ensure_ascii=False, indent=2), "json")
 
 
 def _calls(message: BaseMessage, called: dict[str, str]) -> Iterator[str]:
@@ -112,10 +118,10 @@ def _calls(message: BaseMessage, called: dict[str, str]) -> Iterator[str]:
         yield _fenced(broken.args or "")
 
 
-def _result(message: BaseMessage, called: Mapping[str, str]) -> Iterator[str]:
+def _result(message: BaseMessage, about: CallOutcome, called: Mapping[str, str]) -> Iterator[str]:
     says = dumped(message)
     name = called.get(str(says.call_id), "The tool")
-    yield f"*{came(in_markdown(name), line(message), failed=says.failed)}:*"
+    yield f"*{came(in_markdown(name), about, failed=says.failed)}:*"
     yield _fenced(says.text)
 
 

@@ -22,8 +22,15 @@ from ....nodes.models.tool_calling.offered import defined
 from ....nodes.prompts.speaking import BEGIN
 from ....tools.registry.registry import Registry
 from ...common.sanitize import escaped
-from ...log.kinds import Kind
-from ...log.messages import About, Source, line
+from ...log.messages import metadata
+from ...log.metadata import (
+    MessageMetadata,
+    Reflection,
+    Source,
+    SpeakerReply,
+    Speech,
+    ToolCalls,
+)
 from ...log.viewpoint import SILENCE, viewpoint
 from ...speakers.formats import SchemaFormat
 from ...spec.judges import HAND_OFF
@@ -61,12 +68,12 @@ def examples(
         agent or a person gave. Texts that are always the same, what code gave, examples in the
         prompt and memories that were brought along are none.
     """
-    lines = {message.id: line(message) for message in result.messages}
+    lines = {message.id: metadata(message) for message in result.messages}
     by_model = {
         about.speaker
         for message in result.messages
         if isinstance(message, AIMessage)
-        and (about := line(message)).kind.row.is_spoken
+        and isinstance(about := metadata(message), Speech | ToolCalls)
         and about.source is Source.MODEL
     }
     known = registry or Registry()
@@ -76,7 +83,7 @@ def examples(
 
 
 def _example(
-    result: StoredSession, name: str, lines: Mapping[str | None, About], known: Registry
+    result: StoredSession, name: str, lines: Mapping[str | None, MessageMetadata], known: Registry
 ) -> Example | None:
     conversation = result.conversation
     who = conversation.speaker(name)
@@ -102,9 +109,10 @@ def _example(
     return Example(name, written, defined(conversation, known, who) if has_all else ())
 
 
-def _is_learned(message: BaseMessage, lines: Mapping[str | None, About]) -> bool:
+def _is_learned(message: BaseMessage, lines: Mapping[str | None, MessageMetadata]) -> bool:
     about = lines.get(message.id) if isinstance(message, AIMessage) else None
-    return about is not None and about.source in _LEARNED and about.kind is not Kind.REMEMBERED
+    is_reply = isinstance(about, SpeakerReply) and about.source in _LEARNED
+    return is_reply or isinstance(about, Reflection)
 
 
 _LEARNED: Final = (Source.MODEL, Source.AGENT, Source.HUMAN)

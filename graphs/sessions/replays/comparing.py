@@ -6,8 +6,8 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from ...common.errors import SessionError
-from ...log.kinds import Kind
-from ...log.messages import place_of
+from ...log.messages import metadata, place_of
+from ...log.metadata import Instruction, JudgeQuestion
 from ..dumps.lines import dumped
 from ..stored_session import StoredSession
 
@@ -50,6 +50,7 @@ def _plain(message: BaseMessage) -> dict[str, Any]:
     says = dumped(message).model_dump(mode="json", exclude={"message_id", "usage", "model"})
     text, about = says.pop("text"), says.pop("line") | {"problem": None}
     # A newer release may word them otherwise.
-    if about["kind"] in (Kind.QUESTION, Kind.INSTRUCTION) or about["verdict"] is not None:
+    ours = isinstance(metadata(message), JudgeQuestion | Instruction)
+    if ours or about.get("verdict") is not None:
         text = ""
     return {"id": says.pop("id"), "text": text, **about, **says}

@@ -15,8 +15,24 @@ from langchain_core.messages.tool import ToolCall
 from ....nodes.models.answers import RECORDED, THOUGHT
 from ....nodes.testing import Reply
 from ...log.call_text import TO_USER
-from ...log.kinds import Kind
-from ...log.messages import About, Source, calling, line
+from ...log.messages import metadata, newest_calls
+from ...log.metadata import (
+    CallOutcome,
+    Draft,
+    MessageMetadata,
+    ModelOutput,
+    Reflection,
+    Source,
+    SpeakerChoice,
+    SpeakerReply,
+    SpecifiedTask,
+    Speech,
+    Summary,
+    ToolCalls,
+    UnheardReply,
+    is_by_person,
+    outcome_of,
+)
 from ...rules.approval import needing_approval
 from ...rules.outcome import Outcome
 from ...speakers.approval import Action, AnyDecision, Approve, Decisions, Edit, Reject, Respond
@@ -38,59 +54,58 @@ def answers(conversation: Conversation, log: Sequence[AnyMessage]) -> Iterator[R
 def replies_of_agents(log: Sequence[AnyMessage]) -> Iterator[dict[str, Any]]:
     """Give what agents of the user's own replied, as states of theirs."""
     for message, about in _given(log):
-        if about.source is Source.AGENT and about.kind in (Kind.SPEECH, Kind.ANSWER):
+        if isinstance(about, Speech | UnheardReply) and about.source is Source.AGENT:
             thought = {THOUGHT: about.thought}
             said = AIMessage(message.text, additional_kwargs=thought)
             yield {"messages": [said], "structured_response": about.parsed}
 
 
-def _given(log: Sequence[AnyMessage]) -> Iterator[tuple[AnyMessage, About]]:
+def _given(log: Sequence[AnyMessage]) -> Iterator[tuple[AnyMessage, MessageMetadata]]:
     """Give the lines of a log as they were first given, and not what was made of them."""
     waiting = False
     for message in log:
-        about = line(message)
-        said = (Kind.SPEECH, Kind.TOOL_CALLS, Kind.ANSWER)
-        if waiting and about.kind in said and not isinstance(message, ToolMessage):
+        about = metadata(message)
+        if waiting and isinstance(about, Speech | ToolCalls | UnheardReply):
             # What hooks made of the answer before, or the first try in the place of a second.
-            waiting = about.kind is Kind.ANSWER
+            waiting = isinstance(about, UnheardReply)
             continue
         if about.speaker is not None and not isinstance(message, ToolMessage):
-            waiting = about.kind is Kind.ANSWER
+            waiting = isinstance(about, UnheardReply)
         yield message, about
 
 
 def _answer(
-    conversation: Conversation, message: AnyMessage, about: About
+    conversation: Conversation, message: AnyMessage, about: MessageMetadata
 ) -> Reply | AIMessage | None:
-    match about.kind:
-        case Kind.SPECIFIED_TASK:
+    match about:
+        case SpecifiedTask():
             # A blank rewrite leaves the task as it was given, and so does one that is rejected
             # twice. The task itself is rejected for the same reason.
             is_blank = message.text == conversation.task and about.problem is None
             return _answered("" if is_blank else message.text, about)
-        case Kind.DRAFT | Kind.SPEECH | Kind.TOOL_CALLS | Kind.ANSWER:
+        case Draft() | Speech() | ToolCalls() | UnheardReply():
             if not isinstance(message, AIMessage):
                 # A draft of the task is nobody's.
-                return _answered(message.text, about) if about.kind is Kind.DRAFT else None
+                return _answered(message.text, about) if isinstance(about, Draft) else None
             return _spoken(message, about) if about.source is Source.MODEL else None
-        case Kind.REFLECTION:
+        case Reflection():
             return _answered(_judged(conversation, message.text, about.verdict), about)
-        case Kind.CHOICE if _is_asked(conversation):
+        case SpeakerChoice() if _is_asked(conversation):
             return _answered(message.text, about)
-        case Kind.SUMMARY if about.problem is not None:
+        case Summary() if about.problem is not None:
             return Reply(error=400, code="context_length_exceeded", message=about.problem)
-        case Kind.SUMMARY:
+        case Summary():
             return _answered(message.text, about)
         case _:
             return None
 
 
-def _answered(text: str, about: About) -> AIMessage:
+def _answered(text: str, about: ModelOutput) -> AIMessage:
     """What a model answered, its thought told from it already."""
     return AIMessage(text, additional_kwargs={THOUGHT: about.thought})
 
 
-def _spoken(message: AIMessage, about: About) -> AIMessage:
+def _spoken(message: AIMessage, about: SpeakerReply) -> AIMessage:
     """What a speaker's model answered, as it is after all reading of what a server sends."""
     alone = {"private": True} if about.private else {}
     named = [
@@ -140,16 +155,17 @@ def message_given(
         return _leaving(ended)
     if isinstance(rest[0], ToolMessage):
         spoken = next((one for one in rest if not isinstance(one, ToolMessage)), None)
-        about = None if spoken is None else line(spoken)
-        interrupts = about is not None and about.interrupts and about.speaker == question.speaker
+        about = None if spoken is None else metadata(spoken)
+        interrupts = (
+            isinstance(about, Speech) and about.interrupts and about.speaker == question.speaker
+        )
         return spoken.text if spoken is not None and interrupts else ""
     for message in rest:
-        about = line(message)
-        is_reply = about.kind.row.is_reply and not isinstance(message, ToolMessage)
-        if is_reply and about.speaker is not None:
+        about = metadata(message)
+        if isinstance(about, SpeakerReply) and about.speaker is not None:
             if about.speaker != question.speaker:
                 return None
-            return message.text if about.source is Source.HUMAN else ""
+            return message.text if is_by_person(about) else ""
     return None
 
 
@@ -168,8 +184,8 @@ def decisions_given(
     for one in takewhile(lambda found: isinstance(found, ToolMessage), rest):
         assert isinstance(one, ToolMessage)  # noqa: S101  # as just seen
         results.setdefault(one.tool_call_id, one)
-    called = calling(log)
-    speaker = conversation.speaker(line(called).speaker or "")
+    called = newest_calls(log)
+    speaker = conversation.speaker(metadata(called).speaker or "")
     decisions: list[AnyDecision] = []
     calls = needing_approval(speaker, called.tool_calls)
     for call, review in zip(calls, question.review_configs, strict=True):
@@ -182,7 +198,9 @@ def decisions_given(
 
 
 def _decision(call: ToolCall, found: BaseMessage, allowed: Sequence[str]) -> AnyDecision | None:
-    about = line(found)
+    about = metadata(found)
+    if not isinstance(about, CallOutcome):
+        return None
     match about.decision:
         case "approve" if "approve" in allowed:
             return Approve(type="approve")
@@ -212,7 +230,7 @@ def _leaving(ended: Outcome | None) -> str | None:
 def up_to_each_end(recorded: StoredSession) -> Iterator[StoredSession]:
     """Give the session as it was at each of its ends, and as it is now."""
     for place, message in enumerate(recorded.messages):
-        if (ended := line(message).outcome) is not None:
+        if (ended := outcome_of(metadata(message))) is not None:
             outcome = Outcome.model_validate(ended)
             yield replace(recorded, messages=recorded.messages[:place], outcome=outcome)
     yield recorded

@@ -28,8 +28,8 @@ from ....tools.sandbox import sandbox
 from ...build import Graph, compiled
 from ...common.errors import AnswerError, DuologueError, SessionError
 from ...log.channels import log_of
-from ...log.kinds import Kind
-from ...log.messages import line, place_of
+from ...log.messages import metadata, place_of
+from ...log.metadata import Draft, EarlierEnd, SpecifiedTask, original_metadata, outcome_of
 from ...log.state import State
 from ...rules.end_chat import Node
 from ...rules.moves import max_steps
@@ -105,16 +105,16 @@ async def _go_on(
 ) -> None:
     """Say what was said to a session that had ended."""
     known, session = len(said), recorded.session_id
-    rest = [(line(message), message.text) for message in recorded.messages[known:]]
-    ends = next(place for place, (about, _) in enumerate(rest) if about.outcome is not None)
+    rest = [(metadata(message), message.text) for message in recorded.messages[known:]]
+    ends = next(place for place, (about, _) in enumerate(rest) if isinstance(about, EarlierEnd))
     await _close_interpreter(graph, session)
     # Not all that has ended it is in the log.
-    ended: State = {"outcome": rest[ends][0].outcome or {}}
+    ended: State = {"outcome": outcome_of(rest[ends][0]) or {}}
     state: State = {**await settle(graph, session, conversation), **ended}
     position = Position.model_validate(state["position"])
     about, text = rest[ends + 1]
     # What was removed since differs, as anywhere else.
-    speaker = str((about.was or about).speaker)
+    speaker = str(original_metadata(about).speaker)
     new = spoken(state, conversation, position, speaker, text)
     await write_state(graph, session, new)
     said += log_of(new)
@@ -183,9 +183,9 @@ def _natively(recorded: StoredSession) -> Conversation:
         speaker.model_copy(update={"tool_calling": "native"}) for speaker in conversation.speakers
     )
     update: dict[str, Any] = {"speakers": native}
-    lines = [line(message) for message in recorded.messages]
-    is_asked = any(about.kind is Kind.SPECIFIED_TASK for about in lines)
-    is_begun = any(about.kind is Kind.DRAFT and about.speaker is None for about in lines)
+    lines = [metadata(message) for message in recorded.messages]
+    is_asked = any(isinstance(about, SpecifiedTask) for about in lines)
+    is_begun = any(isinstance(about, Draft) and about.speaker is None for about in lines)
     if lines and not is_asked and not is_begun:
         update["task_specification"] = None
     return conversation.model_copy(update=update)

@@ -16,7 +16,7 @@ from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 
 from ....graphs.common.errors import SpecError
-from ....graphs.log.kinds import Kind
+from ....graphs.log.metadata import ModelOutput
 from ....graphs.speakers.formats import LabelledFormat
 from ..list_prices import ListPrice
 from ..settings import CallSettings
@@ -126,7 +126,7 @@ class Adapter(ABC):
         settings: CallSettings,
         offer: Offer | None,
         marks: LabelledFormat | None,
-        purpose: Kind,
+        purpose: type[ModelOutput],
     ) -> Ask:
         """Return how to ask for a message.
 
@@ -149,7 +149,11 @@ class Adapter(ABC):
 
     @abstractmethod
     def constrained(
-        self, settings: CallSettings, tools: Sequence[BaseTool], choice: str, purpose: Kind
+        self,
+        settings: CallSettings,
+        tools: Sequence[BaseTool],
+        choice: str,
+        purpose: type[ModelOutput],
     ) -> Ask:
         """Return how to ask for a tool call as an answer in JSON that a schema constrains."""
 

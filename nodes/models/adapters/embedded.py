@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ....graphs.log.kinds import Kind
+from ....graphs.log.metadata import ModelOutput, SpecifiedTask
 from ....graphs.speakers.formats import LabelledFormat
 from ..embedded import child
 from ..embedded.grammar import grammar
@@ -31,11 +31,11 @@ class Embedded(OpenAICompatible):
         self.n_ctx = n_ctx
         self.capabilities = capabilities(is_small=is_small)
 
-    def sampling(self, purpose: Kind, marks: LabelledFormat | None) -> dict[str, Any]:
+    def sampling(self, purpose: type[ModelOutput], marks: LabelledFormat | None) -> dict[str, Any]:
         """Return the sampling that keeps a tiny model's turns different, and its grammar."""
         if not self.capabilities.is_small:
             return {}
-        is_task = purpose is Kind.SPECIFIED_TASK
+        is_task = purpose is SpecifiedTask
         body = {**(child.REWRITING if is_task else child.sampling(self.n_ctx))}
         if marks is not None:
             body["grammar"] = grammar(marks.lines, marks.end)

@@ -8,7 +8,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 
-from ....graphs.log.kinds import Kind
+from ....graphs.log.metadata import ModelOutput
 from ....graphs.speakers.formats import LabelledFormat
 from ..adapters.native import offering
 from ..client.failures import refusals
@@ -72,7 +72,7 @@ class LangChainModel(Adapter):
         settings: CallSettings,
         offer: Offer | None,
         marks: LabelledFormat | None,
-        purpose: Kind,
+        purpose: type[ModelOutput],
     ) -> Ask:
         """Return how to ask for a message."""
 
@@ -97,7 +97,11 @@ class LangChainModel(Adapter):
         return ask_with_schema(self.chat, self.label, schema, settings, instead)
 
     def constrained(
-        self, settings: CallSettings, tools: Sequence[BaseTool], choice: str, purpose: Kind
+        self,
+        settings: CallSettings,
+        tools: Sequence[BaseTool],
+        choice: str,
+        purpose: type[ModelOutput],
     ) -> Ask:
         """Return how to ask for a tool call as an answer in JSON that a schema constrains."""
         chat = self.chat

@@ -11,7 +11,7 @@ from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 
 from ....graphs.common.errors import SpecError
-from ....graphs.log.kinds import Kind
+from ....graphs.log.metadata import ModelOutput
 from ....graphs.speakers.formats import LabelledFormat
 from ..adapters.native import offering
 from ..client.failures import failures
@@ -90,7 +90,7 @@ class OpenAICompatible(Adapter):
         settings: CallSettings,
         offer: Offer | None,
         marks: LabelledFormat | None,
-        purpose: Kind,
+        purpose: type[ModelOutput],
     ) -> Ask:
         """Return how to ask for a message."""
         chat, options = self.prepare(settings, self.sampling(purpose, marks))
@@ -111,7 +111,11 @@ class OpenAICompatible(Adapter):
         return ask_with_schema(self.chat, self.label, schema, settings, instead)
 
     def constrained(
-        self, settings: CallSettings, tools: Sequence[BaseTool], choice: str, purpose: Kind
+        self,
+        settings: CallSettings,
+        tools: Sequence[BaseTool],
+        choice: str,
+        purpose: type[ModelOutput],
     ) -> Ask:
         """Return how to ask for a tool call as an answer in JSON that a schema constrains."""
         # In the extra body: else the client raises if an answer is cut off, and hides the text.
@@ -127,7 +131,7 @@ class OpenAICompatible(Adapter):
         """Return the provider's list price, or None if it is not known. It reads files."""
         return list_price(self.chat)
 
-    def sampling(self, purpose: Kind, marks: LabelledFormat | None) -> dict[str, Any]:
+    def sampling(self, purpose: type[ModelOutput], marks: LabelledFormat | None) -> dict[str, Any]:
         """Return the fields of the body that the family of models needs for a purpose."""
         return {}
 

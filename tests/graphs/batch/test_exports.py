@@ -28,8 +28,8 @@ from duologue.graphs.batch.exports.rows import columns
 from duologue.graphs.common.background import run as wait_for
 from duologue.graphs.common.errors import BatchError
 from duologue.graphs.kinds.role_play import RolePlayForm
-from duologue.graphs.log.kinds import Kind
-from duologue.graphs.log.messages import About, Source, result as answered, said
+from duologue.graphs.log.messages import make_message, make_tool_message as answered
+from duologue.graphs.log.metadata import Source, Speech, ToolCalls
 from duologue.graphs.sessions.exports.training import TRAINING, examples
 from duologue.graphs.sessions.stored_session import StoredSession
 from duologue.graphs.spec.fields import ConversationFields
@@ -349,7 +349,7 @@ def test_trainers_take_every_example_of_any_log(seed: int) -> None:
 
 
 def spoken(number: int, text: str, name: str = "Ann", **line: Any) -> AnyMessage:
-    return said(number, text, About(kind=Kind.SPEECH, speaker=name, **line))
+    return make_message(number, text, Speech(speaker=name, **line))
 
 
 def made(*log: AnyMessage, **speaker: Any) -> StoredSession:
@@ -360,7 +360,7 @@ def made(*log: AnyMessage, **speaker: Any) -> StoredSession:
 
 def call(number: int, text: str = "") -> AnyMessage:
     made: list[ToolCall] = [ToolCall(name="weather", args={}, id=f"c{number}", type="tool_call")]
-    return said(number, text, About(kind=Kind.TOOL_CALLS, speaker="Ann"), tool_calls=made)
+    return make_message(number, text, ToolCalls(speaker="Ann"), tool_calls=made)
 
 
 def turns(result: StoredSession, form: str = "sharegpt") -> list[tuple[str, str]]:
