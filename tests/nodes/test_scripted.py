@@ -13,7 +13,6 @@ from langchain_core.messages import AIMessage, BaseMessageChunk, HumanMessage
 from pydantic import BaseModel, ValidationError
 
 from duologue.graphs import Conversation, converse, stream
-from duologue.nodes import scripted, testing
 from duologue.nodes.testing import (
     Line,
     Prompt,
@@ -175,11 +174,6 @@ def test_an_impossible_reply_is_refused(fields: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         Reply.model_validate(fields)
 
-
-def test_the_earlier_name_gives_the_same() -> None:
-    assert scripted.__all__ == testing.__all__
-    for name in testing.__all__:
-        assert getattr(scripted, name) is getattr(testing, name)
 
 
 @pytest.mark.parametrize("streamed", [False, True])
