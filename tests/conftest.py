@@ -3,9 +3,11 @@
 import functools
 import gc
 import os
+import ssl
 import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,6 +17,7 @@ from hypothesis import HealthCheck, settings
 
 from drawn_faults import Faults
 from support import children
+from support.cases import leave_combinations_to_exhaustive
 from support.postgres import server
 
 # Read when LangGraph is first imported, here and in every process that a test starts.
@@ -32,6 +35,9 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
 settings.register_profile("drawn_anew", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("drawn_once", settings.get_profile("drawn_anew"), derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "drawn_anew"))
+
+ELSEWHERE = {"exhaustive", "process", "packaging", "browser", "types", "ray"}
+"""Marks of the tests that `.ci/run` runs by commands of their own."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -59,12 +65,21 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-# Behind hypothesis, which marks its tests here.
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In parallel begin with the files that take long, so that no core waits long for the last."""
-    if not hasattr(config, "workerinput"):
-        return
+# Around pytest's own, which leaves out tests by their marks; hypothesis marks its tests there.
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, object, object]:
+    """Leave most combinations to the exhaustive tests, and order the files in parallel."""
+    leave_combinations_to_exhaustive(items, ELSEWHERE)
+    result = yield
+    if hasattr(config, "workerinput"):
+        _begin_with_long_files(items)
+    return result
+
+
+def _begin_with_long_files(items: list[pytest.Item]) -> None:
+    """Begin with the files that take long, so that no core waits long for the last."""
     work = Counter[Path]()
     for item in items:
         work[item.path] += 25 if item.get_closest_marker("hypothesis") else 1
@@ -95,11 +110,19 @@ def _apart_from_other_loops() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _hints_kept() -> None:
-    """Keep what LangGraph finds anew in the same annotations whenever a graph is compiled."""
+def _slow_reads_cached() -> None:
+    """Cache what each conversation or client reads anew, and what is the same for all tests."""
     from langgraph._internal import _serde
 
+    from duologue.tools.registry import registry
+
+    # The same annotations, whenever a graph is compiled.
     _serde._safe_get_type_hints = functools.cache(_serde._safe_get_type_hints)
+    # The system's certificates.
+    ssl.create_default_context = functools.cache(ssl.create_default_context)
+    # The names that packages offer: a folder that a test adds to the path is read.
+    read = functools.cache(lambda group, path: entry_points(group=group))
+    vars(registry)["entry_points"] = lambda group: read(group, tuple(sys.path))
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """How much a test tries: a part with all the others, the whole where tests are exhaustive."""
 
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from inspect import Parameter, Signature
 from typing import Any
@@ -22,6 +23,52 @@ def part_of(cases: Mapping[str, Any], *names: str) -> list[Any]:
         pytest.param(case, id=name, marks=() if name in names else _WHOLE)
         for name, case in cases.items()
     ]
+
+
+def leave_combinations_to_exhaustive(items: Iterable[pytest.Item], elsewhere: set[str]) -> None:
+    """Mark as exhaustive all parametrized cases but a few that use each value of each parameter.
+
+    A test with one parameter keeps all of its cases, unless it is marked `part`: then it keeps as
+    many as that says, spread evenly.
+
+    Args:
+        items: The collected tests.
+        elsewhere: The marks of tests that the quick command leaves out already.
+    """
+    grids = defaultdict[object, list[pytest.Function]](list)
+    for item in items:
+        if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+            continue
+        if elsewhere.isdisjoint(mark.name for mark in item.iter_markers()):
+            grids[item.parent, item.originalname].append(item)
+    for cases in grids.values():
+        part = cases[0].get_closest_marker("part")
+        kept = _each_value_once(cases, most=part.args[0] if part else None)
+        for case in cases:
+            if case not in kept:
+                case.add_marker(_WHOLE)
+
+
+def _each_value_once(cases: list[pytest.Function], most: int | None) -> list[pytest.Function]:
+    """Return the cases that use each value of each parameter once, in the order of a greedy cover.
+
+    Where there is only one parameter, return `most` of the cases, or all.
+    """
+    values = {case: set(enumerate(case.callspec._idlist)) for case in cases}
+    first = values[cases[0]]
+    varying = {place for found in values.values() for place, _ in found - first}
+    if len(varying) < 2:
+        count = min(most or len(cases), len(cases))
+        return [cases[place * len(cases) // count] for place in range(count)]
+    kept: list[pytest.Function] = []
+    used: set[tuple[int, str]] = set()
+    while most is None or len(kept) < most:
+        best = max(cases, key=lambda case: len(values[case] - used))
+        if values[best] <= used:
+            break
+        kept.append(best)
+        used |= values[best]
+    return kept
 
 
 _Test = Callable[..., None]
