@@ -50,8 +50,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Return two more than there are cores: many tests wait for other processes."""
-    return (os.cpu_count() or 1) + 2
+    """Return one more than there are cores: some tests wait for other processes."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(wrapper=True)
@@ -119,7 +119,7 @@ def _slow_reads_cached() -> None:
     # The same annotations, whenever a graph is compiled.
     _serde._safe_get_type_hints = functools.cache(_serde._safe_get_type_hints)
     # The system's certificates.
-    ssl.create_default_context = functools.cache(ssl.create_default_context)
+    vars(ssl)["create_default_context"] = functools.cache(ssl.create_default_context)
     # The names that packages offer: a folder that a test adds to the path is read.
     read = functools.cache(lambda group, path: entry_points(group=group))
     vars(registry)["entry_points"] = lambda group: read(group, tuple(sys.path))

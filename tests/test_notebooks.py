@@ -37,6 +37,7 @@ def test_it_is_kept_as_it_ran_from_top_to_bottom(name: str) -> None:
     assert len(kept) < 60_000
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_it_shows_what_is_kept(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}

@@ -66,6 +66,7 @@ def test_a_folder_has_few_modules(folder: Path) -> None:
     assert len(modules) <= 14
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     "first",
     ["duologue", "duologue.graphs", "duologue.nodes.turn.speak", "duologue.tools.sandbox.sandbox"],

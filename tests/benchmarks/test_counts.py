@@ -161,6 +161,7 @@ async def test_an_utterance_is_one_step_of_the_graph() -> None:
     assert seen[1] - seen[0] == (MANY - FEW) * MOST["graph steps"]
 
 
+@pytest.mark.exhaustive
 async def test_a_late_round_adds_few_bytes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -47,6 +47,7 @@ def test_the_command_prints_tables_for_a_copy(
     assert errors.exists()
 
 
+@pytest.mark.exhaustive
 def test_the_command_runs_as_a_folder() -> None:
     command = [sys.executable, str(FOLDER), "run", "--limit", "1"]
     found = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -92,6 +92,7 @@ def told(result: Result) -> tuple[tuple[tuple[str, str], ...], str, int]:
     return tuple(result.transcript), result.outcome.reason, calls
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "kind", ["sqlite", pytest.param("postgresql", marks=[pytest.mark.live, pytest.mark.exhaustive])]
 )

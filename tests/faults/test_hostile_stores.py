@@ -136,6 +136,7 @@ def in_writes(file: Path, hostile: Written) -> None:
         connection.commit()
 
 
+@pytest.mark.part(8)
 @pytest.mark.parametrize(
     ("form", "where"),
     [

@@ -95,6 +95,7 @@ def is_harmless(command: str, text: str) -> None:
     assert not found, (command, found)
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize(
     ("table", "column"),
     [
@@ -245,6 +246,7 @@ ARGUMENTS = [
 ]
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("arguments", ARGUMENTS)
 def test_what_is_approved_shows_each_of_its_characters(
     arguments: dict[str, Any], tmp_path: Path

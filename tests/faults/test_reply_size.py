@@ -266,6 +266,7 @@ def test_a_redirect_is_limited_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert WORDS in error_of(lambda *_: sent, whole, monkeypatch)
 
 
+@pytest.mark.exhaustive
 async def test_other_coroutines_go_on_while_a_reply_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -299,6 +300,7 @@ LONG = 9_000
 """How many characters of arguments a call has in pieces; mending may try 4,000."""
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("size", [3, 1000, LONG])
 def test_a_streamed_call_with_long_broken_arguments_is_kept_and_not_mended(
     size: int, monkeypatch: pytest.MonkeyPatch
@@ -336,6 +338,7 @@ def test_a_streamed_call_with_long_broken_arguments_is_kept_and_not_mended(
     assert broken["args"] == "".join(pieces)
 
 
+@pytest.mark.exhaustive
 def test_the_pieces_of_a_long_stream_are_joined_in_their_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -305,6 +305,7 @@ def test_what_fails_goes_on_where_it_failed() -> None:
         assert ran == expected
 
 
+@pytest.mark.exhaustive
 def test_a_graph_has_its_own_limit_of_steps() -> None:
     builder = StateGraph(MessagesState)
     builder.add_node("node", lambda state: says("x"))

@@ -175,6 +175,7 @@ def store() -> str:
     return f"memory:{uuid4().hex}"
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("play", PLAYS.values(), ids=PLAYS)
 def test_all_entry_points_ask_the_same_and_go_the_same_way(
     play: tuple[Conversation, tuple[str, ...], int],
@@ -482,6 +483,7 @@ def served() -> Iterator[ScriptedServer]:
         yield server
 
 
+@pytest.mark.process
 def test_a_question_is_answered_in_another_process(
     start_child: Callable[..., Any], tmp_path: Path, served: ScriptedServer
 ) -> None:

@@ -343,6 +343,7 @@ ODD = {
 }
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("said", ODD.values(), ids=ODD)
 def test_no_guard_ends_what_a_person_goes_on_with(said: list[str]) -> None:
     """A4, point 2: guards look at what nobody has thought of twice; a person may say anything."""
@@ -353,6 +354,7 @@ def test_no_guard_ends_what_a_person_goes_on_with(said: list[str]) -> None:
     assert end(result) == ("quit", "User")
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("said", ODD.values(), ids=ODD)
 def test_no_guard_ends_what_several_people_say_one_after_the_other(said: list[str]) -> None:
     """A4, point 2: all of them say the same, and nobody else comes between them."""

@@ -233,6 +233,7 @@ def said_by(found: Result, name: str) -> list[str]:
 AGAIN = "The capital of France is Paris, on the river Seine."
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("text", "reply"),
     [
@@ -273,6 +274,7 @@ def test_it_ends_at_a_cap_that_is_given() -> None:
     assert (found.reason, len(found.asked)) == ("max_iterations", 2)
 
 
+@pytest.mark.exhaustive
 def test_it_goes_on_for_sixty_rounds() -> None:
     """No cap stands in the way, of LangGraph's steps least of all."""
 

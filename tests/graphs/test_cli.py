@@ -430,6 +430,7 @@ def test_a_fork_takes_other_rules(serve: Serve, tmp_path: Path) -> None:
     assert gardener.model == "other"
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("options", "code", "named"),
     [

@@ -146,6 +146,7 @@ def test_an_answer_is_refused_while_another_run_asks(server: ScriptedServer) -> 
     assert "It is 42." in ran.stdout
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("lines", "decision"),
     [
@@ -208,6 +209,7 @@ def test_a_command_that_was_copied_answers_the_question_that_it_was_shown_with(
     assert Session("c").state() == after
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("text", "picked"),
     [("ace", "ace"), ('{"suit": 1}', "{'suit': 1}"), ('""', ""), ("12", "12")],
@@ -263,6 +265,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "sessions.db"
 
 
+@pytest.mark.part(6)
 @pytest.mark.parametrize(
     ("arguments", "code", "named"),
     [

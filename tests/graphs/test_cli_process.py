@@ -66,6 +66,7 @@ def test_a_signal_that_is_sent_twice_in_mid_turn_leaves_a_session_that_goes_on(
         assert_goes_on(server, "--store", store, "--model", "scripted")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("number", "code", "word"),
     [(signal.SIGINT, 130, "Interrupted."), (signal.SIGTERM, 143, "Terminated.")],

@@ -232,6 +232,7 @@ def test_in_a_terminal_of_its_own_calls_are_edited_and_ctrl_c_sent_twice_is_one(
     assert "'args': {'to': 'bob'}" in server.calls[1].prompt[-1]["content"]
 
 
+@pytest.mark.process
 def test_in_a_terminal_of_its_own_a_message_is_brought_back_edited_and_pasted_whole(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

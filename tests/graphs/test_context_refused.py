@@ -54,6 +54,7 @@ SHORTENED_FOR: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize(("fields", "question"), SHORTENED_FOR.values(), ids=SHORTENED_FOR)
 async def test_who_judges_and_who_moderates_is_shown_less_where_a_model_takes_little(
     fields: dict[str, Any], question: str

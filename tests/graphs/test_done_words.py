@@ -15,6 +15,7 @@ LAST = [(text, heard[0] if heard else None) for text, *heard in rows("done_token
 NOT_LAST = rows("done_tokens", "goes_on")
 
 
+@pytest.mark.part(40)
 @pytest.mark.parametrize(("text", "heard"), LAST)
 def test_r1_a_token_that_ends_a_message_as_a_sentence_of_its_own_is_said(
     text: str, heard: str | None
@@ -25,6 +26,7 @@ def test_r1_a_token_that_ends_a_message_as_a_sentence_of_its_own_is_said(
         assert without(STOP, text, "last", "User").strip() == heard
 
 
+@pytest.mark.part(40)
 @pytest.mark.parametrize("text", NOT_LAST)
 def test_r1_a_token_that_is_mentioned_is_not_said_and_stays(text: str) -> None:
     assert not says(STOP, text, "last", "User")
@@ -239,6 +241,7 @@ def test_a6_a_termination_word_ends_a_message_but_for_code_quotations_and_though
     assert says("TERMINATE", text, "last") is ends
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("piece", ["a", "`", '"', "> ", "<think>", "```\n", "a\n", "'", "“"])
 def test_a_huge_text_is_read_in_linear_time(piece: str) -> None:
     huge = piece * (50_000 // len(piece))

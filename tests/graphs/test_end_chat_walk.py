@@ -197,6 +197,7 @@ GUARDS = {
 }
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("answers", [False, True], ids=["no-opening", "opening"])
 @each_mode
 @thorough
@@ -229,6 +230,7 @@ def test_r7_farewells_end_nothing_that_waits_for_a_task_where_a_standstill_would
         assert (Reason.FAREWELLS in walk.reasons) is not waits
 
 
+@pytest.mark.part(2)
 @each_mode
 @thorough
 def test_guards_together_end_every_path_as_the_rules_say(thorough: bool, mode: EndChatMode) -> None:
@@ -248,6 +250,7 @@ def test_guards_together_end_every_path_as_the_rules_say(thorough: bool, mode: E
         )
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("answers", [False, True], ids=["no-opening", "opening"])
 @each_mode
 @thorough
@@ -277,6 +280,7 @@ def test_what_happens_within_a_turn_leaves_it_that_speakers_turn(
         assert walk.longest.steps <= max_steps(conversation) - 2 - 2 * most_messages(conversation)
 
 
+@pytest.mark.part(2)
 @each_mode
 @thorough
 def test_errors_of_either_kind_end_a_turn_at_once_and_are_no_rounds(
@@ -370,6 +374,7 @@ def test_the_bound_on_steps_is_reached_but_for_the_choice_behind_the_last_turn(
         assert walk.longest.steps + 2 == max_steps(conversation) - 1
 
 
+@pytest.mark.part(2)
 @each_mode
 @thorough
 def test_hard_stops_end_every_path_at_once(thorough: bool, mode: EndChatMode) -> None:
@@ -482,6 +487,7 @@ def test_r20_a_done_token_that_is_answered_ends_it_after_the_answer_even_past_a_
         assert past_the_cap in walk.ends or when is not ANSWERED
 
 
+@pytest.mark.part(2)
 @each_mode
 def test_unreadable_verdicts_in_a_row_end_it(mode: EndChatMode) -> None:
     """Y9, point 2: whoever judged, each counts as not complete."""
@@ -526,6 +532,7 @@ def test_a_chosen_order_gives_each_turn_but_the_first_and_last_words(
         assert walk.reasons >= {Reason.DONE_TOKEN, Reason.MAX_CALLS, Reason.MAX_ITERATIONS}
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("order", [None, TurnFunction(name="f")], ids=["in-turn", "chosen"])
 @each_mode
 @thorough

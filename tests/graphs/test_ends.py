@@ -627,6 +627,7 @@ def called(*names: str) -> Reply:
     return Reply(tool_calls=tuple(made))
 
 
+@pytest.mark.part(5)
 @pytest.mark.parametrize(
     ("made", "ends"),
     [

@@ -176,6 +176,7 @@ async def everything(target: str, session: str) -> list[Any]:
     return held
 
 
+@pytest.mark.part(1)
 async def test_the_original_is_left_as_it_is(store: str) -> None:
     lines = script()
     whole = await asyncio.to_thread(run, talk(), lines, session="one", store=store)
@@ -295,6 +296,7 @@ def test_a_new_task_of_a_speakers_own_is_in_its_system_prompt(store: str) -> Non
     assert "Your own task: Rest" in model.calls[0].messages[0].text
 
 
+@pytest.mark.part(1)
 @thorough
 def test_a_new_task_of_a_speakers_own_is_told_after_opening_answers(
     thorough: bool, store: str
@@ -318,6 +320,7 @@ def test_a_new_task_of_a_speakers_own_is_told_after_opening_answers(
         ]
 
 
+@pytest.mark.part(1)
 @thorough
 def test_a_new_task_is_told_in_front_of_what_waits_for_hooks(thorough: bool, store: str) -> None:
     """L7: an answer and what tools gave stay the newest lines until hooks have seen them."""
@@ -540,6 +543,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.part(6)
 @pytest.mark.parametrize(("changes", "said"), BAD, ids=[said for _, said in BAD])
 def test_changes_that_no_fork_can_make_are_named(
     changes: dict[str, Any], said: str, tmp_path: Path

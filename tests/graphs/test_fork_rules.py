@@ -173,6 +173,7 @@ LATER: list[tuple[EndChatMode, int, EndChatMode, list[Line], Reason]] = [
 ]
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize(("before", "words", "mode", "lines", "why"), LATER)
 def test_last_words_are_not_promised_twice_nor_spoken_to_oneself(
     before: EndChatMode, words: int, mode: EndChatMode, lines: list[Line], why: Reason, store: str
@@ -349,6 +350,7 @@ GUARDED: list[tuple[str, dict[str, Any], list[Line], list[Line]]] = [
 ]
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize(
     ("name", "guards", "lines", "rest"), GUARDED, ids=[one[0] for one in GUARDED]
 )

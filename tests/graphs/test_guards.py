@@ -58,6 +58,7 @@ def replayed(transcript: Transcript) -> Result:
 
 
 # A third is replayed beside all other tests.
+@pytest.mark.part(5)
 @pytest.mark.parametrize("transcript", part_of(ORDINARY, *[*ORDINARY][::3]))
 def test_no_guard_ends_an_ordinary_conversation(transcript: Transcript) -> None:
     result = replayed(transcript)
@@ -86,6 +87,7 @@ IN_PART = [*ENDLESS[::3], *{one.guard: one for one in ENDLESS}.values()]
 """What is replayed beside all other tests: a third, with some of each guard."""
 
 
+@pytest.mark.part(10)
 @pytest.mark.parametrize(
     ("guard", "transcript"),
     [

@@ -129,6 +129,7 @@ def check_transcript(result: Result, rounds: list[str], secret: Mapping[str, Any
     assert view(result, "Game master") == [*known, f"a:{READY}", *turned]
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize(
     ("mode", "stops", "rounds", "completed"),
@@ -179,6 +180,7 @@ async def test_it_ends_at_the_right_guess(
     assert str(ended(result)).startswith(f"Ended after {told} rounds and ")
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize(
     "mode",

@@ -80,6 +80,7 @@ WRONG: list[tuple[str, Any, str]] = [
 ]
 
 
+@pytest.mark.part(5)
 @either
 @pytest.mark.parametrize(
     ("point", "given", "words"),

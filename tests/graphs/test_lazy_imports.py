@@ -66,6 +66,7 @@ print(json.dumps(found["clients"]))
 """
 
 
+@pytest.mark.exhaustive
 def test_nothing_but_a_model_that_needs_it_loads_the_client_of_openai(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", _STEPS], cwd=tmp_path, capture_output=True, text=True, check=False
@@ -89,6 +90,7 @@ main()
 """
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("arguments", "said", "loads"),
     [

@@ -157,6 +157,7 @@ def test_what_comes_after_each_mark(
         assert read_marks(given, end, shown) == slow_read_marks(given, end, shown)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("mark", ["Straße:", "done:", "ab c :"])
 def test_much_space_and_many_signs_around_a_mark_and_before_its_colon(mark: str) -> None:
     stem = mark.rstrip(":： ")  # noqa: RUF001

@@ -265,6 +265,7 @@ def test_a_copy_goes_into_a_file_that_is_not_there_yet(here: str, tmp_path: Path
 
 
 # In the hooked one what is said depends on what is heard.
+@pytest.mark.part(1)
 @pytest.mark.parametrize("name", ["structured", "moderated"])
 @thorough
 def test_a_reset_memory_changes_nothing_but_what_that_speaker_sees(

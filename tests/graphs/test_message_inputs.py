@@ -133,6 +133,7 @@ def test_what_langgraph_takes_for_messages_is_read_as_langgraph_reads_it(form: s
         )
 
 
+@pytest.mark.part(6)
 @pytest.mark.parametrize("form", FORMS)
 async def test_each_form_is_a_message_of_the_user_at_each_run(form: str) -> None:
     """The thread is read again from what is stored: there a tuple is a list."""
@@ -147,6 +148,7 @@ async def test_each_form_is_a_message_of_the_user_at_each_run(form: str) -> None
         assert not {"user", "human", "never"} & {*texts}
 
 
+@pytest.mark.part(6)
 @pytest.mark.parametrize("form", FORMS)
 def test_each_form_may_be_written_to_a_state(form: str) -> None:
     _, graph = chat()
@@ -207,6 +209,7 @@ ASYNC_WRITES: dict[str, Write] = {
 }
 
 
+@pytest.mark.part(8)
 @pytest.mark.parametrize("bad", REFUSED)
 @pytest.mark.parametrize("way", WRITES)
 def test_anything_else_is_one_error_and_nothing_is_written(way: str, bad: str) -> None:

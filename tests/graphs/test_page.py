@@ -266,6 +266,7 @@ def test_two_hundred_messages_are_at_most_300_kb_and_a_message_few_elements() ->
     assert len(Seen(text).all("path")) < 12
 
 
+@pytest.mark.part(10)
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_becomes_code_wherever_it_stands(text: str) -> None:
     session = hostile_session([text, "Fine."])

@@ -493,6 +493,7 @@ def test_only_a_fence_around_a_whole_answer_is_taken_away(text: str, left: str) 
 # Any text at all
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     "form", [INSTRUCTION, SOLUTION, LAGENT, TAGS, CodeFormat(), CodeFormat(languages=("sh",)), PLAN]
 )

@@ -166,6 +166,7 @@ def conversations() -> Iterator[Conversation]:
         yield talk(mode, 9, 2, when=MaxMessages(limit=3))
 
 
+@pytest.mark.part(12)
 @pytest.mark.parametrize("conversation", [*conversations()])
 def test_each_turn_that_may_follow_another_is_drawn_and_no_other(
     conversation: Conversation, monkeypatch: pytest.MonkeyPatch
@@ -229,6 +230,7 @@ def test_who_hands_over_leads_to_those_it_may_hand_over_to() -> None:
         assert sum("speaker" in one and "> end: 2" in one for one in ends) == 1
 
 
+@pytest.mark.exhaustive
 def test_many_speakers_are_drawn_at_once() -> None:
     many = Conversation(
         task="Vote.",
@@ -240,6 +242,7 @@ def test_many_speakers_are_drawn_at_once() -> None:
     assert {"speaker S19 > end: 1,000 rounds", "speaker S7 > speaker S8: "} <= drawn
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("order", ["handoff", {"kind": "moderator"}], ids=str)
 def test_twice_as_many_who_may_be_chosen_take_no_more_than_ten_times_the_steps(
     order: Any,  # noqa: ANN401

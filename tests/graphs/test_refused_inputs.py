@@ -125,6 +125,7 @@ async def outcome(on: Thread, given: Any) -> Any:  # noqa: ANN401
     return on.seen()
 
 
+@pytest.mark.part(5)
 @pytest.mark.parametrize(
     ("refused", "in_loop"),
     [*((refused, True) for refused in REFUSED), ("other prompt", False), ("image", False)],

@@ -183,6 +183,7 @@ def played(name: str) -> Played:
     )
 
 
+@pytest.mark.part(6)
 @pytest.mark.parametrize("name", CASES)
 def test_what_people_and_models_said_is_taken_from_the_log(name: str) -> None:
     recorded = played(name).result

@@ -147,6 +147,7 @@ def test_an_odd_id_is_refused_before_a_model_is_asked(session: str, store: str) 
     assert asked.calls == []
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize("session", ["-", "...", "A.b_c-1", "x" * 128])
 def test_any_id_of_the_allowed_signs_works(session: str, store: str) -> None:
     assert converse(GARDEN, session=session, store=store, model=model()).session.id == session
@@ -284,6 +285,7 @@ class Slow(ScriptedChatModel):
         return await asyncio.to_thread(self.invoke, *args, **kwargs)
 
 
+@pytest.mark.process
 @pytest.mark.live
 def test_a_session_that_another_process_runs_is_busy(
     start_child: Callable[..., Any], tmp_path: Path

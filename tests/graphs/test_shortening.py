@@ -242,6 +242,7 @@ def summed_up(
     return [*log, make_message(len(log), text, about)]
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("people", [2, 3])
 @pytest.mark.parametrize(
     ("policy", "most_moves"),
@@ -528,6 +529,7 @@ def test_what_stands_for_silence_is_counted() -> None:
         assert FIXED.front + sum(tokens_of_message(one) for one in view) <= 200
 
 
+@pytest.mark.part(6)
 @pytest.mark.parametrize("limit", range(500, 900, 20))
 def test_one_summary_is_enough_however_much_was_said_before_it_is_made(limit: int) -> None:
     conversation = talk(RunningSummary(limit=limit, words=100), "all", "all")

@@ -28,6 +28,8 @@ from duologue.graphs.store.rows import SessionRow, Wanted, check_session_id, pla
 from duologue.graphs.store.sql import tables
 from duologue.graphs.store.sql.tables import SqlStore
 
+pytestmark = pytest.mark.every_store
+
 KINDS = ["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.live)]
 SHARED = KINDS[1:]
 
@@ -483,6 +485,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.part(1)
 async def test_strict_deserialising_is_silent(target: str) -> None:
     here = str(Path(__file__).parent)
     process = await asyncio.create_subprocess_exec(

@@ -18,6 +18,8 @@ from langgraph.checkpoint.conformance.capabilities import BASE_CAPABILITIES
 
 from duologue.graphs.store.address import Store, open_store
 
+pytestmark = pytest.mark.every_store
+
 
 class EachInItsLock(BaseCheckpointSaver[str]):
     """Writes each session by the saver of who holds it, and reads by the store's.

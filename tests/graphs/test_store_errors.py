@@ -221,6 +221,7 @@ async def test_a_full_disk_is_named_and_leaves_the_file_usable(tmp_path: Path) -
         assert await store._read("SELECT count(*) FROM writes") == [(0,)]
 
 
+@pytest.mark.exhaustive
 async def test_a_limit_on_file_sizes_is_named(tmp_path: Path) -> None:
     script = """
 import asyncio, resource, sys
@@ -275,6 +276,7 @@ async def test_a_wrong_password_is_not_shown(postgres_url: str) -> None:
     assert "tester:***@" in str(error)
 
 
+@pytest.mark.process
 @pytest.mark.live
 async def test_a_server_that_goes_away_in_mid_run_is_named() -> None:
     """A server of its own, which is stopped."""

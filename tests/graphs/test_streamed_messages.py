@@ -55,6 +55,7 @@ def graph_of(model: ScriptedChatModel, *, has_parent: bool) -> Any:  # noqa: ANN
     return parent.compile(checkpointer=InMemorySaver())
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("has_parent", [False, True], ids=["alone", "two in a parent"])
 @pytest.mark.parametrize("subgraphs", [False, True], ids=["own", "subgraphs"])
 @pytest.mark.parametrize("streaming", [True, False], ids=["pieces", "whole"])

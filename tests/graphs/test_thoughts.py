@@ -141,6 +141,7 @@ SPLIT = [
 ]
 
 
+@pytest.mark.part(60)
 @pytest.mark.parametrize(("text", "speech", "thought"), SPLIT)
 def test_r2_thought_is_told_from_speech(text: str, speech: str, thought: str | None) -> None:
     read = split(text)
@@ -149,6 +150,7 @@ def test_r2_thought_is_told_from_speech(text: str, speech: str, thought: str | N
         assert read.thought == thought
 
 
+@pytest.mark.part(40)
 @pytest.mark.parametrize("text", [text for text, *_ in SPLIT])
 def test_r2_the_same_is_told_piece_by_piece(text: str) -> None:
     for size in range(1, len(text) + 1):
@@ -211,6 +213,7 @@ def test_r2_where_an_unopened_thought_is_expected_nothing_is_told_before_it_is_c
     assert not any(one.anew for one in told)
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize(
     "piece",
     [

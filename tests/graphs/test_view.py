@@ -85,6 +85,7 @@ def test_the_token_is_exchanged_for_a_cookie_that_no_script_and_no_other_site_ha
     assert stranger.get("/").status_code == 200
 
 
+@pytest.mark.part(5)
 @pytest.mark.parametrize("path", ["/", "/sessions/shade", "/sessions/shade/events", "/nowhere"])
 @pytest.mark.parametrize(
     ("token", "cookie"), [("", ""), ("the toke", ""), ("the token ", "x"), ("ü", "the token")]
@@ -186,6 +187,7 @@ def test_what_is_not_there_is_said(user: TestClient) -> None:
     assert user.get("/?after=%5B1&show=%3Cb%3E").status_code == 200
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("first", range(5))
 def test_hostile_texts_stay_texts(user: TestClient, store: str, first: int) -> None:
     text = "\n\n".join(HOSTILE[first::5])

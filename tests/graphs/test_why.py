@@ -255,6 +255,7 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
 }
 
 
+@pytest.mark.part(8)
 @pytest.mark.parametrize(("conversation", "script", "causes"), CASES.values(), ids=list(CASES))
 def test_each_step_to_the_end_is_told(
     conversation: Conversation, script: list[Line], causes: list[str]
@@ -278,6 +279,7 @@ def test_every_cause_is_about_a_message_of_the_log_in_its_order() -> None:
         assert not any(others)
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("guard", "script"),
     [

@@ -174,6 +174,7 @@ def test_blank_is_what_says_nothing(text: str) -> None:
     assert not is_farewell(text)
 
 
+@pytest.mark.part(40)
 @pytest.mark.parametrize("text", [*NOT_BLANK, *FAREWELLS])
 def test_a_letter_a_number_or_an_emoji_is_not_blank(text: str) -> None:
     assert not is_blank(text)
@@ -195,6 +196,7 @@ def test_a_token_may_be_made_of_decoration(token: str) -> None:
     assert says(token, f"Fine.\n  {token}")
 
 
+@pytest.mark.part(40)
 @pytest.mark.parametrize("text", FAREWELLS)
 def test_thanks_farewells_and_pleasantries_are_farewells(text: str) -> None:
     assert is_farewell(text, ("Bob",))
@@ -203,6 +205,7 @@ def test_thanks_farewells_and_pleasantries_are_farewells(text: str) -> None:
     assert is_farewell(text.replace("'", "’"), ("Bob",))
 
 
+@pytest.mark.part(40)
 @pytest.mark.parametrize("text", NOT_FAREWELLS)
 def test_anything_with_content_is_no_farewell(text: str) -> None:
     assert not is_farewell(text, ("Bob",), MARKS)
@@ -363,6 +366,7 @@ def test_content_is_never_hidden_by_what_stands_before_it(text: str, content: st
     assert not is_farewell(f"{text}\n{content}")
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize(
     "piece",
     [

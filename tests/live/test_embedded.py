@@ -74,6 +74,7 @@ def test_it_answers(server: EmbeddedServer) -> None:
     assert reply.text.strip()
 
 
+@pytest.mark.exhaustive
 async def test_it_streams_to_two_at_once(server: EmbeddedServer) -> None:
     one = client(server, stream_usage=True).astream("Count to ten.")
     two = client(server).astream("Name some colours.")
@@ -83,6 +84,7 @@ async def test_it_streams_to_two_at_once(server: EmbeddedServer) -> None:
     assert "".join([chunk.text async for chunk in two]).strip()
 
 
+@pytest.mark.exhaustive
 def test_a_seed_gives_the_same_text(server: EmbeddedServer) -> None:
     model = client(server, seed=7, temperature=1.0)
     assert model.invoke("Tell a story.").text == model.invoke("Tell a story.").text
@@ -111,6 +113,7 @@ def test_threads_share_one_child() -> None:
     assert len({each.pid for each in servers}) == 1
 
 
+@pytest.mark.process
 def test_a_killed_child_is_replaced(server: EmbeddedServer) -> None:
     os.kill(server.pid, signal.SIGKILL)
     # Its many threads take a moment to go, and until then it counts as running.
@@ -125,6 +128,7 @@ def test_a_broken_model_file_is_named(tmp_path: Path) -> None:
         embedded_server(path)
 
 
+@pytest.mark.exhaustive
 def test_a_copy_of_the_weights_gets_its_own_child(server: EmbeddedServer, tmp_path: Path) -> None:
     source = embedded.weights()
     assert source is not None
@@ -162,6 +166,7 @@ else:
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("when", ["generate", "forked"])
 def test_the_child_dies_with_a_killed_parent(when: str) -> None:
     with subprocess.Popen(
@@ -181,6 +186,7 @@ def test_the_child_dies_with_a_killed_parent(when: str) -> None:
                     os.kill(int(line), signal.SIGKILL)
 
 
+@pytest.mark.process
 def test_the_child_dies_while_it_loads() -> None:
     weights = embedded.weights()
     with subprocess.Popen(
@@ -199,6 +205,7 @@ def test_the_child_dies_while_it_loads() -> None:
         child.wait()
 
 
+@pytest.mark.process
 def test_a_program_that_ends_leaves_nothing_behind() -> None:
     program = (
         "from duologue.nodes.models.embedded.child import embedded_server as s; print(s().pid)"
@@ -210,6 +217,7 @@ def test_a_program_that_ends_leaves_nothing_behind() -> None:
     assert is_gone(int(done.stdout))
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("lines", "end"),
     [

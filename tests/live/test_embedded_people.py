@@ -45,6 +45,7 @@ def test_a3_nobody_is_asked_and_the_rules_end_it() -> None:
     assert result.outcome.reason.value == reason
 
 
+@pytest.mark.exhaustive
 def test_g5_g6_a_chat_of_a_question_and_exit() -> None:
     said = iter(["Name a colour.", " EXIT "])
     result = converse(

@@ -89,12 +89,14 @@ async def test_it_calls_a_tool_and_speaks_after_the_result() -> None:
     assert answer.tool_calls == []
 
 
+@pytest.mark.exhaustive
 async def test_with_auto_it_calls_or_speaks_and_shows_no_json() -> None:
     answer = await ask(HumanMessage("Hello."), tools=[high_low], choice="auto", max_tokens=60)
     assert not (answer.text and (answer.tool_calls or answer.invalid_tool_calls))
     assert '"reply"' not in answer.text
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "odd",
     [
@@ -112,6 +114,7 @@ async def test_its_server_takes_the_schemas_of_odd_tools(odd: StructuredTool) ->
     assert names == [odd.name]
 
 
+@pytest.mark.exhaustive
 async def test_a_conversation_calls_a_tool_over_http_and_finishes() -> None:
     """Y18: the call, the tool's own answer as the message, and a reply after seeing one."""
     conversation = load_conversation(

@@ -31,7 +31,7 @@ from duologue.graphs.log.reducer import append
 from duologue.nodes.testing.server import ScriptedServer
 from support.logs import without_ids
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.exhaustive]
 
 FORM: dict[str, Any] = {
     "task": "Plan a garden",

@@ -141,6 +141,7 @@ async def test_bad_input_is_one_error_that_names_the_field(
     assert len(model_server.calls) == before
 
 
+@pytest.mark.exhaustive
 async def test_a_conversation_of_many_steps_reaches_its_end(client: LangGraphClient) -> None:
     given = FORM | {"task": "Go on for ever", "specify_task": False, "max_iterations": 20}
     found = await run(client, await thread(client), given)
@@ -148,6 +149,7 @@ async def test_a_conversation_of_many_steps_reaches_its_end(client: LangGraphCli
     assert found["outcome"]["messages"] == 40
 
 
+@pytest.mark.exhaustive
 async def test_a_thread_of_many_rounds_is_read_and_run_again_from_a_checkpoint(
     client: LangGraphClient,
 ) -> None:
@@ -252,6 +254,7 @@ async def test_no_client_names_a_file_or_an_address(model: str, client: LangGrap
         assert "a file or an address, which is not allowed here" in found["__error__"]["message"]
 
 
+@pytest.mark.exhaustive
 async def test_each_graph_is_a_tool_of_its_own_at_the_mcp_endpoint(
     client: LangGraphClient,
 ) -> None:
@@ -376,6 +379,7 @@ async def test_the_form_of_a_blogger_needs_only_the_task(client: LangGraphClient
         assert field.get("description"), name
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("rounds", "reason", "versions", "calls"),
     [(3, "done_token", 3, 6), (2, "max_messages", 3, 5)],
@@ -398,6 +402,7 @@ async def test_a_blogger_ends_by_its_critic_or_with_a_final_version(
     assert len(model_server.calls) - before == calls
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -476,6 +481,7 @@ async def test_the_form_of_a_coder_needs_only_the_task(client: LangGraphClient) 
         assert field.get("description"), name
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("level", ["monty", "auto"])
 async def test_a_coder_runs_its_code_and_has_the_last_word(
     level: str, client: LangGraphClient

@@ -7,7 +7,7 @@ import httpx
 import pytest
 from langgraph_sdk.client import LangGraphClient
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.exhaustive]
 
 COUNTS: dict[str, Any] = {"assistant_prompt": "You count with {user}."}
 IMAGE = {"type": "image_url", "image_url": {"url": "https://example.org/bee.png"}}

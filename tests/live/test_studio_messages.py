@@ -14,7 +14,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from duologue.graphs.kinds.load import forms_by_kind
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.exhaustive]
 
 GROUP: dict[str, Any] = {
     "speakers": [

@@ -8,7 +8,7 @@ from langgraph_sdk.client import LangGraphClient
 
 from duologue.nodes.testing.server import ScriptedServer
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.exhaustive]
 
 BESIDE = 'I add that up:\n"one moment" …'
 """What the scripted model says beside its call of the calculator."""

@@ -268,6 +268,7 @@ async def test_a_broken_call_comes_back_with_its_reason_beside_good_ones(
     assert why in str(broken["error"])
 
 
+@pytest.mark.part(3)
 @both_ways
 @pytest.mark.parametrize("arguments", ["", None, "null", "{}"])
 async def test_no_arguments_are_none(arguments: object, streaming: bool) -> None:
@@ -283,6 +284,7 @@ async def test_arguments_that_a_server_sends_as_an_object_are_taken() -> None:
     assert [made["args"] for made in answer.tool_calls] == [{"n": 1}]
 
 
+@pytest.mark.part(2)
 @both_ways
 @pytest.mark.parametrize(
     "odd",

@@ -166,6 +166,7 @@ NO_LISTS = {
 }
 
 
+@pytest.mark.part(5)
 @pytest.mark.parametrize("name", NO_LISTS)
 async def test_what_is_no_list_of_models_is_one_sentence(name: str) -> None:
     sent, words = NO_LISTS[name]

@@ -60,6 +60,7 @@ def run(conversation: Conversation, model: Chat) -> Result:
     return converse(conversation, model=model, store="memory:")
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize("name", COMPOSED)
 def test_it_talks_calls_tools_and_judges_and_nothing_bound_is_lost(name: str) -> None:
     model = ScriptedChatModel(script)

@@ -251,6 +251,7 @@ BODIES: dict[str, tuple[int, dict[str, object], int | None, int | None]] = {
 WAYS = tuple(product((plainly, structured), (ours, stock)))
 
 
+@pytest.mark.part(8)
 @pytest.mark.parametrize(
     ("body", "ask", "made"),
     [
@@ -313,6 +314,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("reply", OTHERS.values(), ids=OTHERS.keys())
 async def test_what_is_wrong_for_another_reason_stays_what_it_is(reply: Reply) -> None:
     with ScriptedServer(lambda _: reply) as server:
@@ -452,6 +454,7 @@ async def test_the_embedded_model_says_it_with_a_small_context_and_answers_a_sho
     assert long.usage_metadata["input_tokens"] == caught.value.prompt_tokens
 
 
+@pytest.mark.exhaustive
 @pytest.mark.live
 async def test_the_embedded_model_stops_where_its_context_is_full() -> None:
     model = await Models(settings=Settings(embedded_context=512)).get("embedded", silent)

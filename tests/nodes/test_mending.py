@@ -136,6 +136,7 @@ def test_r15_a_missing_closing_mark_costs_no_call_and_is_heard() -> None:
     assert result.why()[0].kind.value == "reason"
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize(
     "second",
     [

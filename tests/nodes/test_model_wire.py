@@ -113,6 +113,7 @@ CALLED = Reply(
 )
 
 
+@pytest.mark.part(5)
 @pytest.mark.parametrize(
     ("ask", "line"),
     [

@@ -484,6 +484,7 @@ async def structured(model: Model) -> tuple[AIMessage, Sum | None]:
     )
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     "line",
     [

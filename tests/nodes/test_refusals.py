@@ -121,6 +121,7 @@ async def asked(models: Models, name: str | None = None) -> None:
     await model.answer([HumanMessage("Hi")], chosen(), purpose=Speech, speaker="Ann")
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize(
     ("script", "fields", "lasts"),
     [

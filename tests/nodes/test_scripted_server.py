@@ -84,6 +84,7 @@ def test_a_transcript(http: dict[str, Any]) -> None:
     assert server.calls[0].headers["authorization"] == "Bearer any"
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize(
     "reply",
     [

@@ -167,6 +167,7 @@ IN_PART = {(name, PLACES[at % 3], OVER[at % 2]) for at, name in enumerate(PATH_T
 """Of each text one place and one way, and of both each with each."""
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize(
     ("name", "place", "over"),
     [

@@ -60,6 +60,7 @@ def ask_whole(model: Model, asked: LanguageModelInput) -> AIMessage:
     return answer
 
 
+@pytest.mark.part(5)
 @pytest.mark.parametrize("api", FAKES)
 def test_an_answer_whole_and_streamed(api: str) -> None:
     with fake(api, [HELLO, HELLO]) as server:
@@ -80,6 +81,7 @@ def test_an_answer_whole_and_streamed(api: str) -> None:
     assert server.refused == []
 
 
+@pytest.mark.part(5)
 @pytest.mark.parametrize("api", FAKES)
 @pytest.mark.parametrize("ask", [ask_whole, ask_streamed])
 def test_parallel_calls_of_tools_and_their_results(api: str, ask: Ask) -> None:
@@ -106,6 +108,7 @@ FORMS: Final = [
 ]
 
 
+@pytest.mark.part(6)
 @pytest.mark.parametrize(("api", "method"), FORMS)
 def test_a_structured_answer(api: str, method: str) -> None:
     reply: Any = {"n": 3}

@@ -91,6 +91,7 @@ def check_talk(result: Result, server: FakeServer[Any], default: str | None = No
     assert result.outcome.total.input_tokens
 
 
+@pytest.mark.part(5)
 @pytest.mark.parametrize("run", [run_whole, run_streamed])
 @pytest.mark.parametrize("api", FAKES)
 def test_a_conversation_calls_a_tool_and_is_judged(api: str, run: Run) -> None:
@@ -99,6 +100,7 @@ def test_a_conversation_calls_a_tool_and_is_judged(api: str, run: Run) -> None:
     check_talk(result, server)
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("run", [run_whole, run_streamed])
 @pytest.mark.parametrize("api", [api for api in THINKING if api != "deepseek"])
 def test_a_conversation_of_models_that_think(api: str, run: Run) -> None:
@@ -203,6 +205,7 @@ def test_a_setting_that_a_client_lacks_is_an_error_before_the_first_call(
     assert not server.requests
 
 
+@pytest.mark.part(5)
 @pytest.mark.parametrize("api", FAKES)
 def test_each_setting_reaches_each_api_by_its_own_name(api: str) -> None:
     model_settings = {"temperature": 0.5, "max_tokens": 99}

@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from inspect import Parameter, Signature
 from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import given, settings
 
 _WHOLE = pytest.mark.exhaustive
+_STORES = {"memory", "sqlite", "postgresql"}
 
 thorough = pytest.mark.parametrize(
     "thorough", [False, pytest.param(True, marks=_WHOLE)], ids=["in-part", "whole"]
@@ -28,8 +30,9 @@ def part_of(cases: Mapping[str, Any], *names: str) -> list[Any]:
 def leave_combinations_to_exhaustive(items: Iterable[pytest.Item], elsewhere: set[str]) -> None:
     """Mark as exhaustive all parametrized cases but a few that use each value of each parameter.
 
-    A test with one parameter keeps all of its cases, unless it is marked `part`: then it keeps as
-    many as that says, spread evenly.
+    A test of several stores keeps one of them, by turns with the next test, unless it is marked
+    `every_store`. A test with one parameter keeps all of its cases, unless it is marked `part`:
+    then it keeps as many as that says, spread evenly.
 
     Args:
         items: The collected tests.
@@ -43,10 +46,23 @@ def leave_combinations_to_exhaustive(items: Iterable[pytest.Item], elsewhere: se
             grids[item.parent, item.originalname].append(item)
     for cases in grids.values():
         part = cases[0].get_closest_marker("part")
-        kept = _each_value_once(cases, most=part.args[0] if part else None)
+        kept = _each_value_once(_with_one_store(cases), most=part.args[0] if part else None)
         for case in cases:
             if case not in kept:
                 case.add_marker(_WHOLE)
+
+
+def _with_one_store(cases: list[pytest.Function]) -> list[pytest.Function]:
+    """Return the cases with one of the stores; which one depends on the name of the test."""
+    stores = sorted({name for case in cases for name in case.callspec._idlist if name in _STORES})
+    if len(stores) < 2 or cases[0].get_closest_marker("every_store"):
+        return cases
+    store = stores[crc32(str(cases[0].originalname).encode()) % len(stores)]
+    return [
+        case
+        for case in cases
+        if store in case.callspec._idlist or _STORES.isdisjoint(case.callspec._idlist)
+    ]
 
 
 def _each_value_once(cases: list[pytest.Function], most: int | None) -> list[pytest.Function]:

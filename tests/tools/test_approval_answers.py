@@ -67,6 +67,7 @@ BAD: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.part(6)
 @pytest.mark.parametrize(
     ("name", "by_id"),
     [

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.prebuilt import ToolRuntime
@@ -105,6 +106,7 @@ async def test_a_tool_is_asked_about_by_its_registered_name(saver: Saver) -> Non
     assert sent == ["Zoe"]
 
 
+@pytest.mark.exhaustive
 async def test_tools_of_an_mcp_server_are_asked_about(tmp_path: Path) -> None:
     served = str(Path(__file__).with_name("served.py"))
     servers = {"served": {"command": sys.executable, "args": [served, str(tmp_path)]}}

@@ -189,6 +189,7 @@ async def test_who_answers_in_a_tools_place_is_its_result(saver: Saver) -> None:
     assert (about(result).failure, about(result).decision) == (None, "respond")
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("decision", "ended_by"),
     [
@@ -228,6 +229,7 @@ async def test_rounds_in_which_all_is_refused_count_so_that_a_turn_ends(saver: S
     assert talk.ran == []
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("decision", "said"),
     [

@@ -67,6 +67,7 @@ def test_where_nothing_was_said_that_is_told() -> None:
     assert told(run([asks({}), "Hi.", "Ho."], talk(rounds=1))) == [(NO_HISTORY, "success")]
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("limit", [0, -1, 101, 10**20, "many", None, 1.5, [5]])
 def test_a_limit_out_of_bounds_is_a_wrong_argument(limit: object) -> None:
     """Z6: from 1 to 100."""
@@ -126,6 +127,7 @@ def store() -> str:
     return name
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize(
     "args",
     [

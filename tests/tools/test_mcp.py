@@ -152,6 +152,7 @@ def test_tools_of_two_servers_run_side_by_side_and_answer_in_order(
     assert still_running(tmp_path) == []
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("call", "text", "failure"),
     [
@@ -211,6 +212,7 @@ def test_a_session_that_goes_on_does_not_repeat_a_call(web: Web, tmp_path: Path)
     assert web.folder.joinpath("notes").read_text() == "1\n"
 
 
+@pytest.mark.process
 async def test_a_call_that_is_cut_short_leaves_no_process(
     command: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -261,6 +263,7 @@ async def test_a_server_that_has_gone_meanwhile_is_told_to_the_model(web: Web) -
     assert failure is Failure.TOOL
 
 
+@pytest.mark.exhaustive
 async def test_nothing_blocks_the_loop(command: dict[str, Any], web: Web) -> None:
     """The dev server refuses what does."""
     for server in given_servers({"disk": command, "web": web.server}).values():
@@ -425,6 +428,7 @@ def test_a_server_that_is_not_there_is_one_error_before_any_model_is_called(
     assert said == f"speakers.0.tools: the MCP server 'get' {words}"
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize(
     ("tool", "words"),
     [
@@ -542,6 +546,7 @@ def test_a_wrong_file_is_one_error_where_a_tool_is_named(
     run(["Well."], talk(), {})
 
 
+@pytest.mark.exhaustive
 def test_the_command_line_runs_tools_of_the_file_without_handing_on_keys(
     command: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -189,6 +189,7 @@ def test_what_is_given_in_python_is_found_by_its_name(kind: str) -> None:
     registry.check(naming(kind, "thing"))
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize("kind", NOUNS)
 def test_what_is_installed_is_found_by_its_name(kind: str, site: Site) -> None:
     """So that a file can name it."""
@@ -271,6 +272,7 @@ def refusal(registry: Registry, kind: str, name: str = "thing") -> str:
     return str(caught.value)
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize(
     ("kind", "wanted"),
     [
@@ -411,6 +413,7 @@ def test_a_name_that_there_is_not_comes_with_the_near_ones(
     )
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize("kind", NOUNS)
 def test_what_is_missing_shows_before_any_call_and_nothing_is_stored(
     kind: str, tmp_path: Path

@@ -32,6 +32,7 @@ async def once(level: Level, code: str, language: Language = "python") -> Ran:
     return ran
 
 
+@pytest.mark.part(6)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(
     ("code", "output"),
@@ -108,6 +109,7 @@ async def test_variables_are_kept_after_an_exception_too(level: Level) -> None:
     await session.close()
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize("level", FULL)
 @pytest.mark.parametrize(
     ("code", "exit_code", "output"),
@@ -136,6 +138,7 @@ async def test_ends_of_the_code_leave_the_interpreter(
     await session.close()
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("level", FULL)
 @pytest.mark.parametrize(
     ("code", "exit_code"),
@@ -174,6 +177,7 @@ mark, answers = frame.f_locals["mark"], frame.f_locals["answers"]
 """
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("forgery", "exit_code", "output"),
     [
@@ -229,6 +233,7 @@ async def test_orders_that_the_code_has_stolen_cost_their_time_alone() -> None:
     await session.close()
 
 
+@pytest.mark.part(4)
 @pytest.mark.parametrize("level", FULL)
 @pytest.mark.parametrize(
     ("code", "exit_code", "output"),
@@ -317,6 +322,7 @@ async def test_an_idle_process_of_monty_that_was_ended_costs_nothing() -> None:
     assert (await session("x + 1")).output == "2\n"
 
 
+@pytest.mark.exhaustive
 async def test_many_sessions_take_turns_and_few_are_kept() -> None:
     await need("bubblewrap")
     sessions = [Session("bubblewrap") for _ in range(10)]

@@ -184,6 +184,7 @@ def test_the_batch_that_init_writes_runs(monkeypatch: pytest.MonkeyPatch) -> Non
     assert ran.stdout.startswith("Batch batch: 24 of 24 done\n48 model calls, ")
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_pauses_it_once_the_calls_under_way_are_answered(
     number: signal.Signals, code: int, player: Player, server: ScriptedServer
@@ -229,6 +230,7 @@ def test_a_second_signal_breaks_it_off_and_calls_in_flight_alone_are_made_again(
     assert (len(player.asked), player.repeated()) == (CELLS * CALLS + 1, 1)
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize("setting", ["COLORTERM=truecolor", "NO_COLOR=1", "TERM=dumb"])
 def test_on_a_terminal_a_table_is_drawn_and_nothing_of_it_is_left(
     setting: str, server: ScriptedServer

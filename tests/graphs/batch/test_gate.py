@@ -82,6 +82,7 @@ async def call_by_call(
         assert len(gate.entered) == before + 1, "a run makes one call"
 
 
+@pytest.mark.part(2)
 @pytest.mark.parametrize("name", SPECS)
 async def test_paused_before_each_call_it_goes_on_and_repeats_none(
     name: str, tmp_path: Path

@@ -43,6 +43,7 @@ def most_in_a_minute(when: list[float]) -> int:
     return max(bisect_left(when, begin + 60) - place for place, begin in enumerate(when))
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize("rate", [1, 7, 60, 61, 100, 600, 1500])
 def test_in_no_minute_there_are_more_calls_and_few_less(rate: int) -> None:
     gate = limiter(rates={"m": {"requests_per_minute": rate}})

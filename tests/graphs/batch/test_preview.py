@@ -88,6 +88,7 @@ def test_the_calls_are_those_of_all_cells_together(keys: set[str], trials: int) 
     assert (found.most_calls, found.plain_calls) == (most, plain)
 
 
+@pytest.mark.part(5)
 @pytest.mark.parametrize(
     "conversation",
     [

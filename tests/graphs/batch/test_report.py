@@ -188,6 +188,7 @@ class Seen(HTMLParser):
         raise AssertionError(f"a comment hides {data!r}")
 
 
+@pytest.mark.exhaustive
 def test_hostile_texts_stay_texts_and_a_large_page_stays_small() -> None:
     long = [f"{text} {text * 20}" for text in HOSTILE]
     rows = [
