@@ -133,6 +133,8 @@ def _reply(messages: list[dict[str, str]]) -> str:
     step = len(messages)
     if "Next request." in messages[0]["content"]:
         return f"Solution: Step {step} is done.\nNext request."
+    if "TERMINATE" in messages[0]["content"]:
+        return f"Step {step} is done.\nTERMINATE"
     return f"Instruction: Now do step {step}.\nInput: None"
 
 
