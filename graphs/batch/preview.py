@@ -139,9 +139,7 @@ def _most(conversation: Conversation) -> int:
         raise _NoBoundError("agents of your own may make as many as they like.")
     ends = lone(conversation.end_chat.when)
     caps = [one.limit for one in ends if isinstance(one, MaxCalls)]
-    end_chat = conversation.end_chat
-    is_capped = end_chat.max_iterations is not None or end_chat.is_capped_by_messages
-    if not (is_capped or caps):
+    if not (conversation.end_chat.is_capped or caps):
         raise _NoBoundError("there is no cap on the rounds.")
     return min([most_calls(conversation), *caps])
 

@@ -41,8 +41,7 @@ def check(conversation: ConversationFields) -> None:
     _check_name(conversation, "opening.first_speaker", opening.first_speaker)
     if opening.reconcile and not opening.answers:
         raise ValueError("opening.reconcile: needs opening.answers")
-    is_bounded = conversation.is_bounded_by_people or end_chat.is_capped_by_messages
-    if end_chat.max_iterations is None and not is_bounded:
+    if not (end_chat.is_capped or conversation.is_bounded_by_people):
         raise ValueError(
             "end_chat.max_iterations: none is possible only if every round needs a person, or with "
             "MaxMessages; give a number of rounds"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
@@ -145,9 +145,23 @@ class EndChat(Spec):
         return None if given == NO_CAP else given
 
     @property
-    def is_capped_by_messages(self) -> bool:
-        """Whether a number of messages ends it, whatever else happens."""
-        return _is_capped(self.when)
+    def is_capped(self) -> bool:
+        """Whether a number of rounds or messages ends it, whatever else happens."""
+        return self.max_iterations is not None or _is_capped(self.when)
+
+    @property
+    def most_rounds(self) -> int:
+        """The most rounds it can have: the cap, or `MOST` if there is none."""
+        return self.max_iterations or MOST
+
+    def rounds_left(self, complete: int) -> int | None:
+        """Return how many rounds remain after the complete ones, or None if there is no cap."""
+        return None if self.max_iterations is None else self.max_iterations - complete
+
+    def for_toml(self) -> dict[str, Any]:
+        """Return the fields that differ from their defaults, as TOML can store them."""
+        fields = self.model_dump(mode="json", exclude_defaults=True)
+        return fields | ({"max_iterations": NO_CAP} if self.max_iterations is None else {})
 
     @property
     def waits_for_another(self) -> bool:

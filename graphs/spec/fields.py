@@ -25,7 +25,7 @@ from ..speakers.parts import ModelSettings
 from ..speakers.replies import AgentReply, FunctionReply, HumanInputMode
 from ..speakers.speaker import Speaker
 from ..text.looks import looks
-from .end_chat import NO_CAP, EndChat, EndChatMode
+from .end_chat import EndChat, EndChatMode
 from .ends import Predicate, leaves
 from .judges import AnyJudge, Judge, Moderator, RoundRobin, SeparateJudge, TurnOrder
 from .sandbox import Sandbox
@@ -323,8 +323,8 @@ class ConversationFields(Spec):
     def to_toml(self) -> str:
         """Write it as TOML, which `duologue run` and `load_conversation` read."""
         stored = self.stored()
-        if self.end_chat.max_iterations is None:
-            stored["end_chat"]["max_iterations"] = NO_CAP
+        if "end_chat" in stored:
+            stored["end_chat"] = self.end_chat.for_toml()
         # Inside a block string TOML reads a carriage return and a line feed as one line feed.
         blocks = "\\r" not in json.dumps(stored)
         try:

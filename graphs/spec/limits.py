@@ -16,8 +16,7 @@ def most_messages(conversation: ConversationFields) -> int:
     """Give the most messages that a conversation can have."""
     count = len(conversation.speakers)
     opening = count if conversation.opening.answers else 0
-    rounds = conversation.end_chat.max_iterations or MOST
-    most = len(conversation.secretive) + opening + count * rounds
+    most = len(conversation.secretive) + opening + count * conversation.end_chat.most_rounds
     if any(speaker.human and speaker.human.sees_calls for speaker in conversation.speakers):
         # A person may say something to each round of calls.
         most *= 1 + most_tool_rounds(conversation)
@@ -64,7 +63,7 @@ def plain_calls(conversation: ConversationFields) -> int:
     answering = conversation.names if conversation.opening.answers else ()
     before = (*conversation.secretive, *answering)[: min(caps, default=MOST)]
     in_rounds = [
-        len(order) * (end_chat.max_iterations or MOST),
+        len(order) * end_chat.most_rounds,
         *(cap - len(before) for cap in caps),
     ]
     rounds, more = divmod(min(in_rounds), len(order))

@@ -134,10 +134,9 @@ def _told_of_end(moment: Moment) -> str:
             return ""
         told = conversation.render_prompt(prompts.LAST_MESSAGE)
     else:
-        cap = end_chat.max_iterations
-        if not end_chat.tell_rounds_left or cap is None or moment.turn.stage is not Stage.ROUNDS:
+        left = end_chat.rounds_left(position.rounds(conversation) + 1)
+        if not end_chat.tell_rounds_left or left is None or moment.turn.stage is not Stage.ROUNDS:
             return ""
-        left = cap - 1 - position.rounds(conversation)
         told = conversation.render_prompt(prompts.ROUNDS_LEFT, count=left)
     return conversation.mark_instruction(conversation.speaker(moment.turn.speaker), told)
 

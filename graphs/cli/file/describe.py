@@ -28,7 +28,7 @@ def describe(file: Path, out: Console) -> None:
         tools = f"; tools: {', '.join(speaker.tools)}" if speaker.tools else ""
         plain(out, one_line(f"{speaker.name}: {by}{tools}"))
     prose(out, f"Ends: {'; '.join(map(one_line, how_it_ends(conversation)))}.")
-    if conversation.end_chat.max_iterations is not None:
+    if conversation.end_chat.is_capped:
         messages, calls = most_messages(conversation), most_calls(conversation)
         plain_way = ""
         if not conversation.agents:
