@@ -166,7 +166,7 @@ async def _rewrite(
         # A model that is held to its form keeps the task, and adds to it.
         marks=LabelledFormat(lines=(f"{task.rstrip(' .')}.",)) if _fits(task, limit) else None,
     )
-    usage = moment.used(model, answer)
+    usage = moment.with_call(model, answer)
     text = unquoted(answer.text)
     problem = _problem_of(text, task, limit, render_prompt)
     thought = thought_of(answer)

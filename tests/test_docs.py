@@ -124,7 +124,7 @@ def test_batches_in_files_are_those_that_the_pages_show(tmp_path: Path) -> None:
         conversation = "\n".join(["", "[conversation]", 'kind = "role_play"', *given])
         (tmp_path / "batch.toml").write_text(text if text is whole else text + conversation)
         cells = Cells.of(load_batch(tmp_path / "batch.toml"), "docs")
-        cells.check()
+        cells.grid.check()
         assert len(cells) == (24 if text is whole else 2 if "vary" in text else 1)
 
 

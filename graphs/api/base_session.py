@@ -1,6 +1,5 @@
 """The address of a stored session, and the methods that run nothing and make no other session."""
 
-from contextlib import AbstractAsyncContextManager
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, Unpack
@@ -17,7 +16,6 @@ from ..sessions.prompting import read_prompt
 from ..sessions.remembering import begin_anew, dump_session, replace_memory
 from ..sessions.stop import stop_session
 from ..sessions.transfer import ExportFormat, export_session
-from ..store.address import Store
 from ..store.rows import check_session_id
 
 
@@ -53,7 +51,7 @@ class BaseSession:
             SessionError: The session has ended already, or neither runs nor waits; or it waits, and
                 by its rules a stop alone does not end it.
         """
-        async with self._opened() as store:
+        async with known_store(self.store) as store:
             return await stop_session(store, self.id)
 
     stop = in_background(astop)
@@ -78,7 +76,7 @@ class BaseSession:
             SessionError: No model has spoken for the speaker.
         """
         check_options(registered, Registered)
-        async with self._opened() as store:
+        async with known_store(self.store) as store:
             return await read_prompt(store, self.id, speaker, Registry(registered))
 
     prompt = in_background(aprompt)
@@ -95,7 +93,7 @@ class BaseSession:
         Raises:
             SpecError: Nobody has that name.
         """
-        async with self._opened() as store:
+        async with known_store(self.store) as store:
             return written(await dump_session(store, self.id, speaker))
 
     dump = in_background(adump)
@@ -130,7 +128,7 @@ class BaseSession:
         """
         check_options(registered, Registered)
         registry = Registry(registered)
-        async with self._opened() as store:
+        async with known_store(self.store) as store:
             return await export_session(
                 store, self.id, format, speaker, registry, metadata=metadata
             )
@@ -151,7 +149,7 @@ class BaseSession:
             SpecError: Nobody has that name.
             SessionError: Another run has the session.
         """
-        async with self._opened() as store:
+        async with known_store(self.store) as store:
             if speaker is None:
                 await begin_anew(store, self.id)
             else:
@@ -165,10 +163,7 @@ class BaseSession:
         Raises:
             SessionError: Another run has the session.
         """
-        async with self._opened() as store:
+        async with known_store(self.store) as store:
             await store.delete(self.id)
 
     delete = in_background(adelete)
-
-    def _opened(self) -> AbstractAsyncContextManager[Store]:
-        return known_store(self.store)

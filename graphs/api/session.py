@@ -155,7 +155,7 @@ class Session(BaseSession):
         Returns:
             The session as it is now. Its outcome is None if it has not ended.
         """
-        async with self._opened() as store:
+        async with known_store(self.store) as store:
             return result_of(await read_stored_session(store, self.id), store.url)
 
     state = in_background(astate)
@@ -181,7 +181,7 @@ class Session(BaseSession):
             SessionError: Another run has the session, its opening is not over, or a question was
                 asked or answered since the call.
         """
-        async with self._opened() as store:
+        async with known_store(self.store) as store:
             return result_of(await add_message(store, self.id, speaker, text), store.url)
 
     add_message = in_background(aadd_message)
@@ -215,7 +215,7 @@ class Session(BaseSession):
             SpecError: A change is not valid; the message names the field.
             SessionError: There is no such message, or the new id is odd or taken.
         """
-        async with self._opened() as store:
+        async with known_store(self.store) as store:
             new = await fork_session(store, self.id, at, into, changes)
         return Session(new, store=self.store)
 
@@ -246,7 +246,7 @@ class Session(BaseSession):
         from ..sessions.replays.replay import replay_session
 
         check_options(registered, Registered)
-        async with self._opened() as store:
+        async with known_store(self.store) as store:
             recorded = await read_stored_session(store, self.id)
         return result_of(await replay_session(recorded, registered), store.url)
 
@@ -277,7 +277,7 @@ class Session(BaseSession):
         """
         if into is None and speaker is None and to is None:
             into = made_up_id(self.id, "copy")
-        async with self._opened() as store:
+        async with known_store(self.store) as store:
             found = await dump_session(store, self.id, speaker)
         target = to or self.store
         async with known_store(target, create=speaker is None) as store:

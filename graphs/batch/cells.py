@@ -12,7 +12,7 @@ from ..spec.changes.own import Own
 from ..spec.conversation import Conversation
 from ..spec.fields import SPEC_VERSION
 from ..store.batches import check_batch_name
-from .grid.filling import conversation_of
+from .grid.filling import conversation_of, set_values
 from .grid.grid import Grid
 from .grid.values import canonical
 from .spec import Batch
@@ -101,7 +101,7 @@ class Cells:
     @property
     def spec(self) -> str:
         """What makes the batch this batch, as canonical JSON: all but the values and trials."""
-        known = {"conversation": self.grid.base.as_json(), "vary": sorted(self.paths)}
+        known = {"conversation": set_values(self.grid.base.data), "vary": sorted(self.paths)}
         return canonical({**known, "seed": self.seed, "version": SPEC_VERSION})
 
     def __len__(self) -> int:
@@ -130,14 +130,6 @@ class Cells:
         digest = sha256(canonical({"varied": varied, "trial": trial}).encode()).hexdigest()
         session = f"{self.name}-{digest[:16]}"
         return Cell(number, session, trial, varied, data, self.grid.base.is_made)
-
-    def check(self) -> None:
-        """Make sure that each row fits, in the conversation with the first values of the others.
-
-        Raises:
-            SpecError: One does not; names the field and the row.
-        """
-        self.grid.check()
 
     def _seed(self, data: Mapping[str, Any], trial: int) -> int | None:
         """Give the seed of a trial. None: what the conversation has holds."""

@@ -1,7 +1,6 @@
 """The handle of a stored batch."""
 
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, Unpack
@@ -71,7 +70,7 @@ class BatchRun:
 
     async def astatus(self) -> BatchStatus:
         """Return how many cells have ended, why, and what they used, whoever runs the batch."""
-        async with self._opened() as store:
+        async with known_store(self.store) as store:
             return await read_status(store, self.name)
 
     status = in_background(astatus)
@@ -84,7 +83,7 @@ class BatchRun:
             the cell, each field that varies as a column by its path, such as ``user_role`` or
             ``labels.level``, and each score as ``score.NAME``.
         """
-        async with self._opened() as store:
+        async with known_store(self.store) as store:
             return await read_rows(store, self.name)
 
     rows = in_background(arows)
@@ -110,7 +109,7 @@ class BatchRun:
             SpecError: The page can't be written.
         """
         page = Path(output if output is not None else f"{self.name}.html")
-        async with self._opened() as store:
+        async with known_store(self.store) as store:
             return await write_report(store, self.name, page, transcripts)
 
     report = in_background(areport)
@@ -160,7 +159,7 @@ class BatchRun:
         """
         filters = {"status": status, "reason": reason, "score": score, "trial": trial}
         work = read_export(format, speaker, filters, registered, metadata=metadata)
-        async with self._opened() as store:
+        async with known_store(self.store) as store:
             return await write_export(store, self.name, Path(output), work)
 
     export = in_background(aexport)
@@ -172,13 +171,10 @@ class BatchRun:
             BatchError: The batch is running.
             SessionError: One of its sessions is running by itself.
         """
-        async with self._opened() as store:
+        async with known_store(self.store) as store:
             await _delete_batch(store, self.name)
 
     delete = in_background(adelete)
-
-    def _opened(self) -> AbstractAsyncContextManager[Store]:
-        return known_store(self.store)
 
 
 async def _delete_batch(store: Store, name: str) -> None:

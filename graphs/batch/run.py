@@ -87,7 +87,7 @@ def read_cells(source: BatchLike, name: str) -> tuple[Batch, Cells]:
     """Read a batch and make sure that its values fit."""
     batch = source if isinstance(source, Batch) else load_batch(source)
     cells = Cells.of(batch, name)
-    cells.check()
+    cells.grid.check()
     return batch, cells
 
 

@@ -55,7 +55,7 @@ async def observed(
             if since is None:
                 raise
         else:
-            usage = moment.with_call(usage, model, answer)
+            usage = moment.with_call(model, answer, usage)
             # Once: an answer that is cut off again is cut off by a limit of the model's own.
             has_room = has_room or not ran_out_of_room(answer, most or model.max_tokens)
             since = None if has_room else _half(_heard(lines), private=private)

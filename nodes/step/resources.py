@@ -210,14 +210,17 @@ class Moment:
         """Return the path of a speaker's field in the conversation, for errors."""
         return f"speakers.{self.conversation.names.index(speaker.name)}.{field}"
 
-    def used(self, model: Model, answer: AIMessage) -> dict[str, Usage]:
-        """Give the usage after one more answered call of this model."""
-        return self.with_call(self.usage, model, answer)
-
     def with_call(
-        self, usage: dict[str, Usage], model: Model, answer: AIMessage
+        self, model: Model, answer: AIMessage, usage: dict[str, Usage] | None = None
     ) -> dict[str, Usage]:
-        """Give usage after one more answered call of this model."""
+        """Return the usage after one more answered call of a model.
+
+        Args:
+            model: The model.
+            answer: Its answer.
+            usage: The usage before the call. None: that of the session.
+        """
+        usage = self.usage if usage is None else usage
         before, price = usage.get(model.label, Usage()), model.price(self.conversation.prices)
         if model.gate is not None:
             model.gate.count(model.label, Usage().plus(answer, price))

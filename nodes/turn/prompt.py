@@ -219,7 +219,7 @@ async def asked_of(
             if cut is None:
                 raise
         else:
-            usage = moment.with_call(usage, model, answer)
+            usage = moment.with_call(model, answer, usage)
             limit = most if isinstance(most, int) else model.max_tokens
             # Once: an answer that is cut off again is cut off by a limit of the model's own.
             is_guessed = goes_on and limit is None

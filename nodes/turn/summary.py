@@ -74,7 +74,7 @@ async def summarise(
             left = "the older half of what was to be summed up is" if read else "all of it is"
             notify(f"{error}; {left} left out of the summary")
             continue
-        usage, text = moment.used(model, answer), cut(answer.text.strip(), context.words)
+        usage, text = moment.with_call(model, answer), cut(answer.text.strip(), context.words)
         answered = answer
         break
     about = Summary(

@@ -87,18 +87,6 @@ class Base:
         found: Mapping[str, Any] = data
         return found
 
-    def conversation(self, data: Mapping[str, Any]) -> Conversation:
-        """Make the conversation of data with its values.
-
-        Raises:
-            SpecError: The values do not fit together; names the field.
-        """
-        return conversation_of(data, is_made=self.is_made)
-
-    def as_json(self) -> JsonValue:
-        """Give what was set of it, as JSON."""
-        return _as_json(self.data)
-
     def _put(self, into: Any, place: Path, value: object, at: Path) -> Any:  # noqa: ANN401
         """Give something with another value at a place in it."""
         if not place:
@@ -173,16 +161,17 @@ def _index(names: Sequence[object], name: str, where: str) -> int:
     raise SpecError(f"{where}: nobody is called {name!r}{near_or_all(name, known)}")
 
 
-def _as_json(value: object) -> JsonValue:
+def set_values(value: object) -> JsonValue:
+    """Return the values that the caller set, as JSON."""
     match value:
         case BaseModel():
             found: JsonValue = value.model_dump(mode="json", exclude_unset=True, fallback=_name)
             return found
         case Mapping():
             set_ = {str(name): one for name, one in value.items() if not isinstance(one, Own)}
-            return {name: _as_json(one) for name, one in set_.items()}
+            return {name: set_values(one) for name, one in set_.items()}
         case list() | tuple():
-            return [_as_json(one) for one in value if not isinstance(one, Own)]
+            return [set_values(one) for one in value if not isinstance(one, Own)]
         case _:
             plain_value: JsonValue = to_jsonable_python(value, fallback=_name)
             return plain_value

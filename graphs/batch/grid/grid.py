@@ -12,7 +12,7 @@ from ...common.errors import SpecError
 from ...spec.conversation import Conversation
 from ..paths import LABELS, Path, check_apart, paths_in
 from ..spec import Batch
-from .filling import Base
+from .filling import Base, conversation_of
 from .values import LEFT, Axis, Row, axis_of, canonical, json_of
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ class Grid:
         Raises:
             SpecError: The values do not fit together; names the field.
         """
-        return self.base.conversation(self.filled(self.varied(rows)))
+        return conversation_of(self.filled(self.varied(rows)), is_made=self.base.is_made)
 
     def check(self) -> None:
         """Make sure that each row fits, in the conversation with the first values of the others.
@@ -165,7 +165,7 @@ class Grid:
         varied = self.varied([0] * len(self.axes))
         varied |= {one.path: json_of(one.text) if one in chosen else one.text for one in texts}
         try:
-            return self.base.conversation(self.filled(varied))
+            return conversation_of(self.filled(varied), is_made=self.base.is_made)
         except SpecError:
             return None
 

@@ -79,7 +79,8 @@ class _Run:
                 while not running.done():
                     began = time.monotonic()
                     if not self.as_json:
-                        self.view.show(await self._status(), await self.driver.crew.pace())
+                        status = await read_status(self.driver.store, self.driver.row.batch)
+                        self.view.show(status, await self.driver.crew.pace())
                     # Counting a million cells takes half a second.
                     took = time.monotonic() - began
                     await asyncio.wait([running], timeout=max(_LOOK, 4 * took))
@@ -89,7 +90,8 @@ class _Run:
                 raise
             plain(stderr(), "Broken off. The same command goes on with it.")
             return ExitCode(128 + self.signals[0])
-        status = (await self._status()).model_copy(update={"is_running": False})
+        status = await read_status(self.driver.store, self.driver.row.batch)
+        status = status.model_copy(update={"is_running": False})
         print_status(status, as_json=self.as_json)
         if not self.as_json:
             self._say_what_is_next(status)
@@ -100,9 +102,6 @@ class _Run:
             self.unscored += 1
         if self.as_json:
             json_line(row.model_dump_json())
-
-    async def _status(self) -> BatchStatus:
-        return await read_status(self.driver.store, self.driver.row.batch)
 
     def _code(self, status: BatchStatus) -> ExitCode:
         if self.signals:

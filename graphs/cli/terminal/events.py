@@ -36,7 +36,7 @@ from .console import json_line, on_screen, plain, prose, whole
 from .ending import show_end
 from .follow_up import FollowUp
 from .reply import Reply
-from .text import cell, one_line
+from .text import cell, erase_lines, one_line
 
 # Legible on light and on dark; red is for errors.
 _COLOURS = ("cyan", "magenta", "green", "yellow", "blue")
@@ -248,7 +248,7 @@ class Transcript:
             self.head(event.speaker or _TASK, event.id)
         self.pause()
         # Its tokens are on the screen already, as if they counted.
-        if reply is None or reply.erase():
+        if reply is None or erase_lines(self._out, reply.lines):
             self.body(event.text, "dim strike" if self._live else "dim")
         how = asked_again(cut_off=event.cut_off)
         self.body(f"({how}: {one_line(event.problem)})", "dim")

@@ -9,7 +9,7 @@ from rich.segment import SegmentLines
 
 from ...common.sanitize import clean
 from ...text.fences import MARKS
-from .text import Flow
+from .text import Flow, erase_lines
 
 
 class Reply:
@@ -47,10 +47,6 @@ class Reply:
         if held or self._line:
             self._ends(clean(held) + "\n")
         self._close()
-
-    def erase(self) -> bool:
-        """Erase the text from the screen once it has ended; return whether that was possible."""
-        return Flow.erase_lines(self._console, self.lines)
 
     def _ends(self, rest: str) -> None:
         """Take the end of a line."""
@@ -96,7 +92,7 @@ class Reply:
         # In one write, or the screen shows the gap in between.
         with self._console:
             flow.end()
-            if lines is None or not flow.erase():
+            if lines is None or not erase_lines(self._console, flow.lines):
                 self.lines += flow.lines
                 return
             self._console.print(SegmentLines(lines, new_lines=True), end="")

@@ -95,19 +95,6 @@ class Flow:
             self._print("\n")
             self.lines += 1
 
-    def erase(self) -> bool:
-        """Erase the text from the screen once it has ended; return whether that was possible."""
-        return self.erase_lines(self._console, self.lines)
-
-    @staticmethod
-    def erase_lines(console: Console, count: int) -> bool:
-        """Erase the last lines of the screen; return whether that was possible."""
-        if count >= console.height:
-            return False
-        up = [(ControlType.CURSOR_UP, 1), (ControlType.ERASE_IN_LINE, 2)] * count
-        console.control(Control(*up))
-        return True
-
     def _flush(self) -> None:
         word, gap = self._word, self._gap.expandtabs(4)
         if not word:
@@ -144,3 +131,12 @@ def _fitting(text: str, width: int) -> int:
     while room < len(text) and cell_len(text[: room + 1]) <= width:
         room += 1
     return room
+
+
+def erase_lines(console: Console, count: int) -> bool:
+    """Erase the last lines of the screen; return whether that was possible."""
+    if count >= console.height:
+        return False
+    up = [(ControlType.CURSOR_UP, 1), (ControlType.ERASE_IN_LINE, 2)] * count
+    console.control(Control(*up))
+    return True

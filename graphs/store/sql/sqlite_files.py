@@ -11,7 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from ...common.errors import StoreError
 from ..errors import store_failure
 
 _GONE: Final = (
@@ -66,15 +65,12 @@ class StoreFile:
         try:
             now = [(path.stat(), before) for path, before in self._files]
         except OSError:
-            raise self._failure(_GONE) from None
+            raise store_failure(self.url, _GONE) from None
         if not all(os.path.samestat(found, before) for found, before in now):
-            raise self._failure(_GONE)
+            raise store_failure(self.url, _GONE)
         size = now[0][0].st_size
         if size < self._largest and connection.execute("PRAGMA quick_check(1)").fetchone() != (
             "ok",
         ):
-            raise self._failure(_CUT)
+            raise store_failure(self.url, _CUT)
         self._largest = size
-
-    def _failure(self, why: str) -> StoreError:
-        return store_failure(self.url, why)

@@ -120,7 +120,7 @@ def test_a_million_cells_are_made_as_they_are_asked_for() -> None:
     last = next(cells.each(1_000_000))
     assert last.conversation().names == ("User 99", "Helper 99")
     # By rows, not by combinations.
-    cells.check()
+    cells.grid.check()
     with pytest.raises(IndexError, match="1000001"):
         cells.cell(1_000_001)
     with pytest.raises(SpecError, match=r"8,000,000,000 sessions; the most are 1,000,000,000"):
@@ -190,7 +190,7 @@ def at(conversation: Conversation, path: str) -> object:
 @pytest.mark.parametrize(("base", "path", "value", "place"), PATHS)
 def test_paths_reach_any_field(base: dict[str, Any], path: str, value: object, place: str) -> None:
     cells = cells_of({path: [value]}, base)
-    cells.check()
+    cells.grid.check()
     found = at(cells.cell(1).conversation(), place)
     assert ([*found] if isinstance(found, tuple) else found) == value
     json.loads(cells.spec)

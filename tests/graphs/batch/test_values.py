@@ -22,7 +22,7 @@ TWO: dict[str, Any] = {"task": "Agree", "speakers": [{"name": "Ann"}, {"name": "
 def varied(vary: object, folder: Path, **fields: Any) -> list[dict[str, Any]]:
     with chdir(folder):
         cells = Cells.of(load_batch({"conversation": PLAY, **fields, "vary": vary}), "grid")
-    cells.check()
+    cells.grid.check()
     return [dict(cell.varied) for cell in cells]
 
 
@@ -52,7 +52,7 @@ def test_fields_are_named_in_all_the_ways_of_toml(
     file = tmp_path / "grid.toml"
     file.write_text(f'conversation = "play.toml"\n[vary]\n{vary}\n')
     cells = Cells.of(load_batch(file), "grid")
-    cells.check()
+    cells.grid.check()
     assert list(cells.paths) == paths
 
 
