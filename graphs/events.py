@@ -26,6 +26,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, computed_field
 
 from .common.data import Data
+from .log.metadata import Source
 from .rules.outcome import Outcome
 from .speakers.approval import DecisionType
 from .spec.ends import Reason
@@ -116,23 +117,23 @@ class MessageSaid(_Event):
     """The name of the speaker."""
     text: str
     """The whole message."""
-    heard: str | None = None
-    """The part that others hear, if the message contains a done token. None: they hear all of
-    it."""
+    heard_text: str | None = None
+    """The part of the text that others hear, if the message contains a done token. None: they hear
+    all of it."""
     problem: str | None = None
     """The rule that the message breaks, if it was accepted all the same. None if it breaks none."""
     cut_off: bool = False
     """Whether it ended because it reached the longest length of an answer."""
-    alone: bool = False
-    """Whether nobody else heard it, as with a private answer or an opening answer."""
-    only: tuple[str, ...] = ()
-    """The names of those who heard it. Empty if all did, or nobody (see ``alone``)."""
+    audience: tuple[str, ...] | None = None
+    """The names of the other speakers who hear it: empty if nobody else does, as with a private
+    answer or an opening answer. None: everyone hears it."""
     parsed: JsonValue = None
     """The content by the speaker's format, as plain values. None if there is none."""
-    calling: bool = False
-    """Whether it accompanies calls of tools, so that the speaker's turn continues."""
-    human: bool = False
-    """Whether a person said it."""
+    has_tool_calls: bool = False
+    """Whether it accompanies tool calls, so that the speaker's turn continues."""
+    source: Source = Source.MODEL
+    """The origin of the message: ``human`` if a person said it, ``model``, ``function``,
+    ``agent``, ``text`` (the speaker's fixed text), ``code``, ``tool`` or ``hook``."""
 
 
 class ReplyRejected(_Event):

@@ -11,7 +11,7 @@ from rich.text import Text
 from ..api.session import Session
 from ..events import ConversationEnded, QuestionAsked
 from ..rules.ends.outcome_step import OutcomeStep, OutcomeStepKind
-from ..run.log_events import events_of, replayed
+from ..run.log_events import events_of, events_of_session
 from ..sessions.session import check_speaker, title_of
 from ..sessions.stored_session import StoredSession
 from .terminal.console import json_line, on_screen, plain, stderr, stdout
@@ -45,9 +45,8 @@ def show_session(
     if why:
         _print_causes(out, [cause for cause in result.why() if cause.message is not None])
     elif speaker is None:
-        for one in result.messages:
-            for event in events_of(result.conversation, one):
-                transcript.show(event)
+        for event in events_of(result.conversation, result.messages):
+            transcript.show(event)
     else:
         _print_messages(transcript, result.viewpoint(speaker))
     _print_end(out, result, transcript, follow_up, is_told=why)
@@ -124,7 +123,7 @@ def _show_json(result: StoredSession, speaker: str | None, *, why: bool) -> None
             json_line(cause.model_dump_json())
         return
     if speaker is None:
-        for event in replayed(result):
+        for event in events_of_session(result):
             JsonLines().show(event)
         for question in result.pending:
             JsonLines().show(QuestionAsked(question=question))

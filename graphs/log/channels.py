@@ -16,7 +16,6 @@ from .metadata import (
     InputMessage,
     RemovedMessage,
     SpeakerReply,
-    original_metadata,
 )
 from .reducer import append, take_back, without_removed
 from .state import State
@@ -181,7 +180,9 @@ def _placed(
 
 
 def _is_spoken(message: BaseMessage, private: set[str | None]) -> bool:
-    about = original_metadata(metadata(message))
+    about = metadata(message)
+    if isinstance(about, RemovedMessage):
+        about = about.was or about
     if isinstance(message, ToolMessage):
         # It stands where its call does.
         return about.is_spoken and message.tool_call_id not in private

@@ -468,11 +468,6 @@ def as_reply(kind: type[R], reply: SpeakerReply, **changes: Any) -> R:
     return kind.model_validate(kept | changes)
 
 
-def addressee_of(about: MessageMetadata) -> str | None:
-    """Return the name of the speaker it is meant for, if others hear it too. None: all of them."""
-    return about.to if isinstance(about, Instruction | RememberedMessage) else None
-
-
 def replaced_places(about: MessageMetadata) -> tuple[str, ...]:
     """Return the places of the messages that its audience hears in a hook's version."""
     return about.instead_of if isinstance(about, HookVersion) else ()

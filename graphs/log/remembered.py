@@ -29,7 +29,6 @@ from .metadata import (
     Summary,
     ToolCalls,
     Utterance,
-    addressee_of,
     original_metadata,
     parsed_of,
     replaced_places,
@@ -143,9 +142,8 @@ def remembered_by(speaker: str, message: BaseMessage) -> Remembered:
     if about.speaker == speaker:
         says = what_is_said(message)
         says["to_user"] = about.to_user if isinstance(about, Utterance) else {}
-    return Remembered(
-        speaker=about.speaker, to=addressee_of(about), parsed=parsed_of(about), **says
-    )
+    to = about.to if isinstance(about, Instruction | RememberedMessage) else None
+    return Remembered(speaker=about.speaker, to=to, parsed=parsed_of(about), **says)
 
 
 def what_is_said(message: BaseMessage) -> dict[str, Any]:

@@ -28,12 +28,13 @@ from .done_tokens import heard_text
 from .messages import metadata, place_of
 from .metadata import (
     HookVersion,
+    Instruction,
     JudgeQuestion,
     MessageMetadata,
+    RememberedMessage,
     SpeakerReply,
     ToolCalls,
     Utterance,
-    addressee_of,
 )
 from .names import as_heard_alone, provider_names
 from .remembered import is_in_view, is_told, remembered
@@ -164,8 +165,9 @@ class View:
             text = heard_text(self._conversation, message, about)
             if self._in_prompt and not (shown.heard and about.speaker):
                 text = self._told_apart(shown, text, about)
-            if (addressee := addressee_of(about)) not in (None, name):
-                text = f"To {addressee}: {text}"
+            to = about.to if isinstance(about, Instruction | RememberedMessage) else None
+            if to not in (None, name):
+                text = f"To {to}: {text}"
             elif about.audience is not None:
                 text = as_heard_alone(self._conversation, about, name, text.strip() or SILENCE)
             before = self._speaker.prefixes.get(about.speaker or "", "")

@@ -12,8 +12,9 @@ Tone = Literal["good", "plain", "warn", "bad", "open"]
 Role = Literal["assistant", "user", "tool"]
 """The role that a line has for who sees it."""
 
-LineKind = Literal["said", "draft", "calls", "result", "note", "told"]
-"""What a line is. ``told`` is shown only as those see it who hear it."""
+LineKind = Literal["said", "draft", "calls", "code", "result", "note", "told"]
+"""The kind of a line. ``told`` is shown only as those see it who hear it; ``code`` runs code that
+an earlier line contains."""
 
 
 class Fold(Data):
@@ -25,6 +26,8 @@ class Fold(Data):
     """What it is called while it is folded."""
     text: str
     """What it holds, to the letter."""
+    is_json: bool = False
+    """Whether that is JSON."""
 
 
 class Heard(Data):

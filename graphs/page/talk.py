@@ -12,20 +12,22 @@ from ..log.metadata import (
     CallOutcome,
     CodeCalls,
     MessageMetadata,
+    Source,
     SpeakerReply,
     SpecifiedTask,
     Speech,
     Summary,
     UnheardReply,
+    UnheardResult,
     is_by_person,
     parsed_of,
     thought_text,
 )
 from ..log.remembered import memory
 from ..log.viewpoint import SILENCE, View
+from ..rules.message_words import describe_note, describe_result, list_remarks, name_author
 from ..spec.conversation import Conversation
 from .contents import Fold, Heard, Line, LineKind, Role
-from .notes import author, came, cut_off, note, reads, remark
 
 _LABEL = 200
 """The longest that stands in front of what is heard; what is longer is another text."""
@@ -57,35 +59,54 @@ def lines_of(
     numbers = {name: number for number, name in enumerate(names)}
     viewers = [only] if only is not None else names
     seen = [_Seen(conversation, log, name, numbers[name]) for name in viewers]
-    found, called = anchors(log), dict[str, str]()
-    for message in log:
+    for message, line in read_lines(log, names, in_memory=only is not None):
         about = metadata(message)
         roles = {one.number: role for one in seen if (role := one.role(message, about))}
-        kind = _kind_of(message, about)
-        if kind is None or (kind == "told" and not roles):
+        if line.kind == "told" and not roles:
             continue
-        told = note(about)
-        yield Line(
-            anchor=found[place_of(message)],
-            place=place_of(message) if place_of(message) == found[place_of(message)] else "",
+        by = [one for one in seen if one.number in roles]
+        heard = tuple(_heard(message, line.text if line.kind == "note" else None, by))
+        yield line.model_copy(update={"roles": roles, "heard": heard})
+
+
+def read_lines(
+    log: Sequence[BaseMessage], names: Sequence[str], *, in_memory: bool
+) -> Iterator[tuple[BaseMessage, Line]]:
+    """Yield the messages of a log that people read, each with its line, oldest first.
+
+    Args:
+        log: The log, or a speaker's memory.
+        names: The names of the speakers.
+        in_memory: Whether it is a memory: no speaker remembers thoughts.
+    """
+    numbers = {name: number for number, name in enumerate(names)}
+    found, called = anchors(log), dict[str, str]()
+    for message in log:
+        about, place = metadata(message), place_of(message)
+        kind = _kind_of(message, about)
+        if kind is None:
+            continue
+        note = describe_note(about)
+        line = Line(
+            anchor=found[place],
+            place=place if place == found[place] else "",
             kind=kind,
             speaker=numbers.get(about.speaker or ""),
-            name=author(about),
-            text=_text(message) if told is None else told,
-            remarks=tuple(one for one in (remark(about), cut_off(about)) if one),
-            is_person=is_by_person(about) and isinstance(about, SpeakerReply),
-            folds=tuple(_folds(message, about, called, told=only is not None)),
-            roles=roles,
-            heard=tuple(_heard(message, told, [one for one in seen if one.number in roles])),
+            name=name_author(about),
+            text=_text(message) if note is None else note,
+            remarks=list_remarks(about),
+            is_person=is_by_person(about),
+            folds=tuple(_folds(message, about, called, in_memory=in_memory)),
         )
+        yield message, line
 
 
 def _kind_of(message: BaseMessage, about: MessageMetadata) -> LineKind | None:
-    """How a line is drawn; None where it is not."""
-    if isinstance(about, UnheardReply | Summary):
-        # The first is shown as what became of it.
+    """Return how a message is drawn, or None if it is not."""
+    if isinstance(about, UnheardReply | UnheardResult | Summary):
+        # The first two are shown as the message that followed from them.
         return None
-    if note(about) is not None:
+    if describe_note(about) is not None:
         return "note"
     if isinstance(about, SpecifiedTask):
         # It is shown above the talk.
@@ -93,7 +114,7 @@ def _kind_of(message: BaseMessage, about: MessageMetadata) -> LineKind | None:
     if isinstance(message, ToolMessage):
         return "result"
     if about.has_calls:
-        return "calls"
+        return "code" if isinstance(about, CodeCalls) else "calls"
     if isinstance(about, Speech):
         return "said"
     return "draft" if about.on_page else "told"
@@ -146,25 +167,38 @@ def _heard(message: BaseMessage, told: str | None, seen: Sequence[_Seen]) -> Ite
 
 
 def _folds(
-    message: BaseMessage, about: MessageMetadata, called: dict[str, str], *, told: bool
+    message: BaseMessage, about: MessageMetadata, called: dict[str, str], *, in_memory: bool
 ) -> Iterator[Fold]:
-    if (thought := thought_text(about)) and not told:
+    if (thought := thought_text(about)) and not in_memory:
         yield Fold(kind="thought", title="Thought, which no other speaker hears", text=thought)
-    if reads(about):
-        yield Fold(kind="parsed", title="Read as", text=_json(parsed_of(about)))
+    if _adds_to_text(about):
+        yield Fold(kind="parsed", title="Read as", text=_json(parsed_of(about)), is_json=True)
     if isinstance(message, AIMessage):
         yield from _calls(message, called, "Runs" if isinstance(about, CodeCalls) else "Calls")
     elif isinstance(message, ToolMessage) and isinstance(about, CallOutcome):
         failed = message.status == "error"
         name = called.get(message.tool_call_id, "The tool")
-        title = came(name, about, failed=failed)
+        title = describe_result(name, about, failed=failed)
         yield Fold(kind="result", title=title, text=message.text)
+
+
+def _adds_to_text(about: MessageMetadata) -> bool:
+    """Return whether the values that were read from a message say more than its text."""
+    # The text of a code's report contains all of them.
+    by_code = isinstance(about, SpeakerReply) and about.source is Source.CODE
+    return parsed_of(about) is not None and not by_code
 
 
 def _calls(message: AIMessage, called: dict[str, str], does: str) -> Iterator[Fold]:
     for call in message.tool_calls:
         name = called[str(call["id"])] = escape_invisible(call["name"])
-        yield Fold(kind="call", title=f"{does} {name}", text=_arguments(call["args"]))
+        text = _code_alone(call["args"])
+        yield Fold(
+            kind="call",
+            title=f"{does} {name}",
+            text=dump_exact_json(call["args"], indent=2) if text is None else text,
+            is_json=text is None,
+        )
     for broken in message.invalid_tool_calls:
         name = called[str(broken["id"])] = escape_invisible(broken["name"] or "a tool")
         title = f"Calls {name} with what is not JSON"
@@ -172,12 +206,11 @@ def _calls(message: AIMessage, called: dict[str, str], does: str) -> Iterator[Fo
         yield Fold(kind="call", title=title, text=text)
 
 
-def _arguments(args: Mapping[str, object]) -> str:
-    """Write arguments as exact JSON; code alone is shown as code if all of it can be seen."""
+def _code_alone(args: Mapping[str, object]) -> str | None:
+    """Return the only argument if it is code and all of it is visible, or None."""
     code = args.get("code")
-    if len(args) == 1 and isinstance(code, str) and escape_invisible(code, keep="\n\t") == code:
-        return code
-    return dump_exact_json(args, indent=2)
+    is_code = len(args) == 1 and isinstance(code, str)
+    return str(code) if is_code and escape_invisible(str(code), keep="\n\t") == code else None
 
 
 def _json(value: object) -> str:

@@ -4,7 +4,7 @@ It is found in the log; nothing is stored for it. The outcome says it in one sen
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 from langchain_core.messages import AnyMessage, BaseMessage
 
@@ -24,11 +24,11 @@ from ..log.metadata import (
     verdict_of,
 )
 from ..spec.conversation import Conversation
-from ..spec.judges import Verdict
 from .ends.end import CountedMessage
 from .ends.holding import ENDS
 from .ends.outcome_step import OutcomeStep, OutcomeStepKind, OutcomeSteps
 from .facts import Counted
+from .message_words import CUT_OFF, describe_kept_task, describe_retry, describe_verdict
 from .outcome import Outcome
 from .position import Facts
 
@@ -41,32 +41,6 @@ def why(
     if outcome is not None:
         causes += _reasons(outcome)
     return causes
-
-
-CUT_OFF: Final = "Cut off at its longest length"
-"""What is said of a message that was cut off."""
-
-
-def asked_again(*, cut_off: bool) -> str:
-    """Say what became of a draft."""
-    return "Cut off and asked again" if cut_off else "Rejected and asked again"
-
-
-def verdict_in_words(verdict: Verdict, *, separate: bool) -> str:
-    """Say a verdict in one line."""
-    whose = f"The judge, after {verdict.speaker}" if separate else f"{verdict.speaker} on its task"
-    if not verdict.readable:
-        return f"{whose}: unreadable, which counts as not complete"
-    if verdict.findings:
-        found = (
-            f"{text.rstrip(' .')} ({finding.in_words})"
-            for text, finding in verdict.findings.items()
-        )
-        return f"{whose}: {'; '.join(found)}"
-    if verdict.complete:
-        return f"{whose}: complete"
-    left = "; ".join(verdict.objectives_left)
-    return f"{whose}: not complete" + (f": {left}" if left else "")
 
 
 def _on_the_way(conversation: Conversation, log: Sequence[BaseMessage]) -> Iterator[OutcomeStep]:
@@ -89,11 +63,6 @@ def _on_the_way(conversation: Conversation, log: Sequence[BaseMessage]) -> Itera
         before = step.facts
 
 
-def task_kept(problem: str) -> str:
-    """Say that the task stays as it was given, since no rewrite of it was any use."""
-    return f"The task: kept as it was given, rejected twice: {problem}"
-
-
 def _matters(about: MessageMetadata) -> bool:
     """Whether a message may change what is counted."""
     calls = isinstance(about, ToolCalls | ToolResult)
@@ -107,15 +76,17 @@ def _told(message: BaseMessage, about: MessageMetadata) -> Iterator[OutcomeStep]
         text = f"{about.speaker or 'A model'} thought: {thought}"
         yield OutcomeStep(kind=OutcomeStepKind.THOUGHT, text=text, **found)
     if (verdict := verdict_of(about)) is not None:
-        text = verdict_in_words(verdict, separate=about.speaker is None)
+        text = describe_verdict(verdict, separate=about.speaker is None)
         found["speaker"] = verdict.speaker
         yield OutcomeStep(kind=OutcomeStepKind.VERDICT, text=text, verdict=verdict, **found)
     elif isinstance(about, Draft):
-        how = asked_again(cut_off=about.cut_off).lower()
+        how = describe_retry(cut_off=about.cut_off).lower()
         text = f"{about.speaker or 'The task'}: {how}: {about.problem}"
         yield OutcomeStep(kind=OutcomeStepKind.REJECTED, text=text, **found)
     elif isinstance(about, SpecifiedTask) and about.problem is not None:
-        yield OutcomeStep(kind=OutcomeStepKind.REJECTED, text=task_kept(about.problem), **found)
+        yield OutcomeStep(
+            kind=OutcomeStepKind.REJECTED, text=describe_kept_task(about.problem), **found
+        )
     elif isinstance(about, SpeakerReply) and about.cut_off and about.is_spoken:
         text = f"{about.speaker}: {CUT_OFF.lower()}"
         yield OutcomeStep(kind=OutcomeStepKind.CUT_OFF, text=text, **found)

@@ -36,7 +36,7 @@ from ..store.address import Held, Store, open_store
 from ..store.errors import unknown_session
 from ..store.rows import SessionRow, check_session_id
 from .answers import BoundInput, GivenAnswer, bind_answer
-from .log_events import replayed
+from .log_events import events_of_session
 from .options import Options, check_run
 from .play import Begun, play, says_more
 
@@ -111,7 +111,7 @@ async def run_session(
             bound.check(waiting, has_ended=result is not None)
             if result is not None and not says_more(message):
                 ended = started.model_copy(update={"ended": True})
-                for event in (ended, *replayed(result), result):
+                for event in (ended, *events_of_session(result), result):
                     yield event
                 return
             # What has begun goes on, however little room it has.

@@ -1,6 +1,6 @@
-"""The events that the messages of a log stand for."""
+"""The events of a log's messages."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
@@ -36,7 +36,6 @@ from ..log.metadata import (
     Summary,
     ToolCalls,
     ToolResult,
-    is_by_person,
     thought_text,
 )
 from ..rules.outcome import Outcome
@@ -44,16 +43,20 @@ from ..sessions.stored_session import StoredSession
 from ..spec.conversation import Conversation
 
 
-def replayed(result: StoredSession) -> Iterator[Event]:
-    """Give the events that a session as it stands has had."""
-    for message in result.messages:
-        yield from events_of(result.conversation, message)
+def events_of_session(result: StoredSession) -> Iterator[Event]:
+    """Yield the events that a stored session has had."""
+    yield from events_of(result.conversation, result.messages)
     if result.outcome is not None:
         yield ConversationEnded.of(result.session_id, result.outcome)
 
 
-def events_of(conversation: Conversation, message: BaseMessage) -> Iterator[Event]:
-    """Give the events that a new message of the log stands for."""
+def events_of(conversation: Conversation, log: Iterable[BaseMessage]) -> Iterator[Event]:
+    """Yield the events of the messages of a log, or of its new messages."""
+    for message in log:
+        yield from _events_of_message(conversation, message)
+
+
+def _events_of_message(conversation: Conversation, message: BaseMessage) -> Iterator[Event]:
     about = metadata(message)
     if thought := thought_text(about):
         yield ThoughtReceived(speaker=about.speaker, text=thought)
@@ -91,7 +94,7 @@ def events_of(conversation: Conversation, message: BaseMessage) -> Iterator[Even
 
 
 def _beside(message: BaseMessage, about: MessageMetadata) -> Iterator[Event]:
-    """Give the events of what stands beside the speakers' turns."""
+    """Yield the events of messages that are no part of a speaker's turn."""
     place = place_of(message)
     match about:
         case SpecifiedTask():
@@ -109,19 +112,17 @@ def _beside(message: BaseMessage, about: MessageMetadata) -> Iterator[Event]:
 def _said(conversation: Conversation, message: BaseMessage, about: SpeakerReply) -> MessageSaid:
     has_tokens = conversation.end_chat.when is not None
     heard = heard_text(conversation, message, about) if has_tokens else message.text
-    only = about.confidants if about.audience else ()
     return MessageSaid(
         id=place_of(message),
         speaker=about.speaker or "",
         text=message.text,
-        heard=None if heard == message.text else heard,
+        heard_text=None if heard == message.text else heard,
         problem=about.problem,
         cut_off=about.cut_off,
-        alone=about.audience is not None and not only,
-        only=only,
+        audience=None if about.audience is None else about.confidants,
         parsed=about.parsed,
-        calling=isinstance(about, ToolCalls),
-        human=is_by_person(about),
+        has_tool_calls=isinstance(about, ToolCalls),
+        source=about.source,
     )
 
 

@@ -55,9 +55,9 @@ async def play(
         if result is not None and message is not None:
             known = {one.id for one in result.messages}
             result, message = await say_in(held, conversation, person, message), None
-            for one in result.messages:
-                for event in events_of(conversation, one) if one.id not in known else ():
-                    yield event
+            new = [one for one in result.messages if one.id not in known]
+            for event in events_of(conversation, new):
+                yield event
             if result.outcome is not None:
                 break
         steps = Steps(

@@ -11,7 +11,7 @@ from ..events import (
     ToolRoundLimitReached,
     VerdictGiven,
 )
-from ..rules.why import verdict_in_words
+from ..rules.message_words import describe_choice, describe_reopening, describe_verdict
 
 _LEAST = 0.000001
 
@@ -39,12 +39,11 @@ def remark(
         case ToolRoundLimitReached():
             return f"{event.speaker} has had {event.rounds} rounds of tools and answers without"
         case VerdictGiven():
-            return verdict_in_words(event.verdict, separate=event.by is None)
+            return describe_verdict(event.verdict, separate=event.by is None)
         case SpeakerChosen():
-            chosen = f"{event.speaker} speaks next"
-            return chosen if event.problem is None else f"{chosen}: the choice can't be read"
+            return describe_choice(event.speaker, readable=event.problem is None)
         case ConversationReopened():
-            return f"{event.outcome} It went on"
+            return describe_reopening(event.outcome)
         case HistoryShortened():
             # A cut without a summary has been told as it happened.
             return f"{event.speaker} remembers in short: {event.text}" if event.text else ""

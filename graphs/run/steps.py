@@ -216,9 +216,8 @@ class Steps:
             yield from streamed.thought(**found["thought"])
         elif mode == "updates" and "__interrupt__" not in found:
             for update in found.values():
-                for message in log_of(update or {}):
-                    for event in events_of(self._conversation, message):
-                        yield from streamed.whole(event)
+                for event in events_of(self._conversation, log_of(update or {})):
+                    yield from streamed.whole(event)
 
     async def _value(self, question: Question) -> Any:  # noqa: ANN401
         """The message or the answer for a question; None if there is none."""

@@ -88,7 +88,7 @@ class TokenStream:
             self._rejected = True
         elif isinstance(event, MessageSaid) and (told or self._rejected) and event.speaker:
             self._rejected = False
-            text = event.text if event.heard is None else event.heard
+            text = event.text if event.heard_text is None else event.heard_text
             if told and text.startswith(told):
                 yield from self._token(event.speaker, text[len(told) :])
             else:

@@ -122,7 +122,7 @@ def test_g2_g3_ageres_example_as_it_is_followed(model: BaseChatModel) -> None:
     for event in events:
         if isinstance(event, MessageToken):
             told += event.text
-        elif isinstance(event, MessageSaid) and not event.human:
+        elif isinstance(event, MessageSaid) and event.source != "human":
             heard.append(told)
             told = ""
     assert heard == [text for name, text in SPOKEN if name == "Assistant"]

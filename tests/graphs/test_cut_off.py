@@ -23,7 +23,7 @@ from duologue.graphs.cli.terminal.follow_up import FollowUp
 from duologue.graphs.events import CodeStarted, MessageSaid, ReplyRejected
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Draft, Speech, Summary
-from duologue.graphs.run.log_events import replayed
+from duologue.graphs.run.log_events import events_of_session
 from duologue.graphs.text.joined import joined
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
@@ -62,7 +62,7 @@ def test_it_is_marked_in_the_log_the_events_and_why_and_no_view_changes() -> Non
     played = play(talk(), [cut("Once upon a ti"), "Fine."])
     result = played.result
     assert cut_off(result) == [True, False]
-    events = [one for one in replayed(result) if isinstance(one, MessageSaid)]
+    events = [one for one in events_of_session(result) if isinstance(one, MessageSaid)]
     assert [one.cut_off for one in events] == [True, False]
     assert next(str(cause) for cause in result.why()).endswith("Ann: cut off at its longest length")
     plain = play(talk(), ["Once upon a ti", "Fine."])
@@ -82,7 +82,7 @@ def test_the_transcript_and_the_page_say_so(tmp_path: Path) -> None:
     )
     console = Console(width=200, record=True, force_terminal=False)
     transcript = Transcript(FollowUp(store), console, console)
-    for event in replayed(played.result):
+    for event in events_of_session(played.result):
         transcript.show(event)
     shown = console.export_text()
     assert "(Cut off and asked again: Your message was cut off because it was too long." in shown
@@ -129,7 +129,7 @@ def test_a_shorter_one_is_asked_for_once_and_said() -> None:
     played = play(talk(on_length="retry"), [cut("Once upon a time the"), "Once.", "Fine."])
     assert played.transcript == [("Ann", "Once."), ("Bob", "Fine.")]
     assert "Say it again in fewer words" in asked(played)[1]
-    rejected = [one for one in replayed(played.result) if isinstance(one, ReplyRejected)]
+    rejected = [one for one in events_of_session(played.result) if isinstance(one, ReplyRejected)]
     assert [(one.text, one.cut_off) for one in rejected] == [("Once upon a time the", True)]
 
 
@@ -300,7 +300,7 @@ def test_code_whose_fence_is_not_closed_never_runs(ending: str) -> None:
         assert "first half" not in told
         assert told.startswith("Exit code: 1 (it failed)")
         assert "its fence is not closed" in told
-        events = [one for one in replayed(played.result) if isinstance(one, CodeStarted)]
+        events = [one for one in events_of_session(played.result) if isinstance(one, CodeStarted)]
         assert events == []
 
 

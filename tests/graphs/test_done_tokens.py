@@ -148,7 +148,7 @@ def test_r1_a_token_that_is_the_whole_of_an_instruction_ends_it(
     events = [*stream(spec, model=model, store="memory:")]
     assert len(model.calls) == (2 if heard is None else 1)
     message = next(one for one in events if isinstance(one, MessageSaid))
-    assert message.heard == heard
+    assert message.heard_text == heard
     told = [one.text for one in events if isinstance(one, MessageToken) and one.speaker == "Lead"]
     assert "".join(told) == (message.text if heard is None else heard)
 
@@ -205,8 +205,8 @@ def test_r1_nothing_odd_is_heard_of_a_message_with_a_token(said: str, heard: str
     assert model.calls[3].prompt[-1]["content"] == heard
     message = [one for one in events if isinstance(one, MessageSaid)][2]
     told = [one.text for one in events if isinstance(one, MessageToken) and one.speaker == "Ann"]
-    assert "".join(told) == f"Hi.{message.heard}Yes."
-    assert message.heard == ("" if heard == "(empty message)" else heard)
+    assert "".join(told) == f"Hi.{message.heard_text}Yes."
+    assert message.heard_text == ("" if heard == "(empty message)" else heard)
 
 
 # Sessions begun before

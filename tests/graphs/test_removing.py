@@ -29,7 +29,7 @@ from duologue.graphs.log.state import Input, State
 from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.rules.facts import observed
 from duologue.graphs.rules.moves import max_steps
-from duologue.graphs.run.log_events import replayed
+from duologue.graphs.run.log_events import events_of_session
 from duologue.graphs.sessions.exports.text import as_json_lines, as_markdown
 from duologue.graphs.sessions.listing import known_store
 from duologue.graphs.spec.conversation import Conversation
@@ -201,7 +201,7 @@ def test_a_removed_message_is_marked_and_in_no_event_no_page_and_no_memory(store
         "I dig.",
         "Dug.",
     ]
-    events = [event.model_dump_json() for event in replayed(found)]
+    events = [event.model_dump_json() for event in events_of_session(found)]
     assert len(events) == 2
     assert not any("dig" in event or "Dug" in event for event in events)
     assert "A message of Ann was removed" in as_markdown(found)

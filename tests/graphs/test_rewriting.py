@@ -12,7 +12,7 @@ from duologue.graphs.cli.terminal.events import Transcript
 from duologue.graphs.cli.terminal.follow_up import FollowUp
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import SpecifiedTask
-from duologue.graphs.run.log_events import replayed
+from duologue.graphs.run.log_events import events_of_session
 from duologue.nodes.models import resolve
 from duologue.nodes.prompts.tasks import REWRITE_TASK, SPECIFY_TASK_SMALL_MODEL
 from duologue.nodes.prompts.template import fill_template
@@ -55,7 +55,7 @@ def test_z2_after_the_second_the_task_stays_and_a_note_says_so(second: str) -> N
     assert "kept as it was given" in Session("one", store=store).export(format="html")
     console = Console(width=300, record=True, force_terminal=False)
     transcript = Transcript(FollowUp(store), console, console)
-    for event in replayed(result):
+    for event in events_of_session(result):
         transcript.show(event)
     assert f"(Kept as it was given: {TOLD})" in console.export_text()
 

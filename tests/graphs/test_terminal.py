@@ -209,12 +209,12 @@ def test_who_was_chosen_to_speak_takes_one_line() -> None:
 
 
 def test_what_is_said_alone_is_marked() -> None:
-    assert shown(MessageSaid(id="1", speaker="A", text="Seven.", alone=True))[-2:] == [
+    assert shown(MessageSaid(id="1", speaker="A", text="Seven.", audience=()))[-2:] == [
         "Seven.",
-        "(Nobody else hears this.)",
+        "(Heard by nobody else.)",
     ]
-    some = MessageSaid(id="1", speaker="A", text="Seven.", only=("B", "C"))
-    assert shown(some)[-2:] == ["Seven.", "(Only for B and C.)"]
+    some = MessageSaid(id="1", speaker="A", text="Seven.", audience=("B", "C"))
+    assert shown(some)[-2:] == ["Seven.", "(Heard by B and C alone.)"]
 
 
 def test_ids_stand_at_the_right_of_who_speaks_where_they_are_asked_for() -> None:

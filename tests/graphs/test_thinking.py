@@ -387,7 +387,7 @@ def test_r2_a_done_token_is_never_told(said: str, size: int, end: str) -> None:
     found = events(Reply(text=whole, chunks=chunks), "Fine.", spec=spec)
     message = next(one for one in found if isinstance(one, MessageSaid))
     assert message.text == said
-    assert told(found)[0] == (message.text if message.heard is None else message.heard)
+    assert told(found)[0] == (message.text if message.heard_text is None else message.heard_text)
     tokens = "".join(one.text for one in found if isinstance(one, MessageToken))
     assert "STOP" not in tokens
     assert "<" not in tokens

@@ -226,7 +226,7 @@ def test_what_happens_is_told_in_order() -> None:
         *("message_start", "token", "message", "message_start", "token", "message"),
     ]
     said = [one for one in found.events if isinstance(one, MessageSaid)]
-    assert [one.calling for one in said] == [True, False, False]
+    assert [one.has_tool_calls for one in said] == [True, False, False]
     assert found.result.transcript == [("Ann", "Hm."), ("Ann", "Fine."), ("Bob", "Ok.")]
     assert [one.arguments for one in found.events if isinstance(one, ToolCallRequested)] == [
         {"path": "a"}

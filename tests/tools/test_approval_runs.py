@@ -254,8 +254,7 @@ async def test_the_events_tell_who_decided(saver: Saver) -> None:
     await talk.decide(REJECT)
     told = [
         (event.call_id, event.failed, event.decision)
-        for one in await talk.results()
-        for event in events_of(load_conversation(talk.spec), one)
+        for event in events_of(load_conversation(talk.spec), await talk.results())
         if isinstance(event, ToolCallFinished)
     ]
     assert told == [("c1", True, "reject"), ("c2", False, None)]

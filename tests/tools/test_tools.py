@@ -20,7 +20,7 @@ from duologue.graphs import (
 from duologue.graphs.events import ToolRoundLimitReached
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import ToolCalls
-from duologue.graphs.run.log_events import replayed
+from duologue.graphs.run.log_events import events_of_session
 from duologue.graphs.sessions.stored_session import StoredSession
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools.registry.registry import Registry
@@ -261,7 +261,7 @@ async def test_each_turn_has_its_rounds_of_calls_anew() -> None:
     result, model = await run(script, [add], conversation)
     assert [bool(asked.tools) for asked in model.calls] == [True, False, True, True, False, True]
     assert [answer.text for answer in results(result)] == ["1", "2"]
-    reached = [one for one in replayed(result) if isinstance(one, ToolRoundLimitReached)]
+    reached = [one for one in events_of_session(result) if isinstance(one, ToolRoundLimitReached)]
     assert [(one.speaker, one.rounds) for one in reached] == [("Ann", 1), ("Ann", 1)]
     assert result.outcome is not None
     (warning,) = result.outcome.warnings
@@ -274,7 +274,7 @@ async def test_twenty_rounds_by_default_and_failures_are_no_rounds() -> None:
     made = [Reply(tool_calls=(call("add", {"a": 1, "b": n}, f"c{n}"),)) for n in range(19)]
     failed = Reply(tool_calls=(call("add", {"a": "one"}, "f"),))
     result, _ = await run([*made[:9], failed, *made[9:], "Enough.", "Ok."], [add], talk("add"))
-    assert not [one for one in replayed(result) if isinstance(one, ToolRoundLimitReached)]
+    assert not [one for one in events_of_session(result) if isinstance(one, ToolRoundLimitReached)]
     assert result.outcome is not None
     assert result.outcome.warnings == ()
 

@@ -335,7 +335,7 @@ for event in stream({"task": "x", "speakers": [eve, eve]}, session="s", model=mo
     if event.event == "message":
         print(event.text.upper())
     match event:
-        case MessageSaid(speaker=who, text=said, human=False):
+        case MessageSaid(speaker=who, text=said, has_tool_calls=False):
             print(who.upper(), said.upper())
         case MessageToken() | MessageStarted() | ThoughtReceived() | Notice():
             pass

@@ -28,8 +28,9 @@ from ...events import (
     ThoughtReceived,
     VerdictGiven,
 )
+from ...log.metadata import Source
 from ...rules.ends.outcome_step import OutcomeStep
-from ...rules.why import CUT_OFF, asked_again
+from ...rules.message_words import CUT_OFF, describe_audience, describe_retry
 from ...run.remarks import remark
 from ...spec.judges import Finding, Verdict
 from .console import json_line, on_screen, plain, prose, whole
@@ -208,24 +209,26 @@ class Transcript:
             self.body(f"(Kept as it was given: {one_line(event.problem)})", "dim")
 
     def _said(self, event: MessageSaid) -> None:
-        is_public = not (event.alone or event.only)
-        if not is_public and self._people and not {event.speaker, *event.only} & {*self._people}:
+        audience = event.audience
+        if (
+            audience is not None
+            and self._people
+            and not {event.speaker, *audience} & {*self._people}
+        ):
             # Whoever plays here must not see it.
-            told = f"says something to {' and '.join(event.only)} alone"
-            self._aside(f"{event.speaker} {told if event.only else 'keeps something to itself'}")
+            told = f"says something to {' and '.join(audience)} alone"
+            self._aside(f"{event.speaker} {told if audience else 'keeps something to itself'}")
             return
         typed, self._typed = self._typed, None
         self._shown.append((event.speaker, event.text.strip()))
-        is_typed = event.human and event.text == typed
-        heard = event.text if event.heard is None else event.heard
+        is_typed = event.source is Source.HUMAN and event.text == typed
+        heard = event.text if event.heard_text is None else event.heard_text
         if not is_typed and (self._reply is None or self._streamed != heard):
             self.head(event.speaker, event.id)
             self.speech(event.text)
         self.pause()
-        if event.alone:
-            self.body("(Nobody else hears this.)", "dim")
-        if event.only:
-            self.body(f"(Only for {' and '.join(event.only)}.)", "dim")
+        if audience is not None:
+            self.body(f"({describe_audience(audience)}.)", "dim")
         if event.cut_off:
             self.body(f"({CUT_OFF}.)", "dim")
         if event.problem is not None:
@@ -250,7 +253,7 @@ class Transcript:
         # Its tokens are on the screen already, as if they counted.
         if reply is None or erase_lines(self._out, reply.lines):
             self.body(event.text, "dim strike" if self._live else "dim")
-        how = asked_again(cut_off=event.cut_off)
+        how = describe_retry(cut_off=event.cut_off)
         self.body(f"({how}: {one_line(event.problem)})", "dim")
 
     def _aside(self, text: str) -> None:

@@ -7,23 +7,20 @@ characters are escaped.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from langchain_core.messages import BaseMessage
 from markdown_it import MarkdownIt
 
-from ...common.sanitize import clean_page, dump_exact_json, escaped, in_markdown
+from ...common.sanitize import clean_page, escaped, in_markdown
 from ...log.messages import metadata, place_of
 from ...log.metadata import (
-    CallOutcome,
-    MessageMetadata,
-    ToolResult,
-    parsed_of,
     thought_text,
 )
 from ...log.remembered import memory
-from ...page.notes import author, came, cut_off, note, reads, remark
+from ...page.contents import Line
+from ...page.talk import read_lines
 from ...rules.outcome import Outcome
 from ..dumps.lines import dumped
 from ..session import title_of
@@ -56,9 +53,13 @@ def as_markdown(result: StoredSession, speaker: str | None = None) -> str:
         parts.append(f"What {in_markdown(speaker)} remembers.")
     if result.specified_task:
         parts += ["**Task:**", _quoted(result.specified_task)]
-    called: dict[str, str] = {}
-    for message in _log(result, speaker):
-        parts += _message(message, metadata(message), called, told=speaker is not None)
+    is_memory = speaker is not None
+    for message, line in read_lines(
+        _log(result, speaker), result.conversation.names, in_memory=is_memory
+    ):
+        # The code of a line of code is in the message before.
+        if line.kind != "code" and (is_memory or line.kind != "told"):
+            parts += _paragraphs(message, line)
     parts += ["---", *_end(result.outcome)]
     return clean_page("\n\n".join(parts)) + "\n"
 
@@ -77,52 +78,26 @@ def _end(outcome: Outcome | None) -> Iterator[str]:
     yield from map(in_markdown, outcome.warnings)
 
 
-def _message(
-    message: BaseMessage, about: MessageMetadata, called: dict[str, str], *, told: bool
-) -> Iterator[str]:
-    """Write one message down, in paragraphs; none where only its speaker's page shows it."""
-    if (beside := note(about)) is not None:
-        yield f"*{in_markdown(beside)}*"
-    elif isinstance(about, CallOutcome):
-        # What hooks have seen first stands there once more as what they made of it.
-        yield from _result(message, about, called) if isinstance(about, ToolResult) else ()
-    elif told or about.on_page:
-        yield f"## {in_markdown(author(about))} ({in_markdown(place_of(message))})"
-        if (thought := thought_text(about)) and not told:
-            yield "*Thought, which no other speaker hears:*"
-            yield _quoted(thought)
-        yield from _speech(message, about)
-        yield from _calls(message, called)
-
-
-def _speech(message: BaseMessage, about: MessageMetadata) -> Iterator[str]:
-    for remarked in (remark(about), cut_off(about)):
-        if remarked is not None:
-            yield f"*{in_markdown(remarked)}*"
-    if message.text.strip() or not about.has_calls:
+def _paragraphs(message: BaseMessage, line: Line) -> Iterator[str]:
+    """Yield the paragraphs of one message."""
+    if line.kind == "note":
+        yield f"*{in_markdown(line.text)}*"
+        return
+    if line.kind != "result":
+        yield f"## {in_markdown(line.name)} ({in_markdown(place_of(message))})"
+    thoughts = [fold for fold in line.folds if fold.kind == "thought"]
+    for fold in thoughts:
+        yield f"*{fold.title}:*"
+        yield _quoted(fold.text)
+    yield from (f"*{in_markdown(remark)}*" for remark in line.remarks)
+    if line.text or line.kind not in ("calls", "result"):
         yield _quoted(message.text)
-    if reads(about):
-        yield _fenced(json.dumps(parsed_of(about), ensure_ascii=False, indent=2), "json")
-
-
-def _calls(message: BaseMessage, called: dict[str, str]) -> Iterator[str]:
-    says = dumped(message)
-    for call in says.tool_calls:
-        called[str(call.id)] = call.name
-        yield f"*Calls {in_markdown(call.name)}:*"
-        yield _fenced(dump_exact_json(call.args, indent=2), "json")
-    for broken in says.invalid_tool_calls:
-        name = broken.name or "a tool"
-        called[str(broken.id)] = name
-        yield f"*Calls {in_markdown(name)} with what is not JSON:*"
-        yield _fenced(broken.args or "")
-
-
-def _result(message: BaseMessage, about: CallOutcome, called: Mapping[str, str]) -> Iterator[str]:
-    says = dumped(message)
-    name = called.get(str(says.call_id), "The tool")
-    yield f"*{came(in_markdown(name), about, failed=says.failed)}:*"
-    yield _fenced(says.text)
+    for fold in line.folds:
+        if fold.kind in ("call", "result"):
+            yield f"*{in_markdown(fold.title)}:*"
+        # A result's text says the same as its values.
+        if fold.kind != "thought" and not (fold.kind == "parsed" and line.kind == "result"):
+            yield _fenced(fold.text, "json" if fold.is_json else "text")
 
 
 def _quoted(text: str) -> str:

@@ -1,0 +1,112 @@
+"""The words for a message of the log that page, Markdown, terminal, notebook and `why` share."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from ..log.metadata import (
+    CallOutcome,
+    Draft,
+    EarlierEnd,
+    Failure,
+    MemoryReset,
+    MessageMetadata,
+    Reflection,
+    RemovedMessage,
+    SpeakerChoice,
+    SpeakerReply,
+    SpecifiedTask,
+    Speech,
+)
+from ..spec.judges import Verdict
+from .outcome import Outcome
+
+CUT_OFF: Final = "Cut off at its longest length"
+"""The remark on a message that was cut off."""
+
+
+def name_author(about: MessageMetadata) -> str:
+    """Return who said a message: a speaker, or the conversation itself."""
+    return about.speaker or ("The task" if isinstance(about, Draft) else "The conversation")
+
+
+def describe_note(about: MessageMetadata) -> str | None:
+    """Describe in one line a message that nobody said, or return None if it was said."""
+    match about:
+        case Reflection(verdict=Verdict() as verdict):
+            return describe_verdict(verdict, separate=about.speaker is None)
+        case SpeakerChoice():
+            return describe_choice(about.to or "", readable=about.problem is None)
+        case SpecifiedTask(problem=str(problem)):
+            return describe_kept_task(problem)
+        case MemoryReset():
+            return f"The memory of {about.speaker} was reset"
+        case EarlierEnd():
+            return describe_reopening(Outcome.model_validate(about.outcome))
+        case RemovedMessage():
+            whose = about.was and about.was.speaker
+            return f"A message of {whose} was removed" if whose else "A message was removed"
+    return None
+
+
+def list_remarks(about: MessageMetadata) -> tuple[str, ...]:
+    """Return what readers need to know about a message beside its text."""
+    found: list[str] = []
+    if isinstance(about, Draft | Reflection) and about.problem is not None:
+        cut_off = isinstance(about, Draft) and about.cut_off
+        found.append(f"{describe_retry(cut_off=cut_off)}: {about.problem}")
+    if isinstance(about, Speech) and about.audience is not None:
+        found.append(describe_audience(about.confidants))
+    if isinstance(about, SpeakerReply) and about.cut_off and about.is_spoken:
+        found.append(CUT_OFF)
+    return tuple(found)
+
+
+def describe_audience(names: Sequence[str]) -> str:
+    """Say that only these speakers hear a message."""
+    return f"Heard by {' and '.join(names)} alone" if names else "Heard by nobody else"
+
+
+def describe_retry(*, cut_off: bool) -> str:
+    """Say that another reply was requested instead of a draft."""
+    return "Cut off and asked again" if cut_off else "Rejected and asked again"
+
+
+def describe_kept_task(problem: str) -> str:
+    """Say that the task was kept as given, since no rewrite of it was usable."""
+    return f"The task: kept as it was given, rejected twice: {problem}"
+
+
+def describe_choice(name: str, *, readable: bool) -> str:
+    """Say who speaks next."""
+    return f"{name} speaks next" + ("" if readable else ": the choice can't be read")
+
+
+def describe_reopening(outcome: Outcome) -> str:
+    """Say how a conversation ended before it continued."""
+    return f"{outcome} It went on"
+
+
+def describe_result(name: str, about: CallOutcome, *, failed: bool) -> str:
+    """Say how a call of a tool ended, or who answered in its place."""
+    if about.decision == "respond":
+        return f"A person answers for {name}"
+    if about.failure is Failure.PERSON:
+        return f"{name} was not run"
+    return f"{name} {'failed' if failed else 'answers'}"
+
+
+def describe_verdict(verdict: Verdict, *, separate: bool) -> str:
+    """Describe a verdict in one line."""
+    whose = f"The judge, after {verdict.speaker}" if separate else f"{verdict.speaker} on its task"
+    if not verdict.readable:
+        return f"{whose}: unreadable, which counts as not complete"
+    if verdict.findings:
+        found = (
+            f"{text.rstrip(' .')} ({finding.in_words})"
+            for text, finding in verdict.findings.items()
+        )
+        return f"{whose}: {'; '.join(found)}"
+    if verdict.complete:
+        return f"{whose}: complete"
+    left = "; ".join(verdict.objectives_left)
+    return f"{whose}: not complete" + (f": {left}" if left else "")
