@@ -6,7 +6,7 @@ over the word limit. After that the task stays as it was given, or the rewrite i
 """
 
 from math import ceil
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Self, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.runtime import get_runtime
@@ -118,13 +118,13 @@ async def task_specification(state: State, resources: Resources) -> dict[str, An
         resources.running.begin(session_id(), start.begun["spec"], session)
     moment = Moment(resources, session, Position(), drafts, usage, None)
     specification = conversation.task_specification
-    model = None if specification is None else await moment.model(specification.model)
-    if specification is None or model is None or _is_too_small(model, specification):
+    rewriting = None if specification is None else await _Rewriting.begin(moment, specification)
+    if rewriting is None:
         remembers = start.sayer is not None and start.is_first
         before = start.brought.remembered(conversation, start.sayer or "") if remembers else []
         update = await _begin(moment, conversation.task, before, moment.usage)
     else:
-        update = await _rewrite(moment, specification, model, conversation.task or "")
+        update = await _rewrite(moment, rewriting)
     return both(start.begun, update)
 
 
@@ -136,18 +136,27 @@ def _refuse_another(given: Conversation | None, known: Conversation) -> None:
         )
 
 
-def _is_too_small(model: Model, specification: TaskSpecification) -> bool:
-    return model.capabilities.is_small and not specification.small_models
+class _Rewriting(NamedTuple):
+    """A request for a more specific task."""
+
+    specification: TaskSpecification
+    model: Model
+    request: str
+
+    @classmethod
+    async def begin(cls, moment: Moment, specification: TaskSpecification) -> Self | None:
+        """Return the request, or None if the model is not asked for such a task."""
+        conversation, model = moment.conversation, await moment.model(specification.model)
+        request = model.adapter.prompting.task_request(
+            specification, conversation.task or "", conversation.names, conversation.render_prompt
+        )
+        return None if request is None else cls(specification, model, request)
 
 
-async def _rewrite(
-    moment: Moment, specification: TaskSpecification, model: Model, task: str
-) -> dict[str, Any]:
-    limit = specification.word_limit
-    names, render_prompt = moment.conversation.names, moment.conversation.render_prompt
-    request = prompts.build_task_request(
-        task, names, limit, render_prompt, small=model.capabilities.is_small
-    )
+async def _rewrite(moment: Moment, rewriting: _Rewriting) -> dict[str, Any]:
+    specification, model, request = rewriting
+    task, limit = moment.conversation.task or "", specification.word_limit
+    render_prompt = moment.conversation.render_prompt
     prompt: list[AnyMessage] = [HumanMessage(request)]
     drafts = [
         (one.text, about.problem or "")

@@ -15,7 +15,7 @@ import duologue.tools
 LEFT_OUT = (
     "duologue.graphs.batch.ray.",
     "duologue.graphs.store.sql.postgres",
-    "duologue.nodes.models.embedded.server",
+    "duologue.nodes.models.adapters.embedded_server",
 )
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 

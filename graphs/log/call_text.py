@@ -1,8 +1,8 @@
 """What a speaker says beside a call of tools: one text out of several, and the way back. Pure.
 
 Agere's ``to_user``: an argument of each call that is spoken and does not reach the tool. How it is
-taken out of the calls while they arrive is in `nodes.models.tool_calling.to_user`. Calls that name
-who speaks next are read in `nodes.models.tool_calling.hand_off`.
+taken out of the calls while they arrive is in `nodes.models.to_user`. Calls that name
+who speaks next are read in `nodes.models.offered_tools`.
 """
 
 from collections.abc import Iterable, Mapping

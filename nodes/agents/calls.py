@@ -20,8 +20,13 @@ from ...graphs.common.validation import listing
 from ...graphs.spec.conversation import Conversation
 from ...graphs.spec.ends import ends_by_money
 from ...graphs.spec.usage import Charges, Usage, total
+from ..models.adapters.list_prices import (
+    ListPrice,
+    has_list,
+    label_of_call,
+    list_price_of_call,
+)
 from ..models.answers import counted
-from ..models.list_prices import ListPrice, has_list, listed
 from ..step.in_threads import recorded
 
 _record: Final = recorded("model_call")
@@ -109,11 +114,9 @@ class ModelCalls(BaseCallbackHandler):
     ) -> Any:  # noqa: ANN401  # nothing, or what is awaited
         """Note which model is asked, and with what; refuse one without a price."""
         made, told = serialized or {}, metadata or {}
-        path = made.get("id") or ["a model"]
-        model = str(told.get("ls_model_name") or path[-1])
+        model = label_of_call(made, told)
         self._asked[run_id] = model, messages[0]
-        address = made.get("kwargs", {}).get("openai_api_base")
-        self._find_price(model, listed(told, address) if self._has_list else None)
+        self._find_price(model, list_price_of_call(made, told) if self._has_list else None)
 
     def on_llm_start(
         self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **kwargs: Any

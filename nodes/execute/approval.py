@@ -26,7 +26,7 @@ from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.questions import is_exit
 from ...tools.registry.arguments import check_arguments, parameters_of
 from ...tools.registry.state import ArgumentsError
-from ..models.tool_calling.calls import read_call
+from ..models.tool_calls import read_call
 from ..step.asking import ask
 from ..step.resources import Moment
 from .call import CallResult, wrong

@@ -11,7 +11,7 @@ from ...graphs.log.heard import overheard
 from ...graphs.log.messages import make_message, metadata, place_of
 from ...graphs.log.metadata import NOBODY, Summary
 from ...graphs.text.tokens import tokens_of
-from ..models.client.too_long import ran_out_of_room
+from ..models.answers import ran_out_of_room
 from ..models.model import Model
 from ..prompts import judging as prompts
 from ..prompts.summaries import SHORTENED, fill_template
@@ -57,7 +57,7 @@ async def observed(
         else:
             usage = moment.with_call(model, answer, usage)
             # Once: an answer that is cut off again is cut off by a limit of the model's own.
-            has_room = has_room or not ran_out_of_room(answer, most or model.max_tokens)
+            has_room = has_room or not ran_out_of_room(answer, most or model.adapter.longest_answer)
             since = None if has_room else _half(_heard(lines), private=private)
             if since is None:
                 return Asked(answer, found, lines[len(moment.log) :], usage)

@@ -34,9 +34,9 @@ def as_asked(moment: Moment, question: str) -> str:
 
 def longest(moment: Moment, judge: Judge | SeparateJudge, model: Model, tokens: int) -> int | None:
     """Give the longest answer, in tokens, by what its form needs. None: the model's own."""
-    if judge.max_tokens is not None or not model.limits_answers:
+    if judge.max_tokens is not None:
         return judge.max_tokens
-    return tokens * (_MORE if is_second(moment) else 1)
+    return model.adapter.accepted_limit(tokens * (_MORE if is_second(moment) else 1))
 
 
 async def asked_again(

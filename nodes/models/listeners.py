@@ -11,7 +11,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, Generati
 from ...graphs.log.done_tokens import HeardText
 from ...graphs.log.messages import storable
 from ...graphs.text.thoughts import ThoughtReader, Told
-from .reasoning import beside
+from .answers import beside
 
 
 class Listener(AsyncCallbackHandler):

@@ -1,12 +1,28 @@
-"""What a failed call tells by its HTTP status and headers, whichever client has raised it."""
+"""What a failed call says, whichever client raised the error: its status, or a prompt too long.
+
+OpenAI's client is not imported for it, since that costs as much as the rest of this program: an
+object of one of its classes shows that it is imported already. The words for prompts that are too
+long are those of OpenAI and Azure, llama.cpp and its Python server, vLLM, SGLang, TGI, LM Studio,
+Gemini, and of gateways to Anthropic's models and others. Ollama says nothing: it cuts.
+"""
 
 import math
+import re
 import time
 from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
-from ...graphs.common.errors import ModelUnavailableError
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.messages import AIMessage
+from langchain_core.messages.ai import UsageMetadata
+
+from ...graphs.common.errors import ContextTooLongError, ModelUnavailableError
+from ...graphs.common.sanitize import excerpt
+
+if TYPE_CHECKING:
+    import openai
+
 
 _BUSY: Final = (429, 529)
 """Too many calls; the second is Anthropic's, for all callers together."""
@@ -39,7 +55,7 @@ class Refusal(NamedTuple):
 
 def refusal(error: BaseException) -> Refusal | None:
     """Give what a server has said, by the exception that a client made of it."""
-    return next((found for one in causes(error) if (found := _told(one)) is not None), None)
+    return next((found for one in causes(error) if (found := _refusal_in(one)) is not None), None)
 
 
 def is_for_now(error: BaseException) -> bool:
@@ -83,7 +99,7 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
-def _told(error: BaseException) -> Refusal | None:
+def _refusal_in(error: BaseException) -> Refusal | None:
     """What one exception holds: the clients of OpenAI, Anthropic, Google, AWS and others."""
     response: Any = getattr(error, "response", None)
     if isinstance(response, Mapping):
@@ -111,3 +127,199 @@ def text_of(error: BaseException) -> str:
     except Exception:
         # Some errors fail at putting into words what could not be read.
         return ""
+
+
+def comes_from(thing: object, module: str) -> bool:
+    """Whether a thing's class, or one that it is made from, stands in a package or module."""
+    homes = (each.__module__ for each in type(thing).__mro__)
+    return any(home == module or home.startswith(f"{module}.") for home in homes)
+
+
+def _is_one_of(error: BaseException | None, *names: str) -> bool:
+    """Whether an error is of one of these classes of OpenAI's client."""
+    if not comes_from(error, "openai"):
+        return False
+    import openai
+
+    return isinstance(error, tuple(getattr(openai, name) for name in names))
+
+
+def is_clients(error: BaseException) -> TypeGuard["openai.OpenAIError"]:
+    """Whether OpenAI's client raised an error."""
+    return _is_one_of(error, "OpenAIError")
+
+
+def is_api_error(error: BaseException) -> TypeGuard["openai.APIError"]:
+    """Whether OpenAI's client raised an error for what a server said, or for its silence."""
+    return _is_one_of(error, "APIError")
+
+
+def is_status_error(error: BaseException | None) -> TypeGuard["openai.APIStatusError"]:
+    """Whether OpenAI's client raised an error for an HTTP status."""
+    return _is_one_of(error, "APIStatusError")
+
+
+def answer_in(error: BaseException) -> AIMessage | None:
+    """Give the answer that OpenAI's client has raised for, since it does not fit its schema."""
+    if not _is_one_of(error, "ContentFilterFinishReasonError", "LengthFinishReasonError"):
+        return None
+    # Older clients give none for what was filtered.
+    completion = getattr(error, "completion", None)
+    if completion is None or not completion.choices:
+        return AIMessage("")
+    choice, used = completion.choices[0], completion.usage
+    counted = used and UsageMetadata(
+        input_tokens=used.prompt_tokens,
+        output_tokens=used.completion_tokens,
+        total_tokens=used.total_tokens,
+    )
+    return AIMessage(
+        choice.message.content or "",
+        usage_metadata=counted,
+        response_metadata={"finish_reason": choice.finish_reason},
+    )
+
+
+_CODES = ("context_length_exceeded", "exceed_context_size_error", "model_context_window_exceeded")
+
+_NUMBER = r"(\d[\d,]{0,15})"
+
+_LIMITS = (
+    rf"maximum context (?:length|window) (?:is|of) (?:only )?{_NUMBER}",
+    rf"context length (?:is |of )?(?:only )?\(?{_NUMBER}",
+    rf"context (?:window|size) (?:is |of )?\(?{_NUMBER}",
+    rf"exceed context limit: {_NUMBER} \+ {_NUMBER} > {_NUMBER}",
+    rf"(?:prompt|input) is too long: {_NUMBER} tokens > {_NUMBER}",
+    rf"configured limit of {_NUMBER}",
+    rf"maximum model length of {_NUMBER}",
+    rf"maximum number of tokens allowed \({_NUMBER}",
+    rf"`max_new_tokens` must be <= {_NUMBER}",
+)
+"""How the tokens that a model takes are told; the last number counts."""
+
+_PROMPTS = (
+    rf"{_NUMBER} in (?:the|your) (?:messages|prompt)",
+    rf"messages resulted in {_NUMBER}",
+    rf"{_NUMBER} (?:input tokens|of text input)",
+    rf"Given: {_NUMBER} `inputs` tokens",
+    rf"input \({_NUMBER} tokens\)",
+    rf"(?:prompt|input) is too long: {_NUMBER} tokens",
+    rf"exceed context limit: {_NUMBER} \+",
+    rf"request \({_NUMBER} tokens\)",
+    rf"keep the first {_NUMBER} tokens",
+    rf"[Rr]equested tokens \({_NUMBER}\)",
+    rf"decoder prompt \(length {_NUMBER}\)",
+    rf"input token count \({_NUMBER}\)",
+)
+"""How the tokens of a prompt are told, without those kept free for the answer."""
+
+_WORDS = re.compile(
+    r"maximum context (?:length|window)|(?:model's|maximum) (?:context|model) length"
+    r"|exceeds? (?:the )?(?:available |model's )?context|context (?:length|window) exceeded"
+    r"|(?:prompt|input|length) is too long|context the overflows|keep from the initial prompt"
+    r"|input token count .* exceeds the maximum|max_tokens must be at least 1, got -"
+    r"|`inputs` tokens \+ `max_new_tokens`|Input tokens exceed|ContextWindowExceeded",
+    re.IGNORECASE,
+)
+"""What is said nowhere but there. Words of rate limits, such as "too many tokens", are not."""
+
+
+def as_too_long(error: BaseException, label: str) -> ContextTooLongError | None:
+    """Recognise that a model refused a prompt as longer than it takes."""
+    if not _is_too_long(error):
+        return None
+    fields = _fields(error)
+    message = _message(error, fields)
+    prompt = _whole(fields.get("n_prompt_tokens")) or _number_in(_PROMPTS, message)
+    limit = _whole(fields.get("n_ctx")) or _number_in(_LIMITS, message)
+    return ContextTooLongError(_sentence(label, prompt, limit), prompt_tokens=prompt, limit=limit)
+
+
+def _is_too_long(error: BaseException) -> bool:
+    if isinstance(error, ContextOverflowError):
+        return True
+    if not is_api_error(error) or _is_for_another_reason(error):
+        return False
+    text = f"{_cut(error.code)} {_cut(error.type)} {_cut(error.message)} {_cut(error.body)}"
+    return any(code in text for code in _CODES) or _WORDS.search(text) is not None
+
+
+def _is_for_another_reason(error: "openai.APIError") -> bool:
+    """Whether it is something else that is wrong, whatever words it comes with."""
+    import openai  # is loaded, or it would have raised nothing
+
+    return isinstance(
+        error,
+        (
+            openai.AuthenticationError,
+            openai.PermissionDeniedError,
+            openai.NotFoundError,
+            openai.RateLimitError,
+            openai.APIConnectionError,
+        ),
+    )
+
+
+def _fields(error: BaseException) -> dict[str, Any]:
+    """The fields of an error's body, which some servers wrap once more."""
+    body = error.body if is_api_error(error) else None
+    if isinstance(body, list):
+        body = next(iter(body), None)
+    if isinstance(body, dict) and isinstance(body.get("error"), dict):
+        body = body["error"]
+    return body if isinstance(body, dict) else {}
+
+
+def _message(error: BaseException, fields: dict[str, Any]) -> str:
+    told = fields.get("message")
+    if isinstance(told, str):
+        return _cut(told)
+    # Some bodies are a bare text, or name it otherwise.
+    return f"{_cut(error)} {_cut(error.body)}" if is_api_error(error) else _cut(error)
+
+
+def _cut(given: object) -> str:
+    """The beginning of something, as text."""
+    try:
+        return str(given)[:_READ]
+    except RecursionError:
+        return ""
+
+
+def _whole(given: object) -> int | None:
+    return given if isinstance(given, int) and given > 0 else None
+
+
+def _number_in(patterns: tuple[str, ...], message: str) -> int | None:
+    for pattern in patterns:
+        if found := re.search(pattern, message):
+            return int(found[found.re.groups].replace(",", "")) or None
+    return None
+
+
+def _sentence(label: str, prompt: int | None, limit: int | None) -> str:
+    size = "" if prompt is None else f" of {prompt} tokens"
+    takes = "" if limit is None else f", which takes {limit}"
+    return (
+        f"the prompt{size} is too long for the model {label}{takes}: give the speaker a smaller "
+        "`context`, or a model that takes more"
+    )
+
+
+def excerpt_of(thing: object) -> str:
+    """Return an error or the like in few words. Empty if it can't be put into words."""
+    try:
+        return excerpt(str(thing))
+    except Exception:
+        # Some errors fail at putting into words what could not be read.
+        return ""
+
+
+def passed(error: BaseException, module: str) -> bool:
+    """Return whether an exception has passed through a function of a module."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_globals.get("__name__") == module:
+            return True
+        trace = trace.tb_next
+    return False

@@ -1,12 +1,21 @@
-"""The settings of one model call: those of the user, and this project's defaults."""
+"""The settings of one model call: the user's, the defaults, and which of them a model refuses."""
 
-from collections.abc import Collection, Mapping
+import re
+import weakref
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from json import JSONDecodeError
+from typing import Any, Final, Self
+
+from langchain_core.exceptions import OutputParserException
+from pydantic import ValidationError
 
 from ...graphs.common.data import UNSET
+from ...graphs.common.errors import DuologueError, SpecError
+from ...graphs.common.sanitize import excerpt
 from ...graphs.speakers.parts import ModelSettings
+from .refusals import as_too_long, causes, refusal, text_of
 
 
 @dataclass(frozen=True)
@@ -73,3 +82,153 @@ class CallSettings:
         """Return the settings without the defaults of these names."""
         kept = {name: value for name, value in self.defaults.items() if name not in names}
         return self if len(kept) == len(self.defaults) else replace(self, defaults=kept)
+
+
+_OURS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict"), "max_tokens"
+    ),
+    **dict.fromkeys(("stop", "stop_sequences"), "stop"),
+    **dict.fromkeys(("seed", "random_seed"), "seed"),
+    "temperature": "temperature",
+    "top_p": "top_p",
+}
+"""Our name for each setting that has a field, by providers' names for it."""
+
+_SENT: Final = (
+    *("model", "messages", "input", "contents", "system", "n", "stream", "stream_options"),
+    *("tools", "tool_choice", "functions", "function_call", "response_format", "text", "format"),
+    *("output_config", "config", "callbacks", "options", "extra_body", "extra_headers"),
+)
+"""Parts of a request that each call sets."""
+
+
+def check_collisions(settings: CallSettings) -> None:
+    """Check that no further setting is one that a call sets by itself.
+
+    Raises:
+        SpecError: One is. Names the field.
+    """
+    for part in ("extra_args", "extra_body"):
+        for name in getattr(settings, part):
+            where = f"{settings.where}.{part}.{name}"
+            if name in _OURS:
+                raise SpecError(
+                    f"{where}: there is a field for it; set {settings.where}.{_OURS[name]} instead"
+                )
+            if name in _SENT:
+                raise SpecError(f"{where}: each call sets it; remove it")
+
+
+_REFUSED: Final = (400, 422)
+"""The statuses of a request that is not valid."""
+
+_UNEXPECTED: Final = re.compile(r"unexpected keyword argument '(\w+)'")
+"""Python's error for a function that has no such parameter."""
+
+_WORDS: Final = ("stop", "seed")
+"""Names that are ordinary words, and so count only if they are quoted."""
+
+
+@dataclass
+class Learned:
+    """The facts about the settings of one model that its calls have shown."""
+
+    refused: set[str] = field(default_factory=set)
+    """The defaults that the model refuses."""
+    limit_name: str | None = None
+    """The server's name for the longest answer, if it refused the usual one."""
+
+
+_by_name: dict[tuple[str, str | None], Learned] = {}
+_by_object: dict[int, Learned] = {}
+
+
+def learned_of_name(label: str, address: str | None) -> Learned:
+    """Return the facts that this process knows of a model, by its name and its server's address."""
+    return _by_name.setdefault((label, address), Learned())
+
+
+def learned_of_object(chat: object) -> Learned:
+    """Return the facts that this process knows of a user's object, for as long as it lives."""
+    number = id(chat)
+    if number not in _by_object:
+        _by_object[number] = Learned()
+        weakref.finalize(chat, _by_object.pop, number, None)
+    return _by_object[number]
+
+
+def refused_setting(
+    error: BaseException, sent: Mapping[str, str], settings: CallSettings
+) -> str | None:
+    """Return which setting of a call was refused, by our name. None: it failed for another reason.
+
+    A default goes before a setting of the user's: if two can't be sent together, the default is the
+    one to leave out.
+
+    Args:
+        error: The error that the client raised.
+        sent: The client's names for the settings, by ours.
+        settings: The settings of the call.
+    """
+    ours = {name: name for name in sent} | {sent_as: name for name, sent_as in sent.items()}
+    named = next((ours[name] for name in _parameters(error) if name in ours), None)
+    by_client = _is_clients(error)
+    if named is not None or not (by_client or _is_refusal(error)):
+        return named
+    text = text_of(error)
+    for group in (settings.defaults, settings.chosen, settings.extra_args):
+        for name in group:
+            if any(_names(text, one, quoted=by_client) for one in (sent[name], name)):
+                return name
+    return None
+
+
+def _parameters(error: BaseException) -> Iterator[str]:
+    """Yield the parameters that an error names in a field of its own."""
+    for one in causes(error):
+        if isinstance(one, TypeError):
+            yield from _UNEXPECTED.findall(str(one))
+        elif isinstance(one, ValidationError):
+            yield from (str(part) for fault in one.errors() for part in fault["loc"])
+        elif _is_refusal(one):
+            yield from _in_body(one)
+
+
+def _in_body(error: BaseException) -> Iterator[str]:
+    body: Any = getattr(error, "body", None)
+    inner = body.get("error") if isinstance(body, Mapping) else None
+    for holder in (error, body, inner):
+        found = holder.get("param") if isinstance(holder, Mapping) else getattr(holder, "param", "")
+        if isinstance(found, str):
+            # A part of a setting, such as "stop[0]".
+            yield re.split(r"[\[.]", found)[0]
+
+
+def message_of(error: BaseException) -> str:
+    """Return the message of a refusal, cut to one line."""
+    for one in causes(error):
+        body: Any = getattr(one, "body", None)
+        inner = body.get("error", body) if isinstance(body, Mapping) else None
+        if isinstance(inner, Mapping) and isinstance(inner.get("message"), str):
+            return excerpt(inner["message"])
+    return excerpt(str(error))
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Return whether a server refused a request as not valid."""
+    found = refusal(error)
+    return found is not None and found.status in _REFUSED and as_too_long(error, "") is None
+
+
+def _is_clients(error: BaseException) -> bool:
+    """Return whether a client refused a request before it was sent."""
+    is_answer = isinstance(error, DuologueError | OutputParserException | JSONDecodeError)
+    return isinstance(error, ValueError) and refusal(error) is None and not is_answer
+
+
+def _names(text: str, name: str, *, quoted: bool) -> bool:
+    word = re.escape(name.casefold()).replace("_", "_?")
+    if quoted or name in _WORDS:
+        return re.search(rf"['\"`]{word}['\"`]", text) is not None
+    return re.search(rf"(?<![a-z0-9_]){word}(?![a-z0-9_])", text) is not None

@@ -20,17 +20,20 @@ _A_PAIR = 2
 
 
 def build_task_request(
-    task: str, names: Sequence[str], limit: int, render_prompt: RenderPrompt, *, small: bool
+    task: str, names: Sequence[str], limit: int, render_prompt: RenderPrompt
 ) -> str:
     """Return the request for a more specific task."""
-    if small:
-        return render_prompt(SPECIFY_TASK_SMALL_MODEL, task=task, limit=limit)
     roles = (
         f"{render_prompt(TASK_HELPER, asker=names[0], helper=names[1])} "
         if len(names) == _A_PAIR
         else ""
     )
     return render_prompt(SPECIFY_TASK, task=task, limit=limit, roles=roles)
+
+
+def build_small_model_task_request(task: str, limit: int, render_prompt: RenderPrompt) -> str:
+    """Return the same request in a few words, for a very small model."""
+    return render_prompt(SPECIFY_TASK_SMALL_MODEL, task=task, limit=limit)
 
 
 def join_task_requests(limit: int, render_prompt: RenderPrompt) -> str:

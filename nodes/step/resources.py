@@ -34,9 +34,9 @@ from ...tools.registry.registry import Registry
 from ...tools.sandbox import sandbox
 from ..models.gate import Gate, Unbroken
 from ..models.model import Model
+from ..models.offered_tools import check_room
 from ..models.resolve import Models
 from ..models.settings import CallSettings
-from ..models.tool_calling.offered import check_room
 from .brought import is_task_given, waiting
 from .handover import lines_before
 from .progress import StepProgress
@@ -86,11 +86,8 @@ class Resources:
 
     def check_model(self, name: str | None) -> None:
         """Make sure that a model may be named so, which may come from a client of a server."""
-        if name is not None and not self.allow_paths and self.models.is_place(name):
-            raise SpecError(
-                f"model: {name!r} is a file or an address, which is not allowed here: name a "
-                "model of the server, or build the graph with allow_paths=True"
-            )
+        if name is not None and not self.allow_paths:
+            self.models.refuse_place(name)
 
     async def find(self, conversation: Conversation) -> Conversation:
         """Find what a conversation names, and see that its code can be run here.

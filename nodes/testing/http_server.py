@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Self, TypeVar
 
 from ...graphs.common.threads import in_thread
-from ..models.client.origin import is_status_error
+from ..models.refusals import is_status_error
 from .refusals import RefusedRequestError
 from .replies import Reply
 from .script import Prompt, Script, ScriptExhaustedError, Tape, as_prompt

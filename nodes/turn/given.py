@@ -12,7 +12,7 @@ from ...graphs.log.viewpoint import copied
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.usage import Usage
 from ...tools.registry.hooks import Turn
-from ..models.tool_calling.hand_off import HandedOver
+from ..models.offered_tools import HandedOver
 from ..step.resources import Moment, session_id
 from .prompt import view_of
 

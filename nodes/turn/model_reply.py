@@ -18,10 +18,10 @@ from ...graphs.spec.handoffs import has_tool, may_be_private
 from ...graphs.spec.judges import Handoff
 from ..models.listeners import Listener, Tokens
 from ..models.model import Model
+from ..models.offered_tools import HandedOver, hand_off_tool, handed_over, offered
 from ..models.settings import CallSettings
-from ..models.tool_calling.hand_off import HandedOver, hand_off_tool, handed_over
-from ..models.tool_calling.offered import offered
-from ..models.tool_calling.to_user import Speaking, taken_out
+from ..models.to_user import Speaking, taken_out
+from ..models.tool_offers import ToolOffer, offers_of
 from ..step.resources import Moment
 from .given import Given
 from .hooks import sees_replies
@@ -33,13 +33,13 @@ from .thinking import leaves_unopened
 async def from_model(moment: Moment, speaker: Speaker, new: list[AnyMessage]) -> Given:
     """Ask the speaker's model, with what is new in the log in front of it."""
     model = await moment.model(speaker.model)
-    small = model.capabilities.is_small
+    short = model.adapter.prompting.small_model_prompt(speaker)
     where = moment.path_of(speaker, "model_settings")
     settings = moment.settings(where, speaker.model_settings, SPEAKER_TEMPERATURE)
     schema, once = _held_to(moment, speaker), told_once(moment)
 
     async def ask(log: list[BaseMessage]) -> tuple[AIMessage, HandedOver]:
-        prompt = prompt_of(moment, speaker, log, once, small=small)
+        prompt = prompt_of(moment, speaker, log, once, short)
         if schema is not None:
             answer = await _structured(moment, speaker, model, schema, prompt, settings)
             return answer, HandedOver()
@@ -54,7 +54,7 @@ async def from_model(moment: Moment, speaker: Speaker, new: list[AnyMessage]) ->
         ask,
         new=new,
         most=settings.values.get("max_tokens"),
-        small=small,
+        short=short,
         behind=once.messages,
         goes_on=speaker.on_length != "accept" and not moment.position.cut_off,
     )
@@ -76,13 +76,14 @@ async def _text(
     prompt: list[BaseMessage],
     settings: CallSettings,
 ) -> AIMessage:
-    tools, choice = offer(moment, speaker, by_schema=model.by_schema(speaker.tool_calling))
+    offers = offers_of(model.adapter.prompting, speaker.tool_calling)
+    tools, choice = offer(moment, speaker, offers)
     continues = moment.position.phase is Phase.CUT_OFF and speaker.on_length == "continue"
     purpose = _purpose(moment, speaker)
     listeners = _listeners(moment, speaker, purpose)
     is_heard = speaker.speaks_with_tool_calls and purpose is Speech
     speaking = Speaking(_teller(speaker.name)) if is_heard else None
-    if speaking is not None and not model.by_schema(speaker.tool_calling):
+    if speaking is not None:
         listeners.append(speaking)
     answer = await model.answer(
         prompt,
@@ -123,11 +124,11 @@ def _teller(name: str) -> Callable[[str], None]:
     return lambda text: tell({"speech": {"speaker": name, "text": text}})
 
 
-def offer(moment: Moment, speaker: Speaker, *, by_schema: bool) -> tuple[list[BaseTool], str]:
+def offer(moment: Moment, speaker: Speaker, offers: type[ToolOffer]) -> tuple[list[BaseTool], str]:
     """Give the tools that a speaker is told of, and what it must call."""
     may_call = moment.position.tool_rounds < moment.conversation.max_tool_rounds
-    # An endpoint that writes its calls as text goes on writing them unless it is told not to.
-    tools = offered(moment.resources.registry, speaker) if may_call or by_schema else []
+    is_told = may_call or bool(offers.described(speaker.tools))
+    tools = offered(moment.resources.registry, speaker) if is_told else []
     choice = speaker.tool_choice if may_call else "none"
     if choice != "none" and moment.position.tool_rounds > 0:
         # Once a call has succeeded, it may speak, too.

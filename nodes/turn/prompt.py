@@ -27,9 +27,9 @@ from ...graphs.speakers.parts import SmallModelPrompt
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.usage import Usage
 from ...graphs.text.tokens import tokens_of, tokens_of_message
-from ..models.client.too_long import ran_out_of_room
+from ..models.answers import ran_out_of_room
 from ..models.model import Model
-from ..models.tool_calling.offered import tokens_of_tools
+from ..models.offered_tools import tokens_of_tools
 from ..prompts import speaking as prompts
 from ..prompts.summaries import SHORTENED
 from ..step.resources import Moment, notify
@@ -46,20 +46,20 @@ def system_of(moment: Moment, speaker: Speaker) -> str:
 
 
 def around(
-    moment: Moment, speaker: Speaker, *, small: bool = False, behind: Sequence[BaseMessage] = ()
+    moment: Moment,
+    speaker: Speaker,
+    short: SmallModelPrompt | None = None,
+    *,
+    behind: Sequence[BaseMessage] = (),
 ) -> Around:
     """Estimate the tokens of what stands in a speaker's prompt beside the log."""
     # The tools' schemas are made for it, which takes a while.
     if not isinstance(speaker.context, TokenBudget | RunningSummary):
         return Around(0)
-    front = _as_told(moment, speaker, [], small=small)
+    front = _as_told(moment, speaker, [], short)
     tools = tokens_of_tools(moment.conversation, moment.resources.registry, speaker)
     thoughts = tokens_of_thoughts(moment.log, speaker.name)
-    reminded = (
-        speaker.small_model_prompt.reminder
-        if small and speaker.small_model_prompt is not None
-        else ""
-    )
+    reminded = short.reminder if short is not None else ""
     return Around(
         sum(map(tokens_of_message, front)) + tools + thoughts,
         tokens_of(prompts.fill_template(reminded, task=_given_task(moment, speaker))),
@@ -72,29 +72,32 @@ def _given_task(moment: Moment, speaker: Speaker) -> str:
 
 
 def _as_told(
-    moment: Moment, speaker: Speaker, lines: Sequence[BaseMessage], *, small: bool
+    moment: Moment,
+    speaker: Speaker,
+    lines: Sequence[BaseMessage],
+    short: SmallModelPrompt | None,
 ) -> list[BaseMessage]:
-    """What a speaker sees of these lines; in few words where a very small model speaks."""
-    system, small_prompt = system_of(moment, speaker), speaker.small_model_prompt if small else None
-    view = moment.reader.view(lines, speaker.name, system, in_prompt=small_prompt is None)
-    if small_prompt is None:
+    """What a speaker sees of these lines, with the short prompt if its model needs one."""
+    system = system_of(moment, speaker)
+    view = moment.reader.view(lines, speaker.name, system, in_prompt=short is None)
+    if short is None:
         return view
     given = _given_task(moment, speaker)
-    return _build_small_model_prompt(view, small_prompt, moment.task or given, given)
+    return _build_small_model_prompt(view, short, moment.task or given, given)
 
 
 def view_of(
     moment: Moment,
     speaker: Speaker,
     log: Sequence[BaseMessage],
+    short: SmallModelPrompt | None = None,
     *,
-    small: bool = False,
     behind: Sequence[BaseMessage] = (),
 ) -> list[BaseMessage]:
     """Give what a speaker sees when its model is asked."""
-    beside = around(moment, speaker, small=small, behind=behind)
+    beside = around(moment, speaker, short, behind=behind)
     kept = moment.reader.history(speaker.name).shortened(log, beside)
-    return _as_told(moment, speaker, kept.lines, small=small)
+    return _as_told(moment, speaker, kept.lines, short)
 
 
 class Once(NamedTuple):
@@ -142,10 +145,14 @@ def _told_of_end(moment: Moment) -> str:
 
 
 def prompt_of(
-    moment: Moment, speaker: Speaker, log: Sequence[BaseMessage], once: Once, *, small: bool
+    moment: Moment,
+    speaker: Speaker,
+    log: Sequence[BaseMessage],
+    once: Once,
+    short: SmallModelPrompt | None,
 ) -> list[BaseMessage]:
     """Give what is sent to the model for a speaker's turn."""
-    view = view_of(moment, speaker, log, small=small, behind=once.messages)
+    view = view_of(moment, speaker, log, short, behind=once.messages)
     if not view or isinstance(view[-1], SystemMessage | AIMessage):
         # What it would answer was removed, and many models refuse a prompt that ends so.
         has_spoken = bool(view) and isinstance(view[-1], AIMessage)
@@ -197,7 +204,7 @@ async def asked_of(
     *,
     new: Sequence[AnyMessage] = (),
     most: object = None,
-    small: bool = False,
+    short: SmallModelPrompt | None = None,
     behind: Sequence[BaseMessage] = (),
     goes_on: bool = False,
 ) -> Asked[T]:
@@ -209,7 +216,7 @@ async def asked_of(
     """
     lines: list[AnyMessage] = [*moment.log, *new]
     usage, has_room = moment.usage, False
-    beside = around(moment, speaker, small=small, behind=behind)
+    beside = around(moment, speaker, short, behind=behind)
     while True:
         cut: AnyMessage | None
         try:
@@ -220,7 +227,7 @@ async def asked_of(
                 raise
         else:
             usage = moment.with_call(model, answer, usage)
-            limit = most if isinstance(most, int) else model.max_tokens
+            limit = most if isinstance(most, int) else model.adapter.longest_answer
             # Once: an answer that is cut off again is cut off by a limit of the model's own.
             is_guessed = goes_on and limit is None
             has_room = has_room or is_guessed or not ran_out_of_room(answer, limit)

@@ -25,8 +25,8 @@ from ...graphs.rules.transitions import paused, spoke
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.conversation import Conversation
 from ...graphs.spec.handoffs import first_of, may_be_private
-from ..models.tool_calling.hand_off import HandedOver
-from ..models.tool_calling.to_user import texts_by_id
+from ..models.offered_tools import HandedOver
+from ..models.to_user import texts_by_id
 from ..step.resources import Moment
 from .given import Given
 from .hooks import sees_replies

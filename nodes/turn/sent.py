@@ -1,6 +1,7 @@
 """The prompt that a speaker's model was sent, made once more from the stored steps."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 
 from langchain_core.messages import AnyMessage, BaseMessage
@@ -15,9 +16,9 @@ from ...graphs.speakers.formats import SchemaFormat
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.usage import used_so_far
 from ...graphs.spec.versions import restored
-from ..models.adapters.base import Capabilities
-from ..models.resolve import capabilities_of
-from ..models.tool_calling.by_schema import told
+from ..models.adapters.base import Prompting
+from ..models.adapters.families import prompting_of
+from ..models.tool_offers import ToolOffer, offers_of
 from ..step.resources import Moment, Resources
 from ..step.running import RunningSession
 from .model_reply import offer
@@ -65,34 +66,26 @@ async def _prompt(
         used_so_far(before),
         before.get("specified_task") or None,
     )
-    model = _model(moment, before, after, name)
+    prompting = _prompting(moment, before, after, name)
     speaker = as_in(moment.turn.stage, moment.conversation.speaker(name))
-    if _needs_registered(speaker, model):
+    offers = offers_of(prompting, speaker.tool_calling)
+    if _needs_registered(speaker, offers):
         await resources.find(moment.conversation)
-    prompt = prompt_of(moment, speaker, log, told_once(moment), small=model.is_small)
-    if not _is_by_schema(speaker, model):
-        return prompt
-    tools, choice = offer(moment, speaker, by_schema=True)
-    return told(prompt, tools, choice, briefly=model.is_small)
+    short = prompting.small_model_prompt(speaker)
+    prompt = prompt_of(moment, speaker, log, told_once(moment), short)
+    return offers.written_prompt(prompt, partial(offer, moment, speaker, offers), prompting)
 
 
-def _model(moment: Moment, before: State, after: State, name: str) -> Capabilities:
-    """What has answered: that whose usage has grown."""
+def _prompting(moment: Moment, before: State, after: State, name: str) -> Prompting:
+    """Return how prompts were made for the model that answered: its usage has grown."""
     used, now = used_so_far(before), used_so_far(after)
     label = next((label for label in now if now[label] != used.get(label)), None)
-    return capabilities_of(
-        moment.conversation.speaker(name).model or moment.conversation.model, label
-    )
+    called = moment.conversation.speaker(name).model or moment.conversation.model
+    return prompting_of(called, label)
 
 
-def _is_by_schema(speaker: Speaker, model: Capabilities) -> bool:
-    if speaker.tool_calling is None:
-        return not model.calls_tools
-    return speaker.tool_calling == "schema"
-
-
-def _needs_registered(speaker: Speaker, model: Capabilities) -> bool:
-    """Whether the prompt tells something of what is registered, or is measured with it."""
-    measured = not isinstance(speaker.context, KeepAll | LastMessages)
-    told = measured or _is_by_schema(speaker, model)
-    return isinstance(speaker.format, SchemaFormat) or (bool(speaker.tools) and told)
+def _needs_registered(speaker: Speaker, offers: type[ToolOffer]) -> bool:
+    """Return whether the prompt contains something registered, or is measured with it."""
+    is_measured = not isinstance(speaker.context, KeepAll | LastMessages)
+    tools = speaker.tools if is_measured else offers.described(speaker.tools)
+    return isinstance(speaker.format, SchemaFormat) or bool(tools)

@@ -41,7 +41,7 @@ from ...graphs.rules.transitions import left, paused
 from ...graphs.rules.tries import Checked, Problem, Worth, better, worth_of
 from ...graphs.speakers.speaker import Speaker
 from ..models.answers import is_cut_off, thought_of
-from ..models.tool_calling.hand_off import HandedOver
+from ..models.offered_tools import HandedOver
 from ..step.resources import Moment, Resources
 from .checks import checked, repeated_calls
 from .cut_off import more_asked, together

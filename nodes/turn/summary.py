@@ -34,10 +34,12 @@ async def summed_up(moment: Moment, speaker: Speaker) -> tuple[AnyMessage, dict[
     """Sum up what does not fit into a speaker's prompts any more, by its context policy."""
     if not moment.conversation.sums_up(speaker):
         return None
-    # What is told to a very small model takes other room.
-    briefly = speaker.small_model_prompt is not None and speaker.has_model
-    small = briefly and (await moment.model(speaker.model)).capabilities.is_small
-    beside = around(moment, speaker, small=small)
+    short = None
+    if speaker.small_model_prompt is not None and speaker.has_model:
+        # A short prompt takes other room.
+        model = await moment.model(speaker.model)
+        short = model.adapter.prompting.small_model_prompt(speaker)
+    beside = around(moment, speaker, short)
     left_out = moment.reader.history(speaker.name).to_summarise(moment.log, beside)
     return None if left_out is None else await summarise(moment, speaker, *left_out)
 

@@ -11,7 +11,7 @@ from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import Source, SpeakerReply, ToolCalls
 from ...graphs.log.thoughts import Thought
 from ...graphs.text.tokens import tokens_of
-from ..models.reasoning import with_thought
+from ..models.answers import with_thought
 
 
 def with_thoughts(

@@ -28,6 +28,7 @@ from duologue.graphs import (
 from duologue.graphs.common.settings import load_settings
 from duologue.graphs.events import ConversationEnded
 from duologue.nodes.models.client.clients import client, listed
+from duologue.nodes.models.client.connections import Endpoint
 from support.faulty_server import Body, FaultyServer, Sent
 
 LIMIT = 64 * 1024
@@ -398,6 +399,6 @@ async def test_a_list_of_models_is_limited_too() -> None:
 async def test_a_model_in_a_child_process_is_limited_too() -> None:
     with FaultyServer(lambda *_: Sent(reply(LIMIT + 1))) as server:
         loop = asyncio.get_running_loop()
-        chat = client(loop, load_settings(), server.url, "k", "tiny", is_child=True)
+        chat = client(loop, load_settings(), Endpoint(server.url, "k", uses_proxies=False), "tiny")
         with pytest.raises(ValueError, match=r"more than 64\.0 KiB"):
             await chat.ainvoke("Hi")

@@ -501,10 +501,10 @@ def test_models_without_a_server_name_the_embedded_one_or_how_to_get_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        "duologue.nodes.models.embedded.child.weights", lambda: Path("SmolLM2.gguf")
+        "duologue.nodes.models.adapters.embedded.weights", lambda: Path("SmolLM2.gguf")
     )
     assert duologue("models").stdout.endswith("Default:\n  embedded\n")
-    monkeypatch.setattr("duologue.nodes.models.embedded.child.weights", lambda: None)
+    monkeypatch.setattr("duologue.nodes.models.adapters.embedded.weights", lambda: None)
     ran = duologue("models")
     assert ran.exit_code == 0
     assert "There is no model to speak" in ran.stdout
@@ -582,7 +582,7 @@ def test_a_wrong_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_model_at_all_names_the_ways_to_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("duologue.nodes.models.embedded.child.weights", lambda: None)
+    monkeypatch.setattr("duologue.nodes.models.adapters.embedded.weights", lambda: None)
     ran = duologue(*TASK)
     assert (ran.exit_code, ran.stderr.count("\n")) == (3, 1)
     assert ran.stderr.startswith("Error: There is no model to speak: set OPENAI_API_KEY")

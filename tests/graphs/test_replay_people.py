@@ -14,7 +14,7 @@ from langchain_core.tools import tool
 from langgraph.types import interrupt
 
 from duologue.graphs import Conversation, Session, SessionError, chat, converse, user_proxy
-from duologue.nodes.models.tool_calling.by_schema import ARGUMENTS, TOOL
+from duologue.nodes.models.tools_by_schema import ARGUMENTS, TOOL
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 from support.logs import as_replayed

@@ -1,6 +1,5 @@
 """A task that is rewritten (Z2): what is no rewrite, and which models are asked for one."""
 
-import dataclasses
 from typing import Any
 from uuid import uuid4
 
@@ -14,6 +13,8 @@ from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import SpecifiedTask
 from duologue.graphs.run.log_events import events_of_session
 from duologue.nodes.models import resolve
+from duologue.nodes.models.adapters import families
+from duologue.nodes.models.adapters.embedded import SmallModelPrompting
 from duologue.nodes.prompts.tasks import REWRITE_TASK, SPECIFY_TASK_SMALL_MODEL
 from duologue.nodes.prompts.template import fill_template
 from duologue.nodes.testing import ScriptedChatModel
@@ -72,11 +73,11 @@ def test_z2_a_replay_rewrites_it_the_same_way(rewrites: list[str]) -> None:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the scripted model for the embedded one."""
-    made = resolve.adapter_of
+    made = families.adapter_of
 
     def as_small(*given: Any) -> Any:  # noqa: ANN401
         adapter = made(*given)
-        adapter.capabilities = dataclasses.replace(adapter.capabilities, is_small=True)
+        adapter.prompting = SmallModelPrompting()
         return adapter
 
     monkeypatch.setattr(resolve, "adapter_of", as_small)

@@ -11,7 +11,7 @@ from langchain_core.tools import tool
 from pydantic import BaseModel
 
 from duologue.graphs import Session, SessionError, SpecError, converse
-from duologue.nodes.models.resolve import capabilities_of
+from duologue.nodes.models.adapters.families import prompting_of
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.nodes.turn import sent
@@ -154,9 +154,9 @@ def test_the_embedded_model_was_sent_the_brief(monkeypatch: pytest.MonkeyPatch) 
 
     def tiny(name: str | None, label: str | None) -> object:
         asked.append((name, label))
-        return capabilities_of("embedded", label)
+        return prompting_of("embedded", label)
 
-    monkeypatch.setattr(sent, "capabilities_of", tiny)
+    monkeypatch.setattr(sent, "prompting_of", tiny)
     prompt = Session("small", store="memory:sent").prompt("Ann")
     assert shown(prompt) == [
         ("system", "You cook. Cook."),

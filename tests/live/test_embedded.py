@@ -20,14 +20,14 @@ from pydantic import SecretStr
 from duologue.graphs.common.errors import ModelError
 from duologue.graphs.common.settings import Settings
 from duologue.graphs.log.metadata import Speech
-from duologue.nodes.models.embedded import child as embedded
-from duologue.nodes.models.embedded.child import (
+from duologue.nodes.models.adapters import embedded
+from duologue.nodes.models.adapters.embedded import (
     MAX_TOKENS,
     SAMPLING,
     EmbeddedServer,
     embedded_server,
+    grammar,
 )
-from duologue.nodes.models.embedded.grammar import grammar
 from duologue.nodes.models.resolve import Models
 from support.models import chosen
 
@@ -143,7 +143,7 @@ def test_a_copy_of_the_weights_gets_its_own_child(server: EmbeddedServer, tmp_pa
 
 PARENT = """
 import sys, threading
-from duologue.nodes.models.embedded.child import embedded_server
+from duologue.nodes.models.adapters.embedded import embedded_server
 import openai
 server = embedded_server()
 print(server.pid, flush=True)
@@ -190,7 +190,7 @@ def test_the_child_dies_with_a_killed_parent(when: str) -> None:
 def test_the_child_dies_while_it_loads() -> None:
     weights = embedded.weights()
     with subprocess.Popen(
-        [sys.executable, str(Path(embedded.__file__).with_name("server.py"))],
+        [sys.executable, str(Path(embedded.__file__).with_name("embedded_server.py"))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as child:
@@ -208,7 +208,7 @@ def test_the_child_dies_while_it_loads() -> None:
 @pytest.mark.process
 def test_a_program_that_ends_leaves_nothing_behind() -> None:
     program = (
-        "from duologue.nodes.models.embedded.child import embedded_server as s; print(s().pid)"
+        "from duologue.nodes.models.adapters.embedded import embedded_server as s; print(s().pid)"
     )
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-c", program], capture_output=True, text=True, check=True

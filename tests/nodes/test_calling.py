@@ -22,9 +22,9 @@ from duologue.graphs import ModelError, SpecError, load_conversation, stream
 from duologue.graphs.events import MessageSaid, MessageToken
 from duologue.graphs.log.metadata import Reflection, Speech
 from duologue.graphs.speakers.formats import LabelledFormat
-from duologue.nodes.models.adapters.native import ToolCalling, offering
+from duologue.nodes.models.adapters.base import Offer, ToolCalling
+from duologue.nodes.models.adapters.langchain import bind_tools
 from duologue.nodes.models.client.chat_model import ChatModel
-from duologue.nodes.models.model import Model
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from support.faulty_server import FaultyServer, Sent
@@ -152,7 +152,8 @@ async def test_a_model_of_the_users_own_is_told_in_langchains_terms(
 def test_one_of_anthropics_is_told_none_in_its_own_terms() -> None:
     # The class is known by its name and its package.
     claude = type("ChatAnthropic", (ScriptedChatModel,), {"__module__": "langchain_anthropic.own"})
-    bound: Any = offering(claude(script=[]), "claude", [made("count")], "none", {"count": "count"})
+    offer = Offer([made("count")], "none", {"count": "count"})
+    bound: Any = bind_tools(claude(script=[]), "claude", offer)
     assert bound.kwargs["tool_choice"] == {"type": "none"}
 
 
@@ -489,11 +490,12 @@ async def test_the_embedded_model_is_held_to_one_form_at_a_time() -> None:
 
 
 def test_json_is_not_streamed_to_people_as_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    # As long as no field of a spec sets it.
-    monkeypatch.setattr(Model, "by_schema", lambda self, _: True)
     given = {
         "task": "Add.",
-        "speakers": [{"name": "Ann", "tools": ["math.add"]}, {"name": "Bob"}],
+        "speakers": [
+            {"name": "Ann", "tools": ["math.add"], "tool_calling": "schema"},
+            {"name": "Bob"},
+        ],
         "end_chat": {"max_iterations": 1},
     }
     script: list[Line] = [

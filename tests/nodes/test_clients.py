@@ -20,6 +20,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.common.settings import Settings
 from duologue.nodes.models.client.clients import client, listed
+from duologue.nodes.models.client.connections import Endpoint
 from duologue.nodes.models.resolve import Models
 from duologue.nodes.testing import Prompt, Reply
 from duologue.nodes.testing.server import ScriptedServer
@@ -122,7 +123,7 @@ async def test_a_model_is_looked_for_once_in_a_loop(monkeypatch: pytest.MonkeyPa
 
 async def test_a_server_sees_the_stock_client(connect: ScriptedServer) -> None:
     url, key = connect.url, SecretStr("k")
-    ours = client(asyncio.get_running_loop(), Settings(), url, "k", "scripted")
+    ours = client(asyncio.get_running_loop(), Settings(), Endpoint(url, "k"), "scripted")
     stock = ChatOpenAI(model="scripted", base_url=url, api_key=key, timeout=ours.request_timeout)
     for chat in (ours, stock):
         await chat.ainvoke("You are Owner")

@@ -21,8 +21,9 @@ from duologue.graphs.common.settings import Settings
 from duologue.graphs.log.metadata import Reflection, Speech
 from duologue.graphs.spec.usage import ESTIMATED
 from duologue.nodes.models.adapters.composed import first
-from duologue.nodes.models.client.too_long import as_too_long, ran_out_of_room
+from duologue.nodes.models.answers import ran_out_of_room
 from duologue.nodes.models.model import Model
+from duologue.nodes.models.refusals import as_too_long
 from duologue.nodes.models.resolve import Models
 from duologue.nodes.testing import Reply, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer

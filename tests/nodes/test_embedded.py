@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from duologue.graphs.common.errors import ModelError
-from duologue.nodes.models.embedded import child as embedded
+from duologue.nodes.models.adapters import embedded
 
 PIP = ModuleType("pip")
 PIP.__spec__ = ModuleSpec("pip", None)

@@ -5,7 +5,7 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from duologue.nodes.models.embedded.grammar import grammar
+from duologue.nodes.models.adapters.embedded import grammar
 
 _TOKEN = re.compile(
     r"""(?P<literal>"(?:\\.|[^"\\])*")|(?P<set>\[(?:\\.|[^\]\\])*\])|(?P<name>[a-z]+)"""

@@ -41,8 +41,8 @@ from duologue.graphs.events import (
     VerdictGiven,
 )
 from duologue.graphs.log.metadata import Reflection, Speech
+from duologue.nodes.models.adapters import embedded
 from duologue.nodes.models.client.chat_model import ChatModel
-from duologue.nodes.models.embedded import child as embedded
 from duologue.nodes.models.model import Model
 from duologue.nodes.models.resolve import Models
 from duologue.nodes.testing import Reply, Script, ScriptedChatModel

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import httpx2
 import pytest
 
-from duologue.nodes.models.client.pools import Pools
+from duologue.nodes.models.client.http_client import Pools
 
 MOST = 70
 """Two whole pools and a smaller one."""

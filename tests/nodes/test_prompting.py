@@ -64,7 +64,8 @@ def test_a_request_to_mend_and_a_reminder_are_within_the_limit(
     for turns in range(1, 40):
         now = moment(context, turns, draft)
         ann = now.conversation.speakers[0]
-        sizes.append(tokens(prompt_of(now, ann, now.log, told_once(now), small=small)))
+        short = ann.small_model_prompt if small else None
+        sizes.append(tokens(prompt_of(now, ann, now.log, told_once(now), short)))
     assert max(sizes) <= LIMIT
     assert max(sizes) > LIMIT * 0.7
 

@@ -68,7 +68,7 @@ def test_a_task_that_was_asked_in_the_opening_is_not_told_again() -> None:
 
 @pytest.mark.parametrize("names", [("Ann", "Bob"), ("Ann", "Bob", "Cy")])
 def test_the_request_for_a_task_names_task_limit_and_a_pair(names: tuple[str, ...]) -> None:
-    text = build_task_request("Plan {limit}.", names, 50, talk().render_prompt, small=False)
+    text = build_task_request("Plan {limit}.", names, 50, talk().render_prompt)
     assert "Plan {limit}." in text
     assert "at most 50 words" in text
     assert ("Ann" in text and "Bob" in text) == (len(names) == 2)

@@ -100,7 +100,9 @@ def test_where_money_ends_it_each_model_needs_a_price(
     dear = PAIR.model_copy(update={"prices": {}, "end_chat": end})
     model = ChatOpenAI(model="gpt-4o", api_key=SecretStr("k"))
     if not installed:
-        monkeypatch.setattr("duologue.nodes.models.list_prices.find_spec", lambda name: None)
+        monkeypatch.setattr(
+            "duologue.nodes.models.adapters.list_prices.find_spec", lambda name: None
+        )
     monkeypatch.setattr(
         ChatOpenAI, "_agenerate", ScriptedChatModel(script=["Hello."] * 20)._agenerate
     )

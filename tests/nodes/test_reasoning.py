@@ -16,10 +16,9 @@ from openai import AsyncOpenAI
 from duologue.graphs import Result, converse, load_conversation
 from duologue.graphs.log.done_tokens import HeardText
 from duologue.graphs.log.thoughts import Thought
-from duologue.nodes.models.answers import as_answer, counted, thought_of
+from duologue.nodes.models.answers import as_answer, counted, thought_of, with_thought
 from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.models.listeners import Tokens
-from duologue.nodes.models.reasoning import with_thought
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from support.fields import fields_of

@@ -7,12 +7,12 @@ from typing import Any
 
 import httpx2
 import pytest
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage
 
 from duologue.graphs import ModelError, ModelUnavailableError
 from duologue.graphs.common.settings import Settings
 from duologue.graphs.log.metadata import Speech
+from duologue.nodes.models.adapters.providers import ProviderModel
 from duologue.nodes.models.refusals import is_for_now, is_unavailable, refusal, seconds_told
 from duologue.nodes.models.resolve import Models
 from duologue.nodes.testing import Reply, Script, ScriptedChatModel
@@ -153,10 +153,10 @@ async def test_an_error_of_a_server_tells_whether_other_calls_would_fail_as_well
 async def test_an_error_of_a_provider_tells_it_too(
     status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def made(_: str) -> BaseChatModel:
-        return ScriptedChatModel([Reply(error=status)])
+    def made(name: str, _: Settings) -> ProviderModel:
+        return ProviderModel(name, ScriptedChatModel([Reply(error=status)]), 1000)
 
-    monkeypatch.setattr("duologue.nodes.models.resolve.of_provider", made)
+    monkeypatch.setattr("duologue.nodes.models.adapters.families.make_model", made)
     with pytest.raises(ModelError) as caught:
         await asked(Models(settings=Settings()), "anthropic:claude")
     assert isinstance(caught.value, ModelUnavailableError) is (status < 429)

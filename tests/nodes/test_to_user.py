@@ -42,8 +42,8 @@ from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import ToolCalls
 from duologue.graphs.run.token_stream import TokenStream
 from duologue.nodes.models.client.chat_model import ChatModel
-from duologue.nodes.models.tool_calling.by_schema import answer_schema
-from duologue.nodes.models.tool_calling.to_user import Speaking, with_to_user
+from duologue.nodes.models.to_user import Speaking, with_to_user
+from duologue.nodes.models.tools_by_schema import answer_schema
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools import Hook

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from duologue.graphs.log.call_text import TO_USER, apart, together
-from duologue.nodes.models.tool_calling.argument_reader import Argument
+from duologue.nodes.models.to_user import Argument
 from support.cases import drawn_cases
 
 TEXTS: dict[str, str] = {

@@ -11,15 +11,15 @@ from langchain_core.messages.tool import ToolCall
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import ValidationError
 
-from duologue.nodes.models.tool_calling.calls import (
+from duologue.nodes.models.tool_calls import (
     RAW,
-    normalised,
+    normalise_calls,
     raw_calls,
     read_call,
     read_calls,
     unread,
+    wire_names,
 )
-from duologue.nodes.models.tool_calling.names import wire_names
 
 JSON = st.recursive(
     st.none()
@@ -235,7 +235,7 @@ def test_the_calls_of_any_model_get_registered_names_and_reasons() -> None:
             {"name": None, "args": None, "id": None, "error": None},
         ],
     )
-    read = normalised(answer, names)
+    read = normalise_calls(answer, names)
     assert read.text == "Let me see."
     assert [(call["name"], call["id"]) for call in read.tool_calls] == [
         ("math.add", "c1"),
@@ -257,7 +257,7 @@ def test_what_a_stream_brought_wins_over_what_langchain_made_of_it() -> None:
     raw = [{"index": 0, "id": "c1", "name": "a_b", "arguments": '{"a": 1'}]
     mended = [{"name": "a_b", "args": {"a": 1}, "id": "c1"}]
     answer = AIMessage("", tool_calls=mended, additional_kwargs={RAW: raw, "refusal": None})
-    read = normalised(answer, wire_names(["a.b"]))
+    read = normalise_calls(answer, wire_names(["a.b"]))
     assert read.tool_calls == []
     assert [(call["name"], call["args"]) for call in read.invalid_tool_calls] == [
         ("a.b", '{"a": 1')

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from duologue.nodes.models.tool_calling.names import registered, renamed, wire_names, with_called
+from duologue.nodes.models.tool_calls import registered, renamed, wire_names, with_called
 
 ACCEPTED = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 

@@ -15,8 +15,8 @@ from langchain_core.messages import (
 from langchain_core.tools import StructuredTool, tool
 from pydantic import BaseModel, Field
 
-from duologue.nodes.models.client.forms import form_of_calls
-from duologue.nodes.models.tool_calling.by_schema import (
+from duologue.nodes.models.adapters.provider_parameters import form_of_calls
+from duologue.nodes.models.tools_by_schema import (
     NO_CALL,
     answer_schema,
     described,
@@ -242,7 +242,7 @@ def flat(messages: list[BaseMessage]) -> list[tuple[str, str]]:
 
 
 def test_calls_and_results_stand_in_the_prompt_as_ordinary_text() -> None:
-    made_ = told([*TALK[:5], HumanMessage("Go on.")], (), "none")
+    made_ = told([*TALK[:5], HumanMessage("Go on.")], (), "none", described)
     assert flat(made_) == [
         ("system", "You guess."),
         ("human", "Guess."),
@@ -262,23 +262,28 @@ def test_calls_and_results_stand_in_the_prompt_as_ordinary_text() -> None:
 def test_a_broken_call_stands_there_as_it_was_written() -> None:
     broken = {"name": "add", "args": "{a", "id": "c", "error": None}
     prompt = [AIMessage("", invalid_tool_calls=[broken]), ToolMessage("Bad.", tool_call_id="c")]
-    assert flat(told(prompt, (), "auto")) == [("ai", "{a"), ("human", "Result of add: Bad.")]
+    assert flat(told(prompt, (), "auto", described)) == [
+        ("ai", "{a"),
+        ("human", "Result of add: Bad."),
+    ]
 
 
 def test_the_tools_stand_in_the_system_prompt_whatever_the_choice() -> None:
-    prompts = [told(TALK, [high_low], choice) for choice in ("auto", "required", "high_low")]
+    prompts = [
+        told(TALK, [high_low], choice, described) for choice in ("auto", "required", "high_low")
+    ]
     assert prompts[0] == prompts[1] == prompts[2]
     system = prompts[0][0]
     assert isinstance(system, SystemMessage)
     assert str(system.text).startswith("You guess.\n\nTools:\n- high_low(")
-    without = told(TALK, [high_low], "none")
+    without = told(TALK, [high_low], "none", described)
     # All but the last stays the same, so that it is read from a cache.
     assert without[: len(prompts[0])] == prompts[0]
     assert flat(without[len(prompts[0]) :]) == [("human", NO_CALL)]
 
 
 def test_without_a_system_prompt_there_is_one_of_the_tools() -> None:
-    made_ = told([HumanMessage("Guess.")], [high_low], "none")
+    made_ = told([HumanMessage("Guess.")], [high_low], "none", described)
     assert [message.type for message in made_] == ["system", "human"]
     assert str(made_[1].text) == f"Guess.\n\n{NO_CALL}"
 
@@ -301,7 +306,9 @@ MESSAGES = st.lists(
 def test_no_prompt_has_calls_results_or_two_turns_in_one_role(
     messages: list[BaseMessage], choice: str, any_tools: bool
 ) -> None:
-    made_ = told([SystemMessage("You add."), *messages], [add] if any_tools else [], choice)
+    made_ = told(
+        [SystemMessage("You add."), *messages], [add] if any_tools else [], choice, described
+    )
     kinds = [message.type for message in made_]
     assert kinds[0] == "system"
     assert set(kinds[1:]) <= {"human", "ai"}
@@ -391,7 +398,7 @@ def test_any_answer_is_read(text: str) -> None:
 @given(st.recursive(st.none() | st.integers() | st.text(), st.lists, max_leaves=5))
 def test_a_call_written_into_a_prompt_is_read_as_the_same_call(value: object) -> None:
     call = {"name": "x", "args": {"v": value}, "id": "c"}
-    [written] = told([AIMessage("", tool_calls=[call])], (), "auto")
+    [written] = told([AIMessage("", tool_calls=[call])], (), "auto", described)
     again = read_answer(AIMessage(str(written.text)), [])
     found = [made["args"] for made in again.tool_calls]
     assert found == [call["args"]] or len(again.invalid_tool_calls) == 1

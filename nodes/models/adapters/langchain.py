@@ -1,28 +1,28 @@
-"""LangChain chat models: objects of the user's, and models made by the name of a provider."""
+"""LangChain chat models that a user passes as objects; how tools and schemas are offered to any."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
+from ....graphs.common.errors import DuologueError, ModelError, ModelUnavailableError
 from ....graphs.log.metadata import ModelOutput
+from ....graphs.log.viewpoint import copied
 from ....graphs.speakers.formats import LabelledFormat
-from ..adapters.native import offering
-from ..client.failures import refusals
-from ..client.forms import form_of_calls
-from ..list_prices import ListPrice, list_price
-from ..settings import CallSettings
-from ..tool_calling.by_schema import answer_schema
-from .base import Adapter, Ask, Capabilities, Offer
-from .binding import binding
-from .composed import Chat, bound_options, composed, configured, first
-from .dialects import Prepared, check_extra, dialect_of, prepared
-from .providers import provider_failures
-from .refused import Learned, learned_of_name, learned_of_object
-from .structured import ask_with_schema
+from ....graphs.speakers.schemas import is_strict, schema_of
+from ..refusals import answer_in, as_too_long, excerpt_of, is_unavailable
+from ..settings import CallSettings, Learned, learned_of_object
+from ..tool_calls import Names, normalise_calls, unread, without_mended_call
+from ..tools_by_schema import answer_schema
+from .base import Adapter, Ask, Offer
+from .composed import Chat, binding, bound_options, composed, configured, first
+from .list_prices import ListPrice, list_price
+from .provider_parameters import Prepared, parameters_of, translate
 
 
 class LangChainModel(Adapter):
@@ -35,10 +35,8 @@ class LangChainModel(Adapter):
         super().__init__(label, learned or learned_of_object(chat))
         self.chat = chat
         self._first = first(chat)
-        self._dialect = dialect_of(self._first)
-        self._limit = self._dialect.names.get("max_tokens", "max_tokens")
-        keeps = getattr(type(self._first), "keeps_broken_calls", False)
-        self.capabilities = Capabilities(keeps_broken_calls=keeps)
+        self._parameters = parameters_of(self._first)
+        self._limit = self._parameters.names.get("max_tokens", "max_tokens")
 
     @property
     def longest_answer(self) -> int | None:
@@ -48,23 +46,22 @@ class LangChainModel(Adapter):
         most = own if is_plain else bound_options(self.chat).get(self._limit, own)
         return most if isinstance(most, int) else None
 
-    @property
-    def limits_answers(self) -> bool:
-        """Whether the client is known to have a setting for the longest answer."""
-        return self._limit in type(self._first).model_fields
+    def accepted_limit(self, tokens: int) -> int | None:
+        """Return a limit on an answer as a default. None if no setting for it is known."""
+        return tokens if self._limit in type(self._first).model_fields else None
 
     def check(self, settings: CallSettings) -> None:
         """Check that the client has the settings that the user set, and that each is set once."""
         super().check(settings)
-        check_extra(self._first, settings)
+        self._parameters.check_extra(self._first, settings)
 
     def has(self, name: str) -> bool:
         """Return whether the client has a setting."""
-        return name not in self._dialect.missing
+        return name not in self._parameters.missing
 
     def sent_names(self, settings: CallSettings) -> Mapping[str, str]:
         """Return the client's names for the settings of a call, by ours."""
-        names = self._dialect.names
+        names = self._parameters.names
         return {name: names.get(name, name) for name in (*settings.values, *settings.extra_args)}
 
     def answer(
@@ -77,20 +74,21 @@ class LangChainModel(Adapter):
         """Return how to ask for a message."""
 
         def prepare(chat: BaseChatModel, bound: Mapping[str, Any]) -> Prepared:
-            return prepared(chat, bound, settings)
+            return translate(chat, bound, settings)
 
         def ready(chat: BaseChatModel, bound: Mapping[str, Any]) -> Chat:
             return binding(*prepare(chat, bound))
 
+        asked: Runnable[LanguageModelInput, Any]
+        options: Mapping[str, Any] = {}
         if offer is not None:
-            asked = configured(self.chat)
-            asked = offering(asked, self.label, offer.tools, offer.choice, offer.names, prepare)
+            asked = bind_tools(configured(self.chat), self.label, offer, prepare)
         elif isinstance(self.chat, BaseChatModel):
-            model, options = prepared(self.chat, {}, settings)
-            return lambda prompt, config: model.ainvoke(prompt, config=config, **options)
+            asked, options = translate(self.chat, {}, settings)
         else:
             asked = composed(configured(self.chat), ready)
-        return lambda prompt, config: asked.ainvoke(prompt, config=config)
+
+        return lambda prompt, config: asked.ainvoke(prompt, config=config, **options)
 
     def structured(self, settings: CallSettings, schema: type[BaseModel], instead: str) -> Ask:
         """Return how to ask for an answer that fits a schema."""
@@ -104,33 +102,132 @@ class LangChainModel(Adapter):
         purpose: type[ModelOutput],
     ) -> Ask:
         """Return how to ask for a tool call as an answer in JSON that a schema constrains."""
-        chat = self.chat
-        if isinstance(chat, BaseChatModel) and self._dialect.constrains_by_body:
-            model, options = prepared(chat, {}, settings)
+        chat, held = self.chat, self._parameters.body_of_calls(tools, choice)
+        if isinstance(chat, BaseChatModel) and held is not None:
+            model, options = translate(chat, {}, settings)
             own = {**(getattr(model, "extra_body", None) or {}), **options.get("extra_body", {})}
             # In the extra body: else the client raises if an answer is cut off.
-            body = {**own, "response_format": form_of_calls(tools, choice)}
-            asked = binding(model, {**options, "extra_body": body})
+            asked = binding(model, {**options, "extra_body": {**own, **held}})
             return lambda prompt, config: asked.ainvoke(prompt, config=config)
         schema = {"title": "answer", **answer_schema(tools, choice)}
         return ask_with_schema(chat, self.label, schema, settings, 'tool_calling = "native"')
 
-    def errors(self, *, of_many: bool) -> AbstractContextManager[None]:
-        """Let the errors of the user's object pass, but for those that duologue handles."""
-        return refusals(self.label, of_many=of_many)
+    def own_messages(self, prompt: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return copies: others may change the messages, which are shown again."""
+        return copied(prompt)
+
+    def answer_in(self, error: Exception) -> AIMessage | None:
+        """Return the answer for which the client has raised an error instead of returning it."""
+        return unread(error) if isinstance(error, ValidationError) else answer_in(error)
+
+    def read_calls(self, answer: AIMessage, names: Names) -> AIMessage:
+        """Return an answer with its calls in the form that the log stores."""
+        read = normalise_calls(answer, names)
+        keeps_broken = getattr(type(self._first), "keeps_broken_calls", False)
+        return read if keeps_broken else without_mended_call(read)
+
+    @contextmanager
+    def errors(self, *, of_many: bool) -> Iterator[None]:
+        """Let the errors of the user's object pass, but for those that duologue handles.
+
+        Those are a prompt that is too long, and, if many sessions share the model, that the model
+        can't be had at all.
+        """
+        try:
+            yield
+        except DuologueError:
+            raise
+        except Exception as error:
+            if (too_long := as_too_long(error, self.label)) is not None:
+                raise too_long from error
+            if of_many and is_unavailable(error):
+                raise ModelUnavailableError(
+                    f"the model {self.label} failed: {excerpt_of(error)}"
+                ) from error
+            raise
 
     def list_price(self) -> ListPrice | None:
         """Return the provider's list price, or None if it is not known. It reads files."""
         return list_price(self._first)
 
 
-class ProviderModel(LangChainModel):
-    """A model that was made by the name of a provider, such as ``anthropic:claude-sonnet-4-5``."""
+def label_of(chat: Chat) -> str:
+    """Return how a chat model of the user's is called in usage and errors."""
+    asked = first(chat)
+    named = getattr(asked, "model_name", None) or getattr(asked, "model", None)
+    return named if isinstance(named, str) else type(asked).__name__
 
-    def __init__(self, label: str, chat: Chat, max_reply_size: int) -> None:
-        super().__init__(label, chat, learned_of_name(label, None))
-        self.max_reply_size = max_reply_size
 
-    def errors(self, *, of_many: bool) -> AbstractContextManager[None]:
-        """Turn whatever the provider's package raises into one error of duologue."""
-        return provider_failures(self.label)
+def bind_tools(
+    chat: Chat,
+    label: str,
+    offer: Offer,
+    prepare: Callable[[BaseChatModel, Mapping[str, Any]], Prepared] = Prepared,
+) -> Chat:
+    """Return a model to which tools are bound.
+
+    Args:
+        chat: The chat model, or a composition of some.
+        label: How the model is called in errors.
+        offer: The tools.
+        prepare: Returns each chat model and the arguments of its calls, by the arguments that are
+            bound to it.
+
+    Raises:
+        ModelError: The model can't call tools.
+    """
+    names = offer.names
+    offered = [
+        tool
+        if names[tool.name] == tool.name
+        else tool.model_copy(update={"name": names[tool.name]})
+        for tool in offer.tools
+    ]
+
+    def bind(model: BaseChatModel, bound: Mapping[str, Any]) -> Chat:
+        model, options = prepare(model, bound)
+        chosen = parameters_of(model).tool_choice(model, offer.choice, names)
+        return binding(model.bind_tools(offered, **chosen), options)
+
+    try:
+        return composed(chat, bind)
+    except NotImplementedError as error:
+        raise ModelError(
+            f'{label} can\'t call tools: set tool_calling = "schema", or take the tools away'
+        ) from error
+
+
+def ask_with_schema(
+    chat: Chat,
+    label: str,
+    schema: type[BaseModel] | dict[str, Any],
+    settings: CallSettings,
+    instead: str,
+) -> Ask:
+    """Return how to ask for structured output. The answer also contains the raw message.
+
+    Args:
+        chat: The chat model, or a composition of some.
+        label: How the model is called in errors.
+        schema: The pydantic model of the answer, whose schema is sent as strict if it can be, or a
+            JSON schema.
+        settings: The settings of the call.
+        instead: The setting of the conversation that needs no structured output, for errors.
+
+    Raises:
+        ModelError: The model has no structured output.
+    """
+    # A dict: given the class, the client raises on what it can't read and hides the text.
+    wanted = schema if isinstance(schema, dict) else schema_of(schema)
+    strict = None if isinstance(schema, dict) else is_strict(wanted)
+
+    def one(model: BaseChatModel, bound: Mapping[str, Any]) -> Runnable[LanguageModelInput, Any]:
+        model, options = translate(model, bound, settings, in_fields=True)
+        further = parameters_of(model).structured(model, strict=strict)
+        return binding(model.with_structured_output(wanted, include_raw=True, **further), options)
+
+    try:
+        asked = composed(configured(chat), one)
+    except NotImplementedError as error:
+        raise ModelError(f"{label} has no structured output: set {instead}") from error
+    return lambda prompt, config: asked.ainvoke(prompt, config=config)

@@ -3,31 +3,39 @@
 The client of OpenAI is not imported here: that costs as much as the rest of the program.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
+from langchain_core.messages import BaseMessage
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 
+from ....graphs.common.addresses import redacted
 from ....graphs.common.errors import SpecError
+from ....graphs.common.settings import Settings
 from ....graphs.log.metadata import ModelOutput
 from ....graphs.speakers.formats import LabelledFormat
-from ..adapters.native import offering
-from ..client.failures import failures
-from ..client.forms import form_of, form_of_calls, takes_forms
-from ..list_prices import ListPrice, list_price
-from ..settings import CallSettings
-from .base import Adapter, Ask, Capabilities, Offer
+from ..client.connections import Endpoint
+from ..client.failures import address_of, failures
+from ..gate import AtGate, Gate, TriesAtGate
+from ..refusals import comes_from
+from ..settings import CallSettings, learned_of_name
+from .base import Adapter, Ask, Offer
 from .composed import Chat
-from .refused import learned_of_name
-from .structured import ask_with_schema
+from .langchain import ask_with_schema, bind_tools
+from .list_prices import ListPrice, list_price
+from .provider_parameters import (
+    NEWER_LIMIT,
+    form_of,
+    form_of_calls,
+    limit_name_at,
+    takes_forms,
+)
 
 if TYPE_CHECKING:
     from ..client.chat_model import ChatModel
-
-LIMIT: Final = "max_completion_tokens"
-"""OpenAI's newer name for the longest answer. Most other servers know the older one."""
 
 _ONLY_IN_CHAT: Final = ("stop", "seed")
 """Settings of Chat Completions that OpenAI's Responses API lacks."""
@@ -35,9 +43,6 @@ _ONLY_IN_CHAT: Final = ("stop", "seed")
 
 class OpenAICompatible(Adapter):
     """A server that speaks OpenAI's API."""
-
-    capabilities = Capabilities(keeps_broken_calls=True, sends_tries=True)
-    copies_prompts = False
 
     def __init__(self, label: str, chat: "ChatModel", address: str | None = None) -> None:
         super().__init__(label, learned_of_name(label, address))
@@ -50,10 +55,9 @@ class OpenAICompatible(Adapter):
         """The limit on answers, in tokens, of calls that set none. None: it is not known."""
         return self.chat.max_tokens
 
-    @property
-    def limits_answers(self) -> bool:
-        """Whether the client is known to have a setting for the longest answer."""
-        return True
+    def accepted_limit(self, tokens: int) -> int | None:
+        """Return a limit on an answer as a default."""
+        return tokens
 
     def check(self, settings: CallSettings) -> None:
         """Check that the API has the settings that the user set, and that each is set once."""
@@ -75,10 +79,10 @@ class OpenAICompatible(Adapter):
 
     def learns(self, name: str, text: str) -> bool:
         """Return whether the next try sends a refused limit by its newer name."""
-        if name != "max_tokens" or LIMIT not in text:
+        if name != "max_tokens" or NEWER_LIMIT not in text:
             return False
         # Another call may have learned it since this one was sent.
-        self.learned.limit_name = LIMIT
+        self.learned.limit_name = NEWER_LIMIT
         return True
 
     @property
@@ -96,7 +100,7 @@ class OpenAICompatible(Adapter):
         chat, options = self.prepare(settings, self.sampling(purpose, marks))
         asked: Chat = chat
         if offer is not None:
-            asked = offering(chat, self.label, offer.tools, offer.choice, offer.names)
+            asked = bind_tools(chat, self.label, offer)
         return lambda prompt, config: asked.ainvoke(prompt, config=config, **options)
 
     def structured(self, settings: CallSettings, schema: type[BaseModel], instead: str) -> Ask:
@@ -122,6 +126,10 @@ class OpenAICompatible(Adapter):
         form = {"response_format": form_of_calls(tools, choice)}
         chat, options = self.prepare(settings, {**self.sampling(purpose, None), **form})
         return lambda prompt, config: chat.ainvoke(prompt, config=config, **options)
+
+    def at_gate(self, gate: Gate, prompt: Sequence[BaseMessage]) -> AtGate:
+        """Return how a call passes the gate: each of its tries does."""
+        return TriesAtGate(gate, self.label, prompt)
 
     def errors(self, *, of_many: bool) -> AbstractContextManager[None]:
         """Turn the errors of the client into errors of duologue."""
@@ -158,3 +166,24 @@ class OpenAICompatible(Adapter):
         if settings.extra_headers:
             options["extra_headers"] = settings.extra_headers
         return chat, options
+
+
+def is_ours(chat: object) -> TypeGuard["ChatModel"]:
+    """Return whether a model is this project's client, and not one of the user's own."""
+    return comes_from(chat, "duologue.nodes.models.client.chat_model")
+
+
+def reach_model(name: str, loop: asyncio.AbstractEventLoop, settings: Settings) -> OpenAICompatible:
+    """Return a model of the server that the settings name. Blocks while its client is made.
+
+    Args:
+        name: The server's name for the model.
+        loop: The event loop that asks the model.
+        settings: The settings of duologue.
+    """
+    from ..client.clients import client
+
+    key = settings.api_key.get_secret_value() if settings.api_key else "none"
+    url = settings.base_url
+    chat = client(loop, settings, Endpoint(url, key, limit_name_at(url), redacted(url or "")), name)
+    return OpenAICompatible(name, chat, address_of(settings))

@@ -11,11 +11,11 @@ from pydantic import ValidationError
 
 from ....graphs.common.errors import DuologueError, ModelError, ModelUnavailableError
 from ....graphs.common.sanitize import excerpt
-from ..client.failures import passed, refusals
-from ..client.origin import answer_in
+from ....graphs.common.settings import Settings
 from ..client.server_replies import TooLargeReplyError
-from ..refusals import is_unavailable
-from ..tool_calling.calls import unread
+from ..refusals import as_too_long, is_unavailable, passed
+from ..settings import learned_of_name
+from .langchain import LangChainModel
 
 _PACKAGES: Final = {
     **{
@@ -56,12 +56,51 @@ def without_openai(name: str) -> str:
 
 
 def loads_files(name: str) -> bool:
-    """Whether a name means weights that are loaded into this process: a folder's, or a hub's."""
+    """Return whether a name means weights that are loaded into this process."""
     return name.startswith("huggingface:")
 
 
-def of_provider(name: str) -> BaseChatModel:
+class ProviderModel(LangChainModel):
+    """A model that was made by the name of a provider, such as ``anthropic:claude-sonnet-4-5``."""
+
+    def __init__(self, label: str, chat: BaseChatModel, max_reply_size: int) -> None:
+        super().__init__(label, chat, learned_of_name(label, None))
+        self.max_reply_size = max_reply_size
+
+    def checked(self, found: object) -> object:
+        """Return a reply after its size was checked. Each character counts as a byte.
+
+        The packages of providers read with clients of their own, which have no limit.
+        """
+        left, size = [found], 0
+        while left:
+            part = left.pop()
+            size += len(part) if isinstance(part, str | bytes) else 1
+            if size > self.max_reply_size:
+                too_large = TooLargeReplyError(self.max_reply_size)
+                raise ModelError(f"the model {self.label} sent {too_large}")
+            if isinstance(part, AIMessage):
+                calls = (*part.tool_calls, *part.invalid_tool_calls)
+                left += (part.content, part.additional_kwargs, *calls)
+            elif isinstance(part, Mapping):
+                left += part.values()
+            elif isinstance(part, list | tuple):
+                left += part
+        return found
+
+    @contextmanager
+    def errors(self, *, of_many: bool) -> Iterator[None]:
+        """Turn whatever the provider's package raises into one error of duologue."""
+        with provider_failures(self.label):
+            yield
+
+
+def make_model(name: str, settings: Settings) -> ProviderModel:
     """Make the model of a provider. It takes seconds and reads files.
+
+    Args:
+        name: The names of the provider and of the model.
+        settings: The settings of duologue.
 
     Raises:
         ModelUnavailableError: A package or a setting of the provider is missing.
@@ -82,53 +121,24 @@ def of_provider(name: str) -> BaseChatModel:
     from langchain.chat_models import init_chat_model
 
     with provider_failures(name, ModelUnavailableError):
-        return init_chat_model(name)
-
-
-def check_reply_size(found: object, label: str, limit: int) -> None:
-    """Check the size of a reply that a provider's package has read, before anything else reads it.
-
-    These packages read with clients of their own, which have no limit. Each character counts as a
-    byte.
-
-    Raises:
-        ModelError: The reply is larger than the limit.
-    """
-    left, size = [found], 0
-    while left:
-        part = left.pop()
-        size += len(part) if isinstance(part, str | bytes) else 1
-        if size > limit:
-            raise ModelError(f"the model {label} sent {TooLargeReplyError(limit)}")
-        if isinstance(part, AIMessage):
-            calls = (*part.tool_calls, *part.invalid_tool_calls)
-            left += (part.content, part.additional_kwargs, *calls)
-        elif isinstance(part, Mapping):
-            left += part.values()
-        elif isinstance(part, list | tuple):
-            left += part
+        chat = init_chat_model(name)
+    return ProviderModel(name, chat, settings.max_reply_size)
 
 
 @contextmanager
 def provider_failures(label: str, kind: type[ModelError] = ModelError) -> Iterator[None]:
     """Make one error of whatever a provider's package raises inside the block."""
     try:
-        with refusals(label):
-            yield
+        yield
     except DuologueError:
         raise
     except Exception as error:
-        if passed(error, "langchain_core.callbacks.manager") or _holds_answer(error):
+        if (too_long := as_too_long(error, label)) is not None:
+            raise too_long from error
+        if passed(error, "langchain_core.callbacks.manager"):
             raise
         kind = ModelUnavailableError if is_unavailable(error) else kind
         raise kind(f"the model {label} failed: {_told(error)}") from error
-
-
-def _holds_answer(error: Exception) -> bool:
-    """Whether the answer can be read from it."""
-    if isinstance(error, ValidationError):
-        return unread(error) is not None
-    return answer_in(error) is not None
 
 
 def _told(error: Exception) -> str:

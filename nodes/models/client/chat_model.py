@@ -6,7 +6,7 @@ It overrides private hooks of langchain-openai; tests hold it equal to the stock
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import httpx2
 import openai
@@ -20,8 +20,7 @@ from langchain_openai import ChatOpenAI
 from langchain_openai.chat_models.base import _handle_openai_api_error, _handle_openai_bad_request
 
 from ....graphs.common.sanitize import excerpt
-from ..tool_calling.calls import RAW, raw_calls, read_calls
-from .kept_pieces import KeptPieces
+from ..tool_calls import RAW, raw_calls, read_calls
 from .server_replies import (
     DETAILS,
     PARTS,
@@ -32,6 +31,52 @@ from .server_replies import (
     piece_of_reply,
     whole_reply,
 )
+
+_BLOCK: Final = 500
+"""How many pieces are joined at a time."""
+
+_LONGEST_ARGUMENTS: Final = 4000
+"""The most characters of arguments, over all calls, that LangChain may mend: 0.1 s of work."""
+
+
+class KeptPieces:
+    """Makes pieces cheap to join once whoever listens to the stream has taken them.
+
+    Listeners keep the messages and LangChain the pieces around them, so each piece gets another
+    message, and the messages stay as they are.
+    """
+
+    def __init__(self) -> None:
+        self._joined: list[ChatGenerationChunk] = []
+        self._block: list[ChatGenerationChunk] = []
+        self._arguments = 0
+
+    def add(self, piece: ChatGenerationChunk) -> None:
+        """Add a piece that listeners have taken."""
+        message = piece.message
+        if not isinstance(message, AIMessageChunk):
+            return
+        self._block.append(piece)
+        before = self._arguments
+        self._arguments += sum(len(part["args"] or "") for part in message.tool_call_chunks)
+        if self._arguments > _LONGEST_ARGUMENTS:
+            is_first = before <= _LONGEST_ARGUMENTS
+            for one in (*self._joined, *self._block) if is_first else (piece,):
+                _remove_calls(one)
+        if len(self._block) == _BLOCK:
+            first, *others = self._block
+            first.message = first.message + [one.message for one in others]
+            for one in others:
+                one.message = AIMessageChunk(content="")
+            self._joined.append(first)
+            self._block.clear()
+
+
+def _remove_calls(piece: ChatGenerationChunk) -> None:
+    """Remove the calls as LangChain reads them; ours stay in the additional fields."""
+    none: dict[str, object] = {"tool_call_chunks": [], "tool_calls": [], "invalid_tool_calls": []}
+    piece.message = piece.message.model_copy(update=none)
+
 
 _PATH = "/chat/completions"
 

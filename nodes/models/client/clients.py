@@ -1,34 +1,30 @@
 """The clients that speak OpenAI's API, made once for each loop.
 
-It loads the client of OpenAI, so `nodes.models.resolve` imports it in a thread, when there is one
-to make. Which model a name means is there too.
+It loads the client of OpenAI, so adapters import it in a thread, when there is one to make.
 """
 
 import asyncio
 import json
 import threading
 from collections.abc import Callable
-from typing import Any, Final, Literal
+from functools import partial
+from typing import Any
 
 import httpx2
 import openai
 from pydantic import SecretStr
 
-from ....graphs.common.addresses import redacted
 from ....graphs.common.errors import ModelUnavailableError
 from ....graphs.common.sanitize import escape_invisible, excerpt
 from ....graphs.common.settings import MAX_REPLY_SIZE, Settings
+from ..gate import tries_told
 from .chat_model import ChatModel
-from .connections import close_with_loop, made_in
+from .connections import Endpoint, close_with_loop, made_in
 from .failures import address_of, failures, name_of
-from .http_client import HttpClient
-from .reply_size import LIMIT
-from .retries import tries_told
+from .http_client import LIMIT, HttpClient
 from .server_replies import TooLargeReplyError, UnreadableReplyError, model_names
 
 _CONNECT_SECONDS = 10.0
-
-_OPENAI: Final = "api.openai.com"
 
 _making = threading.Lock()
 
@@ -60,12 +56,12 @@ class ApiClient(openai.AsyncOpenAI):
         return super().user_agent.replace(type(self).__name__, openai.AsyncOpenAI.__name__, 1)
 
 
-def _http(loop: asyncio.AbstractEventLoop, *, is_child: bool) -> HttpClient:
-    """The loop's HTTP client; the one for our own child never goes through a proxy."""
+def _http(loop: asyncio.AbstractEventLoop, *, uses_proxies: bool) -> HttpClient:
+    """Return the loop's HTTP client."""
     cached = made_in(loop)
-    if is_child not in cached:
-        cached[is_child] = HttpClient(trust_env=not is_child)
-    found: HttpClient = cached[is_child]
+    if uses_proxies not in cached:
+        cached[uses_proxies] = HttpClient(trust_env=uses_proxies)
+    found: HttpClient = cached[uses_proxies]
     return found
 
 
@@ -81,32 +77,31 @@ def _api(settings: Settings, url: str | None, key: str, http: HttpClient) -> Api
 
 
 def client(
-    loop: asyncio.AbstractEventLoop,
-    settings: Settings,
-    url: str | None,
-    key: str,
-    name: str,
-    max_tokens: int | None = None,
-    *,
-    is_child: bool = False,
+    loop: asyncio.AbstractEventLoop, settings: Settings, endpoint: Endpoint, name: str
 ) -> ChatModel:
-    """Give the client for one model, made where there is none yet. Reads files, so it blocks."""
-    limits = (settings.timeout, settings.max_retries, settings.max_reply_size, max_tokens)
-    place = (url, key, name, *limits)
-    with _making, failures(name, None if is_child else redacted(url or "")):
-        http = _http(loop, is_child=is_child)
+    """Return the client of one model, made if there is none yet. Reads files, so it blocks.
+
+    Args:
+        loop: The event loop that asks the model.
+        settings: The limits on calls.
+        endpoint: The server.
+        name: The server's name for the model.
+    """
+    place = (endpoint, name, settings.timeout, settings.max_retries, settings.max_reply_size)
+    with _making, failures(name, endpoint.shown):
+        http = _http(loop, uses_proxies=endpoint.uses_proxies)
         cached = made_in(loop)
         if place not in cached:
-            api = _api(settings, url, key, http)
+            api = _api(settings, endpoint.url, endpoint.key, http)
             cached[place] = ChatModel(
                 model=name,
-                base_url=url,
-                api_key=SecretStr(key),
+                base_url=endpoint.url,
+                api_key=SecretStr(endpoint.key),
                 timeout=_timeout(settings),
                 max_retries=settings.max_retries,
-                max_tokens=max_tokens,
+                max_tokens=endpoint.max_tokens,
                 stream_usage=True,
-                limit_name=_limit_name(url),
+                limit_name=endpoint.limit_name,
                 # The timeout above counts between pieces already, in the user's own seconds.
                 stream_chunk_timeout=None,
                 root_async_client=api,
@@ -115,16 +110,6 @@ def client(
             )
         found: ChatModel = cached[place]
         return found
-
-
-def _limit_name(url: str | None) -> Literal["max_completion_tokens", "max_tokens"]:
-    """Return a server's name for the longest answer: the newer one is known at OpenAI itself.
-
-    Others may ignore it without a word, as Ollama does (github.com/ollama/ollama/issues/7125).
-    """
-    host = httpx2.URL(url).host if url else _OPENAI
-    is_openais = host == _OPENAI or host.endswith((".openai.com", ".azure.com"))
-    return "max_completion_tokens" if is_openais else "max_tokens"
 
 
 def _timeout(settings: Settings) -> openai.Timeout:
@@ -141,11 +126,14 @@ async def listed(settings: Settings, notify: Callable[[str], None]) -> list[str]
 
     def made() -> ApiClient:
         with _making:
-            return _api(settings, settings.base_url, key, _http(loop, is_child=False))
+            return _api(settings, settings.base_url, key, _http(loop, uses_proxies=True))
 
     address = address_of(settings)
     retries = settings.max_retries
-    with failures("models", address), tries_told(notify, name_of("models", address), retries):
+    with (
+        failures("models", address),
+        tries_told(notify, partial(name_of, "models", address), retries),
+    ):
         asking = await asyncio.to_thread(made)
         try:
             # The client's own `models.list` fails with a TypeError at what is no list of models.

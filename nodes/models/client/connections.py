@@ -1,9 +1,29 @@
-"""The clients of each event loop, whose HTTP connections are closed when it ends."""
+"""Where calls go, and the clients of each event loop, whose connections are closed when it ends."""
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A server that speaks OpenAI's API."""
+
+    url: str | None
+    """Its address. None: OpenAI's own."""
+    key: str = field(repr=False)
+    """The key that it is sent."""
+    limit_name: Literal["max_completion_tokens", "max_tokens"] = "max_tokens"
+    """Its name for the longest answer."""
+    shown: str | None = None
+    """Its address in errors, without a password. None: it is a child of this process."""
+    max_tokens: int | None = None
+    """The longest answer of calls that set none, in tokens. None: the server's own limit."""
+    uses_proxies: bool = True
+    """Whether requests go through the proxies that the environment names."""
+
 
 # An HTTP connection belongs to the event loop it was made in, so each loop has its own clients.
 _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[object, Any]] = WeakKeyDictionary()
@@ -30,7 +50,7 @@ async def _open_until_closed(cached: dict[object, Any]) -> AsyncGenerator[None, 
     try:
         yield
     finally:
-        connections = [cached[is_child] for is_child in (False, True) if is_child in cached]
+        connections = [cached[uses] for uses in (True, False) if uses in cached]
         cached.clear()
         for connection in connections:
             await connection.aclose()

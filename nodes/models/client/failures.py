@@ -12,10 +12,17 @@ from ....graphs.common.addresses import redacted, shown
 from ....graphs.common.errors import DuologueError, ModelError, ModelUnavailableError
 from ....graphs.common.sanitize import excerpt
 from ....graphs.common.settings import Settings
-from ..refusals import is_unavailable
-from .origin import comes_from, is_api_error, is_clients, is_status_error
+from ..refusals import (
+    as_too_long,
+    comes_from,
+    excerpt_of,
+    is_api_error,
+    is_clients,
+    is_status_error,
+    is_unavailable,
+    passed,
+)
 from .server_replies import NoReplyError, TooLargeReplyError, UnreadableReplyError, WithheldError
-from .too_long import as_too_long
 
 if TYPE_CHECKING:
     import openai
@@ -51,24 +58,6 @@ def failures(label: str, address: str | None) -> Iterator[None]:
         what = _what_went_wrong(error, label, address)
         kind = ModelUnavailableError if _is_lasting(error, address) else ModelError
         raise kind(f"{at} {_redirected(error)}{what}") from error
-
-
-@contextmanager
-def refusals(label: str, *, of_many: bool = False) -> Iterator[None]:
-    """Recognise inside the block that a model of the user's own refused a prompt as too long.
-
-    Where it is asked by many runs, also that it can't be had at all.
-    """
-    try:
-        yield
-    except DuologueError:
-        raise
-    except Exception as error:
-        if (too_long := as_too_long(error, label)) is not None:
-            raise too_long from error
-        if of_many and is_unavailable(error):
-            raise ModelUnavailableError(f"the model {label} failed: {_excerpt(error)}") from error
-        raise
 
 
 def _is_lasting(error: Exception, address: str | None) -> bool:
@@ -196,7 +185,7 @@ def _detail(error: "openai.APIError") -> str:
     """What an error says in its body, after a colon."""
     body = error.body
     message = body.get("message") if isinstance(body, dict) else None
-    told = _excerpt(message if isinstance(message, str) else body) if body else ""
+    told = excerpt_of(message if isinstance(message, str) else body) if body else ""
     return told and f": {told}"
 
 
@@ -204,19 +193,11 @@ def _in_words(error: BaseException) -> str:
     """What an exception says; its type, where its words alone do not tell."""
     if isinstance(error, RecursionError):
         return "the reply is nested too deep"
-    said = _excerpt(error)
+    said = excerpt_of(error)
     if isinstance(error, json.JSONDecodeError):
         return f"the reply is not JSON: {said}"
     is_plain = isinstance(error, UnreadableReplyError) or comes_from(error, "httpx2")
     return said if is_plain and said else f"{type(error).__name__}: {said}".rstrip(": ")
-
-
-def _excerpt(thing: object) -> str:
-    try:
-        return excerpt(str(thing))
-    except Exception:
-        # Some errors fail at putting into words what could not be read.
-        return ""
 
 
 def broke_off(error: BaseException) -> bool:
@@ -241,13 +222,3 @@ def once_more(label: str, state: "RetryCallState") -> str:
     if isinstance(below, httpx2.TimeoutException):
         how = str(below) or "was silent"
     return f"{label} {how}: asking once more"
-
-
-def passed(error: BaseException, module: str) -> bool:
-    """Whether an exception has passed through a function of a module."""
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_globals.get("__name__") == module:
-            return True
-        trace = trace.tb_next
-    return False

@@ -1,26 +1,178 @@
-"""The HTTP client under OpenAI's: how many connections it has, and how long a body may take.
+"""The HTTP client under OpenAI's: its connections, and how large and how slow a body may be.
 
-How large a body may be is in `nodes.models.client.reply_size`.
-
-httpx's timeout begins anew with each byte, so a server that sends white space now and then would be
-waited for without end. And it takes a connection for each call that is under way, so many
-conversations at once would use up the process's file descriptors.
+- httpx's timeout begins anew with each byte, so a server that sends white space now and then would
+  be waited for without end.
+- A call takes a connection while it is under way, so many conversations at once would use up the
+  process's file descriptors. A pool of httpx looks at each of its connections at every request:
+  with 500 conversations at once that costs as much as the rest of a call. So there are several
+  small pools.
+- httpx unpacks a body in pieces of at most 1 MiB, so a small body that unpacks to a huge one is
+  stopped after a piece.
 """
 
 import asyncio
 import re
+import ssl
 import sys
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 import httpx2
 import openai
 
 from ....graphs.common.settings import MAX_REPLY_SIZE
-from .pools import Pools
-from .reply_size import LIMIT, limit_reply
-from .retries import tell_try, through_gate
+from ..gate import tell_try, through_gate
+from .server_replies import TooLargeReplyError
+
+LIMIT: Final = "duologue.max_reply_size"
+"""Key in a request's extensions: the maximum size of its reply, in bytes."""
+
+_MOST_CODINGS: Final = 5
+"""How many times a body may be packed; httpx has the same limit."""
+
+
+def limit_reply(response: httpx2.Response, limit: int) -> None:
+    """Replace a response's body with its unpacked bytes, and refuse more than `limit` of them.
+
+    Each layer of packing is limited, and so are the bytes that the server sends.
+
+    Raises:
+        TooLargeReplyError: The head announces more.
+        httpx2.DecodingError: The body is packed too many times.
+    """
+    stream, request = response.stream, response.request
+    if not isinstance(stream, httpx2.AsyncByteStream):
+        return
+    status = response.status_code if response.is_error else None
+    announced = response.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > limit:
+        raise TooLargeReplyError(limit, status)
+    codings = response.headers.get_list("content-encoding", split_commas=True)
+    if len(codings) > _MOST_CODINGS:
+        raise httpx2.DecodingError(f"it is packed {len(codings)} times", request=request)
+    stream = _Limited(stream, limit, status)
+    for coding in reversed(codings):
+        stream = _Limited(_Unpacked(stream, coding, request), limit, status)
+    # Else httpx would unpack the body once more.
+    response.headers.pop("content-encoding", None)
+    response.stream = stream
+
+
+class _Limited(httpx2.AsyncByteStream):
+    """A body that may have so many bytes and no more."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, limit: int, status: int | None) -> None:
+        self._stream = stream
+        self._limit = limit
+        self._status = status
+        self._read = 0
+        self._has_begun = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        # OpenAI's client reads what follows the last event in a second loop, and needs none of it.
+        is_rest, self._has_begun = self._has_begun, True
+        async for part in self._stream:
+            self._read += len(part)
+            if self._read > self._limit:
+                if is_rest:
+                    return
+                raise TooLargeReplyError(self._limit, self._status)
+            yield part
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class _Unpacked(httpx2.AsyncByteStream):
+    """A body without one layer of its packing."""
+
+    def __init__(
+        self, stream: httpx2.AsyncByteStream, coding: str, request: httpx2.Request
+    ) -> None:
+        self._stream = stream
+        self._packed = httpx2.Response(
+            200, headers={"content-encoding": coding}, stream=stream, request=request
+        )
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async with aclosing(self._packed.aiter_bytes()) as parts:
+            async for part in parts:
+                yield part
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+_EACH = 32
+"""The connections of a pool, at most."""
+
+
+class Pools(httpx2.AsyncBaseTransport):
+    """Sends each request through the first pool with room, so that a lone one has few connections.
+
+    Calls beyond the most connections wait for one.
+    """
+
+    def __init__(self, most: int, verify: ssl.SSLContext) -> None:
+        whole, rest = divmod(most, _EACH)
+        sizes = [_EACH] * whole + ([rest] if rest else [])
+        self._pools = [_Pool(size, verify) for size in sizes]
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request, as httpx asks for it."""
+        free = (pool for pool in self._pools if pool.taken < pool.size)
+        pool = next(free, None) or min(self._pools, key=lambda one: one.taken / one.size)
+        return await pool.send(request)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        for pool in self._pools:
+            await pool.transport.aclose()
+
+
+class _Pool:
+    def __init__(self, size: int, verify: ssl.SSLContext) -> None:
+        limits = httpx2.Limits(max_connections=size, max_keepalive_connections=size)
+        self.transport = httpx2.AsyncHTTPTransport(verify=verify, limits=limits)
+        self.size = size
+        self.taken = 0
+        """Requests that are under way."""
+
+    async def send(self, request: httpx2.Request) -> httpx2.Response:
+        self.taken += 1
+        try:
+            response = await self.transport.handle_async_request(request)
+        except BaseException:
+            self._free()
+            raise
+        assert isinstance(response.stream, httpx2.AsyncByteStream)  # noqa: S101  # of such a transport
+        response.stream = _Freeing(response.stream, self._free)
+        return response
+
+    def _free(self) -> None:
+        self.taken -= 1
+
+
+class _Freeing(httpx2.AsyncByteStream):
+    """A response's body; its connection is free once it is closed."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, free: Callable[[], None]) -> None:
+        self._stream = stream
+        self._free: Callable[[], None] | None = free
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return aiter(self._stream)
+
+    async def aclose(self) -> None:
+        free, self._free = self._free, None
+        try:
+            await self._stream.aclose()
+        finally:
+            if free is not None:
+                free()
+
 
 _MOST_CONNECTIONS = 1000
 

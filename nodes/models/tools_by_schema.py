@@ -1,12 +1,11 @@
 """Tools for endpoints that cannot call any.
 
 The model is told of them in the prompt; its answer is held to a JSON schema and read as calls by
-us. Such an endpoint never sees a call or a result as such: both stand in the prompt as ordinary
-text.
+us. Such an endpoint never sees a call or a result as such: both are ordinary text in the prompt.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import cleandoc
 from typing import Any
 
@@ -22,9 +21,71 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_core.utils.json import parse_partial_json
 
-from ....graphs.text.fences import unfenced
-from .calls import CUT_OFF, read_call, split
-from .slim_schema import closed_object, slim_arguments
+from ...graphs.text.fences import unfenced
+from .tool_calls import CUT_OFF, read_call, split
+
+_KEPT = frozenset(
+    {"enum", "const", "required", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
+)
+"""What of a schema is sent as it is. Servers make a grammar of it, and some refuse what they can't;
+what is left out is checked when the tool is run."""
+
+_LONGEST = 100
+"""The largest count of a list's items that is sent: grammars grow with it."""
+
+_ANYTHING = ["string", "number", "boolean", "object", "array", "null"]
+_KNOWN = frozenset({*_ANYTHING, "integer"})
+
+
+def closed_object(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the schema of an object that has these properties and no other."""
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def slim_arguments(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what is sent of the schema of a tool's arguments."""
+    slim = _slim(dict(parameters))
+    if "properties" not in slim and not slim.get("additionalProperties"):
+        return closed_object({})
+    return {**slim, "type": "object"}
+
+
+def _slim(schema: object) -> dict[str, Any]:
+    if not isinstance(schema, dict):
+        return {"type": _ANYTHING}
+    slim = _own(schema)
+    for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
+        if isinstance(schema.get(key), list):
+            slim[key] = [_slim(each) for each in schema[key]]
+    if isinstance(schema.get("items"), dict):
+        slim["items"] = _slim(schema["items"])
+    properties = schema.get("properties")
+    if isinstance(properties, dict):
+        slim["properties"] = {name: _slim(each) for name, each in properties.items()}
+    more = schema.get("additionalProperties")
+    if isinstance(more, dict):
+        slim["additionalProperties"] = _slim(more)
+    elif more is not None or properties is not None:
+        slim["additionalProperties"] = bool(more)
+    return slim or {"type": _ANYTHING}
+
+
+def _own(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords to keep of one schema, without its subschemas."""
+    kept = {key: value for key, value in schema.items() if key in _KEPT}
+    kinds = schema.get("type", ())
+    if kinds and _KNOWN.issuperset([kinds] if isinstance(kinds, str) else kinds):
+        kept["type"] = kinds
+    for key in ("minItems", "maxItems"):
+        if isinstance(schema.get(key), int) and schema[key] <= _LONGEST:
+            kept[key] = schema[key]
+    return kept
+
 
 TOOL, ARGUMENTS, REPLY = "tool", "arguments", "reply"
 """The fields of an answer."""
@@ -108,14 +169,20 @@ def told(
     messages: Iterable[BaseMessage],
     tools: Sequence[BaseTool],
     choice: str,
-    *,
-    briefly: bool = False,
+    describe: Callable[[BaseTool], str],
 ) -> list[BaseMessage]:
-    """Make a prompt for an endpoint that cannot call tools."""
+    """Make a prompt for an endpoint that cannot call tools.
+
+    Args:
+        messages: The messages, with calls and results as such.
+        tools: The tools that the model may call.
+        choice: ``auto``, ``required``, ``none`` or the name of a tool.
+        describe: Returns the text that describes a tool.
+    """
     flat = _flattened(messages)
     if not tools:
         return flat
-    listed = "\n".join(described(tool, briefly=briefly) for tool in tools)
+    listed = "\n".join(map(describe, tools))
     text = TOLD.format(tools=listed)
     if flat and isinstance(flat[0], SystemMessage):
         flat[0] = SystemMessage(f"{flat[0].text}\n\n{text}")

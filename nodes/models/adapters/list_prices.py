@@ -1,4 +1,4 @@
-"""What providers charge, from the table that the package ``genai-prices`` brings along."""
+"""The prices of providers, from the table in the package ``genai-prices``."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -11,7 +11,7 @@ from langchain_core.language_models import BaseChatModel
 
 @dataclass(frozen=True)
 class ListPrice:
-    """What a provider's price list says of a model."""
+    """The entry of a model in its provider's price list."""
 
     model: str
     provider: str | None
@@ -19,7 +19,7 @@ class ListPrice:
     """Where its server is. None: the provider's own."""
 
     def of(self, prompt: int, cached: int, answer: int) -> float:
-        """Give what a call costs, in US dollars; raises `LookupError` where nothing is known."""
+        """Return the price of a call, in US dollars. Raises `LookupError` if it is not known."""
         from genai_prices import Usage, calc_price
 
         used = Usage(input_tokens=prompt, cache_read_tokens=cached, output_tokens=answer)
@@ -31,12 +31,12 @@ class ListPrice:
 
 
 def list_price(chat: BaseChatModel) -> ListPrice | None:
-    """Find a chat model in the table. None: it is not in it, or there is no table."""
+    """Return the list price of a chat model. None: it is not listed, or there is no table."""
     if not has_list():
         return None
     # What LangChain's own tracers read.
     told = chat._get_ls_params()
-    return listed(told, getattr(chat, "openai_api_base", None))
+    return _find(told, getattr(chat, "openai_api_base", None))
 
 
 def has_list() -> bool:
@@ -48,8 +48,21 @@ def has_list() -> bool:
     return True
 
 
-def listed(told: Mapping[str, Any], address: str | None) -> ListPrice | None:
-    """Find a model in the table, which is there, by what tracers read of it and its address."""
+def label_of_call(serialized: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
+    """Return the name of the model of a call, as LangChain's callbacks describe it."""
+    path = serialized.get("id") or ["a model"]
+    return str(metadata.get("ls_model_name") or path[-1])
+
+
+def list_price_of_call(
+    serialized: Mapping[str, Any], metadata: Mapping[str, Any]
+) -> ListPrice | None:
+    """Return the list price of the model of a call, as LangChain's callbacks describe it."""
+    return _find(metadata, serialized.get("kwargs", {}).get("openai_api_base"))
+
+
+def _find(told: Mapping[str, Any], address: str | None) -> ListPrice | None:
+    """Find a model in the table by its description for tracers, and its address."""
     model = told.get("ls_model_name")
     if not model:
         return None

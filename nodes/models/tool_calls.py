@@ -1,21 +1,145 @@
-"""The calls in a model's answer, read so that the log can hold them and a tool can be given them.
+"""The calls in a model's answer, read so that the log can store them and a tool can run.
 
 Whatever a server sends for a call is either kept exactly or becomes a broken call, whose reason the
-model is told. Which tool a name means is in `nodes.models.tool_calling.names`.
+model is told. A tool may be called anything that can be printed, ``server.tool`` or ``höchster
+Wert``; providers take 1 to 64 letters, digits, ``_`` and ``-``, and the log knows registered names
+only.
 """
 
+import hashlib
 import json
+import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage, InvalidToolCall
+from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from pydantic import ValidationError
 
-from ....graphs.log.messages import storable
-from ..answers import is_cut_off
-from ..storable_json import TOO_DEEP, TOO_LARGE, why_unstorable
-from .names import Names, registered
+from ...graphs.log.messages import storable
+from .answers import is_cut_off
+from .storable_json import TOO_DEEP, TOO_LARGE, why_unstorable
+
+_ACCEPTED = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_LONGEST = 64
+_SIGNS = 8
+"""How much of a name's digest tells it from another."""
+
+_MEANT_OTHERWISE = frozenset({"any", "auto", "none", "required"})
+"""What a choice of tools means by itself, in OpenAI's terms or LangChain's."""
+
+Names = dict[str, str]
+"""Registered names, each with the name that is sent for it."""
+
+
+def wire_names(names: Iterable[str]) -> Names:
+    """Map the names of a speaker's tools to names that providers accept.
+
+    A name that is accepted stays as it is. Another one depends on nothing but itself, unless two
+    would come out the same: then a digest tells one from the other, whatever their order.
+    """
+    return _added({}, names)
+
+
+def with_called(names: Names, messages: Iterable[BaseMessage]) -> Names:
+    """Add the names of earlier calls, for tools that are not offered or do not exist."""
+    # Of a long log most are neither.
+    callers = (
+        message
+        for message in messages
+        if isinstance(message, ToolMessage)
+        or (isinstance(message, AIMessage) and (message.tool_calls or message.invalid_tool_calls))
+    )
+    return _added(names, [name for message in callers for name in _called(message)])
+
+
+def renamed(messages: Iterable[BaseMessage], names: Names) -> list[BaseMessage]:
+    """Call the tools in a prompt by the names that are sent."""
+    if all(sent == name for name, sent in names.items()):
+        return [*messages]
+    return [
+        _renamed(message, names)
+        if any(names[name] != name for name in _called(message))
+        else message
+        for message in messages
+    ]
+
+
+def registered(name: str, names: Names) -> str:
+    """Give the registered name of a tool that a model has called."""
+    found = {wire: given for given, wire in names.items()}
+    for written in (name, name.strip()):
+        if written in found:
+            return found[written]
+        if written in names:
+            return written
+    return name
+
+
+def _added(known: Names, names: Iterable[str]) -> Names:
+    new = [name for name in dict.fromkeys(names) if name not in known]
+    if not new:
+        return dict(known)
+    mapped = dict(known)
+    taken = set(known.values())
+    wished = {name: _plain(name) for name in new}
+    for name in sorted(new, key=lambda name: (not _is_accepted(name), name)):
+        wire = wished[name]
+        if len(wire) > _LONGEST:
+            wire = _told_apart(name, wire, _SIGNS)
+        signs = _SIGNS
+        while wire in taken:
+            wire = _told_apart(name, wished[name], signs)
+            signs += 1
+        taken.add(wire)
+        mapped[name] = wire
+    return {**known, **{name: mapped[name] for name in new}}
+
+
+def _is_accepted(name: str) -> bool:
+    return _ACCEPTED.fullmatch(name) is not None and name not in _MEANT_OTHERWISE
+
+
+def _plain(name: str) -> str:
+    """The name in characters that providers accept, possibly too long."""
+    if _is_accepted(name):
+        return name
+    # Letters lose their accents; what has no plain form is left out.
+    bare = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    plain = re.sub(r"[^a-zA-Z0-9_-]+", "_", bare).strip("_") or "tool"
+    return f"{plain}_tool" if plain in _MEANT_OTHERWISE else plain
+
+
+def _told_apart(name: str, plain: str, signs: int) -> str:
+    # A lone surrogate has no encoding, and a call may be written with one.
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:signs]
+    return f"{plain[: _LONGEST - signs - 1]}_{digest}"
+
+
+def _called(message: BaseMessage) -> list[str]:
+    """The names of the tools in a message."""
+    if isinstance(message, AIMessage):
+        calls = (*message.tool_calls, *message.invalid_tool_calls)
+        return [call["name"] or "" for call in calls]
+    return [message.name] if isinstance(message, ToolMessage) and message.name else []
+
+
+def _renamed(message: BaseMessage, names: Names) -> BaseMessage:
+    if isinstance(message, AIMessage):
+        return message.model_copy(
+            update={
+                "tool_calls": [
+                    {**call, "name": names[call["name"]]} for call in message.tool_calls
+                ],
+                "invalid_tool_calls": [
+                    {**call, "name": names[call["name"] or ""]}
+                    for call in message.invalid_tool_calls
+                ],
+            }
+        )
+    return message.model_copy(update={"name": names[message.name or ""]})
+
 
 RAW = "raw_tool_calls"
 """Where a streamed answer carries its calls as they came, in its ``additional_kwargs``: LangChain's
@@ -107,17 +231,14 @@ def split(
     return good, [call for call in calls if call["type"] == "invalid_tool_call"]
 
 
-def normalised(answer: AIMessage, names: Names, *, keeps_broken: bool = True) -> AIMessage:
-    """Bring the calls of an answer into the form that the log holds.
-
-    Where the client does not keep broken calls as they came, the last call of an answer that was
-    cut off may have been mended, and is not run.
-    """
-    cut_off = is_cut_off(answer)
+def normalise_calls(answer: AIMessage, names: Names) -> AIMessage:
+    """Bring the calls of an answer into the form that the log stores."""
     raw = answer.additional_kwargs.get(RAW)
+    if raw is None and not answer.tool_calls and not answer.invalid_tool_calls:
+        return answer
     if raw is not None:
         named = [{**call, "name": _meant(call["name"], names)} for call in raw]
-        good, broken = read_calls(named, cut_off=cut_off)
+        good, broken = read_calls(named, cut_off=is_cut_off(answer))
     else:
         good, broken = split(
             [
@@ -126,12 +247,23 @@ def normalised(answer: AIMessage, names: Names, *, keeps_broken: bool = True) ->
             ]
         )
         broken += [_still_broken(call, names) for call in answer.invalid_tool_calls]
-        if cut_off and good and not broken and not keeps_broken:
-            broken = [_half(good[-1], good.pop()["args"])]
     kept = {key: value for key, value in answer.additional_kwargs.items() if key != RAW}
     return answer.model_copy(
         update={"tool_calls": good, "invalid_tool_calls": broken, "additional_kwargs": kept}
     )
+
+
+def without_mended_call(answer: AIMessage) -> AIMessage:
+    """Return an answer whose last call is not run if a client may have mended it.
+
+    Clients that do not keep broken calls as they came mend the last one of an answer that was cut
+    off.
+    """
+    *good, last = [None, *answer.tool_calls]
+    if last is None or answer.invalid_tool_calls or not is_cut_off(answer):
+        return answer
+    broken = [_half(last, last["args"])]
+    return answer.model_copy(update={"tool_calls": good[1:], "invalid_tool_calls": broken})
 
 
 def unread(error: ValidationError) -> AIMessage | None:

@@ -1,4 +1,4 @@
-"""The child process that serves a GGUF model. `nodes.models.embedded.child` starts it.
+"""The child process that serves a GGUF model. `nodes.models.adapters.embedded` starts it.
 
 Reads one JSON line of settings from stdin, answers with one JSON line on stdout, and lives until
 stdin closes. Who starts it, and with which key, is the parent's side and not here.

@@ -1,0 +1,217 @@
+"""Which family of models a name or an object belongs to, and what there is of each."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from ....graphs.common.env_file import is_weights
+from ....graphs.common.errors import ModelUnavailableError, SpecError
+from ....graphs.common.settings import Settings
+from ....graphs.common.validation import kind_of
+from ..client.connections import close_with_loop
+from ..client.failures import address_of
+from . import embedded
+from .base import Adapter, Prompting
+from .composed import Chat, bound_options, is_chat
+from .langchain import LangChainModel, label_of
+from .openai_compatible import OpenAICompatible, is_ours, reach_model
+from .providers import is_of_provider, loads_files, make_model, without_openai
+
+OPENAI_MODEL = "gpt-4.1-mini"
+"""The model used at OpenAI itself when none is named."""
+
+TINY = (
+    "A tiny model on this machine speaks. It is there to show how things work, not to be clever; "
+    "loading it takes a moment."
+)
+"""The notice before the model that needs no key speaks."""
+
+_NO_MODEL = (
+    "There is no model to speak: set OPENAI_API_KEY, or set OPENAI_BASE_URL to the address of a "
+    "server that speaks OpenAI's API, or install the embedded model with "
+)
+
+Notify = Callable[[str], None]
+"""Takes one line that tells the user what is going on."""
+
+
+@dataclass(eq=False)
+class Families:
+    """Finds the adapter of a model by the model's name.
+
+    Args:
+        settings: The settings of duologue.
+    """
+
+    settings: Settings
+    _told: set[str | None] = field(default_factory=set)
+    """The notices that the user has been given, and the models that were announced."""
+    _first: str | None = None
+    """The first model that the server lists, once it has been asked."""
+
+    async def find(self, name: str | None, notify: Notify) -> Adapter:
+        """Return the adapter of a model. Its files are read in threads.
+
+        Args:
+            name: A provider's name and a model's, ``embedded``, the path of a ``.gguf`` file, or
+                the server's name for a model. None: the model of the settings, or else the
+                server's default, or the embedded one.
+            notify: Is told when something takes a moment.
+
+        Raises:
+            ModelUnavailableError: There is none by that name, or it can't be started.
+        """
+        settings = self.settings
+        name = name or settings.model
+        if name is not None and is_of_provider(name):
+            return await asyncio.to_thread(make_model, name, settings)
+        loop = asyncio.get_running_loop()
+        await close_with_loop()
+        if await asyncio.to_thread(_is_here, name, settings):
+            self._tell_once(
+                name, TINY if name in (None, embedded.EMBEDDED) else f"Loading {name}.", notify
+            )
+            return await asyncio.to_thread(embedded.serve_model, name, loop, settings)
+        if settings.notice is not None:
+            self._tell_once(settings.notice, settings.notice, notify)
+        if name is None and self._first is None:
+            self._first = await _first_listed(settings, notify)
+        called = without_openai(name or str(self._first))
+        return await asyncio.to_thread(reach_model, called, loop, settings)
+
+    def _tell_once(self, key: str | None, text: str, notify: Notify) -> None:
+        # Every turn asks for its model.
+        if key not in self._told:
+            self._told.add(key)
+            notify(text)
+
+
+def check_chat(chat: object, error: str) -> None:
+    """Check that an object is a chat model, also with fallbacks, bound or configurable.
+
+    Args:
+        chat: The object.
+        error: The message if it is none, which its type is added to.
+
+    Raises:
+        TypeError: It is no chat model, or has tools bound to it.
+    """
+    if not is_chat(chat):
+        raise TypeError(f"{error} {kind_of(chat)}")
+    if "tools" in bound_options(chat):
+        raise TypeError("a model must have no tools of its own: give them to the speakers")
+
+
+def adapter_of(label: str | None, chat: Chat) -> Adapter:
+    """Return the adapter of a chat model that is given as an object.
+
+    Args:
+        label: How the model is called in usage and errors. None: by its own name.
+        chat: The chat model.
+    """
+    label = label_of(chat) if label is None else label
+    return OpenAICompatible(label, chat) if is_ours(chat) else LangChainModel(label, chat)
+
+
+def prompting_of(name: str | None, label: str | None) -> Prompting:
+    """Return how the prompts of the model that has spoken were made.
+
+    Args:
+        name: The conversation's name for the model.
+        label: Its label in the usage.
+    """
+    return embedded.prompting_of_local(name, label) or Adapter.prompting
+
+
+def refuse_place(name: str) -> None:
+    """Refuse a name that says where a model is.
+
+    Raises:
+        SpecError: It is a file or an address.
+    """
+    if is_weights(name) or "://" in name or loads_files(name):
+        raise SpecError(
+            f"model: {name!r} is a file or an address, which is not allowed here: name a "
+            "model of the server, or build the graph with allow_paths=True"
+        )
+
+
+def no_model() -> str:
+    """Return the advice for a user who has no model at all."""
+    return _NO_MODEL + embedded.how_to_install()
+
+
+def describe_local_model() -> str:
+    """Return one line about the embedded model, or how to install it."""
+    file = embedded.weights() if embedded.is_available() else None
+    if file is None:
+        return f"none installed; to have one: {embedded.how_to_install()}"
+    return f"{embedded.EMBEDDED}  ({file.stem}, tiny: it shows how things work)"
+
+
+def server_of(settings: Settings) -> str | None:
+    """Return the address of the server that models are asked at. None: there is none."""
+    return address_of(settings) if _has_server(settings) else None
+
+
+async def list_models(settings: Settings, notify: Notify) -> list[str]:
+    """Ask the server for the names of its models.
+
+    Raises:
+        ModelUnavailableError: It does not list them.
+    """
+    # It loads the client of OpenAI.
+    listed = await asyncio.to_thread(_lister)
+    return await listed(settings, notify)
+
+
+def default_model(settings: Settings, names: list[str]) -> str:
+    """Return the model of a conversation that names none, or the advice if there is none.
+
+    Args:
+        settings: The settings of duologue.
+        names: The models that the server lists.
+    """
+    if settings.model is not None:
+        return settings.model
+    if _has_server(settings):
+        return next(iter(names), "none") if settings.base_url is not None else OPENAI_MODEL
+    return embedded.EMBEDDED if embedded.is_available() else no_model()
+
+
+def _has_server(settings: Settings) -> bool:
+    return settings.api_key is not None or settings.base_url is not None
+
+
+def _is_here(name: str | None, settings: Settings) -> bool:
+    """Return whether a name means a model that runs on this machine as a child of ours."""
+    if name is not None and embedded.is_local(name):
+        return True
+    if _has_server(settings):
+        return False
+    if name is not None:
+        raise ModelUnavailableError(
+            f"model {name!r} needs a server: set OPENAI_API_KEY for OpenAI's own, or "
+            f"OPENAI_BASE_URL for another; or use {embedded.EMBEDDED!r}"
+        )
+    if not embedded.is_available():
+        raise ModelUnavailableError(no_model())
+    return True
+
+
+def _lister() -> Callable[[Settings, Notify], Awaitable[list[str]]]:
+    from ..client.clients import listed
+
+    return listed
+
+
+async def _first_listed(settings: Settings, notify: Notify) -> str:
+    """Return the model for a server if none is named: OpenAI's default, or the first it lists."""
+    if settings.base_url is None:
+        return OPENAI_MODEL
+    names = await list_models(settings, notify)
+    if not names:
+        raise ModelUnavailableError(
+            f"the model server at {address_of(settings)} lists no model: name one"
+        )
+    return names[0]

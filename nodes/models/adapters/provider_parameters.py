@@ -1,0 +1,268 @@
+"""The parameters of each provider: its names for settings, tool choices and structured answers.
+
+A client that is not listed gets the settings by the names of OpenAI, as arguments of the call.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
+from urllib.parse import urlsplit
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_function
+from pydantic import BaseModel
+
+from ....graphs.common.errors import SpecError
+from ....graphs.speakers.schemas import is_strict, schema_of
+from ..settings import CallSettings
+from ..tool_calls import Names
+from ..tools_by_schema import answer_schema
+
+
+class Parameters:
+    """The parameters of a client that is not known: those of OpenAI, as arguments of the call."""
+
+    names: ClassVar[Mapping[str, str]] = {}
+    """The client's names for settings, by ours, if they differ."""
+    missing: ClassVar[frozenset[str]] = frozenset()
+    """The settings that the client lacks."""
+    sets_fields: ClassVar[bool] = False
+    """Whether settings are fields of the client, since its calls refuse them as arguments."""
+    forbidden: ClassVar[Any] = "none"
+    """The value of ``tool_choice`` that forbids calls."""
+
+    def check_extra(self, chat: BaseChatModel, settings: CallSettings) -> None:
+        """Check that a client takes the further parts of requests that the user set.
+
+        Raises:
+            SpecError: It does not. Names the field.
+        """
+
+    def tool_choice(self, chat: BaseChatModel, choice: str, names: Names) -> dict[str, Any]:
+        """Return the arguments of ``bind_tools`` for a choice of tools.
+
+        Args:
+            chat: The client.
+            choice: ``auto``, ``required``, ``none`` or the name of a tool.
+            names: The names of the tools as they are sent.
+        """
+        match choice:
+            case "none":
+                return {"tool_choice": self.forbidden}
+            case "auto":
+                # Every server chooses by itself unless told otherwise; some refuse the word.
+                return {}
+            case "required":
+                return {"tool_choice": "any"}
+            case _:
+                return {"tool_choice": names[choice]}
+
+    def structured(self, chat: BaseChatModel, *, strict: bool | None) -> dict[str, Any]:
+        """Return further arguments of the client's ``with_structured_output``.
+
+        Args:
+            chat: The client.
+            strict: Whether the schema is one that OpenAI can enforce. None: it is not known.
+        """
+        return {}
+
+    def body_of_calls(self, tools: Sequence[BaseTool], choice: str) -> dict[str, Any] | None:
+        """Return the fields of the body that hold an answer to the schema of the tools.
+
+        None: the client has no such fields, and is asked for a structured answer.
+        """
+        return None
+
+
+class KnownParameters(Parameters):
+    """The parameters of a client that takes no further parts of requests."""
+
+    def check_extra(self, chat: BaseChatModel, settings: CallSettings) -> None:
+        """Check that the user set no further parts of requests."""
+        for name in ("extra_body", "extra_headers"):
+            if getattr(settings, name):
+                raise SpecError(
+                    f"{settings.where}.{name}: {type(chat).__name__} does not take it; set it in "
+                    "the model, and pass the model as an object in Python"
+                )
+
+
+class AnthropicParameters(Parameters):
+    """Anthropic's parameters."""
+
+    missing = frozenset({"seed"})
+    forbidden: ClassVar[Any] = {"type": "none"}
+
+    def tool_choice(self, chat: BaseChatModel, choice: str, names: Names) -> dict[str, Any]:
+        """Return the arguments of ``bind_tools``: a model that thinks can't be forced to call."""
+        thinking = getattr(chat, "thinking", None) or {}
+        thinks = thinking.get("type") in ("enabled", "adaptive")
+        if thinks and choice != "none":
+            choice = "auto"
+        return super().tool_choice(chat, choice, names)
+
+    def structured(self, chat: BaseChatModel, *, strict: bool | None) -> dict[str, Any]:
+        """Return the method that sends a schema, if the model knows it."""
+        # LangChain's default forces a call of a tool, which newer models and thinking refuse:
+        # docs.claude.com, "Extended thinking", "Tool use with extended thinking".
+        known = (chat.profile or {}).get("structured_output")
+        return {"method": "json_schema"} if known else {}
+
+
+class BedrockParameters(KnownParameters):
+    """The parameters of Bedrock's Converse API."""
+
+    missing = frozenset({"seed"})
+
+
+class GoogleParameters(KnownParameters):
+    """Google's parameters."""
+
+    names: ClassVar[Mapping[str, str]] = {"max_tokens": "max_output_tokens"}
+
+
+class MistralParameters(KnownParameters):
+    """Mistral's parameters."""
+
+    names: ClassVar[Mapping[str, str]] = {"seed": "random_seed"}
+
+
+class OllamaParameters(KnownParameters):
+    """Ollama's parameters."""
+
+    names: ClassVar[Mapping[str, str]] = {"max_tokens": "num_predict"}
+    sets_fields = True
+
+
+class OpenAIParameters(Parameters):
+    """OpenAI's parameters, in LangChain's own client of its API."""
+
+    def structured(self, chat: BaseChatModel, *, strict: bool | None) -> dict[str, Any]:
+        """Return whether OpenAI enforces the schema: it does so only if asked to."""
+        return {} if strict is None else {"strict": strict}
+
+    def body_of_calls(self, tools: Sequence[BaseTool], choice: str) -> dict[str, Any] | None:
+        """Return ``response_format`` for the schema of the tools."""
+        return {"response_format": form_of_calls(tools, choice)}
+
+
+_PARAMETERS: Final[Mapping[str, Parameters]] = {
+    "ChatAnthropic": AnthropicParameters(),
+    "ChatAnthropicVertex": AnthropicParameters(),
+    "ChatBedrockConverse": BedrockParameters(),
+    "ChatGoogleGenerativeAI": GoogleParameters(),
+    "ChatMistralAI": MistralParameters(),
+    "ChatOllama": OllamaParameters(),
+    "ChatOpenAI": OpenAIParameters(),
+    "ChatVertexAI": GoogleParameters(),
+}
+"""The parameters of clients, by the names of their classes in packages of LangChain."""
+
+_OTHERS: Final = Parameters()
+
+
+def parameters_of(chat: BaseChatModel) -> Parameters:
+    """Return the parameters of a client, by its class or the nearest class that it extends."""
+    for each in type(chat).__mro__:
+        if each.__module__.startswith("langchain_") and each.__name__ in _PARAMETERS:
+            return _PARAMETERS[each.__name__]
+    return _OTHERS
+
+
+class Prepared(NamedTuple):
+    """A client that is ready for a call."""
+
+    chat: BaseChatModel
+    """The client, with the settings that are its fields."""
+    options: Mapping[str, Any]
+    """The arguments of the call."""
+
+
+def translate(
+    chat: BaseChatModel,
+    bound: Mapping[str, Any],
+    settings: CallSettings,
+    *,
+    in_fields: bool = False,
+) -> Prepared:
+    """Return a client and the arguments of a call in the names of the client.
+
+    A setting of the user's in the conversation goes before those of the client itself, and these go
+    before a default.
+
+    Args:
+        chat: The client.
+        bound: The arguments that are bound to it.
+        settings: The settings of the call.
+        in_fields: Whether settings that are fields of the client are set there: arguments do not
+            reach every client with structured output.
+    """
+    parameters = parameters_of(chat)
+    own = {name for name in chat.model_fields_set if getattr(chat, name, None) is not None}
+    fields: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    for name, value in settings.values.items():
+        sent = parameters.names.get(name, name)
+        is_chosen = name in settings.chosen
+        if name in parameters.missing or (not is_chosen and (sent in bound or sent in own)):
+            continue
+        is_field = (in_fields or parameters.sets_fields) and sent in type(chat).model_fields
+        (fields if is_field else options)[sent] = value
+    for name, value in settings.extra_args.items():
+        (fields if name in type(chat).model_fields else options)[name] = value
+    if settings.extra_body:
+        options["extra_body"] = {**(bound.get("extra_body") or {}), **settings.extra_body}
+    if settings.extra_headers:
+        options["extra_headers"] = {**(bound.get("extra_headers") or {}), **settings.extra_headers}
+    kept = {name: value for name, value in bound.items() if name not in fields}
+    return Prepared(chat.model_copy(update=fields) if fields else chat, {**kept, **options})
+
+
+# OpenAI's API, whoever serves it.
+
+LimitName: TypeAlias = Literal["max_completion_tokens", "max_tokens"]
+"""A server's name for the longest answer."""
+
+NEWER_LIMIT: Final[LimitName] = "max_completion_tokens"
+"""OpenAI's newer name for the longest answer. Most other servers know the older one."""
+
+_OPENAI: Final = "api.openai.com"
+
+_WITHOUT_FORMS: Final = re.compile(r"gpt-3|gpt-4(-|$)")
+"""Models of OpenAI that know no form; LangChain has them call a function instead."""
+
+
+def limit_name_at(url: str | None) -> LimitName:
+    """Return a server's name for the longest answer: the newer one is known at OpenAI itself.
+
+    Others may ignore it without a word, as Ollama does (github.com/ollama/ollama/issues/7125).
+
+    Args:
+        url: The address of the server. None: OpenAI's own.
+    """
+    host = (urlsplit(url).hostname or "") if url else _OPENAI
+    is_openais = host == _OPENAI or host.endswith((".openai.com", ".azure.com"))
+    return NEWER_LIMIT if is_openais else "max_tokens"
+
+
+def takes_forms(model: str) -> bool:
+    """Return whether a model may be held to a schema by the form."""
+    return _WITHOUT_FORMS.match(model) is None
+
+
+@cache
+def form_of(schema: type[BaseModel]) -> dict[str, Any]:
+    """Return the form for a pydantic model, as `ChatOpenAI.with_structured_output` makes it."""
+    given = schema_of(schema)
+    # OpenAI holds an answer to the schema only when asked to.
+    described = convert_to_openai_function(given, strict=is_strict(given))
+    described["schema"] = described.pop("parameters")
+    return {"type": "json_schema", "json_schema": described}
+
+
+def form_of_calls(tools: Sequence[BaseTool], choice: str) -> dict[str, Any]:
+    """Return the form for an answer that calls one of the tools, or replies."""
+    schema = {"name": "answer", "schema": answer_schema(tools, choice), "strict": False}
+    return {"type": "json_schema", "json_schema": schema}

@@ -1,1 +1,0 @@
-"""The embedded model, in a child process."""

@@ -1,1 +1,0 @@
-"""Calls of tools on their way to and from a model."""
