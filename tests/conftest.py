@@ -84,7 +84,8 @@ def _begin_with_long_files(items: list[pytest.Item]) -> None:
     for item in items:
         work[item.path] += 25 if item.get_closest_marker("hypothesis") else 1
     live = {item.path for item in items if item.get_closest_marker("live")}
-    live |= {path for path in work if path.suffix == ".ipynb"}
+    few_and_long = {"benchmarks", "faults", "notebooks"}
+    live |= {path for path in work if path.parent.name in few_and_long}
     items.sort(key=lambda item: (item.path not in live, -work[item.path]))
 
 
