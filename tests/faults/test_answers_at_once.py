@@ -12,6 +12,7 @@ from langchain_core.tools import BaseTool, tool
 from duologue.graphs import Session, chat, converse
 from duologue.graphs.store.address import open_store
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
+from support.stores import SHARED_STORES, store_address
 
 pytestmark = pytest.mark.process
 
@@ -54,11 +55,9 @@ else:
 """
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.live)])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "postgresql":
-        return str(request.getfixturevalue("postgres_url"))
-    return f"sqlite:///{tmp_path / 'x.db'}"
+@pytest.fixture(params=SHARED_STORES)
+def store(request: pytest.FixtureRequest) -> str:
+    return store_address(request.param, request)
 
 
 def wire_to(ran: Path) -> BaseTool:

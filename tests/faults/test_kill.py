@@ -18,6 +18,7 @@ from duologue.graphs import Session, aconverse, converse, list_sessions
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from support import children
+from support.stores import SHARED_STORES, store_address
 
 from .broken_talks import SCRIPTS, SPECS, told
 
@@ -35,11 +36,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
         yield server
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "postgresql":
-        return str(request.getfixturevalue("postgres_url"))
-    return f"sqlite:///{tmp_path / 'sessions.db'}"
+@pytest.fixture(params=SHARED_STORES)
+def store(request: pytest.FixtureRequest) -> str:
+    return store_address(request.param, request)
 
 
 def common(server: ScriptedServer, store: str) -> dict[str, Any]:

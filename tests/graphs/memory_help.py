@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,16 +22,6 @@ SPEC = {"version": SPEC_VERSION, "task": "Plan", "speakers": [{"name": "Ann"}, {
 SESSION = {"format": "duologue.session", "version": 6, "session": "one", "spec": SPEC}
 MEMORY = {"format": "duologue.memory", "version": 6, "session": "one", "speaker": "Ann"}
 MESSAGE = {"id": "m0000", "text": "Hi", "line": {"kind": "speech", "speaker": "Ann"}}
-
-
-def store_of(kind: str, name: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    match kind:
-        case "memory":
-            return f"memory:{tmp_path.name}-{name}"
-        case "sqlite":
-            return f"sqlite:///{tmp_path / name}.db"
-        case _:
-            return str(request.getfixturevalue("postgres_url"))
 
 
 def stopped(conversation: Conversation, lines: Sequence[Line], store: str, session: str) -> None:

@@ -30,6 +30,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.store.base import Held, Store
 from duologue.nodes.testing import Line, ScriptedChatModel
+from support.stores import EACH_STORE, store_address
 
 from .people_help import call, calls
 
@@ -69,13 +70,9 @@ def store(tmp_path: Path) -> str:
     return f"memory:{tmp_path.name}"
 
 
-@pytest.fixture(
-    params=["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.live)],
-)
-def each_store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "postgresql":
-        return str(request.getfixturevalue("postgres_url"))
-    return f"memory:{tmp_path.name}" if request.param == "memory" else str(tmp_path / "x.db")
+@pytest.fixture(params=EACH_STORE)
+def each_store(request: pytest.FixtureRequest) -> str:
+    return store_address(request.param, request)
 
 
 class Overtakes(Protocol):

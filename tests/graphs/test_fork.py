@@ -44,6 +44,7 @@ from duologue.nodes.prompts.template import fill_template
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from support.cases import thorough
 from support.logs import without_ids
+from support.stores import EACH_STORE, store_address
 
 from .fork_help import (
     NO,
@@ -60,28 +61,15 @@ from .fork_help import (
 )
 from .fork_talks import TALKS, hooked, script, talk
 
-STORES = ["memory", "sqlite"]
-LIVE = pytest.param("postgresql", marks=pytest.mark.live)
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest) -> str:
+    return store_address(request.param, request)
 
 
-@pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return store_of(request, tmp_path)
-
-
-@pytest.fixture(params=[*STORES, LIVE])
-def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return store_of(request, tmp_path)
-
-
-def store_of(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    match request.param:
-        case "memory":
-            return f"memory:{tmp_path.name}"
-        case "sqlite":
-            return f"sqlite:///{tmp_path / 'sessions.db'}"
-        case _:
-            return str(request.getfixturevalue("postgres_url"))
+@pytest.fixture(params=EACH_STORE)
+def any_store(request: pytest.FixtureRequest) -> str:
+    return store_address(request.param, request)
 
 
 FORKED_ELSEWHERE = {

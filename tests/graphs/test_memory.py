@@ -30,6 +30,7 @@ from duologue.nodes.prompts.template import fill_template
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from support.cases import thorough
 from support.logs import without_ids
+from support.stores import EACH_STORE, store_address
 
 from .fork_help import (
     FUNCTIONS,
@@ -45,10 +46,9 @@ from .fork_help import (
     told,
 )
 from .fork_talks import TALKS
-from .memory_help import SESSION, seen, stopped, store_of, through_json
+from .memory_help import SESSION, seen, stopped, through_json
 
 LIVE = pytest.mark.live
-STORES = ["memory", "sqlite", pytest.param("postgresql", marks=LIVE)]
 WAYS = [
     *((name, ("memory", "sqlite")) for name in TALKS),
     ("hooked", ("sqlite", "memory")),
@@ -58,9 +58,9 @@ WAYS = [
 """What is said makes no difference to a store: every talk goes one way, one goes all ways."""
 
 
-@pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return store_of(request.param, "here", request, tmp_path)
+@pytest.fixture(params=EACH_STORE)
+def store(request: pytest.FixtureRequest) -> str:
+    return store_address(request.param, request)
 
 
 @pytest.fixture
@@ -90,8 +90,7 @@ def test_a_session_is_the_same_in_another_database_and_forks_from_any_message_th
     name: str, way: tuple[str, str], request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     here, there = (
-        store_of(kind, number, request, tmp_path)
-        for kind, number in zip(way, ("1", "2"), strict=True)
+        store_address(kind, request, number) for kind, number in zip(way, ("1", "2"), strict=True)
     )
     conversation, lines = TALKS[name]
     whole = run(conversation, lines, session="one", store=here)

@@ -20,13 +20,14 @@ from duologue.graphs import (
 )
 from duologue.graphs.store.address import open_store
 from support.logs import without_ids
+from support.stores import EACH_STORE, store_address
 
 from .fork_help import (
     go_on,
     plain,
     run,
 )
-from .memory_help import MEMORY, MESSAGE, SESSION, SPEC, seen, stopped, store_of
+from .memory_help import MEMORY, MESSAGE, SESSION, SPEC, seen, stopped
 
 
 @pytest.fixture
@@ -39,9 +40,9 @@ def there(tmp_path: Path) -> str:
     return f"memory:{tmp_path.name}-there"
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.live)])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return store_of(request.param, "here", request, tmp_path)
+@pytest.fixture(params=EACH_STORE)
+def store(request: pytest.FixtureRequest) -> str:
+    return store_address(request.param, request)
 
 
 # What bad input gets

@@ -37,6 +37,7 @@ from duologue.graphs.store.sql.sqlite import SqliteStore
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from support.logs import without_ids
+from support.stores import EACH_STORE, store_address
 
 GARDEN = role_play("Plan a garden", "Owner", "Gardener", specify_task=False, max_iterations=2)
 
@@ -66,15 +67,9 @@ def breaks_after(calls: int) -> ScriptedChatModel:
     return ScriptedChatModel(script=script)
 
 
-@pytest.fixture(params=["sqlite", "memory", pytest.param("postgresql", marks=pytest.mark.live)])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    match request.param:
-        case "sqlite":
-            return f"sqlite:///{tmp_path / 'sessions.db'}"
-        case "memory":
-            return f"memory:{tmp_path.name}"
-        case _:
-            return str(request.getfixturevalue("postgres_url"))
+@pytest.fixture(params=EACH_STORE)
+def store(request: pytest.FixtureRequest) -> str:
+    return store_address(request.param, request)
 
 
 def half(store: str, session: str = "garden", calls: int = 3) -> None:

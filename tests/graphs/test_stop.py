@@ -33,6 +33,7 @@ from duologue.graphs.store.address import open_store
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from support.breaking import Breakage
+from support.stores import SHARED_STORES, store_address
 
 from .cli_help import duologue, isolate, meanwhile
 from .fork_help import NO, YES, plain
@@ -108,13 +109,11 @@ CASES: dict[str, tuple[Conversation, list[Line], int, list[str], str]] = {
 }
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.live)])
+@pytest.fixture(params=SHARED_STORES)
 def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     """Where sessions are kept, which is what the settings say."""
     isolate(monkeypatch, tmp_path)
-    store = f"sqlite:///{tmp_path / 'sessions.db'}"
-    if request.param == "postgresql":
-        store = str(request.getfixturevalue("postgres_url"))
+    store = store_address(request.param, request)
     monkeypatch.setenv("DUOLOGUE_STORE", store)
     return store
 

@@ -27,30 +27,23 @@ from duologue.graphs.store.errors import store_errors
 from duologue.graphs.store.rows import SessionRow, Wanted, check_session_id, place
 from duologue.graphs.store.sql import tables
 from duologue.graphs.store.sql.tables import SqlStore
+from support.stores import EACH_STORE, SHARED_STORES, store_address
 
 pytestmark = pytest.mark.every_store
 
-KINDS = ["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.live)]
-SHARED = KINDS[1:]
+PATHS = [str(folder) for folder in Path(__file__).parents[:2]]
+"""What the processes import from: this module, and what it imports of the tests."""
 
 
-@pytest.fixture(params=KINDS)
-def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return target_of(request, tmp_path)
+@pytest.fixture(params=EACH_STORE)
+def target(request: pytest.FixtureRequest) -> str:
+    return store_address(request.param, request, "folder/sessions")
 
 
-@pytest.fixture(params=SHARED)
-def shared(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture(params=SHARED_STORES)
+def shared(request: pytest.FixtureRequest) -> str:
     """A target that other processes can open too."""
-    return target_of(request, tmp_path)
-
-
-def target_of(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "memory":
-        return f"memory:{tmp_path.name}"
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'folder' / 'sessions.db'}"
-    return str(request.getfixturevalue("postgres_url"))
+    return store_address(request.param, request)
 
 
 @pytest.fixture
@@ -408,7 +401,7 @@ async def test_many_sessions_at_once_do_not_mix(store: Store) -> None:
 # Imported once and forked, since importing takes far longer than what is tried here.
 WRITERS = """
 import asyncio, os, sys
-sys.path.insert(0, sys.argv[2])
+sys.path[:0] = sys.argv[2:]
 from test_store import say_in
 from duologue.graphs.store.address import open_store
 async def live(store, name):
@@ -436,8 +429,7 @@ sys.exit(any([os.waitpid(child, 0)[1] for child in children]))
 
 @pytest.mark.process
 async def test_eight_processes_write_at_once(shared: str) -> None:
-    here = str(Path(__file__).parent)
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", WRITERS, shared, here)
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", WRITERS, shared, *PATHS)
     assert await process.wait() == 0
     async with open_store(shared) as store:
         rows = await store.list()
@@ -449,7 +441,7 @@ async def test_eight_processes_write_at_once(shared: str) -> None:
 
 KILLED = """
 import asyncio, os, signal, sys
-sys.path.insert(0, sys.argv[2])
+sys.path[:0] = sys.argv[2:]
 from test_store import say_in
 from duologue.graphs.store.address import open_store
 async def main():
@@ -463,8 +455,7 @@ asyncio.run(main())
 
 @pytest.mark.process
 async def test_what_was_committed_survives_kill_9(shared: str) -> None:
-    here = str(Path(__file__).parent)
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", KILLED, shared, here)
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", KILLED, shared, *PATHS)
     assert await process.wait() == -signal.SIGKILL
     async with open_store(shared) as store:
         assert [row.session for row in await store.list()] == ["s"]
@@ -473,7 +464,7 @@ async def test_what_was_committed_survives_kill_9(shared: str) -> None:
 
 STRICT = """
 import asyncio, sys
-sys.path.insert(0, sys.argv[2])
+sys.path[:0] = sys.argv[2:]
 from test_store import say, texts
 from duologue.graphs.store.address import open_store
 async def main():
@@ -487,9 +478,8 @@ asyncio.run(main())
 
 @pytest.mark.part(1)
 async def test_strict_deserialising_is_silent(target: str) -> None:
-    here = str(Path(__file__).parent)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-W", "error", "-c", STRICT, target, here),
+        *(sys.executable, "-W", "error", "-c", STRICT, target, *PATHS),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "LANGGRAPH_STRICT_MSGPACK": "true"},

@@ -1,7 +1,6 @@
 """LangGraph's own suite for checkpointers, over the savers of every store."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.conformance.capabilities import BASE_CAPABILITIES
 
 from duologue.graphs.store.address import Store, open_store
+from support.stores import EACH_STORE, store_address
 
 pytestmark = pytest.mark.every_store
 
@@ -83,14 +83,11 @@ def _read(found: CheckpointTuple) -> CheckpointTuple:
     return found._replace(checkpoint=number)
 
 
-@pytest.mark.parametrize(
-    "kind", ["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.live)]
-)
+@pytest.mark.parametrize("kind", EACH_STORE)
 async def test_a_stores_saver_does_what_langgraph_asks_of_one(
-    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+    kind: str, request: pytest.FixtureRequest
 ) -> None:
-    targets = {"memory": f"memory:{tmp_path.name}", "sqlite": str(tmp_path / "sessions.db")}
-    target = targets.get(kind) or str(request.getfixturevalue("postgres_url"))
+    target = store_address(kind, request)
 
     @checkpointer_test(name=kind)
     async def saver() -> AsyncGenerator[EachInItsLock]:

@@ -19,6 +19,7 @@ from duologue.graphs.spec.changes.difference import first_difference
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.nodes.testing.script import ScriptExhaustedError
 from duologue.nodes.testing.server import ScriptedServer
+from support.stores import store_address
 
 from .cli_help import DONE, SHORT, duologue, isolate
 
@@ -76,9 +77,9 @@ def begun(store: str, conversation: Conversation, session: str = "g") -> None:
         converse(conversation, session=session, store=store, model=model, answer=lambda _: "Go on.")
 
 
-@pytest.fixture(params=["memory:stored-prompts", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return str(tmp_path / "s.db") if request.param == "sqlite" else f"memory:{tmp_path.name}"
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest) -> str:
+    return store_address(request.param, request)
 
 
 def test_there_is_an_example_of_every_kind() -> None:

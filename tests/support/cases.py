@@ -10,8 +10,9 @@ from zlib import crc32
 import pytest
 from hypothesis import given, settings
 
+from support.stores import STORE_KINDS
+
 _WHOLE = pytest.mark.exhaustive
-_STORES = {"memory", "sqlite", "postgresql"}
 
 thorough = pytest.mark.parametrize(
     "thorough", [False, pytest.param(True, marks=_WHOLE)], ids=["in-part", "whole"]
@@ -54,14 +55,16 @@ def leave_combinations_to_exhaustive(items: Iterable[pytest.Item], elsewhere: se
 
 def _with_one_store(cases: list[pytest.Function]) -> list[pytest.Function]:
     """Return the cases with one of the stores; which one depends on the name of the test."""
-    stores = sorted({name for case in cases for name in case.callspec._idlist if name in _STORES})
+    stores = sorted(
+        {name for case in cases for name in case.callspec._idlist if name in STORE_KINDS}
+    )
     if len(stores) < 2 or cases[0].get_closest_marker("every_store"):
         return cases
     store = stores[crc32(str(cases[0].originalname).encode()) % len(stores)]
     return [
         case
         for case in cases
-        if store in case.callspec._idlist or _STORES.isdisjoint(case.callspec._idlist)
+        if store in case.callspec._idlist or STORE_KINDS.isdisjoint(case.callspec._idlist)
     ]
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,16 +9,14 @@ import pytest
 from duologue.graphs.common.errors import BatchError
 from duologue.graphs.store.address import Store, open_store
 from duologue.graphs.store.batches import BatchLease, BatchRow, CellRow, CellsWanted
+from support.stores import EACH_STORE, store_address
 
-KINDS = ["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.live)]
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678, UTC)
 
 
-@pytest.fixture(params=KINDS)
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    where = {"memory": f"memory:{tmp_path.name}", "sqlite": str(tmp_path / "s.db")}
-    target = where.get(request.param) or str(request.getfixturevalue("postgres_url"))
-    async with open_store(target) as opened:
+@pytest.fixture(params=EACH_STORE)
+async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    async with open_store(store_address(request.param, request)) as opened:
         yield opened
 
 
