@@ -22,15 +22,15 @@ from mutants.faults import AREAS, Found, Site, all_functions, changed_tree, find
 from mutants.memory import forget_results, live_functions, product_caches, put_in, watch
 
 SLOW_FIXTURES = {"start_child", "postgres_url", "postgres_server"}
-SLOWEST = 12.0
-"""Seconds of a test; slower ones, which mostly wait for other processes, are left out."""
+SLOWEST = 10.0
+"""Seconds of the processor that a test may take; slower ones are left out."""
 
 ELSEWHERE = ("test_cli", "graphs/batch/", "test_background", "test_env_file", "test_embedded")
 """Parts of the names of tests that start processes or servers, for what is no rule."""
 
 
 def is_used(test: dict[str, Any]) -> bool:
-    return not test["failed"] and test["seconds"] <= SLOWEST
+    return not test["failed"] and test["cpu"] <= SLOWEST
 
 
 def by_fault(tests: dict[str, dict[str, Any]], seconds: float) -> dict[int, list[str]]:
@@ -44,7 +44,9 @@ def by_fault(tests: dict[str, dict[str, Any]], seconds: float) -> dict[int, list
     for at, of_file in files.items():
         ranks = {test: rank for own in of_file.values() for rank, test in enumerate(own)}
         used, chosen[at] = 0.0, []
-        for test in sorted(ranks, key=lambda test: (ranks[test] ** 0.5 * tests[test]["cpu"], test)):
+        for test in sorted(
+            ranks, key=lambda test: ((ranks[test] + 1) ** 0.5 * tests[test]["cpu"], test)
+        ):
             used += tests[test]["cpu"]
             if used > seconds:
                 break
@@ -186,7 +188,7 @@ class Runner:
             else:
                 self.import_all(came)
         child.close()
-        slow = [test for test, one in told.items() if one["seconds"] > SLOWEST]
+        slow = [test for test, one in told.items() if one["cpu"] > SLOWEST]
         cpu = sum(one["cpu"] for one in told.values())
         self.say(f"mapped, {cpu:.0f} s of the processor; too slow: {slow}")
         self.store([], told)
