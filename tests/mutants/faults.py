@@ -5,7 +5,8 @@ import copy
 import functools
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +36,9 @@ class Function(NamedTuple):
 
     def statements(self) -> list[ast.stmt]:
         return list(statements(self.node.body))
+
+    def sites(self) -> list["Site"]:
+        return [Site(self, place) for place in range(len(self.statements()))]
 
 
 class Site(NamedTuple):
@@ -120,9 +124,9 @@ def draw(root: Path, seed: int) -> dict[str, Any]:
     for area, (count, folders) in AREAS.items():
         by_change = defaultdict(list)
         for function in all_functions(root, folders):
-            for place in range(len(function.statements())):
-                for change, node_at in Site(function, place).changes():
-                    by_change[change].append((Site(function, place), node_at))
+            for site in function.sites():
+                for change, node_at in site.changes():
+                    by_change[change].append((site, node_at))
         taken: set[tuple[str, int, int]] = set()
         while len(taken) < count:
             kinds = sorted(by_change)
@@ -163,53 +167,68 @@ class Found(NamedTuple):
     how: str
 
 
-def find(
-    fault: dict[str, Any],
-    chance: random.Random,
-    functions: list[Function],
-    by_source: dict[str, list[Site]],
-) -> Found | None:
-    """Find a stored fault: the same statement, one that differs in names alone, or a new one."""
-    named = [one for one in functions if one.name == fault["function"]]
-    named.sort(key=lambda one: one.path != fault["module"])
-    change, node_at = fault["change"], fault["node"]
-    for function in named:
-        same = sites_with(function, source_of, fault["before"])
-        if same:
-            return Found(same[min(fault["occurrence"], len(same) - 1)], change, node_at, "same")
-    moved = by_source.get(fault["before"], [])
-    if len(moved) == 1 and len(fault["before"]) >= 30:
-        return Found(moved[0], change, node_at, "renamed")
-    for function in named:
-        same = sites_with(function, shape_of, fault["shape"])
-        if len(same) == 1 and (change, node_at) in same[0].changes():
-            return Found(same[0], change, node_at, "renamed")
-    drawn = [
-        (name == change, Site(function, place), name, at)
-        for function in named
-        for place in range(len(function.statements()))
-        for name, at in Site(function, place).changes()
-    ]
-    if not drawn:
-        return None
-    alike = [one for one in drawn if one[0]] or drawn
-    _, site, change, node_at = chance.choice(alike)
-    return Found(site, change, node_at, "redrawn")
+ALIKE, SURELY_ALIKE = 0.6, 0.75
+"""How much of a statement's text must be kept in a function of the same name, and in any other."""
+
+
+class Code:
+    """All functions of a checkout, to find stored faults in."""
+
+    def __init__(self, functions: Sequence[Function]) -> None:
+        self._named: defaultdict[str, list[Function]] = defaultdict(list)
+        self._sites: defaultdict[str, list[Site]] = defaultdict(list)
+        for function in functions:
+            self._named[function.name].append(function)
+            for place, statement in enumerate(function.statements()):
+                self._sites[source_of(statement)].append(Site(function, place))
+
+    def find(self, fault: dict[str, Any], chance: random.Random) -> Found | None:
+        """Find a stored fault, as it was or in the statement that has become of its own."""
+        before = fault["before"]
+        named = sorted(self._named[fault["function"]], key=lambda one: one.path != fault["module"])
+        own = [site for one in named for site in one.sites()]
+        if same := [site for site in own if source_of(site.statement) == before]:
+            site = same[min(fault["occurrence"], len(same) - 1)]
+            return Found(site, fault["change"], fault["node"], "same")
+        if len(before) >= 30 and len(moved := self._sites[before]) == 1:
+            return Found(moved[0], fault["change"], fault["node"], "renamed")
+        alike = [site for site in own if shape_of(site.statement) == fault["shape"]]
+        if len(alike) == 1 and (fault["change"], fault["node"]) in alike[0].changes():
+            return Found(alike[0], fault["change"], fault["node"], "renamed")
+        if found := nearest(fault, own, ALIKE) or nearest(fault, self._all(), SURELY_ALIKE):
+            return found
+        drawn = [(site, *change) for site in own for change in site.changes()]
+        drawn = [one for one in drawn if one[1] == fault["change"]] or drawn
+        # A private name may be another function's elsewhere.
+        is_private = fault["function"].startswith("_")
+        is_known = any(one.path == fault["module"] or not is_private for one in named)
+        return Found(*chance.choice(drawn), "redrawn") if drawn and is_known else None
+
+    def _all(self) -> list[Site]:
+        return [site for sites in self._sites.values() for site in sites]
+
+
+def nearest(fault: dict[str, Any], sites: Iterable[Site], least: float) -> Found | None:
+    """Return the statement most like the stored one that allows the same kind of change."""
+    matcher = SequenceMatcher(autojunk=False)
+    matcher.set_seq2(fault["before"])
+    best: tuple[float, Site, int] | None = None
+    for site in sites:
+        matcher.set_seq1(source_of(site.statement))
+        bar = max(least, best[0] if best else 0)
+        if matcher.real_quick_ratio() <= bar or matcher.quick_ratio() <= bar:
+            continue
+        places = [node_at for change, node_at in site.changes() if change == fault["change"]]
+        if places and (ratio := matcher.ratio()) > bar:
+            best = ratio, site, min(places, key=lambda place: abs(place - fault["node"]))
+    return Found(best[1], fault["change"], best[2], "rewritten") if best else None
 
 
 def find_all(
     faults: list[dict[str, Any]], seed: int, functions: list[Function]
 ) -> list[Found | None]:
-    by_source = defaultdict(list)
-    for function in functions:
-        for place, statement in enumerate(function.statements()):
-            by_source[source_of(statement)].append(Site(function, place))
+    code = Code(functions)
     return [
-        find(fault, random.Random(f"{seed} {at}"), functions, by_source)  # noqa: S311
+        code.find(fault, random.Random(f"{seed} {at}"))  # noqa: S311
         for at, fault in enumerate(faults)
     ]
-
-
-def sites_with(function: Function, read: Callable[[ast.stmt], str], wanted: str) -> list[Site]:
-    places = enumerate(function.statements())
-    return [Site(function, place) for place, one in places if read(one) == wanted]
