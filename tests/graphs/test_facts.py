@@ -1,0 +1,159 @@
+"""Tables of short logs: what the rules count in them, and where they leave a conversation.
+
+The walks know these facts only as their own; what a log must contain for them is written here.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from langchain_core.messages import AnyMessage
+from langchain_core.messages.tool import tool_call
+
+from duologue.graphs import Conversation, load_conversation
+from duologue.graphs.log.messages import make_message, make_tool_message, metadata_kwargs
+from duologue.graphs.log.metadata import (
+    Draft,
+    Failure,
+    JudgeQuestion,
+    MessageMetadata,
+    RemovedMessage,
+    Source,
+    Speech,
+    ToolCalls,
+)
+from duologue.graphs.rules.facts import observed
+from duologue.graphs.rules.moves import max_steps
+from duologue.graphs.rules.position import Phase, Position
+from duologue.graphs.rules.removal import standing
+from duologue.graphs.spec.ends import Reason
+from duologue.graphs.spec.limits import most_messages, most_tool_rounds
+
+FAILURES = {"=": None, "!": Failure.TOOL, "?": Failure.PERSON}
+
+
+def conversation_of(ann: dict[str, Any]) -> Conversation:
+    speakers = [{"name": "Ann"} | ann, {"name": "Bob"}]
+    return load_conversation(
+        {"task": "Look.", "speakers": speakers, "end_chat": {"max_iterations": 9}}
+    )
+
+
+def log_of(*rows: str) -> list[AnyMessage]:
+    """Return a log. Each row begins with a sign.
+
+    `-` is a speech, with its speaker and its source; `>` is a round of calls, with its speaker and
+    one word for each; then come their results: `=` what a tool returned, `!` an error, `?` what a
+    person refused.
+    """
+    log: list[AnyMessage] = []
+    waiting: list[str] = []
+    caller = ""
+    for number, (sign, *words) in enumerate(row.split() for row in rows):
+        if sign == "-":
+            about: MessageMetadata = Speech(speaker=words[0], source=Source(words[1]))
+            log.append(make_message(number, "Well.", about))
+        elif sign == ">":
+            caller, *asked = words
+            waiting = [f"{number}-{at}" for at in range(len(asked))]
+            made = [
+                tool_call(name="look", args={"at": word}, id=call)
+                for word, call in zip(asked, waiting, strict=True)
+            ]
+            log.append(make_message(number, "", ToolCalls(speaker=caller), tool_calls=made))
+        else:
+            text, failure = " ".join(words), FAILURES[sign]
+            log.append(
+                make_tool_message(
+                    number, text, speaker=caller, call_id=waiting.pop(0), failure=failure
+                )
+            )
+    return log
+
+
+@pytest.mark.parametrize(
+    ("rows", "count"),
+    [
+        (["> Ann a"], 1),
+        (["> Ann a", "= x", "> Ann a"], 2),
+        (["> Ann a", "= x", "> Ann a", "= x", "> Ann a", "= x"], 3),
+        (["> Ann a", "= x", "> Ann a", "= y"], 1),
+        (["> Ann a", "= x", "> Ann a", "= y", "> Ann a", "= y"], 2),
+        (["> Ann a", "= x", "> Ann b", "= x"], 1),
+        (["> Ann a", "= x", "> Ann b", "= x", "> Ann a", "= x"], 1),
+        (["> Ann a b", "= x", "= y", "> Ann b a", "= y", "= x"], 2),
+        (["> Ann a b", "= x", "= y", "> Ann a", "= x"], 1),
+        (["> Ann a", "= x", "- Ann model", "> Ann a", "= x"], 1),
+        (["> Ann a", "= x", "- Ann model"], 0),
+        # A call that fails neither counts nor interrupts; one that is refused counts.
+        (["> Ann a", "= x", "> Ann a", "! x"], 1),
+        (["> Ann a", "= x", "> Ann a", "! x", "> Ann a", "= x"], 2),
+        (["> Ann a", "? no", "> Ann a", "? not now"], 2),
+        (["> Ann a b", "? no", "! y", "> Ann a b", "= x", "= y"], 2),
+    ],
+    ids=lambda value: ", ".join(value) if isinstance(value, list) else str(value),
+)
+def test_equal_calls_in_a_row_are_counted_by_their_calls_and_results(
+    rows: Sequence[str], count: int
+) -> None:
+    conversation = conversation_of({})
+    assert observed(conversation, log_of(*rows)).count(Reason.SAME_TOOL_CALLS) == count
+
+
+@pytest.mark.parametrize(
+    ("rows", "first", "count"),
+    [
+        (["- Ann text"], None, 1),
+        (["- Ann text"], "Hi.", 0),
+        (["- Ann text", "- Bob model", "- Ann text"], "Hi.", 1),
+        (["- Ann model", "- Bob model", "- Ann text"], "Hi.", 2),
+        (["- Ann text", "- Bob model", "- Ann human"], None, 0),
+        (["- Ann human", "- Bob model", "- Ann text"], None, 1),
+        # A round of calls that the person might have stopped is one automatic reply.
+        (["> Bob a", "= x"], None, 1),
+        (["> Bob a b", "= x", "= y"], None, 1),
+        (["> Bob a b", "= x", "= y", "> Bob a", "= x"], None, 2),
+        (["> Bob a b", "= x", "- Ann human", "= y"], None, 0),
+        (["> Ann a", "= x"], None, 0),
+    ],
+    ids=lambda value: ", ".join(value) if isinstance(value, list) else str(value),
+)
+def test_automatic_replies_are_counted_since_a_person_last_spoke(
+    rows: Sequence[str], first: str | None, count: int
+) -> None:
+    given = {"kind": "text", "text": first, "once": True}
+    person = {"kind": "human", "human_input_mode": "TERMINATE", "sees_calls": True}
+    replies = [*([given] if first else []), person, {"kind": "text", "text": "Well."}]
+    conversation = conversation_of({"replies": replies})
+    assert observed(conversation, log_of(*rows)).auto_replies.get("Ann", 0) == count
+
+
+@pytest.mark.parametrize(
+    ("phase", "read", "then", "asked_again", "cut_off"),
+    [
+        (Phase.REJECTED, Draft(speaker="Ann"), Phase.PASSED, False, True),
+        (Phase.CUT_OFF, Draft(speaker="Ann"), Phase.PASSED, True, False),
+        (Phase.CALLED, ToolCalls(speaker="Ann"), Phase.PASSED, True, True),
+        (Phase.ASKED, JudgeQuestion(), Phase.SPOKEN, True, True),
+        (Phase.UNREAD, JudgeQuestion(), Phase.SPOKEN, True, True),
+    ],
+    ids=lambda value: value.value if isinstance(value, Phase) else "",
+)
+def test_a_position_goes_back_if_its_node_would_read_a_removed_message(
+    phase: Phase, read: MessageMetadata, then: Phase, asked_again: bool, cut_off: bool
+) -> None:
+    position = Position(phase=phase, speaker="Ann", asked_again=True, cut_off=True)
+    message = make_message(1, "Well.", read)
+    log = [*log_of("- Bob model"), message]
+    assert standing(position, log) == position
+    message.additional_kwargs = metadata_kwargs(RemovedMessage.model_validate({"was": read}), 1)
+    update = {"phase": then, "asked_again": asked_again, "cut_off": cut_off}
+    assert standing(position, log) == position.model_copy(update=update)
+
+
+def test_each_round_of_calls_that_a_person_decides_on_adds_a_step_to_each_turn() -> None:
+    tools = {"tools": ["look"]}
+    conversation = conversation_of(tools)
+    decided = conversation_of(tools | {"interrupt_on": {"look": True}})
+    rounds = most_tool_rounds(conversation)
+    assert max_steps(decided) - max_steps(conversation) == rounds * most_messages(conversation)
