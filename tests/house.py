@@ -33,6 +33,9 @@ IMPORT_ROUNDS = 7
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
+_OF_BUILT_IN_TYPES = {name for kind in (dict, list, set, str) for name in dir(kind)}
+"""Names of methods, such as `get`, of which a call is rarely of the product's own."""
+
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -284,7 +287,8 @@ def rows_of_forwarders(modules: Sequence[Module]) -> Iterator[Row]:
             place = f"{module.file}:{function.lineno} {function.name} -> {ast.unparse(call)}"
             one_call.append(place)
             name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-            is_own = name in known or (isinstance(call.func, ast.Name) and call.func.id in own)
+            is_own = name in known and name not in _OF_BUILT_IN_TYPES
+            is_own = is_own or (isinstance(call.func, ast.Name) and call.func.id in own)
             if is_own and not _is_prescribed(function, owner):
                 forwarding.append(place)
     yield Row("functions that only forward", str(len(forwarding)), "60", forwarding)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .options import Json, ModelOption, Reset, Seed, Session, StoreOption
+from .options import Json, ModelOption, Reset, Seed, Session, StoreOption, cap_option
 
 
 def chat(
@@ -39,10 +39,7 @@ def chat(
     ] = None,
     store: StoreOption = None,
     model: ModelOption = None,
-    max_iterations: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="The cap, in rounds. [default: none]"),
-    ] = None,
+    max_iterations: Annotated[int | None, cap_option("none")] = None,
     seed: Seed = None,
     temperature: Annotated[
         float | None, typer.Option(metavar="T", help="The temperature, 0 to 2. [default: 0.2]")

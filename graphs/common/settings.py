@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     ByteSize,
-    ConfigDict,
     Field,
     NonNegativeInt,
     PositiveFloat,
@@ -23,6 +21,7 @@ from pydantic import (
 
 from . import env_file
 from .addresses import address
+from .data import Data
 from .errors import SpecError
 from .validation import explained
 
@@ -40,14 +39,12 @@ def _key(key: SecretStr) -> SecretStr:
     return SecretStr(text)
 
 
-class Settings(BaseModel):
+class Settings(Data):
     """The places of models, sessions and MCP servers, and the limits of model calls.
 
     `load_settings` reads each field from the variable ``DUOLOGUE_`` and its name in capitals; the
     key and the address also from OpenAI's own names.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     api_key: Annotated[SecretStr, AfterValidator(_key)] | None = None
     """The key of the model server."""

@@ -29,7 +29,8 @@ def status(state: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _round(spec: Mapping[str, Any], turns: int) -> str:
-    # What is stored leaves out defaults.
-    cap = spec.get("end_chat", {}).get("max_iterations", EndChat().max_iterations)
-    now = turns // len(spec["speakers"]) + 1
-    return f"round {now}" if cap is None else f"round {min(now, cap)} of {cap}"
+    complete = turns // len(spec["speakers"])
+    left = EndChat.model_validate(spec.get("end_chat", {})).rounds_left(complete)
+    if left is None:
+        return f"round {complete + 1}"
+    return f"round {complete + min(1, left)} of {complete + left}"
