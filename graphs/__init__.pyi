@@ -48,6 +48,19 @@ from .common.errors import (
     StoreError as StoreError,
     UnreadableAnswerError as UnreadableAnswerError,
 )
+from .ends.all_ends import Guards as Guards, Reason as Reason
+from .ends.done_token import DoneToken as DoneToken
+from .ends.end_chat import EndChat as EndChat, EndChatMode as EndChatMode
+from .ends.limits import (
+    MaxCalls as MaxCalls,
+    MaxCost as MaxCost,
+    MaxMessages as MaxMessages,
+    MaxSeconds as MaxSeconds,
+    MaxTokens as MaxTokens,
+)
+from .ends.no_code_block import NoCodeBlock as NoCodeBlock
+from .ends.outside import Predicate as Predicate, StopRequested as StopRequested
+from .ends.tool_called import ToolCalled as ToolCalled
 from .kinds.blogger import blogger as blogger
 from .kinds.chat import chat as chat
 from .kinds.coder import coder as coder
@@ -89,24 +102,6 @@ from .speakers.replies import (
 )
 from .speakers.speaker import Speaker as Speaker
 from .spec.conversation import Conversation as Conversation
-from .spec.end_chat import (
-    EndChat as EndChat,
-    EndChatMode as EndChatMode,
-    Guards as Guards,
-)
-from .spec.ends import (
-    DoneToken as DoneToken,
-    MaxCalls as MaxCalls,
-    MaxCost as MaxCost,
-    MaxMessages as MaxMessages,
-    MaxSeconds as MaxSeconds,
-    MaxTokens as MaxTokens,
-    NoCodeBlock as NoCodeBlock,
-    Predicate as Predicate,
-    Reason as Reason,
-    StopRequested as StopRequested,
-    ToolCalled as ToolCalled,
-)
 from .spec.fields import (
     Opening as Opening,
     TaskSpecification as TaskSpecification,

@@ -26,10 +26,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, computed_field
 
 from .common.data import Data
+from .ends.all_ends import Reason
 from .log.metadata import Source
 from .rules.outcome import Outcome
 from .speakers.approval import DecisionType
-from .spec.ends import Reason
 from .spec.judges import Verdict
 from .spec.questions import Question
 

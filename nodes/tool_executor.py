@@ -17,7 +17,7 @@ from langchain_core.messages import AIMessage
 
 from ..graphs.log.messages import newest_calls
 from ..graphs.log.state import State
-from ..graphs.rules.ends.holding import stops_calls
+from ..graphs.rules.ends.met_ends import stops_calls
 from ..graphs.rules.people import person_of
 from ..graphs.rules.position import Leaving, Phase
 from ..graphs.rules.transitions import left, paused

@@ -135,7 +135,13 @@ def ends(modules: Sequence[Module]) -> list[str]:
         for node in ast.walk(module.tree)
         if isinstance(node, ast.ClassDef)
     }
-    return sorted(name for name in bases if name[0] != "_" and "BaseEnd" in bases[name])
+    found, known = set[str](), {"BaseEnd"}
+    while new := {name for name in bases if bases[name] & known} - found:
+        found |= new
+        known |= new
+    # The bases of others are no ends.
+    of_others = set[str]().union(*(bases[name] for name in found))
+    return sorted(name for name in found - of_others if name[0] != "_")
 
 
 def guards(modules: Sequence[Module]) -> list[str]:

@@ -21,6 +21,7 @@ from ..common.errors import SpecError, UnreadableAnswerError
 from ..common.sanitize import excerpt
 from ..common.settings import load_settings
 from ..common.validation import kind_of
+from ..ends.end import End
 from ..log.messages import metadata, speeches
 from ..log.metadata import is_by_person
 from ..log.remembered import memory, remembered_by
@@ -33,7 +34,6 @@ from ..speakers.memory import Remembered
 from ..speakers.speaker import Speaker
 from ..spec.changes.options import AnySpeaker
 from ..spec.conversation import Conversation
-from ..spec.ends import End
 from ..spec.questions import MessageQuestion, is_exit
 from ..spec.sandbox import Sandbox
 from ..spec.usage import Price

@@ -13,9 +13,9 @@ from pydantic import Field, JsonValue
 from ..common.data import Data
 from ..common.errors import SpecError
 from ..common.sanitize import clean
+from ..ends.end import call_caps
 from ..sessions.session import title_of
 from ..spec.conversation import Conversation
-from ..spec.ends import MaxCalls, lone
 from ..spec.limits import most_calls, plain_calls
 from .cells import Cell, Cells
 from .grid.grid import Grid
@@ -137,8 +137,7 @@ class _NoBoundError(Exception):
 def _most(conversation: Conversation) -> int:
     if conversation.agents:
         raise _NoBoundError("agents of your own may make as many as they like.")
-    ends = lone(conversation.end_chat.when)
-    caps = [one.limit for one in ends if isinstance(one, MaxCalls)]
+    caps = call_caps(conversation.end_chat.when)
     if not (conversation.end_chat.is_capped or caps):
         raise _NoBoundError("there is no cap on the rounds.")
     return min([most_calls(conversation), *caps])

@@ -230,6 +230,10 @@ _NONE = FieldInfo(default=None)
 
 def _models_in(annotation: object) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
+        # The base of a tagged union is any of its kinds.
+        return [
+            annotation,
+            *(one for kind in annotation.__subclasses__() for one in _models_in(kind)),
+        ]
     arguments = getattr(annotation, "__args__", ())
     return [found for argument in arguments for found in _models_in(argument)]

@@ -12,10 +12,11 @@ from ...nodes.prompts.template import fill_template
 from ...nodes.prompts.texts import read_kind_prompt
 from ..build import build_graph
 from ..common.data import MOST, Mark, Temperature, Text
+from ..ends.done_token import DoneToken
+from ..ends.limits import MaxMessages
 from ..rules.people import with_people
 from ..spec.changes.options import CommonOptions, Names, SpeakerName
 from ..spec.changes.own import own, shared
-from ..spec.ends import DoneToken, MaxMessages
 from ..spec.fields import Opening
 from .short_form import Parts, form_of, short_form
 

@@ -1,23 +1,20 @@
 """Done tokens in the log: who says which, and what others hear of it. Pure functions."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from langchain_core.messages import BaseMessage
 
+from ..ends.done_token import DoneToken
+from ..ends.end import leaves, lone
 from ..speakers.formats import LabelledFormat, plain
+from ..speakers.replies import DATA
 from ..spec.conversation import Conversation
-from ..spec.ends import DoneToken, leaves, lone
 from ..text.done_words import may_say, says, settled, without
 from ..text.fences import prose_places
 from .formats.code_blocks import holds_code, languages_run
 from .formats.marks import begins, length_of
 from .messages import metadata
-from .metadata import MessageMetadata, Source, Speech, is_public_speech
-from .stage import Stage
-
-DATA: Final = (Source.CODE, Source.TOOL)
-"""Sources of replies that nobody worded: no word in them ends anything, and no code is run."""
+from .metadata import MessageMetadata, is_open_speech, is_public_speech
 
 
 def done_tokens(conversation: Conversation, speaker: str | None, text: str) -> list[str]:
@@ -66,8 +63,8 @@ def _is_run_by_another(conversation: Conversation, speaker: str, text: str) -> b
 
 def _has_heard_another(log: Sequence[BaseMessage], speaker: str) -> bool:
     """Return whether another speaker has said something; opening messages count."""
-    found = (about for about in map(metadata, log) if isinstance(about, Speech))
-    return any(about.speaker != speaker and about.stage is not Stage.PRIVATE for about in found)
+    read = map(metadata, log)
+    return any(is_open_speech(about) and about.speaker != speaker for about in read)
 
 
 def heard_text(conversation: Conversation, message: BaseMessage, about: MessageMetadata) -> str:

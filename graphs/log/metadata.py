@@ -5,72 +5,16 @@ it, who hears it, and what else is known about it. A new kind is a new class her
 `AnyMetadata`.
 """
 
-from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeGuard, TypeVar
 
 from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
 
 from ..common.data import Data
 from ..speakers.approval import DecisionType
+from ..speakers.replies import Failure as Failure, Flaw as Flaw, Source as Source
 from ..spec.judges import Verdict
 from .stage import ALOUD, Stage
 from .thoughts import Thought
-
-
-class Source(StrEnum):
-    """The origin of a reply."""
-
-    HUMAN = "human"
-    """A person."""
-    MODEL = "model"
-    """The speaker's model."""
-    FUNCTION = "function"
-    """A registered function."""
-    AGENT = "agent"
-    """An agent of the user's own."""
-    TEXT = "text"
-    """The speaker's fixed text."""
-    CODE = "code"
-    """The code that the speaker ran."""
-    TOOL = "tool"
-    """The tools that the speaker called."""
-    HOOK = "hook"
-    """A hook before the speaker."""
-
-
-class Failure(StrEnum):
-    """The cause of a call that returned no result."""
-
-    CALL = "call"
-    """The call: it names an unknown tool, or its arguments are not JSON or do not fit."""
-    TOOL = "tool"
-    """The tool: it raised an error, or took too long."""
-    PERSON = "person"
-    """A person, who did not let it run."""
-
-
-class Flaw(StrEnum):
-    """A fault of a reply."""
-
-    BLANK = "blank"
-    """It says nothing."""
-    ROLE_FLIP = "role_flip"
-    """It speaks another's part."""
-    FORM = "form"
-    """It does not fit the speaker's output format."""
-    REPEATED = "repeated"
-    """It repeats the speaker's own last message."""
-    ECHO = "echo"
-    """It repeats another speaker's message word for word."""
-    NOT_NEXT = "not_next"
-    """It names a next speaker who can't be the next."""
-    SAME_CALLS = "same_calls"
-    """It makes the same tool calls again, whose results are known."""
-    NO_REPLY = "no_reply"
-    """It only repeats its request: placeholders, marks alone, or its instructions."""
-    UNANSWERED = "unanswered"
-    """It says a done token before another speaker has said anything."""
-
 
 NOBODY: Final[tuple[str, ...]] = ()
 """The audience of a message that is kept for the record only."""
@@ -437,6 +381,11 @@ class RemovedMessage(MessageMetadata):
 
 AnyMetadata = LineMetadata | RemovedMessage
 """The metadata of a message of any kind."""
+
+
+def is_open_speech(about: MessageMetadata) -> TypeGuard[Speech]:
+    """Return whether a speaker said it in its turn, and not in private."""
+    return isinstance(about, Speech) and about.stage is not Stage.PRIVATE
 
 
 def is_public_speech(about: MessageMetadata) -> TypeGuard[Speech]:

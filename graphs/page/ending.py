@@ -5,19 +5,17 @@ from typing import Final
 
 from langchain_core.messages import AnyMessage, BaseMessage
 
+from ..ends.end import Strength, leaves
+from ..ends.guard import Guard
 from ..log.messages import metadata, since_end
 from ..log.metadata import verdict_of
-from ..rules.ends.end import Guard
-from ..rules.ends.holding import ENDS, is_answer_due
+from ..rules.ends.met_ends import ENDS, is_answer_due
 from ..rules.ends.outcome_step import OutcomeStep, OutcomeStepKind
-from ..rules.facts import counted
-from ..rules.moves import Strength
+from ..rules.facts import counter_of
 from ..rules.outcome import Outcome
 from ..rules.position import Position
 from ..rules.why import why
 from ..spec.conversation import Conversation
-from ..spec.end_chat import EndChatMode
-from ..spec.ends import MaxCalls, MaxCost, MaxMessages, MaxSeconds, MaxTokens, leaves
 from ..spec.judges import Finding, Verdict
 from ..spec.questions import Question
 from .charts import timeline
@@ -170,8 +168,7 @@ def _owed(
     for verdict in newest.values():
         if not verdict.complete:
             yield from _left(verdict)
-    mode = conversation.end_chat.mode
-    if mode is EndChatMode.MAX_ITERATIONS_ONLY or "" in newest:
+    if not conversation.end_chat.waits_for_tasks or "" in newest:
         return
     for name in conversation.stoppers:
         if name not in newest and name not in position.completed:
@@ -214,25 +211,15 @@ def _meters(
         rounds = position.rounds(conversation)
         yield Meter(name="rounds", count=rounds, limit=end_chat.max_iterations)
     for _, end in leaves(end_chat.when):
-        match end:
-            case MaxMessages():
-                yield Meter(name="messages", count=facts.messages, limit=end.limit)
-            case MaxCalls():
-                yield Meter(name="model calls", count=facts.calls, limit=end.limit)
-            case MaxTokens():
-                yield Meter(name="tokens", count=facts.tokens, limit=end.limit)
-            case MaxCost():
-                yield Meter(name="cost", count=facts.cost, limit=end.limit)
-            case MaxSeconds():
-                yield Meter(name="seconds", count=facts.seconds, limit=end.limit)
-            case _:
-                pass
-    tallies = counted(conversation, log).tallies
-    for reason, guard in ENDS.items():
-        if isinstance(guard, Guard) and (limit := guard.limit(conversation)):
-            count = tallies[reason].count
-            name = reason.value.replace("_", " ")
-            yield Meter(name=name, count=count if count >= guard.least else 0, limit=limit)
+        if (meter := end.meter(facts)) is not None:
+            name, count, limit = meter
+            yield Meter(name=name, count=count, limit=limit)
+    tallies = counter_of(conversation, log).tallies
+    for guard in ENDS.values():
+        if issubclass(guard, Guard) and (limit := guard.limit(conversation)):
+            count = tallies[guard.reason].count
+            name = guard.reason.replace("_", " ")
+            yield Meter(name=name, count=count if count >= guard.first_shown else 0, limit=limit)
 
 
 def _joined(names: Sequence[str]) -> str:

@@ -7,13 +7,13 @@ from typing import Any, Final
 from ..common.errors import SpecError
 from ..common.sanitize import clean
 from ..common.validation import listing
+from ..ends.end import lone
+from ..ends.limits import Budget
 from ..kinds.load import load_conversation
 from ..log.stage import Stage
 from ..rules.people import never_asked
 from ..speakers.speaker import Speaker
 from ..spec.conversation import Conversation
-from ..spec.described.ends import words
-from ..spec.ends import MaxMessages, lone
 from ..spec.judges import SeparateJudge, TurnFunction
 from .ways import Kind, Place, Way, ways
 
@@ -205,9 +205,7 @@ def replies(conversation: Conversation, speaker: Speaker) -> str:
 def _at_any_time(conversation: Conversation) -> list[str]:
     """What else may end it, wherever it is."""
     budgets = [
-        words(end)
-        for end in lone(conversation.end_chat.when)
-        if end.kind.startswith("max_") and not isinstance(end, MaxMessages)
+        end.describe() for end in lone(conversation.end_chat.when) if isinstance(end, Budget)
     ]
     end_chat = conversation.end_chat
     has_guards = end_chat.on_guard == "end" and any(end_chat.guards.model_dump().values())

@@ -9,18 +9,27 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from ..common.validation import listing
+from ..ends.all_ends import Reason
+from ..ends.end import (
+    AnyOf,
+    BaseEnd,
+    Strength,
+    alternatives,
+    count_of,
+    leaves,
+    lone,
+    message_caps,
+)
+from ..ends.facts import Facts
 from ..log.stage import ALOUD, Stage
 from ..rules.end_chat import Decision, Node, decide
 from ..rules.people import never_asked, watcher
-from ..rules.position import Facts, Leaving, Phase, Position
+from ..rules.position import Leaving, Phase, Position
 from ..rules.transitions import checked, chose, judged, left, paused, spoke
 from ..speakers.speaker import Speaker
 from ..spec.conversation import Conversation
-from ..spec.described.ends import counted, parts, words
-from ..spec.ends import AnyOf, End, MaxMessages, Reason, ToolCalled, leaves, lone
 from ..spec.handoffs import targets
 from ..spec.judges import Handoff, RoundRobin, SeparateJudge, TurnFunction
-from .ends import facts_of
 
 
 class Kind(StrEnum):
@@ -65,7 +74,7 @@ def _shortened(conversation: Conversation) -> Conversation:
     """Take whole rounds off its caps: one round is like the other."""
     end_chat, count = conversation.end_chat, len(conversation.speakers)
     when = end_chat.when
-    caps = [end.limit // count for end in lone(when) if isinstance(end, MaxMessages)]
+    caps = [cap // count for cap in message_caps(when)]
     rounds = min(
         caps if end_chat.max_iterations is None else [*caps, end_chat.max_iterations],
         default=_ROUNDS,
@@ -92,11 +101,11 @@ _CYCLES = 12
 """A multiple of 2, 3 and 4: so many turns may a cycle have among a few."""
 
 
-def _with_fewer(end: End, messages: int) -> End:
+def _with_fewer(end: BaseEnd, messages: int) -> BaseEnd:
     if isinstance(end, AnyOf):
         return end.model_copy(update={"of": tuple(_with_fewer(one, messages) for one in end.of)})
-    if isinstance(end, MaxMessages):
-        return end.model_copy(update={"limit": max(1, end.limit - messages)})
+    if end.most_messages is not None:
+        return end.model_copy(update={"limit": max(1, end.most_messages - messages)})
     return end
 
 
@@ -216,23 +225,23 @@ class _Walk:
         when = f"a person approves of {listing(asked)}" if asked else "calls"
         tools = self._go(place, Place(Kind.TOOLS, speaker.name), f"{who} lets it" if who else when)
         self._go(tools, place, "results")
-        for end in parts(self._conversation.end_chat.when):
-            called = [one for _, one in leaves(end) if isinstance(one, ToolCalled)]
-            facts = facts_of(end, speaker)
-            if facts is None or not any(one.tool in speaker.tools for one in called):
+        for end in alternatives(self._conversation.end_chat.when):
+            called = [one for _, one in leaves(end) if one.comes_of_tools]
+            facts = _foreseen(end, speaker)
+            if facts is None or not any(one.foresee(speaker, Facts())[1] for one in called):
                 continue
             returned = paused(position, turn, Phase.RETURNED)
             if decide(self._conversation, returned.model_copy(update={"facts": facts})).node is (
                 Node.END
             ):
-                self._go(tools, Place(Kind.END), words(end))
+                self._go(tools, Place(Kind.END), end.describe())
 
     def _ending(self, speaker: Speaker) -> Iterator[tuple[str, Facts]]:
         """What may be known once a speaker has spoken, and may end it, in words and as facts."""
-        for end in parts(self._whole.end_chat.when):
-            facts = facts_of(end, speaker)
-            if facts is not None and any(not isinstance(one, ToolCalled) for _, one in leaves(end)):
-                yield words(end), facts
+        for end in alternatives(self._whole.end_chat.when):
+            facts = _foreseen(end, speaker)
+            if facts is not None and not all(one.comes_of_tools for _, one in leaves(end)):
+                yield end.describe(), facts
         for other in self._conversation.speakers:
             human = other.human
             known = {"said_by": speaker.name, "heard_from": self._conversation.names}
@@ -242,17 +251,26 @@ class _Walk:
                 said = f"says {human.termination}"
                 yield said, Facts.model_validate({**known, "terminated": (other.name,)})
             most = human.max_consecutive_auto_reply
-            used_up = counted(most, "automatic reply", "automatic replies")
+            used_up = count_of(most, "automatic reply", "automatic replies")
             yield used_up, Facts.model_validate({**known, "auto_replies": {other.name: most}})
 
     def _caps(self, reason: Reason) -> str:
         """Say what ended it where nothing was said to that end."""
         end_chat = self._whole.end_chat
-        match reason:
-            case Reason.MAX_ITERATIONS:
-                return counted(end_chat.max_iterations or 0, "round")
-            case Reason.MAX_MESSAGES:
-                caps = [one.limit for one in lone(end_chat.when) if isinstance(one, MaxMessages)]
-                return counted(min(caps), "message")
-            case _:
-                return ""
+        if reason is Reason.MAX_ITERATIONS:
+            return count_of(end_chat.max_iterations or 0, "round")
+        caps = [
+            end
+            for end in lone(end_chat.when)
+            if end.reason == reason and end.strength is Strength.CAP
+        ]
+        return min(caps, key=lambda end: end.most_messages or 0).describe() if caps else ""
+
+
+def _foreseen(end: BaseEnd, speaker: Speaker) -> Facts | None:
+    """Return the facts with which an end is met by a speaker's turn; None if it has no part."""
+    facts, has_part = Facts(), False
+    for _, one in leaves(end):
+        facts, is_part = one.foresee(speaker, facts)
+        has_part = has_part or is_part
+    return facts if has_part else None

@@ -8,12 +8,13 @@ from enum import StrEnum
 from typing import Any, Final
 
 from ..common.data import Data
+from ..ends.all_ends import Reason
+from ..ends.end import Strength
 from ..log.stage import Stage
 from ..spec.conversation import Conversation
-from ..spec.ends import Reason
 from ..spec.judges import SeparateJudge
-from .ends.holding import ENDS, HeldEnd, holding, is_answer_due, is_promised, reasons_of
-from .moves import MOVES, TURN_ENDS, Actor, Strength
+from .ends.met_ends import ENDS, MetEnd, is_answer_due, is_promised, met_ends, reasons_of
+from .moves import MOVES, TURN_ENDS, Actor
 from .position import Phase, Position
 from .turns import NextTurn, code_waits, due, next_turn
 
@@ -54,12 +55,12 @@ def decide(conversation: Conversation, position: Position) -> Decision:
     Returns:
         The node that comes next and whose turn it is there, or the end and its reasons.
     """
-    held = holding(conversation, position)
+    met = met_ends(conversation, position)
     turn = NextTurn(position.speaker or conversation.order[0], position.stage)
-    if _is_over(conversation, position, held):
-        if _is_judged_once_more(conversation, position, held):
+    if _is_over(conversation, position, met):
+        if _is_judged_once_more(conversation, position, met):
             return _at(Node.COMPLETION_JUDGE, turn, due=Phase.JUDGED)
-        return _at(Node.END, turn, reasons=reasons_of(_as_it_ended(position, held)))
+        return _at(Node.END, turn, reasons=reasons_of(_as_it_ended(position, met)))
     match MOVES[position.phase].actor:
         case Actor.SPEAKER:
             return _at(_agent(conversation, turn), turn)
@@ -79,9 +80,9 @@ def _at(node: Node, turn: NextTurn, **more: Any) -> Decision:
     return Decision(node=node, speaker=turn.speaker, stage=turn.stage, **more)
 
 
-def _as_it_ended(position: Position, held: list[HeldEnd]) -> list[HeldEnd]:
-    """Put the cap first behind which a verdict was asked for: all else came of that."""
-    return sorted(held, key=lambda one: position.capped and one.strength is not Strength.CAP)
+def _as_it_ended(position: Position, met: list[MetEnd]) -> list[MetEnd]:
+    """Put the cap first if the final verdict was requested only because that cap was reached."""
+    return sorted(met, key=lambda one: position.capped and one.strength is not Strength.CAP)
 
 
 def _agent(conversation: Conversation, turn: NextTurn) -> Node:
@@ -92,46 +93,44 @@ def _agent(conversation: Conversation, turn: NextTurn) -> Node:
 _STOP_CALLS: Final = {reason for reason, end in ENDS.items() if end.stops_calls}
 
 
-def _is_over(conversation: Conversation, position: Position, held: list[HeldEnd]) -> bool:
-    """Whether what holds, the strongest first, ends it here."""
-    if not held:
+def _is_over(conversation: Conversation, position: Position, met: list[MetEnd]) -> bool:
+    """Return whether the met ends, the strongest first, end it here."""
+    if not met:
         return False
     if position.phase in TURN_ENDS:
-        return _is_over_between_turns(conversation, position, held)
+        return _is_over_between_turns(conversation, position, met)
     before_calls = position.phase is Phase.CALLED and not is_promised(conversation, position)
-    if before_calls and any(one.reasons & _STOP_CALLS for one in held):
+    if before_calls and any(one.reasons & _STOP_CALLS for one in met):
         return True
     weakest = MOVES[position.phase].ends
-    return weakest is not None and held[0].strength <= weakest
+    return weakest is not None and met[0].strength <= weakest
 
 
 def _is_over_between_turns(
-    conversation: Conversation, position: Position, held: list[HeldEnd]
+    conversation: Conversation, position: Position, met: list[MetEnd]
 ) -> bool:
     comes = due(conversation, position)
     if comes is Phase.CHECKED:
         # Predicates may be one more reason.
         return False
-    if held[0].strength is Strength.HARD:
+    if met[0].strength is Strength.HARD:
         return True
     if code_waits(conversation, position):
         # Code beside a word that ends it is run first.
-        held = [one for one in held if one.strength > Strength.SAID]
-    if held and held[0].strength is Strength.SAID:
+        met = [one for one in met if one.strength > Strength.SAID]
+    if met and met[0].strength is Strength.SAID:
         return True
     # What is promised is spoken whatever else holds, and a verdict may change the reason.
     is_owed = bool(position.owed) or is_answer_due(conversation, position)
-    return bool(held) and not is_owed and comes is not Phase.JUDGED
+    return bool(met) and not is_owed and comes is not Phase.JUDGED
 
 
-_JUDGED_AT: Final = {Reason.MAX_MESSAGES, Reason.MAX_ITERATIONS}
+_FINAL_VERDICT_AT: Final = {reason for reason, end in ENDS.items() if end.allows_final_verdict}
 
 
-def _is_judged_once_more(
-    conversation: Conversation, position: Position, held: list[HeldEnd]
-) -> bool:
+def _is_judged_once_more(conversation: Conversation, position: Position, met: list[MetEnd]) -> bool:
     """Whether a separate judge is still asked, at a cap, about what was not judged yet."""
     judge = conversation.judge
-    at_cap = held[0].strength is Strength.CAP and not _JUDGED_AT.isdisjoint(reasons_of(held))
+    at_cap = met[0].strength is Strength.CAP and not _FINAL_VERDICT_AT.isdisjoint(reasons_of(met))
     unjudged = Phase.JUDGED in MOVES[position.phase].then
     return isinstance(judge, SeparateJudge) and judge.final_verdict and at_cap and unjudged

@@ -7,43 +7,42 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from ..common.fold import Fold
-from ..log.done_tokens import DATA, done_tokens
+from ..ends.all_ends import GUARDS
+from ..ends.done_token import DoneToken
+from ..ends.end import FactTally, Strength, leaves
+from ..ends.facts import Facts
+from ..log.done_tokens import done_tokens
 from ..log.formats.code_blocks import holds_code, languages_run
 from ..log.messages import metadata
 from ..log.metadata import (
     EarlierEnd,
     MessageMetadata,
     RemovedMessage,
-    Source,
     Speech,
     ToolCalls,
-    ToolResult,
+    is_open_speech,
     is_public_speech,
 )
-from ..log.stage import Stage
+from ..speakers.replies import DATA, Source
 from ..spec.conversation import Conversation
-from ..spec.ends import DoneToken, ToolCalled, leaves
-from ..spec.judges import SeparateJudge
 from ..spec.usage import Usage, total
 from ..text.done_words import says
-from .ends.guards import GUARDS
-from .ends.holding import ENDS
+from .ends.met_ends import ENDS
 from .people import watcher
-from .position import Facts
 
 
-def observed(conversation: Conversation, log: Sequence[BaseMessage]) -> Facts:
-    """Find out what a log holds."""
-    return counted(conversation, log).facts()
+def facts_of(conversation: Conversation, log: Sequence[BaseMessage]) -> Facts:
+    """Compute the facts that ends look at."""
+    return counter_of(conversation, log).facts()
 
 
-def counted(conversation: Conversation, log: Sequence[BaseMessage]) -> "Counted":
-    """Count what a log holds."""
-    return Fold(partial(Counted, conversation), Counted.add).of(log)
+def counter_of(conversation: Conversation, log: Sequence[BaseMessage]) -> "LogCounter":
+    """Count what a log contains."""
+    return Fold(partial(LogCounter, conversation), LogCounter.add).of(log)
 
 
-class Counted:
-    """What a log holds, counted message by message."""
+class LogCounter:
+    """What a log contains, counted message by message."""
 
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
@@ -55,12 +54,12 @@ class Counted:
     def _begin(self) -> None:
         """Count from here."""
         conversation = self._conversation
-        begun = ((reason, end.tally(conversation)) for reason, end in ENDS.items())
+        begun = ((end.reason, end.tally(conversation)) for end in ENDS.values())
         self.tallies = {reason: tally for reason, tally in begun if tally is not None}
+        self._fact_tallies = [one for one in self.tallies.values() if isinstance(one, FactTally)]
         self._messages = 0
         self._tokens_said: dict[tuple[str, str], None] = {}
         self._unanswered: tuple[tuple[str, str], ...] = ()
-        self._tools_called = _ToolsCalled(conversation)
         self._auto_replies = {
             name: _AutoReplies(conversation, name) for name in conversation.people
         }
@@ -77,11 +76,10 @@ class Counted:
             tally.add(message, about)
         for replies in self._auto_replies.values():
             replies.add(message, about)
-        self._tools_called.add(message, about)
         if isinstance(about, Speech):
             self._messages += 1
-            if about.stage is not Stage.PRIVATE:
-                self._spoken[about.speaker] = None
+        if is_open_speech(about):
+            self._spoken[about.speaker] = None
         if is_public_speech(about):
             self._heard = message, about
             self._heard_from[about.speaker] = None
@@ -99,26 +97,33 @@ class Counted:
             return
         new = [(token, who) for token in tokens if (token, who) not in self._tokens_said]
         self._tokens_said |= dict.fromkeys(new)
-        self._unanswered += tuple(pair for pair in new if _waits(self._conversation, *pair))
+        ends = [end for _, end in leaves(self._conversation.end_chat.when)]
+        self._unanswered += tuple(
+            (token, who)
+            for token, who in new
+            if any(isinstance(end, DoneToken) and end.waits_for_answer(token, who) for end in ends)
+        )
 
     def _begin_guards_anew(self) -> None:
         """A person was told what the guards have counted, and has said something to it."""
         for guard in GUARDS:
-            held = 0 < guard.limit(self._conversation) <= self.tallies[guard.reason].count
-            if held and (tally := guard.tally(self._conversation)) is not None:
+            if guard.strength is not Strength.GUARD:
+                continue
+            is_met = 0 < guard.limit(self._conversation) <= self.tallies[guard.reason].count
+            if is_met and (tally := guard.tally(self._conversation)) is not None:
                 self.tallies[guard.reason] = tally
 
     def facts(self) -> Facts:
-        """Give what was counted so far."""
+        """Return what was counted so far."""
         counts = {reason: tally.count for reason, tally in self.tallies.items()}
         return Facts(
             messages=self._messages,
             tokens_said=tuple(self._tokens_said),
             tokens_unanswered=self._unanswered,
-            alone=len(self._spoken) < 2 and isinstance(self._conversation.judge, SeparateJudge),
-            tools_called=tuple(self._tools_called.found),
+            alone=len(self._spoken) < 2 and self._conversation.has_separate_judge,
             **self._code(),
             **self._people(),
+            **{name: fact for one in self._fact_tallies for name, fact in one.facts().items()},
             counts={reason: count for reason, count in counts.items() if count},
         )
 
@@ -162,33 +167,6 @@ def with_usage(facts: Facts, usage: Iterable[Usage]) -> Facts:
     spent = total(usage)
     tokens = spent.input_tokens + spent.output_tokens
     return facts.model_copy(update={"calls": spent.calls, "tokens": tokens, "cost": spent.cost})
-
-
-def _waits(conversation: Conversation, token: str, who: str) -> bool:
-    """Return whether a done token of this speaker counts only once it is answered, for some end."""
-    ends = (end for _, end in leaves(conversation.end_chat.when) if isinstance(end, DoneToken))
-    return any(one.answered and one.token == token and one.by in (None, who) for one in ends)
-
-
-class _ToolsCalled:
-    """The ending tools that have answered without an error, each with who called it."""
-
-    def __init__(self, conversation: Conversation) -> None:
-        when = conversation.end_chat.when
-        self._ends = {end.tool for _, end in leaves(when) if isinstance(end, ToolCalled)}
-        self._names: dict[str | None, str] = {}
-        self.found: dict[tuple[str, str], None] = {}
-
-    def add(self, message: BaseMessage, about: MessageMetadata) -> None:
-        """Take the next message of the log."""
-        if not self._ends:
-            return
-        if isinstance(message, AIMessage) and about.is_aloud:
-            self._names |= {call["id"]: call["name"] for call in message.tool_calls}
-        elif isinstance(message, ToolMessage) and isinstance(about, ToolResult):
-            name = about.tool or self._names.get(message.tool_call_id)
-            if message.status == "success" and name in self._ends:
-                self.found[str(name), about.speaker or ""] = None
 
 
 class _AutoReplies:

@@ -4,9 +4,10 @@
 """
 
 from collections.abc import Callable, Mapping
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from typing import Final, NamedTuple
 
+from ..ends.end import Strength
 from ..log.metadata import (
     CodeCalls,
     Draft,
@@ -21,16 +22,6 @@ from ..log.metadata import (
 from ..spec.conversation import Conversation
 from ..spec.limits import most_messages, most_tool_rounds
 from .position import Phase
-
-
-class Strength(IntEnum):
-    """What an end overrules, the strongest first."""
-
-    HARD = 0  # ends it at once, even within a turn, and cancels promised last words
-    SAID = 1  # ends it before anybody answers, and cancels promised last words
-    VERDICT = 2  # ends it once promised last words are spoken, as those that follow do
-    GUARD = 3  # yields to a verdict
-    CAP = 4  # yields to everything
 
 
 class Actor(StrEnum):

@@ -8,16 +8,16 @@ from pydantic import Field, NonNegativeInt
 
 from ..common.data import Data
 from ..display.panel import Panel, Shown
+from ..ends.all_ends import Reason
+from ..ends.end import Tallies
 from ..log.done_tokens import unanswered_token
 from ..log.messages import metadata, place_of, since_end, speeches
 from ..log.metadata import Reflection, Speech, ToolResult, is_by_person
 from ..log.stage import Stage
 from ..spec.conversation import Conversation
-from ..spec.ends import Reason
 from ..spec.judges import Finding, Verdict
 from ..spec.usage import Usage, total
-from .ends.end import AtEnd, Tallies
-from .ends.holding import ENDS, holding
+from .ends.met_ends import ENDS, at_end, met_ends
 from .position import Position
 
 
@@ -124,12 +124,12 @@ def outcome(
         for about in map(metadata, log)
         if isinstance(about, Reflection) and about.verdict is not None
     )
-    held = [end for one in holding(conversation, position) for end in one.ends]
-    at = AtEnd(conversation, position, held, tallies)
+    met = tuple(end for one in met_ends(conversation, position) for end in one.ends)
+    at = at_end(conversation, position, met, tallies)
     return Outcome(
         reasons=reasons,
-        explanations=tuple(ENDS[reason].words(at) for reason in reasons),
-        by=ENDS[reasons[0]].by(at),
+        explanations=tuple(ENDS[reason].explain(at) for reason in reasons),
+        by=ENDS[reasons[0]].ended_by(at),
         message=place_of(said[-1]) if said else None,
         rounds=(position.turns + last_words) // len(conversation.speakers),
         messages=len(said),

@@ -6,12 +6,12 @@ What may follow each one is in `graphs.rules.moves`.
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt
+from pydantic import NonNegativeInt
 
 from ..common.data import Data
+from ..ends.facts import Facts
 from ..log.stage import Stage
 from ..spec.conversation import Conversation
-from ..spec.ends import Reason
 
 
 class Phase(StrEnum):
@@ -44,53 +44,6 @@ class Leaving(Data):
     reason: Literal["quit", "termination", "max_consecutive_auto_reply"]
     """``quit``: by leaving. The others: by an empty answer to a termination message, or where no
     automatic reply may be given."""
-
-
-class Facts(Data):
-    """What was said, counted and used so far. `graphs.rules.facts` finds it out."""
-
-    messages: NonNegativeInt = 0
-    """Messages said by the speakers."""
-    calls: NonNegativeInt = 0
-    """Answered model calls."""
-    tokens: NonNegativeInt = 0
-    """Tokens of prompts and answers."""
-    cost: NonNegativeFloat = 0
-    """Money spent, by the price table."""
-    seconds: NonNegativeFloat = 0
-    """Seconds spent running."""
-    stop_requested: bool = False
-    """Whether somebody outside asked it to stop."""
-    tokens_said: tuple[tuple[str, str], ...] = ()
-    """The done tokens that were said, each with who said it."""
-    tokens_unanswered: tuple[tuple[str, str], ...] = ()
-    """Those of them that count once they are answered, and are not answered yet. Whoever spoke last
-    has said them."""
-    alone: bool = False
-    """Whether at most one speaker has spoken so far; found only for a separate judge."""
-    predicates: tuple[str, ...] = ()
-    """The predicates that held after the latest turn."""
-    tools_called: tuple[tuple[str, str], ...] = ()
-    """The tools that answered without an error, each with who called it."""
-    code_by: str | None = None
-    """Who said the newest message, where it holds code that can be run."""
-    no_code_by: str | None = None
-    """Who said the newest message, where it holds none."""
-    said_by: str | None = None
-    """Who said the newest message that all hear. This and the next three are found only where
-    people take part."""
-    heard_from: tuple[str, ...] = ()
-    """Who has said something that all hear."""
-    terminated: tuple[str, ...] = ()
-    """Those for whom the newest message ends with their termination word."""
-    auto_replies: dict[str, NonNegativeInt] = Field(default_factory=dict)
-    """Automatic replies in a row, by the speaker that a person speaks for."""
-    counts: dict[Reason, NonNegativeInt] = Field(default_factory=dict)
-    """What the ends count in the log, such as blank replies in a row; without zeros."""
-
-    def count(self, reason: Reason) -> int:
-        """Give what the end of this reason has counted."""
-        return self.counts.get(reason, 0)
 
 
 class Position(Data):

@@ -6,12 +6,12 @@ from functools import partial
 from langchain_core.messages import BaseMessage
 
 from ..common.fold import Fold
+from ..ends.end import Tallies
+from ..ends.facts import Facts
 from ..log.viewpoint import View
 from ..spec.conversation import Conversation
 from .context.shortening import History
-from .ends.end import Tallies
-from .facts import Counted
-from .position import Facts
+from .facts import LogCounter
 
 
 class Reader:
@@ -21,7 +21,9 @@ class Reader:
     """
 
     def __init__(self, conversation: Conversation) -> None:
-        self._counted = Fold[Counted, BaseMessage](partial(Counted, conversation), Counted.add)
+        self._counted = Fold[LogCounter, BaseMessage](
+            partial(LogCounter, conversation), LogCounter.add
+        )
         self._histories = {name: History(conversation, name) for name in conversation.names}
         self._views = {
             (name, in_prompt): View(conversation, name, in_prompt=in_prompt)
@@ -30,11 +32,11 @@ class Reader:
         }
 
     def facts(self, log: Sequence[BaseMessage]) -> Facts:
-        """Find out what a log holds."""
+        """Compute the facts that ends look at."""
         return self._counted.of(log).facts()
 
     def tallies(self, log: Sequence[BaseMessage]) -> Tallies:
-        """Give what each end counts in a log."""
+        """Return what each end counts in a log."""
         return self._counted.of(log).tallies
 
     def history(self, name: str) -> History:

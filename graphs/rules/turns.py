@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from ..ends.end_chat import EndChatMode
 from ..log.stage import ALOUD, Stage
 from ..spec.conversation import Conversation
-from ..spec.end_chat import EndChatMode
 from ..spec.judges import RoundRobin
 from .moves import MOVES, TURN_ENDS
 from .position import Phase, Position

@@ -8,6 +8,8 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage, BaseMessage
 
+from ..ends.end import CountedMessage
+from ..ends.facts import Facts
 from ..log.messages import metadata, place_of
 from ..log.metadata import (
     Draft,
@@ -24,13 +26,11 @@ from ..log.metadata import (
     verdict_of,
 )
 from ..spec.conversation import Conversation
-from .ends.end import CountedMessage
-from .ends.holding import ENDS
+from .ends.met_ends import ENDS
 from .ends.outcome_step import OutcomeStep, OutcomeStepKind, OutcomeSteps
-from .facts import Counted
+from .facts import LogCounter
 from .message_words import CUT_OFF, describe_kept_task, describe_retry, describe_verdict
 from .outcome import Outcome
-from .position import Facts
 
 
 def why(
@@ -45,7 +45,7 @@ def why(
 
 def _on_the_way(conversation: Conversation, log: Sequence[BaseMessage]) -> Iterator[OutcomeStep]:
     before = Facts()
-    counted = Counted(conversation)
+    counted = LogCounter(conversation)
     for message in log:
         about = metadata(message)
         yield from _told(message, about)
@@ -58,8 +58,17 @@ def _on_the_way(conversation: Conversation, log: Sequence[BaseMessage]) -> Itera
             continue
         facts = counted.facts()
         step = CountedMessage(message, about, conversation, before, facts, counted.tallies)
-        for end in ENDS.values():
-            yield from end.causes(step)
+        for ends_by, end in ENDS.items():
+            for one in end.steps(step):
+                yield OutcomeStep(
+                    kind=OutcomeStepKind(one.kind),
+                    message=place_of(message),
+                    speaker=one.speaker,
+                    text=f"{one.speaker}: {one.text}",
+                    reason=ends_by,
+                    count=one.reached,
+                    limit=one.limit,
+                )
         before = step.facts
 
 

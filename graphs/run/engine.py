@@ -21,6 +21,7 @@ from ..build import build_graph
 from ..common.errors import SessionError, SpecError
 from ..common.settings import Settings, load_settings
 from ..common.validation import listing
+from ..ends.end_chat import EndChatMode
 from ..events import Event, Notice, SessionStarted
 from ..kinds.load import load_conversation
 from ..sessions.checkpoints import questions_of
@@ -29,7 +30,6 @@ from ..sessions.stored_session import StoredSession
 from ..sessions.stored_state import stored_conversation
 from ..spec.changes.difference import first_difference
 from ..spec.conversation import Conversation
-from ..spec.end_chat import EndChatMode
 from ..spec.judges import SeparateJudge
 from ..spec.questions import Question
 from ..store.address import Held, Store, open_store

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..spec.end_chat import EndChat
+from ..ends.end_chat import EndChat
 from .remarks import money
 
 

@@ -10,19 +10,19 @@ from langchain_core.messages import AnyMessage, BaseMessage
 from ...nodes.prompts import speaking as prompts
 from ...nodes.step.handover import lines_before
 from ...nodes.step.saying import going_on, not_in_the_log
+from ..ends.all_ends import Reason
 from ..log.channels import log_of
 from ..log.messages import PLACE, make_message, metadata
 from ..log.metadata import Instruction, Speech, verdict_of
 from ..log.stage import Stage
 from ..log.state import State
 from ..rules.end_chat import decide
-from ..rules.ends.holding import holding, reasons_of
-from ..rules.facts import observed
+from ..rules.ends.met_ends import met_ends, reasons_of
+from ..rules.facts import facts_of
 from ..rules.position import Position
 from ..rules.removal import first_read, standing
 from ..rules.turns import last_words
 from ..spec.conversation import Conversation
-from ..spec.ends import Reason
 from ..spec.judges import SeparateJudge
 from ..spec.versions import restored
 
@@ -77,14 +77,14 @@ def carried(
     kept["predicates"] = tuple(name for name in before.predicates if name in new.predicates)
     carries = position.model_copy(
         update={
-            "facts": observed(new, log).model_copy(update=kept),
+            "facts": facts_of(new, log).model_copy(update=kept),
             "completed": _completed(old, new, position.completed),
         }
     )
     same_mode = new.end_chat.mode is old.end_chat.mode
     if same_mode and carries.completed == position.completed:
         return carries
-    is_completed = Reason.COMPLETED in reasons_of(holding(new, carries))
+    is_completed = Reason.COMPLETED in reasons_of(met_ends(new, carries))
     if not (same_mode and is_completed):
         is_new = is_completed and _has_just_completed(carries, log)
         owed = last_words(new, carries.speaker or "") if is_new else ()

@@ -5,7 +5,8 @@ They are tried in order. When a person is asked, and what an answer means, is in
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
@@ -158,3 +159,62 @@ AnyReply: TypeAlias = Annotated[
     BeforeValidator(_written),
 ]
 """Anything that gives a reply."""
+
+
+class Source(StrEnum):
+    """The origin of a reply."""
+
+    HUMAN = "human"
+    """A person."""
+    MODEL = "model"
+    """The speaker's model."""
+    FUNCTION = "function"
+    """A registered function."""
+    AGENT = "agent"
+    """An agent of the user's own."""
+    TEXT = "text"
+    """The speaker's fixed text."""
+    CODE = "code"
+    """The code that the speaker ran."""
+    TOOL = "tool"
+    """The tools that the speaker called."""
+    HOOK = "hook"
+    """A hook before the speaker."""
+
+
+DATA: Final = (Source.CODE, Source.TOOL)
+"""Sources of replies that nobody worded: no word in them ends anything, and no code is run."""
+
+
+class Failure(StrEnum):
+    """The cause of a call that returned no result."""
+
+    CALL = "call"
+    """The call: it names an unknown tool, or its arguments are not JSON or do not fit."""
+    TOOL = "tool"
+    """The tool: it raised an error, or took too long."""
+    PERSON = "person"
+    """A person, who did not let it run."""
+
+
+class Flaw(StrEnum):
+    """A fault of a reply."""
+
+    BLANK = "blank"
+    """It says nothing."""
+    ROLE_FLIP = "role_flip"
+    """It speaks another's part."""
+    FORM = "form"
+    """It does not fit the speaker's output format."""
+    REPEATED = "repeated"
+    """It repeats the speaker's own last message."""
+    ECHO = "echo"
+    """It repeats another speaker's message word for word."""
+    NOT_NEXT = "not_next"
+    """It names a next speaker who can't be the next."""
+    SAME_CALLS = "same_calls"
+    """It makes the same tool calls again, whose results are known."""
+    NO_REPLY = "no_reply"
+    """It only repeats its request: placeholders, marks alone, or its instructions."""
+    UNANSWERED = "unanswered"
+    """It says a done token before another speaker has said anything."""

@@ -5,23 +5,10 @@ Each check raises a ValueError that names the field, which pydantic turns into i
 
 from ...nodes.prompts.texts import PROMPTS
 from ..common.validation import near_or_all
+from ..ends.end import AllOf, AnyOf, BaseEnd, call_caps, check_name, leaves, message_caps
+from ..ends.end_chat import EndChatMode
 from ..speakers.memory import check_memory
 from .context_limits import check_limits, least_limit
-from .end_chat import EndChatMode
-from .ends import (
-    AllOf,
-    AnyOf,
-    DoneToken,
-    End,
-    Leaf,
-    MaxCalls,
-    MaxCost,
-    MaxMessages,
-    NoCodeBlock,
-    ToolCalled,
-    leaves,
-    lone,
-)
 from .fields import ConversationFields
 from .judges import HAND_OFF, Handoff
 from .limits import most_calls, most_messages
@@ -38,7 +25,7 @@ def check(conversation: ConversationFields) -> None:
     _check_prompts(conversation)
     check_limits(conversation, lambda speaker: least_limit(conversation, speaker), "")
     opening, end_chat = conversation.opening, conversation.end_chat
-    _check_name(conversation, "opening.first_speaker", opening.first_speaker)
+    check_name(conversation, "opening.first_speaker", opening.first_speaker)
     if opening.reconcile and not opening.answers:
         raise ValueError("opening.reconcile: needs opening.answers")
     if not (end_chat.is_capped or conversation.is_bounded_by_people):
@@ -60,7 +47,7 @@ def check(conversation: ConversationFields) -> None:
         if name is not None and name not in conversation.prices:
             raise ValueError(f"prices: there is none for the model {name!r}")
     for path, end in leaves(end_chat.when, "end_chat.when"):
-        _check_end(conversation, path, end)
+        end.check(conversation, path)
     _check_possible(conversation, "end_chat.when", end_chat.when)
 
 
@@ -74,7 +61,7 @@ def _check_least(conversation: ConversationFields) -> None:
         )
     count, opening = len(conversation.speakers), conversation.opening.answers
     messages = len(conversation.secretive) + count * (least + opening)
-    caps = [end.limit for end in lone(end_chat.when) if isinstance(end, MaxMessages)]
+    caps = message_caps(end_chat.when)
     if least and any(limit < messages for limit in caps):
         raise ValueError(
             f"end_chat.min_iterations: {least} rounds have {messages} messages, above the cap, "
@@ -97,7 +84,7 @@ def _check_tasks(conversation: ConversationFields) -> None:
 def _check_prefixes(conversation: ConversationFields) -> None:
     for number, speaker in enumerate(conversation.speakers):
         for name in speaker.prefixes:
-            _check_name(conversation, f"speakers.{number}.prefixes", name)
+            check_name(conversation, f"speakers.{number}.prefixes", name)
             if name == speaker.name:
                 raise ValueError(
                     f"speakers.{number}.prefixes: {name!r} does not hear itself: name another"
@@ -109,7 +96,7 @@ def _check_hearers(conversation: ConversationFields) -> None:
         at = f"speakers.{number}.speaks_to"
         others = [name for name in speaker.speaks_to or () if name != speaker.name]
         for name in others:
-            _check_name(conversation, at, name)
+            check_name(conversation, at, name)
         if speaker.speaks_to is not None and not others:
             raise ValueError(f"{at}: nobody would hear {speaker.name!r}: name another")
 
@@ -119,9 +106,9 @@ def _check_handoffs(conversation: ConversationFields) -> None:
     if not isinstance(order, Handoff):
         return
     for name, others in order.to.items():
-        _check_name(conversation, "turn_order.to", name)
+        check_name(conversation, "turn_order.to", name)
         for other in others:
-            _check_name(conversation, f"turn_order.to.{name}", other)
+            check_name(conversation, f"turn_order.to.{name}", other)
     for number, speaker in enumerate(conversation.speakers):
         if HAND_OFF in speaker.tools:
             raise ValueError(
@@ -142,60 +129,30 @@ def _check_prompts(conversation: ConversationFields) -> None:
             raise ValueError(f"prompts.{name}: {unfit}")
 
 
-def _check_name(conversation: ConversationFields, field: str, name: str | None) -> None:
-    if name is not None and name not in conversation.names:
-        known = near_or_all(name, conversation.names)
-        raise ValueError(f"{field}: nobody is called {name!r}{known}")
-
-
-def _check_end(conversation: ConversationFields, path: str, end: Leaf) -> None:
-    if isinstance(end, DoneToken | ToolCalled | NoCodeBlock):
-        _check_name(conversation, f"{path}.by", end.by)
-    if isinstance(end, ToolCalled):
-        who = conversation.speakers if end.by is None else (conversation.speaker(end.by),)
-        if not any(end.tool in speaker.tools for speaker in who):
-            lacks = "nobody has a tool" if end.by is None else f"{end.by} has no tool"
-            raise ValueError(f"{path}.tool: {lacks} {end.tool!r}: name it among a speaker's tools")
-    if isinstance(end, NoCodeBlock) and not any(one.runs_code for one in conversation.speakers):
-        raise ValueError(f'{path}: nobody runs code: put "code" among a speaker\'s replies')
-    charged = any(price.input or price.output for price in conversation.prices.values())
-    if isinstance(end, MaxCost) and conversation.prices and not charged:
-        raise ValueError(f"{path}: is never reached: all prices are 0")
-
-
-def _check_possible(conversation: ConversationFields, path: str, end: End | None) -> None:
+def _check_possible(conversation: ConversationFields, path: str, end: BaseEnd | None) -> None:
     """Refuse what can't all hold, since the conversation is over before."""
     for place, part in enumerate(end.of if isinstance(end, AnyOf | AllOf) else ()):
         at = f"{path}.of.{place}"
         _check_possible(conversation, at, part)
         if isinstance(end, AllOf) and not _is_possible(conversation, part):
             messages, calls = _most(conversation)
-            field = f"{at}.limit" if isinstance(part, MaxMessages | MaxCalls) else at
+            field = f"{at}.limit" if part.most_messages or part.most_calls else at
             raise ValueError(
                 f"{field}: can never hold: this conversation has at most {messages} messages and "
                 f"{calls} model calls"
             )
 
 
-def _is_possible(conversation: ConversationFields, end: End) -> bool:
+def _is_possible(conversation: ConversationFields, end: BaseEnd) -> bool:
+    if isinstance(end, AnyOf):
+        return any(_is_possible(conversation, part) for part in end.of)
+    if isinstance(end, AllOf):
+        return all(_is_possible(conversation, part) for part in end.of)
     messages, calls = _most(conversation)
-    match end:
-        case AnyOf():
-            return any(_is_possible(conversation, part) for part in end.of)
-        case AllOf():
-            return all(_is_possible(conversation, part) for part in end.of)
-        case MaxMessages():
-            return end.limit <= messages
-        case MaxCalls():
-            return end.limit <= calls
-        case _:
-            return True
+    return (end.most_messages or 0) <= messages and (end.most_calls or 0) <= calls
 
 
 def _most(conversation: ConversationFields) -> tuple[int, int]:
-    """The most messages and calls: each message takes a call at least."""
-    ends = lone(conversation.end_chat.when)
-    calls = min(
-        [most_calls(conversation), *(one.limit for one in ends if isinstance(one, MaxCalls))]
-    )
+    """Return the most messages and calls: each message takes a call at least."""
+    calls = min([most_calls(conversation), *call_caps(conversation.end_chat.when)])
     return min(most_messages(conversation), calls), calls

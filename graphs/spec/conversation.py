@@ -11,6 +11,7 @@ from ..common.data import Spec
 from ..common.errors import SpecError
 from ..common.validation import check_depth, no_such_field, validated
 from ..display.panel import Panel, Shown
+from ..ends.end_chat import EndChat
 from ..speakers.speaker import Speaker
 from .changes.laid_over import (
     by_words,
@@ -23,7 +24,6 @@ from .changes.options import AnySpeaker, Changes, ConversationOptions
 from .changes.own import made, marked_by, own, plain, set_fields
 from .consistency import check
 from .described.ends import how_it_ends
-from .end_chat import EndChat
 from .fields import ConversationFields
 
 

@@ -19,14 +19,14 @@ from ...nodes.prompts.template import Prompt, RenderPrompt, fill_template
 from ..common.data import MOST, AtLeast, Cap, Name, Spec, Text
 from ..common.errors import SpecError
 from ..common.validation import listing
+from ..ends.end import leaves
+from ..ends.end_chat import EndChat, EndChatMode
 from ..speakers.context import RunningSummary
 from ..speakers.format_requests import describe_format, is_format_described
 from ..speakers.parts import ModelSettings
 from ..speakers.replies import AgentReply, FunctionReply, HumanInputMode
 from ..speakers.speaker import Speaker
 from ..text.looks import looks
-from .end_chat import EndChat, EndChatMode
-from .ends import Predicate, leaves
 from .judges import AnyJudge, Judge, Moderator, RoundRobin, SeparateJudge, TurnOrder
 from .sandbox import Sandbox
 from .usage import Price
@@ -223,13 +223,24 @@ class ConversationFields(Spec):
     @property
     def predicates(self) -> tuple[str, ...]:
         """The names of the predicates that may end it."""
-        found = leaves(self.end_chat.when)
-        names = dict.fromkeys([end.name for _, end in found if isinstance(end, Predicate)])
+        named = (one for _, end in leaves(self.end_chat.when) for one in end.registered())
+        names = dict.fromkeys([name for _, kind, name in named if kind == "predicates"])
         for speaker in self.speakers:
             human = speaker.human
             if human is not None and human.is_termination is not None:
                 names[human.is_termination] = None
         return tuple(names)
+
+    @property
+    def has_separate_judge(self) -> bool:
+        """Whether a separate judge decides if the tasks are complete."""
+        return isinstance(self.judge, SeparateJudge)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it has prices, and all of them are 0."""
+        charged = any(price.input or price.output for price in self.prices.values())
+        return bool(self.prices) and not charged
 
     @property
     def is_bounded_by_people(self) -> bool:

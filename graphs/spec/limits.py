@@ -6,8 +6,8 @@ Pure functions of a spec. How many steps of the graph that makes is in `graphs.r
 from collections import Counter
 
 from ..common.data import MOST
-from .end_chat import EndChatMode
-from .ends import DoneToken, MaxMessages, leaves, lone
+from ..ends.end import leaves, message_caps
+from ..ends.end_chat import EndChatMode
 from .fields import ConversationFields
 from .judges import Judge, Moderator, SeparateJudge
 
@@ -20,21 +20,14 @@ def most_messages(conversation: ConversationFields) -> int:
     if any(speaker.human and speaker.human.sees_calls for speaker in conversation.speakers):
         # A person may say something to each round of calls.
         most *= 1 + most_tool_rounds(conversation)
-    ends = lone(conversation.end_chat.when)
-    caps = [end.limit for end in ends if isinstance(end, MaxMessages)]
+    caps = message_caps(conversation.end_chat.when)
     last_words = {
         EndChatMode.ONE_LAST_CHAT_AFTER_FIRST_COMPLETION: 1,
         EndChatMode.ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION: count,
     }
-    promised = last_words.get(conversation.end_chat.mode, 0) + _most_answers(conversation)
+    answers = (end.most_answers(count) for _, end in leaves(conversation.end_chat.when))
+    promised = last_words.get(conversation.end_chat.mode, 0) + sum(answers)
     return min([most, *caps]) + promised
-
-
-def _most_answers(conversation: ConversationFields) -> int:
-    """Return how many answers to done tokens may come after a cap, one for each who may say one."""
-    ends = (end for _, end in leaves(conversation.end_chat.when))
-    waiting = (end for end in ends if isinstance(end, DoneToken) and end.answered)
-    return sum(1 if end.by else len(conversation.speakers) for end in waiting)
 
 
 def most_calls(conversation: ConversationFields) -> int:
@@ -59,7 +52,7 @@ def plain_calls(conversation: ConversationFields) -> int:
     chosen, each is taken to be chosen in its turn.
     """
     order, judge, end_chat = conversation.order, conversation.judge, conversation.end_chat
-    caps = [one.limit for one in lone(end_chat.when) if isinstance(one, MaxMessages)]
+    caps = message_caps(end_chat.when)
     answering = conversation.names if conversation.opening.answers else ()
     before = (*conversation.secretive, *answering)[: min(caps, default=MOST)]
     in_rounds = [

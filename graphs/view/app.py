@@ -16,11 +16,11 @@ from starlette.routing import Route
 from ...nodes.models.adapters.composed import Chat
 from ..common.errors import AnswerError, DuologueError, SessionError
 from ..common.threads import in_thread
+from ..ends.all_ends import Reason
 from ..sessions.exports.page import read_for_page
 from ..sessions.listing import known_store
 from ..sessions.session import read_stored_session
 from ..sessions.stop import stop_session
-from ..spec.ends import Reason
 from ..store.address import Store
 from ..store.errors import unknown_session
 from ..store.rows import SessionRow, SessionStatus, Wanted, check_session_id

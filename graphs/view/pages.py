@@ -10,10 +10,10 @@ from urllib.parse import urlencode
 from jinja2 import Environment
 from markupsafe import Markup
 
+from ..ends.all_ends import Reason
 from ..page.contents import Ending, Line, Page
 from ..page.gather import Session, page_of
 from ..page.render import policy_of, script_of, style_of, templates
-from ..spec.ends import Reason
 from ..store.rows import SessionRow, Wanted, place
 from .standing import Standing, Status
 

@@ -17,8 +17,8 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 
 from ...graphs.common.errors import SpecError
 from ...graphs.common.validation import listing
+from ...graphs.ends.limits import ends_by_money
 from ...graphs.spec.conversation import Conversation
-from ...graphs.spec.ends import ends_by_money
 from ...graphs.spec.usage import Charges, Usage, total
 from ..models.adapters.list_prices import (
     ListPrice,

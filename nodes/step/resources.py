@@ -12,6 +12,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config, get_stream_writer
 
 from ...graphs.common.errors import SpecError
+from ...graphs.ends.facts import Facts
 from ...graphs.log.channels import update_of, with_own_ids
 from ...graphs.log.done_tokens import heard_text
 from ...graphs.log.messages import metadata, says_something
@@ -20,7 +21,7 @@ from ...graphs.rules.end_chat import Decision, Node, decide
 from ...graphs.rules.facts import with_usage
 from ...graphs.rules.moves import TURN_ENDS
 from ...graphs.rules.outcome import outcome
-from ...graphs.rules.position import Facts, Phase, Position
+from ...graphs.rules.position import Phase, Position
 from ...graphs.rules.reader import Reader
 from ...graphs.rules.removal import standing
 from ...graphs.speakers.parts import ModelSettings

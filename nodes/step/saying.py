@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from langchain_core.messages import AnyMessage, ToolMessage
 
+from ...graphs.ends.facts import Facts
 from ...graphs.log.channels import log_of, update_of
 from ...graphs.log.messages import make_message, make_tool_message, metadata, newest_calls
 from ...graphs.log.metadata import (
@@ -24,10 +25,10 @@ from ...graphs.log.reducer import take_back
 from ...graphs.log.stage import Stage
 from ...graphs.log.state import State
 from ...graphs.rules.end_chat import Decision, Node, decide
-from ...graphs.rules.facts import counted, observed
+from ...graphs.rules.facts import counter_of, facts_of
 from ...graphs.rules.moves import TURN_ENDS
 from ...graphs.rules.outcome import Outcome, outcome
-from ...graphs.rules.position import Facts, Phase, Position
+from ...graphs.rules.position import Phase, Position
 from ...graphs.rules.removal import standing
 from ...graphs.rules.transitions import after_turn, reopened
 from ...graphs.rules.turns import next_turn
@@ -76,7 +77,7 @@ def spoken(
         stage=stage,
     )
     log.append(make_message(len(log), text, about, id=message_id))
-    facts = observed(conversation, log).model_copy(update=not_in_the_log(position.facts))
+    facts = facts_of(conversation, log).model_copy(update=not_in_the_log(position.facts))
     after = after_turn(conversation, position, speaker, stage).model_copy(update={"facts": facts})
     following = decide(conversation, after)
     gone_on = going_on(conversation, after, following, {**state, "messages": log}, is_new=True)
@@ -133,7 +134,7 @@ def going_on(
     """Add what a step writes once it is known what comes next."""
     log = state["messages"]
     if following.node is Node.END:
-        usage, tallies = used_so_far(state), counted(new, log).tallies
+        usage, tallies = used_so_far(state), counter_of(new, log).tallies
         ended = outcome(new, position, following.reasons, log, usage, tallies)
         state["outcome"] = ended.model_dump(mode="json")
     elif is_new:

@@ -7,16 +7,18 @@ from typing import Final
 from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import BaseModel
 
-from ...graphs.log.done_tokens import DATA, done_tokens, unanswered_token
+from ...graphs.ends.end import Tallies
+from ...graphs.ends.tool_calls import EqualCalls, SameToolCalls
+from ...graphs.log.done_tokens import done_tokens, unanswered_token
 from ...graphs.log.formats.marks import plays, read_marks
 from ...graphs.log.formats.own_words import own_words, without_remarks
 from ...graphs.log.formats.parsing import Parsed, parse
 from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import Draft, Flaw, MessageMetadata, Speech, is_by_person
-from ...graphs.rules.ends.tally import equal_calls
 from ...graphs.rules.tries import Checked, Problem
 from ...graphs.speakers.format_requests import JSON_CUT_OFF
 from ...graphs.speakers.formats import BlockFormat, CodeFormat, LabelledFormat, SchemaFormat
+from ...graphs.speakers.replies import DATA
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.conversation import Conversation
 from ...graphs.spec.handoffs import first_of, named_in, targets
@@ -165,11 +167,12 @@ def says_done(conversation: Conversation, speaker: Speaker, text: str) -> bool:
 
 
 def repeated_calls(
-    conversation: Conversation, message: AIMessage, log: Sequence[BaseMessage]
+    conversation: Conversation, message: AIMessage, tallies: Tallies
 ) -> Problem | None:
     """Return what is wrong with calls that reach the limit of equal ones."""
-    limit = conversation.end_chat.guards.same_tool_calls
-    if not limit or equal_calls(log, message) < max(limit, 2):
+    limit, tally = SameToolCalls.limit(conversation), tallies[SameToolCalls.reason]
+    assert isinstance(tally, EqualCalls)  # noqa: S101  # as the guard makes it
+    if not limit or tally.count_with(message) < max(limit, 2):
         return None
     called = (*message.tool_calls, *message.invalid_tool_calls)
     tools = " and ".join(dict.fromkeys(str(one["name"]) for one in called))

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from ...graphs.log.heard import newly_heard
 from ...graphs.log.messages import newest_calls
-from ...graphs.rules.ends.holding import guards_in_words
+from ...graphs.rules.ends.met_ends import explain_guards
 from ...graphs.rules.people import asking, asking_of_calls, meaning
 from ...graphs.rules.position import Leaving, Phase
 from ...graphs.rules.turns import NextTurn
@@ -23,7 +23,7 @@ async def asked_for_message(moment: Moment) -> Leaving | str | None:
         brought = moment.brought(turn.speaker)
         return None if brought is None else brought.text
     tallies = moment.reader.tallies(moment.log)
-    why = guards_in_words(moment.conversation, moment.position, tallies)
+    why = explain_guards(moment.conversation, moment.position, tallies)
     if why and asked.because is Because.TURN:
         asked = asked._replace(because=Because.GUARD, why=why)
     return await _answer(moment, asked)

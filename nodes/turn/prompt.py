@@ -20,7 +20,7 @@ from ...graphs.log.messages import make_message, metadata
 from ...graphs.log.metadata import NOBODY, Summary
 from ...graphs.log.stage import Stage
 from ...graphs.rules.context.shortening import Around
-from ...graphs.rules.ends.holding import is_answer_due
+from ...graphs.rules.ends.met_ends import is_answer_due
 from ...graphs.rules.position import Phase
 from ...graphs.speakers.context import RunningSummary, TokenBudget
 from ...graphs.speakers.parts import SmallModelPrompt

@@ -151,7 +151,10 @@ async def _write_calls(
     """Write down calls of tools: as calls, or as a draft."""
     is_asked = given.source is Source.MODEL and not moment.position.asked_again
     calls = given.message
-    problem = repeated_calls(moment.conversation, calls, moment.log) if is_asked else None
+    problem = None
+    if is_asked:
+        tallies = moment.reader.tallies(moment.log)
+        problem = repeated_calls(moment.conversation, calls, tallies)
     if problem is None:
         return await write_answer(moment, speaker, given, about)
     about = about.model_copy(update=_noted(problem))

@@ -4,18 +4,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from duologue.graphs.ends.done_token import DoneToken
+from duologue.graphs.ends.end import End
+from duologue.graphs.ends.end_chat import EndChatMode
+from duologue.graphs.ends.limits import MaxCalls, MaxMessages
+from duologue.graphs.ends.outside import Predicate, StopRequested
+from duologue.graphs.ends.tool_called import ToolCalled
 from duologue.graphs.spec.context_limits import least_limit
 from duologue.graphs.spec.conversation import Conversation
-from duologue.graphs.spec.end_chat import EndChatMode
-from duologue.graphs.spec.ends import (
-    DoneToken,
-    End,
-    MaxCalls,
-    MaxMessages,
-    Predicate,
-    StopRequested,
-    ToolCalled,
-)
 from duologue.graphs.spec.handoffs import has_tool
 
 DONE = "DONE"

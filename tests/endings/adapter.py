@@ -11,7 +11,7 @@ from duologue.graphs.log.messages import make_message, make_tool_message
 from duologue.graphs.log.metadata import Failure, Source, Speech, ToolCalls
 from duologue.graphs.log.stage import Stage
 from duologue.graphs.rules.end_chat import Decision, Node, decide
-from duologue.graphs.rules.facts import Counted
+from duologue.graphs.rules.facts import LogCounter
 from duologue.graphs.rules.position import Phase, Position
 from duologue.graphs.rules.transitions import after_turn, paused
 from duologue.nodes.turn.checks import checked
@@ -99,7 +99,7 @@ class Rules:
 
     def __init__(self, dialogue: Dialogue, *, answered: bool = False) -> None:
         self._conversation = conversation_of(dialogue, answered=answered)
-        self._counted = Counted(self._conversation)
+        self._counted = LogCounter(self._conversation)
         self._log: list[AnyMessage] = []
         self._position = Position()
         self._read = 0

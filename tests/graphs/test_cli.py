@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from duologue.graphs import Session
-from duologue.graphs.spec.ends import DoneToken
+from duologue.graphs.ends.done_token import DoneToken
 from duologue.graphs.store.address import open_store
 from duologue.nodes.testing import Line, Reply
 from duologue.nodes.testing.server import ScriptedServer

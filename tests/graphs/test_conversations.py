@@ -13,6 +13,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import SecretStr
 
 from duologue.graphs.build import build_graph
+from duologue.graphs.ends.all_ends import Reason
+from duologue.graphs.ends.end_chat import EndChatMode
 from duologue.graphs.kinds.role_play import BEGIN_INSTRUCTING, DONE_TOKEN, role_play
 from duologue.graphs.log.channels import log_of
 from duologue.graphs.log.messages import metadata, place_of, speeches
@@ -22,8 +24,6 @@ from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.rules.outcome import Outcome
 from duologue.graphs.spec.conversation import Conversation
-from duologue.graphs.spec.end_chat import EndChatMode
-from duologue.graphs.spec.ends import Reason
 from duologue.graphs.spec.judges import Verdict
 from duologue.nodes.prompts import judging, speaking, tasks
 from duologue.nodes.prompts.template import fill_template

@@ -12,13 +12,12 @@ from langchain_core.messages import AnyMessage
 
 from corpus.reading import Talk, rows, talks
 from duologue.graphs import Conversation, load_conversation
+from duologue.graphs.ends.all_ends import GUARDS
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.formats.parsing import parse
 from duologue.graphs.log.messages import make_message
 from duologue.graphs.log.metadata import Speech
-from duologue.graphs.rules.ends.guards import GUARDS
-from duologue.graphs.rules.facts import observed
-from duologue.graphs.rules.position import Position
+from duologue.graphs.rules.facts import facts_of
 from duologue.graphs.speakers.formats import LabelledFormat
 from duologue.graphs.spec.fields import TaskSpecification
 from duologue.graphs.text.borrowed import (
@@ -109,8 +108,8 @@ def ended(talk: Talk) -> tuple[int, list[str]] | None:
     log: list[AnyMessage] = []
     for number, (name, text) in enumerate(talk.said):
         log.append(make_message(number, text, Speech(speaker=name)))
-        position = Position(facts=observed(conversation, log))
-        held = [guard.reason.value for guard in GUARDS if guard.holds(conversation, position)]
+        facts = facts_of(conversation, log)
+        held = [one.reason for one in GUARDS if one.is_met_unnamed(conversation, facts)]
         if held:
             return number + 1, held
     return None

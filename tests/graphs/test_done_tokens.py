@@ -18,8 +18,8 @@ from duologue.graphs import (
     role_play,
     stream,
 )
+from duologue.graphs.ends.end import End
 from duologue.graphs.events import MessageSaid, MessageToken
-from duologue.graphs.spec.ends import End
 from duologue.graphs.text.done_words import Match
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel
 

@@ -19,7 +19,7 @@ from duologue.graphs.build import Graph
 from duologue.graphs.log.channels import log_of
 from duologue.graphs.log.messages import metadata, place_of
 from duologue.graphs.log.metadata import Flaw, JudgeQuestion, OpeningAnswer, Reflection, Speech
-from duologue.graphs.rules.facts import observed
+from duologue.graphs.rules.facts import facts_of
 from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.rules.position import Position
 from duologue.graphs.spec.conversation import Conversation
@@ -68,7 +68,7 @@ def test_whatever_is_edited_whenever_it_counts_as_it_stands_and_goes_on_to_its_e
     log = log_of(state)
     assert [place_of(message) for message in log] == [f"m{place:04d}" for place in range(len(log))]
     assert not any(fields_of(message).edited for message in log)
-    facts, own = Position.model_validate(state["position"]).facts, observed(conversation, log)
+    facts, own = Position.model_validate(state["position"]).facts, facts_of(conversation, log)
     counted = own.model_fields_set
     assert facts.model_dump(include=counted) == own.model_dump(include=counted)
 

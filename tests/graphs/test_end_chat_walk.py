@@ -11,6 +11,14 @@ from typing import Any
 
 import pytest
 
+from duologue.graphs.ends.all_ends import Guards, Reason
+from duologue.graphs.ends.done_token import DoneToken
+from duologue.graphs.ends.end import End, leaves
+from duologue.graphs.ends.end_chat import EndChat, EndChatMode
+from duologue.graphs.ends.limits import MaxCalls, MaxCost, MaxMessages, MaxSeconds, MaxTokens
+from duologue.graphs.ends.no_code_block import NoCodeBlock
+from duologue.graphs.ends.outside import Predicate, StopRequested
+from duologue.graphs.ends.tool_called import ToolCalled
 from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.speakers.context import Context, KeepAll, RunningSummary
 from duologue.graphs.speakers.parts import PrivateOpening
@@ -23,22 +31,6 @@ from duologue.graphs.speakers.replies import (
 )
 from duologue.graphs.speakers.speaker import Speaker
 from duologue.graphs.spec.conversation import Conversation
-from duologue.graphs.spec.end_chat import EndChat, EndChatMode, Guards
-from duologue.graphs.spec.ends import (
-    DoneToken,
-    End,
-    MaxCalls,
-    MaxCost,
-    MaxMessages,
-    MaxSeconds,
-    MaxTokens,
-    NoCodeBlock,
-    Predicate,
-    Reason,
-    StopRequested,
-    ToolCalled,
-    leaves,
-)
 from duologue.graphs.spec.fields import Opening
 from duologue.graphs.spec.judges import Handoff, Moderator, SeparateJudge, TurnFunction
 from duologue.graphs.spec.limits import most_messages

@@ -32,10 +32,10 @@ from duologue.graphs import (
     converse,
     load_conversation,
 )
+from duologue.graphs.ends.end import End
+from duologue.graphs.ends.end_chat import AnyEndChat
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Draft, Flaw
-from duologue.graphs.spec.end_chat import AnyEndChat
-from duologue.graphs.spec.ends import End
 from duologue.nodes.testing import (
     Line,
     Reply,

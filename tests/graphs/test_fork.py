@@ -23,6 +23,7 @@ from duologue.graphs import (
     list_sessions,
 )
 from duologue.graphs.build import build_graph
+from duologue.graphs.ends.end_chat import EndChatMode
 from duologue.graphs.log.messages import metadata, place_name, place_of
 from duologue.graphs.log.metadata import (
     AnyMetadata,
@@ -37,7 +38,6 @@ from duologue.graphs.log.metadata import (
     RemovedMessage,
     Summary,
 )
-from duologue.graphs.spec.end_chat import EndChatMode
 from duologue.graphs.store.address import open_store
 from duologue.nodes.prompts import speaking
 from duologue.nodes.prompts.template import fill_template

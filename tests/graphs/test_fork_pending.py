@@ -12,9 +12,9 @@ from langchain_core.tools import tool
 from drawn.player import Player
 from drawn.talks import talks
 from duologue.graphs import Conversation, Reason, Result, Session, converse
+from duologue.graphs.ends.limits import MaxCalls
 from duologue.graphs.log.messages import metadata, place_of
 from duologue.graphs.log.metadata import MessageMetadata, Summary, UnheardReply, UnheardResult
-from duologue.graphs.spec.ends import MaxCalls
 from duologue.nodes.prompts import speaking, summaries
 from duologue.nodes.prompts.template import fill_template
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall

@@ -20,16 +20,16 @@ from typing_extensions import get_type_hints, is_typeddict
 from duologue import graphs
 from duologue.graphs import EndChatMode
 from duologue.graphs.common.data import HasName
+from duologue.graphs.ends import end
+from duologue.graphs.ends.end import End
 from duologue.graphs.speakers.given import SpeakerChanges, SpeakerFields
-from duologue.graphs.spec import ends
 from duologue.graphs.spec.changes.options import Changes
 from duologue.graphs.spec.conversation import Form
-from duologue.graphs.spec.ends import End
 from duologue.nodes.testing import replies
 
 MODELS = {
     name: found
-    for module in (graphs, ends, replies)
+    for module in (graphs, end, replies)
     for name in dir(module)
     if inspect.isclass(found := getattr(module, name)) and issubclass(found, BaseModel)
 }

@@ -14,7 +14,7 @@ from duologue.graphs import (
     converse,
     load_conversation,
 )
-from duologue.graphs.spec.end_chat import EndChat
+from duologue.graphs.ends.end_chat import EndChat
 from duologue.graphs.spec.questions import Because
 from duologue.nodes.testing import Line, ScriptedChatModel
 

@@ -22,7 +22,7 @@ from duologue.graphs import (
 from duologue.graphs.common.versions import Versions
 from duologue.graphs.log.messages import metadata, place_name, place_of
 from duologue.graphs.log.metadata import MemoryReset, RememberedMessage
-from duologue.graphs.rules.facts import observed
+from duologue.graphs.rules.facts import facts_of
 from duologue.graphs.sessions.dumps import dump as dump_format
 from duologue.graphs.store.address import open_store
 from duologue.nodes.prompts import speaking
@@ -314,7 +314,7 @@ def _changes_its_own_view_only(
     held = before.session.state()
     others = [name for name in conversation.names if name != speaker]
     assert views(held, *others) == views(before, *others)
-    assert observed(conversation, held.messages) == observed(conversation, before.messages)
+    assert facts_of(conversation, held.messages) == facts_of(conversation, before.messages)
     assert held.outcome == before.outcome
     assert held.transcript == before.transcript
     mine = [

@@ -2,20 +2,22 @@
 
 import re
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final
 
 import pytest
+from pydantic import TypeAdapter
 
-from duologue.graphs.rules.ends.end import Named
-from duologue.graphs.rules.ends.holding import ENDS
-from duologue.graphs.rules.moves import MOVES, Strength
+from duologue.graphs.ends.all_ends import Guards, Reason
+from duologue.graphs.ends.end import BaseEnd, End, Strength
+from duologue.graphs.ends.end_chat import EndChat, EndChatMode
+from duologue.graphs.ends.outside import Predicate
+from duologue.graphs.rules.ends.met_ends import ENDS
+from duologue.graphs.rules.moves import MOVES
 from duologue.graphs.rules.position import Phase
 from duologue.graphs.speakers.context import RunningSummary
 from duologue.graphs.speakers.replies import CodeReply, HumanReply, ModelReply
 from duologue.graphs.speakers.speaker import Speaker
 from duologue.graphs.spec.conversation import Conversation
-from duologue.graphs.spec.end_chat import EndChat, EndChatMode, Guards
-from duologue.graphs.spec.ends import Leaf, Predicate, Reason
 from duologue.graphs.spec.judges import Moderator, RoundRobin, TurnOrder
 from oracle.onlooker import Came
 from oracle.paths import Choices, Walk
@@ -70,13 +72,15 @@ def test_the_reasons_are_those_of_the_ends_in_order_of_precedence() -> None:
     strengths = [end.strength for end in ENDS.values()]
     assert strengths == sorted(strengths)
     for end in ENDS.values():
-        assert type(end).__doc__
+        assert end.__doc__
+        assert end.report
 
 
 def test_each_end_and_guard_of_the_spec_has_its_class() -> None:
-    named = [end.reason.value for end in ENDS.values() if isinstance(end, Named)]
-    assert sorted(named) == sorted(kind.model_fields["kind"].default for kind in get_args(Leaf))
-    guards = [end.reason.value for end in ENDS.values() if end.strength is Strength.GUARD]
+    kinds = TypeAdapter(End).json_schema()["discriminator"]["mapping"]
+    named = {end.reason for end in ENDS.values() if issubclass(end, BaseEnd)}
+    assert named | {"any", "all"} == {*kinds}
+    guards = [end.reason for end in ENDS.values() if end.strength is Strength.GUARD]
     assert sorted(guards) == sorted(Guards.model_fields)
 
 

@@ -28,8 +28,8 @@ from duologue.graphs import (
     role_play,
     user_proxy,
 )
+from duologue.graphs.ends.end import End
 from duologue.graphs.sessions.fork import changed
-from duologue.graphs.spec.ends import End
 
 from .spec_help import minimal
 

@@ -27,7 +27,7 @@ from duologue.graphs.log.metadata import RemovedMessage
 from duologue.graphs.log.remembered import memory
 from duologue.graphs.log.state import Input, State
 from duologue.graphs.log.viewpoint import viewpoint
-from duologue.graphs.rules.facts import observed
+from duologue.graphs.rules.facts import facts_of
 from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.run.log_events import events_of_session
 from duologue.graphs.sessions.exports.text import as_json_lines, as_markdown
@@ -111,7 +111,7 @@ def test_whatever_is_removed_whenever_nobody_hears_it_and_it_goes_on_to_its_end(
     log = log_of(state)
     left = standing(log)
     assert [place_of(message) for message in log] == [f"m{place:04d}" for place in range(len(log))]
-    assert observed(conversation, log) == observed(conversation, left)
+    assert facts_of(conversation, log) == facts_of(conversation, left)
     for private in (False, True):
         assert overheard(log, private=private) == overheard(left, private=private)
     for name in conversation.names:

@@ -19,6 +19,8 @@ from drawn.player import Broken, Player
 from drawn.talks import talks
 from duologue.graphs.build import build_graph, route
 from duologue.graphs.common.errors import SpecError
+from duologue.graphs.ends.end_chat import EndChatMode
+from duologue.graphs.ends.outside import Predicate
 from duologue.graphs.log.channels import log_of
 from duologue.graphs.log.messages import place_of, speeches
 from duologue.graphs.log.state import Input, State
@@ -27,8 +29,6 @@ from duologue.graphs.rules.facts import observed
 from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.rules.position import Position
 from duologue.graphs.spec.conversation import Conversation
-from duologue.graphs.spec.end_chat import EndChatMode
-from duologue.graphs.spec.ends import Predicate
 from duologue.graphs.spec.limits import most_messages
 from duologue.nodes.prompts import judging, summaries
 from duologue.nodes.prompts.template import fill_template

@@ -20,16 +20,10 @@ from duologue.graphs import (
     TaskSpecification,
     load_conversation,
 )
-from duologue.graphs.spec.end_chat import Guards
-from duologue.graphs.spec.ends import (
-    End,
-    MaxCalls,
-    MaxMessages,
-    MaxSeconds,
-    MaxTokens,
-    Predicate,
-    StopRequested,
-)
+from duologue.graphs.ends.all_ends import Guards
+from duologue.graphs.ends.end import End
+from duologue.graphs.ends.limits import MaxCalls, MaxMessages, MaxSeconds, MaxTokens
+from duologue.graphs.ends.outside import Predicate, StopRequested
 from support.cases import drawn_cases
 
 from .spec_help import as_toml, letters, look, minimal

@@ -25,10 +25,12 @@ from duologue.graphs import (
     chat,
     list_sessions,
 )
+from duologue.graphs.ends.end_chat import EndChat
+from duologue.graphs.ends.limits import MaxMessages
+from duologue.graphs.ends.outside import StopRequested
+from duologue.graphs.ends.tool_called import ToolCalled
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Instruction, Speech, ToolCalls, ToolResult
-from duologue.graphs.spec.end_chat import EndChat
-from duologue.graphs.spec.ends import MaxMessages, StopRequested, ToolCalled
 from duologue.graphs.store.address import open_store
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer

@@ -11,6 +11,7 @@ from duologue.graphs.cli.terminal.events import Transcript
 from duologue.graphs.cli.terminal.follow_up import FollowUp
 from duologue.graphs.cli.terminal.text import Flow, one_line
 from duologue.graphs.common.sanitize import clean
+from duologue.graphs.ends.all_ends import Reason
 from duologue.graphs.events import (
     ConversationEnded,
     Event,
@@ -24,7 +25,6 @@ from duologue.graphs.events import (
     VerdictGiven,
 )
 from duologue.graphs.rules.ends.outcome_step import OutcomeStep, OutcomeStepKind
-from duologue.graphs.spec.ends import Reason
 from duologue.graphs.spec.judges import Finding, Verdict
 from duologue.graphs.spec.usage import Usage
 

@@ -4,6 +4,8 @@ import pytest
 from langchain_core.messages import AnyMessage
 from pydantic import BaseModel
 
+from duologue.graphs.ends.done_token import DoneToken
+from duologue.graphs.ends.end_chat import EndChat
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION, role_play
 from duologue.graphs.log.formats.marks import plays, read_marks
 from duologue.graphs.log.messages import make_message
@@ -17,8 +19,6 @@ from duologue.graphs.speakers.formats import (
 )
 from duologue.graphs.speakers.speaker import Speaker
 from duologue.graphs.spec.conversation import Conversation
-from duologue.graphs.spec.end_chat import EndChat
-from duologue.graphs.spec.ends import DoneToken
 from duologue.nodes.judge.verdicts import yes_or_no
 from duologue.nodes.turn.checks import checked, says_done
 

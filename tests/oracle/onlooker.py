@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from duologue.graphs.ends.done_token import DoneToken
+from duologue.graphs.ends.end import End, leaves
 from duologue.graphs.speakers.replies import HumanReply
 from duologue.graphs.spec.conversation import Conversation
-from duologue.graphs.spec.ends import DoneToken, End, leaves
 from duologue.graphs.spec.judges import RoundRobin, SeparateJudge
 from oracle.reckoning import (
     ALL,

@@ -11,10 +11,18 @@ from itertools import combinations, product
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from duologue.graphs.ends.all_ends import Reason
+from duologue.graphs.ends.done_token import DoneToken
+from duologue.graphs.ends.end import AnyOf, End, leaves
+from duologue.graphs.ends.end_chat import EndChatMode
+from duologue.graphs.ends.facts import Facts
+from duologue.graphs.ends.limits import MaxCalls, MaxCost, MaxMessages, MaxSeconds, MaxTokens
+from duologue.graphs.ends.outside import Predicate
+from duologue.graphs.ends.tool_called import ToolCalled
 from duologue.graphs.rules.end_chat import Decision, Node, decide
 from duologue.graphs.rules.moves import MOVES, max_steps
 from duologue.graphs.rules.people import asking, meaning
-from duologue.graphs.rules.position import Facts, Leaving, Phase, Position
+from duologue.graphs.rules.position import Leaving, Phase, Position
 from duologue.graphs.rules.transitions import (
     asked,
     checked,
@@ -28,21 +36,6 @@ from duologue.graphs.rules.transitions import (
 from duologue.graphs.rules.turns import NextTurn
 from duologue.graphs.speakers.context import RunningSummary
 from duologue.graphs.spec.conversation import Conversation
-from duologue.graphs.spec.end_chat import EndChatMode
-from duologue.graphs.spec.ends import (
-    AnyOf,
-    DoneToken,
-    End,
-    MaxCalls,
-    MaxCost,
-    MaxMessages,
-    MaxSeconds,
-    MaxTokens,
-    Predicate,
-    Reason,
-    ToolCalled,
-    leaves,
-)
 from duologue.graphs.spec.limits import most_messages
 from oracle.onlooker import ALL_WORKED, Came, Rules, Spent, Table, Turn
 from oracle.reckoning import Tally, reason_of

@@ -7,18 +7,12 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-from duologue.graphs.spec.ends import (
-    AllOf,
-    AnyOf,
-    DoneToken,
-    End,
-    Leaf,
-    MaxMessages,
-    NoCodeBlock,
-    Predicate,
-    StopRequested,
-    ToolCalled,
-)
+from duologue.graphs.ends.done_token import DoneToken
+from duologue.graphs.ends.end import AllOf, AnyOf, BaseEnd, End
+from duologue.graphs.ends.limits import Budget, MaxMessages
+from duologue.graphs.ends.no_code_block import NoCodeBlock
+from duologue.graphs.ends.outside import Predicate, StopRequested
+from duologue.graphs.ends.tool_called import ToolCalled
 
 LADDER = (
     (
@@ -149,7 +143,7 @@ def _plus(counts: tuple[tuple[str, int], ...], name: str) -> tuple[tuple[str, in
     return tuple(sorted(found.items()))
 
 
-def reason_of(end: Leaf) -> str:
+def reason_of(end: BaseEnd) -> str:
     """Which reason an end is that is not made of others: its kind is the reason's name."""
     return end.kind
 
@@ -160,7 +154,7 @@ def rung_of(reason: str) -> int:
     return next(place for place, rung in enumerate(LADDER) if reason in rung)
 
 
-def _leaf_holds(end: Leaf, tally: Tally) -> bool:
+def _leaf_holds(end: BaseEnd, tally: Tally) -> bool:
     if tally.early and rung_of(reason_of(end)) == SAID:
         return False
     match end:
@@ -179,8 +173,10 @@ def _leaf_holds(end: Leaf, tally: Tally) -> bool:
             return tally.no_code == end.by
         case MaxMessages():
             return tally.messages >= end.limit
-        case _:
+        case Budget():
             return dict(tally.spent).get(reason_of(end), 0) >= end.limit
+        case _:
+            raise AssertionError(end)
 
 
 def _holds(end: End, tally: Tally, weakest: int) -> bool:

@@ -16,13 +16,13 @@ from typing_extensions import TypedDict
 from ...graphs.common.data import Bringing
 from ...graphs.common.errors import SpecError
 from ...graphs.common.validation import did_you_mean
+from ...graphs.ends.end import leaves
 from ...graphs.log.call_text import TO_USER
 from ...graphs.speakers.formats import SchemaFormat
 from ...graphs.speakers.replies import AgentReply, FunctionReply, HumanReply
 from ...graphs.speakers.schemas import is_object
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.conversation import Conversation
-from ...graphs.spec.ends import Predicate, ToolCalled, leaves
 from ...graphs.spec.fields import Wording
 from ...graphs.spec.judges import TurnFunction
 from ...graphs.spec.sandbox import Language
@@ -297,10 +297,7 @@ def _named(conversation: Conversation) -> Iterator[tuple[str, str, str]]:
         if isinstance(speaker.format, SchemaFormat):
             yield f"{at}.format.name", "schemas", speaker.format.name
     for path, end in leaves(conversation.end_chat.when, "end_chat.when"):
-        if isinstance(end, Predicate):
-            yield f"{path}.name", "predicates", end.name
-        elif isinstance(end, ToolCalled) and isinstance(end.tool, Bringing):
-            yield f"{path}.tool", "tools", end.tool
+        yield from ((f"{path}.{field}", kind, name) for field, kind, name in end.registered())
     if isinstance(conversation.turn_order, TurnFunction):
         yield "turn_order.name", "orders", conversation.turn_order.name
     # What a session began with is stored with it.

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, FiniteFloat, PositiveInt
 
 from ...common.data import Spec
 from ...common.validation import near_or_all
-from ...spec.ends import Reason
+from ...ends.all_ends import Reason
 from ...store.batches import CellRow, CellStatus
 
 _SIGNS: Final[Mapping[str, Callable[[float, float], bool]]] = {

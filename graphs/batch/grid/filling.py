@@ -12,11 +12,11 @@ from ...common.data import by_kind
 from ...common.errors import SpecError
 from ...common.files import read_fields
 from ...common.validation import near_or_all
+from ...ends.end_chat import end_chat_fields
 from ...kinds.load import forms_by_kind, load_conversation
 from ...spec.changes.laid_over import laid_over
 from ...spec.changes.own import Own, made, marked, plain
 from ...spec.conversation import Conversation, Form
-from ...spec.end_chat import end_chat_fields
 from ...spec.sandbox import by_level
 from ..paths import Path, written
 

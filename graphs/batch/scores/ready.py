@@ -1,8 +1,8 @@
 """Scores that come along, as entry points of the group ``duologue.scores``."""
 
 from ...api.session import Result
+from ...ends.end_chat import EndChatMode
 from ...spec.conversation import Conversation
-from ...spec.end_chat import EndChatMode
 from ...spec.judges import Finding, SeparateJudge
 
 

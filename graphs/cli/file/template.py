@@ -18,11 +18,11 @@ from ...batch.spec import Batch, BatchLimits
 from ...common.errors import SpecError
 from ...common.model_help import field_docs
 from ...common.validation import did_you_mean, listing
+from ...ends.end_chat import EndChat
 from ...kinds.load import forms_by_kind
 from ...kinds.role_play import RolePlayForm
 from ...speakers.speaker import Speaker
 from ...spec.conversation import Conversation
-from ...spec.end_chat import EndChat
 
 _WIDTH = 77
 

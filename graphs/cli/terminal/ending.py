@@ -7,10 +7,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from ...ends.all_ends import Reason
 from ...events import ConversationEnded
 from ...rules.ends.outcome_step import OutcomeStep, OutcomeStepKind
 from ...run.remarks import money
-from ...spec.ends import Reason
 from .console import on_screen, prose
 from .text import one_line
 

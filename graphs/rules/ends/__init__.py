@@ -1,1 +1,1 @@
-"""Every way to end a conversation: a class each, in a module for each strength."""
+"""Which ends are met: those of `graphs.ends`, and those that depend on the position."""

@@ -7,7 +7,7 @@ from pydantic import NonNegativeInt
 from ...common.data import Data
 from ...display.lists import ShownList
 from ...display.panel import Panel
-from ...spec.ends import Reason
+from ...ends.all_ends import Reason
 from ...spec.judges import Verdict
 
 

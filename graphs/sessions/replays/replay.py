@@ -27,6 +27,7 @@ from ....tools.registry.registry import Registered, Registry
 from ....tools.sandbox import sandbox
 from ...build import Graph, compiled
 from ...common.errors import AnswerError, DuologueError, SessionError
+from ...ends.all_ends import Reason
 from ...log.channels import log_of
 from ...log.messages import metadata, place_of
 from ...log.metadata import Draft, EarlierEnd, SpecifiedTask, original_metadata, outcome_of
@@ -35,7 +36,6 @@ from ...rules.end_chat import Node
 from ...rules.moves import max_steps
 from ...rules.position import Position
 from ...spec.conversation import Conversation
-from ...spec.ends import Reason
 from ...spec.questions import ApprovalQuestion, MessageQuestion, Question
 from ..checkpoints import config_of, settle, write_state
 from ..session import read_session

@@ -5,9 +5,9 @@ from typing import Any
 
 from ...common.errors import SpecError
 from ...common.validation import near_or_all, validated
+from ...ends.end_chat import end_chat_fields
 from ...speakers.formats import TELLING
 from ...speakers.speaker import Speaker
-from ..end_chat import end_chat_fields
 from ..sandbox import by_level
 from .own import Own, has_fields, marked, plain
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from typing_extensions import TypedDict
 
 from ...common.data import Fields, Name, Named, Thing
+from ...ends.end_chat import AnyEndChat
 from ...speakers.approval import InterruptOn, Rule
 from ...speakers.given import SpeakerFields
 from ...speakers.speaker import Speaker
-from ..end_chat import AnyEndChat
 from ..fields import Opening, TaskSpecification, Wording
 from ..judges import AnyJudge, TurnOrder
 from ..sandbox import Sandbox
@@ -80,7 +80,7 @@ class TaskOptions(CommonOptions, total=False):
 class ConversationOptions(CommonOptions, total=False):
     """The fields of a `Conversation` that can't be given by position."""
 
-    version: Literal[10]
+    version: Literal[11]
 
 
 class Changes(TaskOptions, total=False):

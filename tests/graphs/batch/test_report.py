@@ -18,7 +18,7 @@ from duologue.graphs.batch.report.gather import report_of
 from duologue.graphs.batch.report.render import render
 from duologue.graphs.batch.report.rows import Rows
 from duologue.graphs.batch.report.tallies import Spread
-from duologue.graphs.batch.report.words import ENDED
+from duologue.graphs.batch.report.words import said_of
 from duologue.graphs.store.address import open_store
 from duologue.graphs.store.batches import BatchRow, CellRow
 from duologue.nodes.testing import ScriptedChatModel
@@ -163,7 +163,7 @@ def test_a_spread_keeps_its_figures_however_far_numbers_reach() -> None:
 
 
 def test_every_reason_has_words() -> None:
-    assert set(ENDED) == set(Reason)
+    assert all(said_of(reason)[0].isupper() for reason in Reason)
 
 
 class Seen(HTMLParser):

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from ..common.data import MOST, Accepts, AnyCase, Cap, Fields, Spec, default
-from .ends import AnyEnd, BaseEnd, End, MaxMessages, lone
+from .all_ends import Guards
+from .end import AnyEnd, BaseEnd, End, message_caps
 
 NO_CAP: Final = "none"
 """How TOML says that there is no cap on rounds."""
@@ -31,47 +32,6 @@ class EndChatMode(AnyCase):
     """Goes on until every speaker that checks completion has completed its task."""
 
 
-Limit = Annotated[int, Field(strict=True, ge=0, le=MOST)]
-"""At how many a guard ends the conversation. 0: never."""
-
-
-class Guards(Spec):
-    """What ends a conversation that goes wrong, each at its own number; 0 switches it off.
-
-    They count what all hear, so not opening answers.
-    """
-
-    blank_replies: Limit = 2
-    """Blank replies in a row, by any speaker, each after it was asked for again. Fixed texts, and
-    what tools and code give, do not count."""
-    same_replies: Limit = 3
-    """How often one speaker gives the same reply while nobody says anything new: others may say
-    again what they said before. A reply is the same if only signs differ, or less than a twentieth
-    and no number. Short replies do not count."""
-    farewells: Limit = 4
-    """Messages in a row that hold nothing but thanks or farewells. With ``standstill`` on they end
-    nothing while a question is open, until who asked it goes on, nor where the mode waits for a
-    completed task."""
-    standstill: Limit = 2
-    """Rounds of sentences in which nobody says anything new: all say the same again, or go round in
-    a cycle of up to three. Three rounds of short lines count as one, and so do six of short
-    questions and answers. One sentence of one speaker counts as one round when it is said six
-    times while nobody says anything new but numbers. What people say is always new."""
-    role_flips: Limit = 2
-    """How often one speaker speaks another's part, each after it was asked to correct it."""
-    same_tool_calls: Limit = 5
-    """Equal calls in a row, within a turn, by messages of one speaker: of the same tools, with the
-    same arguments and the same results. Calls that fail do not count. The last of these messages is
-    rejected and asked for again before it counts."""
-    echo: Limit = 3
-    """Messages in a row of one speaker that say word for word what another has said since its last
-    turn, each after it was asked for again. Short lines, moves of a game, thanks and farewells
-    do not count, nor does what it was asked to repeat. 0: such a message is not asked for again,
-    either."""
-    unreadable_verdicts: Limit = 3
-    """Verdicts in a row that can't be read."""
-
-
 def end_chat_fields(value: object) -> object:
     """Return a bare mode, an end alone or a list of ends as the field of `EndChat` that it sets."""
     if isinstance(value, str):
@@ -83,11 +43,6 @@ def end_chat_fields(value: object) -> object:
 @cache
 def _end_reader() -> TypeAdapter[End]:
     return TypeAdapter(End)
-
-
-def _is_capped(end: End | None) -> bool:
-    """Return whether a number of messages ends it by itself."""
-    return any(isinstance(one, MaxMessages) for one in lone(end))
 
 
 class EndChat(Spec):
@@ -137,7 +92,7 @@ class EndChat(Spec):
             # It is refused with its path when the field is read.
             return fields
         # In an end alone, the number of messages is the only cap.
-        return {"when": end} | ({"max_iterations": None} if _is_capped(end) else {})
+        return {"when": end} | ({"max_iterations": None} if message_caps(end) else {})
 
     @field_validator("max_iterations", mode="before")
     @classmethod
@@ -147,7 +102,7 @@ class EndChat(Spec):
     @property
     def is_capped(self) -> bool:
         """Whether a number of rounds or messages ends it, whatever else happens."""
-        return self.max_iterations is not None or _is_capped(self.when)
+        return self.max_iterations is not None or bool(message_caps(self.when))
 
     @property
     def most_rounds(self) -> int:
@@ -162,6 +117,11 @@ class EndChat(Spec):
         """Return the fields that differ from their defaults, as TOML can store them."""
         fields = self.model_dump(mode="json", exclude_defaults=True)
         return fields | ({"max_iterations": NO_CAP} if self.max_iterations is None else {})
+
+    @property
+    def waits_for_tasks(self) -> bool:
+        """Whether completed tasks end it."""
+        return self.mode is not EndChatMode.MAX_ITERATIONS_ONLY
 
     @property
     def waits_for_another(self) -> bool:

@@ -1,0 +1,122 @@
+"""The end by a done token: a word that ends the conversation when a speaker says it.
+
+`graphs.log.done_tokens` says which messages contain one.
+"""
+
+from collections.abc import Iterator
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from ..common.data import Mark, Name
+from ..speakers.speaker import Speaker
+from ..text.done_words import Match, default_match
+from .end import (
+    AtEnd,
+    BaseEnd,
+    CountedMessage,
+    Dialogue,
+    EndStep,
+    Strength,
+    check_name,
+    doers,
+    listed,
+)
+from .facts import Facts
+
+
+class DoneToken(BaseEnd):
+    """A word that ends the conversation when a speaker says it (CAMEL's done token).
+
+    In code, a question, a thought, or a quotation that a sentence talks about it is not said.
+    Others hear the message without it. Tokens joined by ``&`` may be said at different times.
+    """
+
+    kind: Literal["done_token"] = "done_token"
+    """Which end it is."""
+    token: Mark = Field(kw_only=False)
+    """The word. Its case does not matter if it is the whole message or its whole last line."""
+    match: Match | None = None
+    """Where it counts. ``alone``: it is the message or its last line, decorated or not, or alone on
+    another line. ``last``: it is the message or its last line, or ends a last sentence that does
+    not talk about it, as in "Thank you! ###STOP###". ``anywhere``: it counts at any place.
+    ``last`` if None and it has a character that is neither letter nor digit, else ``alone``."""
+    by: Name | None = None
+    """The speaker who may say it. None: any."""
+    answered: bool = False
+    """Whether it counts only once the next other speaker has replied, after its tool calls. That
+    reply is the last message, and it is spoken even past a cap."""
+
+    strength: ClassVar = Strength.SAID
+    report: ClassVar = "A speaker said a done token"
+
+    @property
+    def counts(self) -> Match:
+        """The effective match mode: ``match``, or the default of the token."""
+        return self.match or default_match(self.token)
+
+    def is_met(self, facts: Facts) -> bool:
+        return bool(self._speakers(facts))
+
+    def _speakers(self, facts: Facts) -> list[str]:
+        """Return those who said it, if it counts."""
+        waiting = facts.tokens_unanswered if self.answered else ()
+        said = tuple(pair for pair in facts.tokens_said if pair not in waiting)
+        return doers(self.token, self.by, said)
+
+    def waits_for_answer(self, token: str, speaker: str) -> bool:
+        """Return whether this token of this speaker counts only once it is answered."""
+        return self.answered and self.token == token and self.by in (None, speaker)
+
+    def describe(self) -> str:
+        return f"{self.token} is answered" if self.answered else f"says {self.token}"
+
+    def describe_end(self) -> str:
+        owner = "'s" if self.answered else ""
+        return f"when {self.by or 'anybody'}{owner} {self.describe()}"
+
+    def check(self, dialogue: Dialogue, path: str) -> None:
+        check_name(dialogue, f"{path}.by", self.by)
+
+    def foresee(self, speaker: Speaker, facts: Facts) -> tuple[Facts, bool]:
+        if self.answered:
+            # The speaker answers what another has said.
+            who = self.by or ""
+            is_part = self.by != speaker.name
+        else:
+            who = self.by or (speaker.name if _talks(speaker) else "")
+            is_part = who == speaker.name
+        said = (*facts.tokens_said, (self.token, who))
+        return facts.model_copy(update={"tokens_said": said}), is_part
+
+    def most_answers(self, speakers: int) -> int:
+        # One for each who may say it.
+        return (1 if self.by else speakers) if self.answered else 0
+
+    @classmethod
+    def explain(cls, at: AtEnd) -> str:
+        is_answered = all(end.answered for end in at.met_of(DoneToken))
+        answered = " and was answered" if is_answered else ""
+        return f"{listed(_all_speakers(at))} said the done token{answered}"
+
+    @classmethod
+    def ended_by(cls, at: AtEnd) -> str:
+        return _all_speakers(at)[-1]
+
+    @classmethod
+    def steps(cls, step: CountedMessage) -> Iterator[EndStep]:
+        for token, who in step.facts.tokens_said:
+            if (token, who) not in step.before.tokens_said:
+                yield EndStep("said", who, f"said {token}")
+        for token, who in step.before.tokens_unanswered:
+            if (token, who) not in step.facts.tokens_unanswered:
+                yield EndStep("answered", step.about.speaker, f"answered {who}, who said {token}")
+
+
+def _talks(speaker: Speaker) -> bool:
+    """Return whether somebody or something words the speaker's replies."""
+    return any(reply.kind in ("model", "human", "function", "agent") for reply in speaker.replies)
+
+
+def _all_speakers(at: AtEnd) -> list[str]:
+    return [name for end in at.met_of(DoneToken) for name in end._speakers(at.facts)]

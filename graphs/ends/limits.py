@@ -1,0 +1,142 @@
+"""Ends by a number: of messages, model calls, tokens, money or seconds."""
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from ..common.data import MOST, Cap
+from ..speakers.speaker import Speaker
+from .end import AtEnd, BaseEnd, Dialogue, Strength, count_of, leaves
+from .facts import Facts
+
+
+class Limit(BaseEnd):
+    """Base of the ends that are met when a number of `Facts` reaches their limit."""
+
+    counted: ClassVar[str]
+    """The field of `Facts`."""
+    name: ClassVar[tuple[str, str]]
+    """What is counted, in words: one of them, and the name of the meter on a page."""
+
+    # Each declares its own type of number.
+    if TYPE_CHECKING:
+
+        @property
+        def limit(self) -> float: ...
+
+    def is_met(self, facts: Facts) -> bool:
+        count: float = getattr(facts, self.counted)
+        return count >= self.limit
+
+    def describe(self) -> str:
+        return count_of(self.limit, self.name[0])
+
+    def meter(self, facts: Facts) -> tuple[str, float, float]:
+        return self.name[1], getattr(facts, self.counted), self.limit
+
+    def foresee(self, speaker: Speaker, facts: Facts) -> tuple[Facts, bool]:
+        return facts.model_copy(update={self.counted: self.limit}), False
+
+
+class MaxMessages(Limit):
+    """This many messages were said. Promised last words are still spoken."""
+
+    kind: Literal["max_messages"] = "max_messages"
+    """Which end it is."""
+    limit: Cap = Field(kw_only=False)
+    """Messages of the speakers, opening answers included."""
+
+    strength: ClassVar = Strength.CAP
+    report: ClassVar = "The most messages were said"
+    explanation: ClassVar = "the message cap was reached"
+    allows_final_verdict: ClassVar = True
+    counted: ClassVar = "messages"
+    name: ClassVar = ("message", "messages")
+
+    @property
+    def most_messages(self) -> int:
+        return self.limit
+
+
+class Budget(Limit):
+    """Base of the limits that are hard stops."""
+
+    strength: ClassVar = Strength.HARD
+
+
+class MaxCalls(Budget):
+    """This many model calls were answered; a hard stop."""
+
+    kind: Literal["max_calls"] = "max_calls"
+    """Which end it is."""
+    limit: Cap = Field(kw_only=False)
+    """Model calls, those of the judge and the task specification included."""
+
+    report: ClassVar = "Its model calls were used up"
+    explanation: ClassVar = "the cap on model calls was reached ({facts.calls} calls)"
+    counted: ClassVar = "calls"
+    name: ClassVar = ("call", "model calls")
+
+    @property
+    def most_calls(self) -> int:
+        return self.limit
+
+
+class MaxTokens(Budget):
+    """This many tokens were used; a hard stop, after the call that reaches it."""
+
+    kind: Literal["max_tokens"] = "max_tokens"
+    """Which end it is."""
+    limit: PositiveInt = Field(le=MOST * MOST, kw_only=False)
+    """Tokens of prompts and answers together."""
+
+    report: ClassVar = "Its tokens were used up"
+    explanation: ClassVar = "the token cap was reached ({facts.tokens} tokens)"
+    counted: ClassVar = "tokens"
+    name: ClassVar = ("token", "tokens")
+
+
+class MaxCost(Budget):
+    """This much money was spent, by price table; a hard stop, after the call that reaches it."""
+
+    kind: Literal["max_cost"] = "max_cost"
+    """Which end it is."""
+    limit: PositiveFloat = Field(allow_inf_nan=False, kw_only=False)
+    """In the currency of the conversation's ``prices``. Where it has none: US dollars, by the table
+    of the package genai-prices."""
+
+    report: ClassVar = "Its money was spent"
+    counted: ClassVar = "cost"
+    name: ClassVar = ("cost", "cost")
+
+    def describe(self) -> str:
+        return f"{self.limit:g} spent"
+
+    def check(self, dialogue: Dialogue, path: str) -> None:
+        if dialogue.is_free:
+            raise ValueError(f"{path}: is never reached: all prices are 0")
+
+    @classmethod
+    def explain(cls, at: AtEnd) -> str:
+        limit = min(end.limit for end in at.met_of(MaxCost))
+        return f"the money is spent ({at.facts.cost:.6g} of {limit:g})"
+
+
+class MaxSeconds(Budget):
+    """The conversation ran this long; a hard stop, after the step that reaches it."""
+
+    kind: Literal["max_seconds"] = "max_seconds"
+    """Which end it is."""
+    limit: PositiveFloat = Field(allow_inf_nan=False, kw_only=False)
+    """Seconds of wall time spent running. The time between a kill and the resume, and the time that
+    a person takes, do not count."""
+
+    report: ClassVar = "Its time was over"
+    explanation: ClassVar = "the time is over ({facts.seconds:.1f} s)"
+    counted: ClassVar = "seconds"
+    name: ClassVar = ("second", "seconds")
+
+
+def ends_by_money(end: BaseEnd | None) -> bool:
+    """Return whether money spent is among the ends."""
+    return any(isinstance(leaf, MaxCost) for _, leaf in leaves(end))

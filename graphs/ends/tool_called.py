@@ -1,0 +1,111 @@
+"""The end by a call of a tool."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Literal
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from pydantic import Field
+
+from ..common.data import Accepts, Bringing, Name, Named, Thing
+from ..speakers.speaker import Speaker
+from .end import (
+    AtEnd,
+    BaseEnd,
+    CountedMessage,
+    Dialogue,
+    EndStep,
+    FactTally,
+    Strength,
+    check_name,
+    doers,
+    leaves,
+    listed,
+)
+from .facts import Facts, Metadata, is_tool_result
+
+
+class ToolCalled(BaseEnd):
+    """A tool was called and has answered without an error."""
+
+    kind: Literal["tool_called"] = "tool_called"
+    """Which end it is."""
+    tool: Accepts[Named, Thing] = Field(kw_only=False)
+    """The tool: its name, or in Python the tool or function itself."""
+    by: Name | None = None
+    """The speaker whose call counts. None: any speaker that has the tool."""
+
+    strength: ClassVar = Strength.SAID
+    report: ClassVar = "A tool was called that ends it"
+    comes_of_tools: ClassVar = True
+
+    def is_met(self, facts: Facts) -> bool:
+        return bool(self._callers(facts))
+
+    def _callers(self, facts: Facts) -> list[str]:
+        return doers(self.tool, self.by, facts.tools_called)
+
+    def describe(self) -> str:
+        return f"{self.tool} was called"
+
+    def check(self, dialogue: Dialogue, path: str) -> None:
+        check_name(dialogue, f"{path}.by", self.by)
+        who = dialogue.speakers if self.by is None else (dialogue.speaker(self.by),)
+        if not any(self.tool in speaker.tools for speaker in who):
+            lacks = "nobody has a tool" if self.by is None else f"{self.by} has no tool"
+            raise ValueError(f"{path}.tool: {lacks} {self.tool!r}: name it among a speaker's tools")
+
+    def foresee(self, speaker: Speaker, facts: Facts) -> tuple[Facts, bool]:
+        who = self.by or (speaker.name if self.tool in speaker.tools else "")
+        called = (*facts.tools_called, (self.tool, who))
+        return facts.model_copy(update={"tools_called": called}), who == speaker.name
+
+    def registered(self) -> Iterator[tuple[str, str, str]]:
+        # A name alone is checked among the speakers' tools.
+        if isinstance(self.tool, Bringing):
+            yield "tool", "tools", self.tool
+
+    @classmethod
+    def tally(cls, dialogue: Dialogue) -> "_EndingTools | None":
+        ends = [end for _, end in leaves(dialogue.end_chat.when) if isinstance(end, cls)]
+        return _EndingTools({end.tool for end in ends}) if ends else None
+
+    @classmethod
+    def explain(cls, at: AtEnd) -> str:
+        tools = [repr(end.tool) for end in at.met_of(ToolCalled)]
+        return f"{listed(_all_callers(at))} called the tool {listed(tools)}"
+
+    @classmethod
+    def ended_by(cls, at: AtEnd) -> str:
+        return _all_callers(at)[-1]
+
+    @classmethod
+    def steps(cls, step: CountedMessage) -> Iterator[EndStep]:
+        ends = [end for _, end in leaves(step.dialogue.end_chat.when) if isinstance(end, cls)]
+        for tool, who in step.facts.tools_called:
+            is_new = (tool, who) not in step.before.tools_called
+            if is_new and any(doers(end.tool, end.by, ((tool, who),)) for end in ends):
+                yield EndStep("called", who, f"called {tool}")
+
+
+def _all_callers(at: AtEnd) -> list[str]:
+    return [name for end in at.met_of(ToolCalled) for name in end._callers(at.facts)]
+
+
+class _EndingTools(FactTally):
+    """The ending tools that have answered without an error, each with its caller."""
+
+    def __init__(self, tools: set[str]) -> None:
+        self._tools = tools
+        self._names: dict[str | None, str] = {}
+        self._called: dict[tuple[str, str], None] = {}
+
+    def add(self, message: BaseMessage, about: Metadata) -> None:
+        if isinstance(message, AIMessage) and about.is_aloud:
+            self._names |= {call["id"]: call["name"] for call in message.tool_calls}
+        elif isinstance(message, ToolMessage) and is_tool_result(about):
+            name = about.tool or self._names.get(message.tool_call_id)
+            if message.status == "success" and name in self._tools:
+                self._called[str(name), about.speaker or ""] = None
+
+    def facts(self) -> Mapping[str, Any]:
+        return {"tools_called": tuple(self._called)}
