@@ -7,8 +7,7 @@ from typing import Any, Final
 from ..common.errors import SpecError
 from ..common.sanitize import clean
 from ..common.validation import listing
-from ..ends.end import lone
-from ..ends.limits import Budget
+from ..ends.end import Strength, lone
 from ..kinds.load import load_conversation
 from ..log.stage import Stage
 from ..rules.people import never_asked
@@ -205,7 +204,9 @@ def replies(conversation: Conversation, speaker: Speaker) -> str:
 def _at_any_time(conversation: Conversation) -> list[str]:
     """What else may end it, wherever it is."""
     budgets = [
-        end.describe() for end in lone(conversation.end_chat.when) if isinstance(end, Budget)
+        end.describe()
+        for end in lone(conversation.end_chat.when)
+        if end.strength is Strength.HARD and not end.works_unnamed
     ]
     end_chat = conversation.end_chat
     has_guards = end_chat.on_guard == "end" and any(end_chat.guards.model_dump().values())
