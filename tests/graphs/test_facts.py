@@ -11,6 +11,7 @@ from langchain_core.messages import AnyMessage
 from langchain_core.messages.tool import tool_call
 
 from duologue.graphs import Conversation, load_conversation
+from duologue.graphs.ends.all_ends import Reason
 from duologue.graphs.log.messages import make_message, make_tool_message, metadata_kwargs
 from duologue.graphs.log.metadata import (
     Draft,
@@ -22,11 +23,10 @@ from duologue.graphs.log.metadata import (
     Speech,
     ToolCalls,
 )
-from duologue.graphs.rules.facts import observed
+from duologue.graphs.rules.facts import facts_of
 from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.rules.position import Phase, Position
 from duologue.graphs.rules.removal import standing
-from duologue.graphs.spec.ends import Reason
 from duologue.graphs.spec.limits import most_messages, most_tool_rounds
 
 FAILURES = {"=": None, "!": Failure.TOOL, "?": Failure.PERSON}
@@ -97,7 +97,7 @@ def test_equal_calls_in_a_row_are_counted_by_their_calls_and_results(
     rows: Sequence[str], count: int
 ) -> None:
     conversation = conversation_of({})
-    assert observed(conversation, log_of(*rows)).count(Reason.SAME_TOOL_CALLS) == count
+    assert facts_of(conversation, log_of(*rows)).count(Reason.SAME_TOOL_CALLS) == count
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_automatic_replies_are_counted_since_a_person_last_spoke(
     person = {"kind": "human", "human_input_mode": "TERMINATE", "sees_calls": True}
     replies = [*([given] if first else []), person, {"kind": "text", "text": "Well."}]
     conversation = conversation_of({"replies": replies})
-    assert observed(conversation, log_of(*rows)).auto_replies.get("Ann", 0) == count
+    assert facts_of(conversation, log_of(*rows)).auto_replies.get("Ann", 0) == count
 
 
 @pytest.mark.parametrize(

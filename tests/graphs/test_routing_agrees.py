@@ -25,7 +25,7 @@ from duologue.graphs.log.channels import log_of
 from duologue.graphs.log.messages import place_of, speeches
 from duologue.graphs.log.state import Input, State
 from duologue.graphs.rules.end_chat import Node, decide
-from duologue.graphs.rules.facts import observed
+from duologue.graphs.rules.facts import facts_of
 from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.rules.position import Position
 from duologue.graphs.spec.conversation import Conversation
@@ -94,7 +94,7 @@ def test_what_the_graph_does_is_what_the_rules_say(
     states = asyncio.run(run(player))
     log, outcome = log_of(states[-1]), states[-1]["outcome"]
     facts = Position.model_validate(states[-1]["position"]).facts
-    counted = observed(conversation, log)
+    counted = facts_of(conversation, log)
     seen = counted.model_fields_set
     assert facts.model_dump(include=seen) == counted.model_dump(include=seen)
     assert outcome["messages"] == len(speeches(log)) <= most_messages(conversation)
