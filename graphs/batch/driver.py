@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ from ..store.batches import BatchLease, BatchRow, CellRow
 from ..store.errors import LostBatchError
 from .cells import Cell, Cells
 from .crew import Crew
-from .scores.score import has_score
+from .scores.score import ScoreFunction, has_score
 
 _WINDOW: Final = 500
 """How many cells are looked up in the store at a time."""
@@ -27,6 +27,21 @@ BEAT: Final = 5.0
 """Seconds after which a run writes how long the batch has run, and notices that it has lost it."""
 
 
+CONCURRENCY: Final = 20
+"""The number of sessions of a batch that run at once, unless set otherwise."""
+
+
+@dataclass(frozen=True)
+class BatchSettings:
+    """The settings of a run of a batch; `run_batch` describes them."""
+
+    name: str | None = None
+    concurrency: int = CONCURRENCY
+    retry_failed: bool = False
+    ray: str | None = None
+    scores: Mapping[str, ScoreFunction] | None = None
+
+
 @dataclass
 class Driver:
     """Runs a batch: its cells that have not ended, so many at once."""
@@ -36,8 +51,7 @@ class Driver:
     row: BatchRow
     cells: Cells
     crew: Crew
-    concurrency: int
-    retry_failed: bool
+    settings: BatchSettings
     scores: tuple[str, ...]
     """The names of its scores: a cell that has ended and lacks one is scored."""
     told: Callable[[CellRow], None] | None = None
@@ -58,7 +72,7 @@ class Driver:
         todo = self._to_run()
         async with self._clock():
             async with asyncio.TaskGroup() as workers:
-                for _ in range(self.concurrency):
+                for _ in range(self.settings.concurrency):
                     workers.create_task(self._work(todo))
             paused = await self.crew.paused()
         self.row = self.row.model_copy(update={"stopped": paused})
@@ -89,7 +103,7 @@ class Driver:
         failed = row.error if row.status == "failed" else None
         many = many + 1 if failed is not None and failed == told else 1
         self._alike = failed, many
-        if failed is not None and many >= max(_ALIKE, self.concurrency):
+        if failed is not None and many >= max(_ALIKE, self.settings.concurrency):
             await self._stop(
                 BatchError(
                     f"Batch {self.row.batch!r} stops: {many} cells, one after another, failed "
@@ -119,7 +133,7 @@ class Driver:
     def _is_open(self, row: CellRow) -> bool:
         if row.status == "finished":
             return not all(has_score(row.scores, name) for name in self.scores)
-        return self.retry_failed or row.status != "failed"
+        return self.settings.retry_failed or row.status != "failed"
 
     @asynccontextmanager
     async def _clock(self) -> AsyncIterator[None]:

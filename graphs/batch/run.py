@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final, TypeAlias, Unpack
+from typing import Any, Final, TypeAlias, Unpack, cast
 
 from ...tools.registry.options import check_options, list_options
 from ..common.background import in_background
@@ -17,7 +18,7 @@ from ..store.address import open_store
 from ..store.batches import check_batch_name
 from .cells import Cells
 from .crew import Crew, LocalCrew
-from .driver import Driver
+from .driver import CONCURRENCY, BatchSettings, Driver
 from .limiter import Limiter
 from .load import load_batch
 from .record import begun_row, catch_up, have_ended, known_row, used_before
@@ -30,29 +31,19 @@ from .worker import Worker
 BatchLike: TypeAlias = Batch | Mapping[str, Any] | str | Path
 """A batch, or a dict or file that holds one."""
 
-CONCURRENCY = 20
-"""How many sessions of a batch run at once, unless set otherwise."""
-
-_OWN: Final = ("name", "concurrency", "retry_failed", "ray", "scores")
+_OWN: Final = tuple(field.name for field in fields(BatchSettings))
 """The options that only batches have."""
 
 
 @asynccontextmanager
-async def begun(
-    source: BatchLike,
-    *,
-    name: str | None = None,
-    concurrency: int = CONCURRENCY,
-    retry_failed: bool = False,
-    ray: str | None = None,
-    scores: Mapping[str, ScoreFunction] | None = None,
-    **options: Unpack[Options],
+async def open_driver(
+    source: BatchLike, settings: BatchSettings, options: Options
 ) -> AsyncIterator[Driver]:
-    """Check a batch and take hold of it; the driver runs it."""
-    _check(options, concurrency)
-    name = named(name, source)
+    """Check a batch, lease it, and yield the driver that runs it."""
+    _check(options, settings.concurrency)
+    name = batch_name(settings.name, source)
     batch, cells = await asyncio.to_thread(read_cells, source, name)
-    found = await asyncio.to_thread(find_scores, batch.score, scores)
+    found = await asyncio.to_thread(find_scores, batch.score, settings.scores)
     store = options.get("store") or (await asyncio.to_thread(load_settings)).store
     async with open_store(store) as opened, opened.lock_batch(name) as lease:
         known = await known_row(opened, name, cells)
@@ -63,16 +54,16 @@ async def begun(
             # What is scored, or only looked at, needs no model.
             await check_here(cells.cell(1).conversation(), limiter, **options)
         worker = Worker(lease, opened, limiter, {**options, "store": store}, found)
-        async with _crew(worker, limiter, batch.limits, concurrency, ray) as crew:
+        async with _open_crew(worker, limiter, batch.limits, settings) as crew:
             row = await begun_row(lease, batch, cells, known)
-            yield Driver(opened, lease, row, cells, crew, concurrency, retry_failed, tuple(found))
+            yield Driver(opened, lease, row, cells, crew, settings, tuple(found))
 
 
-def _crew(
-    worker: Worker, limiter: Limiter, limits: BatchLimits, concurrency: int, ray: str | None
+def _open_crew(
+    worker: Worker, limiter: Limiter, limits: BatchLimits, settings: BatchSettings
 ) -> AbstractAsyncContextManager[Crew]:
-    """Have cells run by a worker, or by Ray's workers that are like it."""
-    if ray is None:
+    """Return what runs the cells: this worker, or workers of Ray that are like it."""
+    if settings.ray is None:
         return nullcontext(LocalCrew(worker, limiter))
     try:
         from .ray.crew import ray_crew
@@ -80,7 +71,7 @@ def _crew(
         if error.name != "ray":
             raise
         raise SpecError("ray: needs more packages: install duologue[ray]") from error
-    return ray_crew(ray, worker, limits, concurrency)
+    return ray_crew(settings.ray, worker, limits, settings.concurrency)
 
 
 def read_cells(source: BatchLike, name: str) -> tuple[Batch, Cells]:
@@ -91,8 +82,8 @@ def read_cells(source: BatchLike, name: str) -> tuple[Batch, Cells]:
     return batch, cells
 
 
-def named(name: str | None, source: BatchLike) -> str:
-    """Give the name of a batch, which may be that of its file."""
+def batch_name(name: str | None, source: BatchLike) -> str:
+    """Return the name of a batch, which may be that of its file."""
     if name is None and isinstance(source, str | Path):
         name = Path(source).stem
     if name is None:
@@ -160,16 +151,8 @@ async def arun_batch(
         >>> run_batch(batch, name="b", model=model, store="memory:batch-docs").reasons
         {'done_token': 2}
     """
-    given = begun(
-        batch,
-        name=name,
-        concurrency=concurrency,
-        retry_failed=retry_failed,
-        ray=ray,
-        scores=scores,
-        **options,
-    )
-    async with given as driver:
+    settings = BatchSettings(name, concurrency, retry_failed, ray, scores)
+    async with open_driver(batch, settings, cast("Options", options)) as driver:
         row = await driver.run()
     async with known_store(options.get("store")) as opened:
         return await read_status(opened, row.batch)

@@ -70,18 +70,11 @@ def run(
 
         show_plan(file, name, as_json=as_json)
         return
+    from ...batch.driver import BatchSettings
     from .run import run_here
 
-    run_here(
-        file,
-        name,
-        store,
-        model,
-        concurrency=concurrency,
-        retry_failed=retry_failed,
-        ray=ray,
-        as_json=as_json,
-    )
+    settings = BatchSettings(name, concurrency, retry_failed, ray)
+    run_here(file, settings, {"store": store, "model": model}, as_json=as_json)
 
 
 @app.command()

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import typer
 
-from ...batch.driver import Driver
-from ...batch.run import begun
+from ...batch.driver import BatchSettings, Driver
+from ...batch.run import open_driver
 from ...batch.status import BatchStatus, read_status
 from ...batch.worker import COLLECTED
 from ...run.options import Options
@@ -28,30 +28,11 @@ _LOOK = 0.5
 """Seconds between two looks at how it stands, where a look takes no time."""
 
 
-def run_here(
-    file: Path,
-    name: str | None,
-    store: str | None,
-    model: str | None,
-    *,
-    concurrency: int,
-    retry_failed: bool,
-    ray: str | None,
-    as_json: bool,
-) -> None:
+def run_here(file: Path, settings: BatchSettings, options: Options, *, as_json: bool) -> None:
     """Run a batch in this process, as far as it goes."""
 
     async def play() -> ExitCode:
-        options: Options = {"store": store, "model": model}
-        given = begun(
-            file,
-            name=name,
-            concurrency=concurrency,
-            retry_failed=retry_failed,
-            ray=ray,
-            **options,
-        )
-        async with given as driver:
+        async with open_driver(file, settings, options) as driver:
             return await _Run(driver, as_json).play()
 
     gc.set_threshold(*COLLECTED)

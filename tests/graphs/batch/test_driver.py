@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from duologue.graphs.batch.cells import Cell, Cells
-from duologue.graphs.batch.driver import Driver
+from duologue.graphs.batch.driver import BatchSettings, Driver
 from duologue.graphs.batch.figures import new_row
 from duologue.graphs.batch.limiter import Figures
 from duologue.graphs.common.errors import BatchError, DuologueError, ModelError, StoreError
@@ -74,7 +74,9 @@ def driver(
     found: Sequence[Cell],
     crew: Crew,
     concurrency: int = 3,
-    **fields: Any,
+    *,
+    retry_failed: bool = False,
+    scores: tuple[str, ...] = (),
 ) -> Driver:
     row = BatchRow(
         batch="b",
@@ -85,8 +87,8 @@ def driver(
         created_at=NOW,
         updated_at=NOW,
     )
-    given_: dict[str, Any] = {"retry_failed": False, "scores": ()} | fields
-    return Driver(store, lease, row, cast("Cells", found), crew, concurrency, **given_)
+    how = BatchSettings(concurrency=concurrency, retry_failed=retry_failed)
+    return Driver(store, lease, row, cast("Cells", found), crew, how, scores)
 
 
 async def test_each_cell_is_run_once_and_no_more_at_once_than_asked_for(
@@ -182,8 +184,10 @@ async def test_where_nobody_reads_what_is_told_the_batch_stops_once(
     def unheard(row: CellRow) -> None:
         raise BrokenPipeError(32, "Broken pipe")
 
+    telling = driver(store, lease, cells(1000), crew, 4)
+    telling.told = unheard
     with pytest.raises(BrokenPipeError):
-        await driver(store, lease, cells(1000), crew, 4, told=unheard).run()
+        await telling.run()
     assert len(crew.ran) < 20
     assert {row.status for row in crew.rows.values()} <= {"finished", "paused"}
     assert (row := await store.batches.get("b")) is not None
