@@ -42,7 +42,7 @@ from duologue.graphs import (
 from duologue.graphs.batch.cells import Cells
 from duologue.graphs.batch.load import load_batch
 from duologue.graphs.cli.app import app
-from duologue.graphs.common.settings import Settings
+from duologue.graphs.common.settings import variables
 from duologue.graphs.events import Event
 from duologue.graphs.kinds.group_solve import GroupSolveForm
 from duologue.graphs.kinds.load import forms_by_kind
@@ -289,15 +289,6 @@ def _options_of_ask() -> set[str]:
     return named - ({*_options()} - {"tools"})
 
 
-def _variables() -> list[str]:
-    """The variables that settings are read from."""
-    choices = (
-        getattr(field.validation_alias, "choices", [f"DUOLOGUE_{name.upper()}"])
-        for name, field in Settings.model_fields.items()
-    )
-    return [name for of_one in choices for name in of_one]
-
-
 def _kinds(*kinds: type[Any]) -> list[str]:
     return [kind.model_fields["kind"].default for kind in kinds]
 
@@ -365,7 +356,7 @@ def test_every_kind_has_a_graph_for_studio_and_a_public_function() -> None:
         ("command", None, _group().commands),
         ("exit code", None, _exit_codes()),
         ("extra", None, metadata("duologue").get_all("Provides-Extra")),
-        ("variable", None, [*_variables(), "DUOLOGUE_TRACEBACK"]),
+        ("variable", None, [*variables(), "DUOLOGUE_TRACEBACK"]),
     ],
 )
 def test_a_table_names_all_that_there_is(
