@@ -75,7 +75,7 @@ def test_each_is_listed_where_people_look_for_it() -> None:
     assert sorted(re.findall(r"\(\.\./notebooks/(.*?)\)", index)) == NOTEBOOKS
 
 
-def test_two_are_run_by_the_readmes_command_and_all_by_ci() -> None:
+def test_one_is_run_by_the_readmes_command_and_all_by_ci() -> None:
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert len(re.findall(r'"notebooks/\w+\.ipynb"', project)) == 2
+    assert len(re.findall(r'"notebooks/\w+\.ipynb"', project)) == 1
     assert "pytest notebooks -n 0" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
