@@ -149,7 +149,7 @@ def test_a_session_is_exported_as_a_page_and_as_json_lines(store: Path, tmp_path
             "no/such/folder.json: can't be written",
         ),
         (["load", "gone.json"], 2, "gone.json: can't be read"),
-        (["load", "new.json"], 2, "new.json: version: 6 is newer than this release understands"),
+        (["load", "new.json"], 2, "new.json: version: 7 is newer than this release understands"),
         (["load", "g.json"], 4, "Session 'g' exists already in"),
         (["load", "owner.json"], 2, "into: is missing"),
         (["reset", "x"], 4, "There is no session 'x'"),
@@ -165,7 +165,7 @@ def test_bad_input_is_named(
     duologue("dump", "g", "--output", "g.json")
     duologue("dump", "g", "--as", "Owner", "--output", "owner.json")
     dump = json.loads((tmp_path / "g.json").read_text(encoding="utf-8"))
-    (tmp_path / "new.json").write_text(json.dumps(dump | {"version": 6}))
+    (tmp_path / "new.json").write_text(json.dumps(dump | {"version": 7}))
     ran = duologue(*arguments)
     assert (ran.exit_code, ran.stdout) == (code, "")
     *_, error = ran.stderr.splitlines()

@@ -166,10 +166,10 @@ BAD: list[tuple[object, str]] = [
     ),
     (SESSION | {"format": 3}, "format: 3 is not a duologue dump"),
     (
-        SESSION | {"version": 6, "mood": "good"},
-        "version: 6 is newer than this release understands (5); upgrade duologue",
+        SESSION | {"version": 7, "mood": "good"},
+        "version: 7 is newer than this release understands (6); upgrade duologue",
     ),
-    (MEMORY | {"version": 7}, "version: 7 is newer than this release understands (5)"),
+    (MEMORY | {"version": 8}, "version: 8 is newer than this release understands (6)"),
     (
         SESSION | {"version": 4},
         "version: 4 was written by a development version before 0.1.0",
