@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     runner = Runner(options, json.loads(Path(options.faults).read_text()))
     tests = options.tests or [f"tests/{one}" for one in FOLDERS if Path("tests", one).is_dir()]
     arguments = ["-o", "addopts=", "-p", "no:langsmith_plugin", "-p", "no:terminal"]
-    arguments += ["-p", "no:cacheprovider", "--import-mode=importlib", "-m", LEFT_OUT]
+    arguments += ["-p", "no:cacheprovider", "--import-mode=importlib", "-m", options.marks]
     arguments += ["-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning"]
     with tempfile.TemporaryDirectory(prefix="mutants.") as folder:
         arguments += ["--basetemp", f"{folder}/tests"]
@@ -65,6 +65,7 @@ def main() -> int:
     )
     parser.add_argument("--map", help="an earlier result, whose map of tests is used again")
     parser.add_argument("--seconds", type=float, default=60, help="of the processor, for a fault")
+    parser.add_argument("--marks", default=LEFT_OUT, help="which tests, as pytest's -m takes it")
     parser.add_argument("--map-only", action="store_true", help="store the map of tests alone")
     parser.add_argument("--only", type=int, nargs="*", default=[], help="numbers of faults")
     parser.add_argument(
