@@ -151,9 +151,23 @@ def test_a_position_goes_back_if_its_node_would_read_a_removed_message(
     assert standing(position, log) == position.model_copy(update=update)
 
 
-def test_each_round_of_calls_that_a_person_decides_on_adds_a_step_to_each_turn() -> None:
-    tools = {"tools": ["look"]}
-    conversation = conversation_of(tools)
-    decided = conversation_of(tools | {"interrupt_on": {"look": True}})
-    rounds = most_tool_rounds(conversation)
-    assert max_steps(decided) - max_steps(conversation) == rounds * most_messages(conversation)
+PERSON = {"kind": "human", "human_input_mode": "ALWAYS"}
+
+
+@pytest.mark.parametrize(
+    ("plain", "watched"),
+    [
+        ({"tools": ["look"]}, {"tools": ["look"], "interrupt_on": {"look": True}}),
+        ({"replies": [PERSON, "model"]}, {"replies": [PERSON | {"sees_calls": True}, "model"]}),
+    ],
+    ids=["decides-on-them", "sees-them"],
+)
+def test_each_round_of_calls_that_a_person_watches_adds_a_step_to_a_turn(
+    plain: dict[str, Any], watched: dict[str, Any]
+) -> None:
+    def steps_of_turn(conversation: Conversation) -> float:
+        once = 2 + bool(conversation.people)
+        return (max_steps(conversation) - once) / most_messages(conversation)
+
+    before, after = conversation_of(plain), conversation_of(watched)
+    assert steps_of_turn(after) - steps_of_turn(before) == most_tool_rounds(before)
