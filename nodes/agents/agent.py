@@ -30,7 +30,7 @@ from ...graphs.spec.usage import Usage
 from ...tools.registry.agents import Agent, takes_state
 from ...tools.registry.functions import is_cancelled
 from ...tools.registry.hooks import Turn
-from ..models.answers import THOUGHT, as_answer
+from ..models.answers import THOUGHT, normalise_answer
 from ..models.gate import Gate, Unbroken
 from ..models.model import NO_STREAM
 from ..step.asking import unstorable
@@ -142,7 +142,7 @@ def _reply(name: str, last: BaseMessage, parsed: JsonValue) -> AIMessage:
     """Make a reply of the last of its messages."""
     calls = last.tool_calls if isinstance(last, AIMessage) else []
     plain = AIMessage(last.content, additional_kwargs=last.additional_kwargs, id=last.id)
-    answer = as_answer(plain, name)
+    answer = normalise_answer(plain, name)
     text = str(answer.text)
     if parsed is not None and (isinstance(last, ToolMessage) or not text.strip()):
         # It was given by a call of a tool.

@@ -26,7 +26,7 @@ from ..models.adapters.list_prices import (
     label_of_call,
     list_price_of_call,
 )
-from ..models.answers import counted
+from ..models.answers import count_usage
 from ..step.in_threads import recorded
 
 _record: Final = recorded("model_call")
@@ -143,7 +143,7 @@ class ModelCalls(BaseCallbackHandler):
     def _counted(
         self, model: str, answer: AIMessage, prompt: Sequence[BaseMessage]
     ) -> dict[str, Any]:
-        used = Usage().plus(counted(answer, prompt), self._prices.get(model))
+        used = Usage().plus(count_usage(answer, prompt), self._prices.get(model))
         self._used.append((model, used))
         return {"model": model, "used": used.model_dump(mode="json")}
 

@@ -11,7 +11,7 @@ from ...graphs.spec.conversation import Conversation
 from ...graphs.spec.usage import Usage
 from ...graphs.text.tokens import tokens_of_message
 from ..models.gate import Gate
-from ..models.refusals import is_for_now, refusal, seconds_told
+from ..models.refusals import find_refusal, is_for_now, read_retry_seconds
 from .calls import ModelCalls
 
 
@@ -70,9 +70,11 @@ class HeldCalls(ModelCalls):
     async def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Hold back all calls where a server refuses this one for now."""
         model, _ = self._asked.pop(run_id, ("", ()))
-        found = refusal(error)
+        found = find_refusal(error)
         if model and found is not None and is_for_now(error):
-            self._loop.call_soon_threadsafe(self._gate.refused, model, seconds_told(found.headers))
+            self._loop.call_soon_threadsafe(
+                self._gate.refused, model, read_retry_seconds(found.headers)
+            )
 
     def _begin_recording(self, call: dict[str, Any]) -> asyncio.Task[None]:
         self._gate.count(call["model"], Usage.model_validate(call["used"]))

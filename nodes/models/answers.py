@@ -29,7 +29,7 @@ _PIECES: Final = ("text", "summary", "data", "thinking")
 _METADATA: Final = ("model_provider", "output_version")
 
 
-def apart(answer: AIMessage, text: str) -> tuple[str, Thought | None]:
+def separate_thought(answer: AIMessage, text: str) -> tuple[str, Thought | None]:
     """Separate what a model says from what it thinks.
 
     Control tokens at the end are neither.
@@ -45,20 +45,20 @@ def apart(answer: AIMessage, text: str) -> tuple[str, Thought | None]:
         "metadata": {name: about[name] for name in _METADATA if name in about},
     }
     thought = Thought(
-        text="\n\n".join(filter(None, (beside(answer).strip(), read.thought))),
+        text="\n\n".join(filter(None, (thought_beside(answer).strip(), read.thought))),
         is_unopened=read.is_unopened,
         given=None if why_unstorable(given) else Reasoning.model_validate(given),
     )
     return read.speech, thought
 
 
-def beside(answer: AIMessage) -> str:
-    """Give what stands beside the text of an answer, or of a piece of it, as a thought."""
+def thought_beside(answer: AIMessage) -> str:
+    """Return the thought that an answer, or a piece of it, has outside its text."""
     found = _text(_blocks(answer)) or next(filter(None, map(_text, _fields(answer).values())), "")
     return storable(found)
 
 
-def with_thought(message: AIMessage, thought: Thought) -> AIMessage:
+def add_thought(message: AIMessage, thought: Thought) -> AIMessage:
     """Show a message to the model that wrote it, with its thought as it was given."""
     given = thought.given
     if given is None:
@@ -91,7 +91,7 @@ def _fields(answer: AIMessage) -> dict[str, Any]:
 
 
 def _joined(found: object) -> object:
-    """A field as it was sent; of a list that came in pieces, what belongs together is joined."""
+    """Return a field as it was sent. The pieces of a streamed list are joined."""
     if not isinstance(found, list) or not all(isinstance(piece, list) for piece in found):
         return found
     whole: list[Any] = []
@@ -113,7 +113,7 @@ def _go_on(last: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
 
 
 def _text(found: object, depth: int = 0) -> str:
-    """The text in a part of an answer, whose form differs from provider to provider."""
+    """Return the text in a part of an answer, whose form differs from provider to provider."""
     if isinstance(found, str):
         return found
     if depth == _DEEPEST:
@@ -128,7 +128,7 @@ def _text(found: object, depth: int = 0) -> str:
 
 
 def _is_paragraph(part: object) -> bool:
-    """Whether it is a part of its own, and no piece of one."""
+    """Return whether it is a part of its own, and no piece of one."""
     return isinstance(part, Mapping) and part.get("type") == "summary_text"
 
 
@@ -154,7 +154,7 @@ _LENGTHS: Final = (
 """What they say there, in any case; the last one where the context was full."""
 
 
-def as_answer(found: object, label: str) -> AIMessage:
+def normalise_answer(found: object, label: str) -> AIMessage:
     """Make sure that an answer is a message of plain text, with its thought kept apart."""
     if not isinstance(found, AIMessage):
         raise ModelError(f"{label} answered with a {type(found).__name__}, not a message")
@@ -163,14 +163,14 @@ def as_answer(found: object, label: str) -> AIMessage:
     is_plain = isinstance(found.content, str) and not has_marks and not any(extra.values())
     # Where it was read before, as in a replay, its thought is known.
     if not is_plain and THOUGHT not in extra:
-        text, thought = apart(found, text)
+        text, thought = separate_thought(found, text)
         extra = {**extra, THOUGHT: thought}
     answer = found.model_copy(update={"content": text, "additional_kwargs": extra})
-    return as_cut_off(answer) if _has_run_out(found.response_metadata) else answer
+    return mark_cut_off(answer) if _has_run_out(found.response_metadata) else answer
 
 
 def _has_run_out(metadata: Mapping[str, Any]) -> bool:
-    """Whether an answer was cut off, by what the client says of its end."""
+    """Return whether an answer was cut off, by what the client says of its end."""
     incomplete = metadata.get("incomplete_details")
     told = [metadata.get(name) for name in _ENDINGS]
     # OpenAI's Responses API has it in there.
@@ -182,24 +182,24 @@ def _has_run_out(metadata: Mapping[str, Any]) -> bool:
     return False
 
 
-def as_cut_off(answer: AIMessage) -> AIMessage:
-    """Give an answer as one that ended at its longest length."""
+def mark_cut_off(answer: AIMessage) -> AIMessage:
+    """Return an answer as one that ended at its longest length."""
     metadata = {**answer.response_metadata, "finish_reason": _CUT_OFF}
     return answer.model_copy(update={"response_metadata": metadata})
 
 
 def is_cut_off(answer: AIMessage) -> bool:
-    """Whether an answer that was normalised ended at its longest length."""
+    """Return whether an answer that was normalised ended at its longest length."""
     return bool(answer.response_metadata.get("finish_reason") == _CUT_OFF)
 
 
 def is_recorded(answer: AIMessage) -> bool:
-    """Whether an answer comes from a record."""
+    """Return whether an answer comes from a record."""
     return RECORDED in answer.additional_kwargs
 
 
 def ran_out_of_room(answer: AIMessage, max_tokens: int | None) -> bool:
-    """Whether an answer was cut off because the context was full, and not by its own limit."""
+    """Return whether an answer was cut off since the context was full, not by its own limit."""
     if not is_cut_off(answer) or is_recorded(answer):
         return False
     used = None if answer.response_metadata.get(ESTIMATED) else answer.usage_metadata
@@ -211,7 +211,7 @@ def ran_out_of_room(answer: AIMessage, max_tokens: int | None) -> bool:
 
 
 def thought_of(answer: AIMessage, *, goes_back: bool = False) -> Thought | None:
-    """Give the thought of an answer that was read.
+    """Return the thought of an answer that was read.
 
     Args:
         answer: The answer.
@@ -231,7 +231,7 @@ def structured_text(found: Any, label: str) -> AIMessage:  # noqa: ANN401
         label: How the model is called in errors.
     """
     raw, parsed = (found["raw"], found["parsed"]) if type(found) is dict else (found, None)
-    answer = as_answer(raw, label)
+    answer = normalise_answer(raw, label)
     # Some clients have the model call a function, which it may introduce in words.
     is_called = parsed is not None and (not answer.text or bool(answer.tool_calls))
     text = json.dumps(parsed, ensure_ascii=False) if is_called else str(answer.text)
@@ -240,7 +240,7 @@ def structured_text(found: Any, label: str) -> AIMessage:  # noqa: ANN401
     )
 
 
-def counted(answer: AIMessage, prompt: Sequence[BaseMessage]) -> AIMessage:
+def count_usage(answer: AIMessage, prompt: Sequence[BaseMessage]) -> AIMessage:
     """Make sure that an answer has its usage, estimated where the model tells none."""
     told = answer.usage_metadata
     metadata = answer.response_metadata

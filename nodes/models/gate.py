@@ -13,7 +13,7 @@ from langchain_core.messages import BaseMessage
 from ...graphs.common.errors import PausedError
 from ...graphs.spec.usage import Usage
 from ...graphs.text.tokens import tokens_of_message
-from .refusals import Refusal, is_for_now, is_status_error, refusal, seconds_told
+from .refusals import Refusal, find_refusal, is_for_now, is_status_error, read_retry_seconds
 
 if TYPE_CHECKING:
     import httpx2
@@ -100,7 +100,7 @@ class AtGate:
             return await once()
         except Exception as error:
             if is_for_now(error):
-                self._hold_back(refusal(error))
+                self._hold_back(find_refusal(error))
             raise
 
     async def send_try(self, send: Callable[[], Awaitable["httpx2.Response"]]) -> "httpx2.Response":
@@ -114,7 +114,7 @@ class AtGate:
         """Hold back all calls of the model if it refuses them for now. Return whether it does."""
         if found is None or not found.is_for_now:
             return False
-        self._gate.refused(self._model, seconds_told(found.headers))
+        self._gate.refused(self._model, read_retry_seconds(found.headers))
         return True
 
 
@@ -128,7 +128,7 @@ class TriesAtGate(AtGate):
         except Exception as error:
             # The try has heard an HTTP status already; some servers say it with status 200.
             if not is_status_error(error) and is_for_now(error):
-                self._hold_back(refusal(error))
+                self._hold_back(find_refusal(error))
             raise
 
     async def send_try(self, send: Callable[[], Awaitable["httpx2.Response"]]) -> "httpx2.Response":
@@ -153,13 +153,13 @@ _tries: ContextVar[_Tries | None] = ContextVar("_tries", default=None)
 
 
 @contextmanager
-def tries_told(
+def announce_tries(
     notify: Callable[[str], None],
     where: Callable[[], str],
     retries: int,
     gate: AtGate | None = None,
 ) -> Iterator[None]:
-    """Tell of each further try of the calls inside the block; each passes the gate."""
+    """Announce each further try of the calls inside the block. Each passes the gate."""
 
     def tell(number: int) -> None:
         name = where()
@@ -174,7 +174,7 @@ def tries_told(
 
 
 async def tell_try(request: "httpx2.Request") -> None:
-    """Tell of a request that is a further try; a hook of the HTTP client."""
+    """Announce a request that is a further try. It is a hook of the HTTP client."""
     count = request.headers.get(_COUNT, "0")
     tries = _tries.get()
     if tries is not None and count.isdecimal() and int(count) > 0:

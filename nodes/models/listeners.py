@@ -11,7 +11,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, Generati
 from ...graphs.log.done_tokens import HeardText
 from ...graphs.log.messages import storable
 from ...graphs.text.thoughts import ThoughtReader, Told
-from .answers import beside
+from .answers import thought_beside
 
 
 class Listener(AsyncCallbackHandler):
@@ -106,7 +106,7 @@ class Tokens(Listener):
 
     async def take(self, piece: AIMessageChunk, told: Told, *, is_over: bool) -> None:
         """Tell a piece."""
-        self._beside += beside(piece)
+        self._beside += thought_beside(piece)
         if told.anew:
             self._said()
         if told.speech and not self._has_thought:

@@ -28,10 +28,10 @@ from .adapters.base import Adapter, Ask, ToolCalling
 from .adapters.calls import SettingRefusedError, make_call
 from .adapters.families import Notify
 from .adapters.list_prices import ListPrice
-from .answers import counted, structured_text
+from .answers import count_usage, structured_text
 from .gate import Gate
 from .listeners import Listener
-from .refusals import refusal
+from .refusals import find_refusal
 from .settings import CallSettings
 from .tool_offers import offers_of
 
@@ -72,7 +72,7 @@ class Model:
         object.__setattr__(self, "label", self.adapter.label)
 
     def price(self, prices: Mapping[str, Price]) -> Price | ListPrice | None:
-        """Give what it charges by a price table, under either of its names."""
+        """Return its price in a table, under either of its names."""
         if not prices:
             return self.listed
         return prices.get(self.adapter.label) or prices.get(self.name or "")
@@ -110,7 +110,7 @@ class Model:
             return offer.ask(adapter, settings, marks, purpose)
 
         def read(found: object) -> AIMessage:
-            return counted(offer.read(found, adapter), prompt)
+            return count_usage(offer.read(found, adapter), prompt)
 
         shown, heard_by = offer.shown_as(purpose), offer.heard_by(listeners)
         return await self._call(
@@ -138,7 +138,7 @@ class Model:
             return adapter.structured(settings, schema, instead)
 
         def read(found: object) -> tuple[AIMessage, S | None]:
-            answer = counted(structured_text(found, adapter.label), prompt)
+            answer = count_usage(structured_text(found, adapter.label), prompt)
             try:
                 # LangChain mends JSON that is cut off; half an answer must not count as whole.
                 return answer, read_structured(schema, answer.text)
@@ -152,7 +152,7 @@ class Model:
         except (ContextTooLongError, SettingRefusedError):
             raise
         except ModelError as error:
-            found = None if error.__cause__ is None else refusal(error.__cause__)
+            found = None if error.__cause__ is None else find_refusal(error.__cause__)
             if found is not None and found.status == _NOT_VALID:
                 # Servers say in many ways that they do not know the word.
                 raise ModelError(

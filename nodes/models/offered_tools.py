@@ -20,7 +20,7 @@ from ...graphs.spec.judges import HAND_OFF
 from ...graphs.text.tokens import tokens_of
 from ...tools.registry.registry import Registry
 from ..prompts import handoffs as prompts
-from .to_user import with_to_user
+from .to_user import add_to_user
 
 _LONGEST = 200
 """How much of what stands in the place of a name is kept."""
@@ -35,7 +35,7 @@ class HandedOver(NamedTuple):
     """Whether only the one it names is to hear it."""
 
 
-def hand_off_tool(conversation: Conversation, speaker: Speaker) -> BaseTool:
+def make_hand_off_tool(conversation: Conversation, speaker: Speaker) -> BaseTool:
     """Make the tool as a speaker's model is told of it."""
     render_prompt, names = conversation.render_prompt, targets(conversation, speaker.name)
     arguments: dict[str, Any] = {
@@ -63,7 +63,7 @@ def _never(**_: object) -> None:
     raise AssertionError("a call of it is a message")
 
 
-def handed_over(answer: AIMessage) -> tuple[AIMessage, HandedOver]:
+def read_hand_over(answer: AIMessage) -> tuple[AIMessage, HandedOver]:
     """Read the calls of the tool in an answer: its text with what they say, and whom they name."""
     made = [call["args"] for call in answer.tool_calls if call["name"] == HAND_OFF]
     if not made:
@@ -85,25 +85,25 @@ def handed_over(answer: AIMessage) -> tuple[AIMessage, HandedOver]:
     return whole, HandedOver(names, private=made[0].get("private") is True)
 
 
-def offered(registry: Registry, speaker: Speaker) -> list[BaseTool]:
-    """Give the speaker's own tools that it may call, as its model is told of them."""
+def offered_tools(registry: Registry, speaker: Speaker) -> list[BaseTool]:
+    """Return the speaker's own tools that it may call, as its model sees them."""
     tools = registry.tools_of(speaker)
-    return [with_to_user(tool) for tool in tools] if speaker.speaks_with_tool_calls else tools
+    return [add_to_user(tool) for tool in tools] if speaker.speaks_with_tool_calls else tools
 
 
-def defined(
+def define_tools(
     conversation: Conversation, registry: Registry, speaker: Speaker
 ) -> list[dict[str, Any]]:
-    """Give what a speaker's model is told of all tools, in OpenAI's form."""
-    tools = offered(registry, speaker)
+    """Return the definitions of all tools of a speaker, in OpenAI's form."""
+    tools = offered_tools(registry, speaker)
     if has_tool(conversation, speaker):
-        tools = [*tools, hand_off_tool(conversation, speaker)]
+        tools = [*tools, make_hand_off_tool(conversation, speaker)]
     return [*map(convert_to_openai_tool, tools)]
 
 
 def tokens_of_tools(conversation: Conversation, registry: Registry, speaker: Speaker) -> int:
     """Estimate the tokens of what a speaker's model is told of all tools."""
-    tools = defined(conversation, registry, speaker)
+    tools = define_tools(conversation, registry, speaker)
     return sum(tokens_of(json.dumps(tool)) for tool in tools)
 
 

@@ -49,32 +49,34 @@ class Refusal(NamedTuple):
     @property
     def is_for_now(self) -> bool:
         """Whether the server takes calls again after a while."""
-        has_told = self.status == 503 and seconds_told(self.headers) is not None
+        has_told = self.status == 503 and read_retry_seconds(self.headers) is not None
         return self.status in _BUSY or has_told
 
 
-def refusal(error: BaseException) -> Refusal | None:
-    """Give what a server has said, by the exception that a client made of it."""
-    return next((found for one in causes(error) if (found := _refusal_in(one)) is not None), None)
+def find_refusal(error: BaseException) -> Refusal | None:
+    """Return the refusal of a server, by the exception that a client made of it."""
+    return next(
+        (found for one in iter_causes(error) if (found := _refusal_in(one)) is not None), None
+    )
 
 
 def is_for_now(error: BaseException) -> bool:
-    """Whether a call was refused by a server that takes calls again after a while."""
-    found = refusal(error)
+    """Return whether a server refused a call, but takes calls again after a while."""
+    found = find_refusal(error)
     return found is not None and found.is_for_now and not _has_no_credit(error)
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """Whether a model can't be had at all, whatever it is asked."""
-    if any(isinstance(one, ModelUnavailableError) for one in causes(error)):
+    """Return whether a model is unavailable, whatever it is asked."""
+    if any(isinstance(one, ModelUnavailableError) for one in iter_causes(error)):
         return True
-    found = refusal(error)
+    found = find_refusal(error)
     if found is None or found.status not in _UNAVAILABLE:
         return _has_no_credit(error)
     return found.status != 403 or not any(word in text_of(error) for word in _FLAGGED)
 
 
-def seconds_told(headers: Mapping[str, str]) -> float | None:
+def read_retry_seconds(headers: Mapping[str, str]) -> float | None:
     """Read how long a server asks to wait, in seconds. None: it does not say."""
     for name, parts in (("retry-after-ms", 1000), ("retry-after", 1)):
         try:
@@ -90,7 +92,7 @@ def seconds_told(headers: Mapping[str, str]) -> float | None:
     return max(0.0, until - time.time())
 
 
-def causes(error: BaseException | None) -> Iterator[BaseException]:
+def iter_causes(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an exception and those that caused it."""
     seen = set[int]()
     while error is not None and id(error) not in seen:
@@ -100,7 +102,7 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _refusal_in(error: BaseException) -> Refusal | None:
-    """What one exception holds: the clients of OpenAI, Anthropic, Google, AWS and others."""
+    """Return the refusal in one exception, of the clients of OpenAI, Anthropic, Google and AWS."""
     response: Any = getattr(error, "response", None)
     if isinstance(response, Mapping):
         about = response.get("ResponseMetadata")
@@ -116,13 +118,13 @@ def _refusal_in(error: BaseException) -> Refusal | None:
 
 
 def _has_no_credit(error: BaseException) -> bool:
-    return any(getattr(one, "code", None) == _NO_CREDIT for one in causes(error))
+    return any(getattr(one, "code", None) == _NO_CREDIT for one in iter_causes(error))
 
 
 def text_of(error: BaseException) -> str:
     """Return the text of an error and of its causes, with the bodies of answers, in lower case."""
     try:
-        said = (f"{one} {getattr(one, 'body', '')}"[:_READ] for one in causes(error))
+        said = (f"{one} {getattr(one, 'body', '')}"[:_READ] for one in iter_causes(error))
         return " ".join(said).casefold()
     except Exception:
         # Some errors fail at putting into words what could not be read.
@@ -130,13 +132,13 @@ def text_of(error: BaseException) -> str:
 
 
 def comes_from(thing: object, module: str) -> bool:
-    """Whether a thing's class, or one that it is made from, stands in a package or module."""
+    """Return whether a thing's class, or a base of it, is defined in a package or module."""
     homes = (each.__module__ for each in type(thing).__mro__)
     return any(home == module or home.startswith(f"{module}.") for home in homes)
 
 
 def _is_one_of(error: BaseException | None, *names: str) -> bool:
-    """Whether an error is of one of these classes of OpenAI's client."""
+    """Return whether an error is of one of these classes of OpenAI's client."""
     if not comes_from(error, "openai"):
         return False
     import openai
@@ -145,22 +147,22 @@ def _is_one_of(error: BaseException | None, *names: str) -> bool:
 
 
 def is_clients(error: BaseException) -> TypeGuard["openai.OpenAIError"]:
-    """Whether OpenAI's client raised an error."""
+    """Return whether OpenAI's client raised an error."""
     return _is_one_of(error, "OpenAIError")
 
 
 def is_api_error(error: BaseException) -> TypeGuard["openai.APIError"]:
-    """Whether OpenAI's client raised an error for what a server said, or for its silence."""
+    """Return whether OpenAI's client raised an error for what a server said, or for its silence."""
     return _is_one_of(error, "APIError")
 
 
 def is_status_error(error: BaseException | None) -> TypeGuard["openai.APIStatusError"]:
-    """Whether OpenAI's client raised an error for an HTTP status."""
+    """Return whether OpenAI's client raised an error for an HTTP status."""
     return _is_one_of(error, "APIStatusError")
 
 
 def answer_in(error: BaseException) -> AIMessage | None:
-    """Give the answer that OpenAI's client has raised for, since it does not fit its schema."""
+    """Return the answer that does not fit its schema, for which OpenAI's client raised an error."""
     if not _is_one_of(error, "ContentFilterFinishReasonError", "LengthFinishReasonError"):
         return None
     # Older clients give none for what was filtered.
@@ -224,7 +226,7 @@ _WORDS = re.compile(
 """What is said nowhere but there. Words of rate limits, such as "too many tokens", are not."""
 
 
-def as_too_long(error: BaseException, label: str) -> ContextTooLongError | None:
+def read_too_long(error: BaseException, label: str) -> ContextTooLongError | None:
     """Recognise that a model refused a prompt as longer than it takes."""
     if not _is_too_long(error):
         return None
@@ -245,7 +247,7 @@ def _is_too_long(error: BaseException) -> bool:
 
 
 def _is_for_another_reason(error: "openai.APIError") -> bool:
-    """Whether it is something else that is wrong, whatever words it comes with."""
+    """Return whether it is something else that is wrong, whatever words it comes with."""
     import openai  # is loaded, or it would have raised nothing
 
     return isinstance(
@@ -261,7 +263,7 @@ def _is_for_another_reason(error: "openai.APIError") -> bool:
 
 
 def _fields(error: BaseException) -> dict[str, Any]:
-    """The fields of an error's body, which some servers wrap once more."""
+    """Return the fields of an error's body, which some servers wrap once more."""
     body = error.body if is_api_error(error) else None
     if isinstance(body, list):
         body = next(iter(body), None)
@@ -279,7 +281,7 @@ def _message(error: BaseException, fields: dict[str, Any]) -> str:
 
 
 def _cut(given: object) -> str:
-    """The beginning of something, as text."""
+    """Return the beginning of something, as text."""
     try:
         return str(given)[:_READ]
     except RecursionError:

@@ -16,7 +16,7 @@ from .adapters.base import Adapter
 from .adapters.composed import Chat
 from .adapters.families import Families, Notify, adapter_of, check_chat, refuse_place
 from .adapters.list_prices import ListPrice
-from .client.connections import made_in
+from .client.connections import clients_of_loop
 from .gate import Gate
 from .model import Model
 from .settings import CallSettings
@@ -125,6 +125,6 @@ class Models:
 
 def _of_this_loop(models: Models) -> dict[str | None, Adapter]:
     """Return what was found in the running loop; it is forgotten when the loop ends."""
-    found = made_in(asyncio.get_running_loop()).setdefault(Models, WeakKeyDictionary())
+    found = clients_of_loop(asyncio.get_running_loop()).setdefault(Models, WeakKeyDictionary())
     known: dict[str | None, Adapter] = found.setdefault(models, {})
     return known

@@ -15,7 +15,7 @@ from ...graphs.common.data import UNSET
 from ...graphs.common.errors import DuologueError, SpecError
 from ...graphs.common.sanitize import excerpt
 from ...graphs.speakers.parts import ModelSettings
-from .refusals import as_too_long, causes, refusal, text_of
+from .refusals import find_refusal, iter_causes, read_too_long, text_of
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ def refused_setting(
 
 def _parameters(error: BaseException) -> Iterator[str]:
     """Yield the parameters that an error names in a field of its own."""
-    for one in causes(error):
+    for one in iter_causes(error):
         if isinstance(one, TypeError):
             yield from _UNEXPECTED.findall(str(one))
         elif isinstance(one, ValidationError):
@@ -207,7 +207,7 @@ def _in_body(error: BaseException) -> Iterator[str]:
 
 def message_of(error: BaseException) -> str:
     """Return the message of a refusal, cut to one line."""
-    for one in causes(error):
+    for one in iter_causes(error):
         body: Any = getattr(one, "body", None)
         inner = body.get("error", body) if isinstance(body, Mapping) else None
         if isinstance(inner, Mapping) and isinstance(inner.get("message"), str):
@@ -217,14 +217,14 @@ def message_of(error: BaseException) -> str:
 
 def _is_refusal(error: BaseException) -> bool:
     """Return whether a server refused a request as not valid."""
-    found = refusal(error)
-    return found is not None and found.status in _REFUSED and as_too_long(error, "") is None
+    found = find_refusal(error)
+    return found is not None and found.status in _REFUSED and read_too_long(error, "") is None
 
 
 def _is_clients(error: BaseException) -> bool:
     """Return whether a client refused a request before it was sent."""
     is_answer = isinstance(error, DuologueError | OutputParserException | JSONDecodeError)
-    return isinstance(error, ValueError) and refusal(error) is None and not is_answer
+    return isinstance(error, ValueError) and find_refusal(error) is None and not is_answer
 
 
 def _names(text: str, name: str, *, quoted: bool) -> bool:

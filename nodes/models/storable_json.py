@@ -15,7 +15,7 @@ TOO_LARGE = "a whole number has more than 64 bits; give it as text"
 
 
 def why_unstorable(fields: dict[str, Any]) -> str | None:
-    """Say why fields can't be stored, sent again or shown."""
+    """Return why fields can't be stored, sent again or shown."""
     # No recursion: how deep they are nested is what is found out.
     left: list[tuple[str, int, Any]] = [("", 1, fields)]
     while left:
@@ -41,7 +41,7 @@ def _at(place: str) -> str:
 
 
 def _fault_of(value: object) -> str | None:
-    """What is wrong with a text, a number or the like."""
+    """Describe the fault of a text, a number or the like."""
     match value:
         case None | bool():
             return None

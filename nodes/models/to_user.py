@@ -108,7 +108,7 @@ class Argument:
             self._where = self._in_another
 
     def _is_value(self, before: str) -> bool:
-        """Whether a value can come after this; where it can't, the call is a broken one."""
+        """Return whether a value can come after this; where it can't, the call is a broken one."""
         try:
             json.loads(f"{before}null}}", strict=False)
         except (ValueError, RecursionError):
@@ -146,7 +146,7 @@ class Argument:
 
 
 def _end_of_string(text: str, at: int) -> int | None:
-    """Where a string ends; None where it does not end here."""
+    """Return the index at which a string ends, or None if it does not end here."""
     while True:
         found = _IN_STRING.match(text, at)
         at = found.end() if found is not None else at
@@ -159,7 +159,7 @@ def _end_of_string(text: str, at: int) -> int | None:
 
 
 def _half(text: str) -> str:
-    """The backslash at the end of a part of a string, where it belongs to what is to come."""
+    """Return the backslash at the end of a part of a string, if it escapes the next character."""
     return "\\" if (len(text) - len(text.rstrip("\\"))) % 2 else ""
 
 
@@ -175,8 +175,8 @@ ABOUT = "A message to the others, sent at once while the tool runs. Optional."
 """The description of the argument, for models."""
 
 
-def with_to_user(tool: BaseTool) -> BaseTool:
-    """Give a tool as it is offered to a speaker who may say something beside a call."""
+def add_to_user(tool: BaseTool) -> BaseTool:
+    """Return a tool as it is offered to a speaker who may say something beside a call."""
     parameters = parameters_of(tool)
     said = {"type": "string", "description": ABOUT}
     properties = {TO_USER: said, **(parameters.get("properties") or {})}
@@ -257,7 +257,7 @@ class Speaking(Listener):
             call.waits = ""
 
     def _call_of(self, part: Mapping[str, Any]) -> _Call:
-        """The call that a part belongs to, as LangChain and `read_calls` find it."""
+        """Return the call that a part belongs to, as LangChain and `read_calls` find it."""
         call_id = str(part["id"]) if part["id"] else None
         index = part.get("index")
         for call in self.calls:
@@ -275,14 +275,14 @@ class Speaking(Listener):
 
 
 def _parts(message: AIMessageChunk) -> Sequence[Mapping[str, Any]]:
-    """The parts of calls in a piece of a message, in the form of `raw_calls`."""
+    """Return the parts of calls in a piece of a message, in the form of `raw_calls`."""
     raw: Sequence[Mapping[str, Any]] | None = message.additional_kwargs.get(RAW)
     if raw is not None:
         return raw
     return [{**part, "arguments": part["args"]} for part in message.tool_call_chunks]
 
 
-def taken_out(answer: AIMessage, speaking: Speaking | None = None) -> AIMessage:
+def take_out_to_user(answer: AIMessage, speaking: Speaking | None = None) -> AIMessage:
     """Take ``to_user`` out of the calls of an answer."""
     late = speaking.late if speaking is not None else ""
     content = str(answer.text).removesuffix(late)
@@ -322,6 +322,6 @@ def _without(call: ToolCall) -> ToolCall:
 
 
 def texts_by_id(message: AIMessage, calls: Iterable[ToolCall]) -> dict[str, str]:
-    """Give what an answer says by each of its calls."""
+    """Return the words that an answer says by each of its calls."""
     texts = message.additional_kwargs.get(TO_USER) or ()
     return {str(call["id"]): text for call, text in zip(calls, texts, strict=False) if text}

@@ -42,7 +42,7 @@ def wire_names(names: Iterable[str]) -> Names:
     return _added({}, names)
 
 
-def with_called(names: Names, messages: Iterable[BaseMessage]) -> Names:
+def add_called_names(names: Names, messages: Iterable[BaseMessage]) -> Names:
     """Add the names of earlier calls, for tools that are not offered or do not exist."""
     # Of a long log most are neither.
     callers = (
@@ -54,7 +54,7 @@ def with_called(names: Names, messages: Iterable[BaseMessage]) -> Names:
     return _added(names, [name for message in callers for name in _called(message)])
 
 
-def renamed(messages: Iterable[BaseMessage], names: Names) -> list[BaseMessage]:
+def rename_tools(messages: Iterable[BaseMessage], names: Names) -> list[BaseMessage]:
     """Call the tools in a prompt by the names that are sent."""
     if all(sent == name for name, sent in names.items()):
         return [*messages]
@@ -66,8 +66,8 @@ def renamed(messages: Iterable[BaseMessage], names: Names) -> list[BaseMessage]:
     ]
 
 
-def registered(name: str, names: Names) -> str:
-    """Give the registered name of a tool that a model has called."""
+def find_registered(name: str, names: Names) -> str:
+    """Return the registered name of a tool that a model has called."""
     found = {wire: given for given, wire in names.items()}
     for written in (name, name.strip()):
         if written in found:
@@ -102,7 +102,7 @@ def _is_accepted(name: str) -> bool:
 
 
 def _plain(name: str) -> str:
-    """The name in characters that providers accept, possibly too long."""
+    """Return the name in characters that providers accept, possibly too long."""
     if _is_accepted(name):
         return name
     # Letters lose their accents; what has no plain form is left out.
@@ -118,7 +118,7 @@ def _told_apart(name: str, plain: str, signs: int) -> str:
 
 
 def _called(message: BaseMessage) -> list[str]:
-    """The names of the tools in a message."""
+    """Return the names of the tools in a message."""
     if isinstance(message, AIMessage):
         calls = (*message.tool_calls, *message.invalid_tool_calls)
         return [call["name"] or "" for call in calls]
@@ -220,13 +220,13 @@ def read_calls(
     if cut_off and read and (not whole[-1]["arguments"] or read[-1]["type"] == "invalid_tool_call"):
         # Without any arguments it may lack them all.
         read[-1] = _half(read[-1], whole[-1]["arguments"])
-    return split(read)
+    return split_calls(read)
 
 
-def split(
+def split_calls(
     calls: Sequence[ToolCall | InvalidToolCall],
 ) -> tuple[list[ToolCall], list[InvalidToolCall]]:
-    """Give the calls that can be run, and those that can't."""
+    """Return the calls that can be run, and those that can't."""
     good = [call for call in calls if call["type"] == "tool_call"]
     return good, [call for call in calls if call["type"] == "invalid_tool_call"]
 
@@ -240,7 +240,7 @@ def normalise_calls(answer: AIMessage, names: Names) -> AIMessage:
         named = [{**call, "name": _meant(call["name"], names)} for call in raw]
         good, broken = read_calls(named, cut_off=is_cut_off(answer))
     else:
-        good, broken = split(
+        good, broken = split_calls(
             [
                 read_call(_meant(call["name"], names), call["args"], call["id"])
                 for call in answer.tool_calls
@@ -266,8 +266,8 @@ def without_mended_call(answer: AIMessage) -> AIMessage:
     return answer.model_copy(update={"tool_calls": good[1:], "invalid_tool_calls": broken})
 
 
-def unread(error: ValidationError) -> AIMessage | None:
-    """Give the answer that LangChain could not make a message of, because of its calls.
+def recover_answer(error: ValidationError) -> AIMessage | None:
+    """Return the answer of which LangChain could make no message, because of its calls.
 
     It raises on arguments that are JSON but no object, and hides the rest of the answer.
     """
@@ -277,15 +277,15 @@ def unread(error: ValidationError) -> AIMessage | None:
     if len(faults) < error.error_count():
         return None
     broken = [read_call("the tool", fault["input"], None) for fault in faults]
-    return AIMessage("", invalid_tool_calls=split(broken)[1])
+    return AIMessage("", invalid_tool_calls=split_calls(broken)[1])
 
 
 def _meant(name: object, names: Names) -> object:
-    return registered(name, names) if isinstance(name, str) else name
+    return find_registered(name, names) if isinstance(name, str) else name
 
 
 def _still_broken(call: InvalidToolCall, names: Names) -> InvalidToolCall:
-    """Say of a call that is broken already what is wrong with it."""
+    """Return a broken call with the reason why it is broken."""
     name = _meant(call["name"], names)
     read = read_call(name, call["args"], call["id"])
     if read["type"] == "invalid_tool_call":
@@ -306,7 +306,7 @@ def _broken(name: str, arguments: object, call_id: str | None, error: str) -> In
 
 
 def _as_text(arguments: object) -> str:
-    """The arguments as they are kept, for those who read the log."""
+    """Return the arguments as the log stores them."""
     if isinstance(arguments, str):
         return storable(arguments)
     try:

@@ -11,11 +11,11 @@ from ...graphs.common.errors import SpecError
 from ...graphs.log.metadata import ModelOutput, Speech, UnheardReply
 from ...graphs.speakers.formats import LabelledFormat
 from .adapters.base import Adapter, Ask, Offer, Prompting, ToolCalling
-from .answers import as_answer, structured_text
+from .answers import normalise_answer, structured_text
 from .listeners import Listener
 from .settings import CallSettings
-from .tool_calls import renamed, wire_names, with_called
-from .tools_by_schema import read_answer, told
+from .tool_calls import add_called_names, rename_tools, wire_names
+from .tools_by_schema import prompt_with_tools, read_answer
 
 _CHOICES: Final = ("auto", "required", "none")
 """The choices of tools, besides the name of one."""
@@ -111,7 +111,7 @@ class NativeToolOffer(ToolOffer):
 
     def prompt(self, messages: Sequence[BaseMessage], prompting: Prompting) -> list[BaseMessage]:
         """Return the prompt as it is sent, with the names of tools that the provider accepts."""
-        return renamed(messages, with_called(self._names, messages))
+        return rename_tools(messages, add_called_names(self._names, messages))
 
     def ask(
         self,
@@ -126,7 +126,7 @@ class NativeToolOffer(ToolOffer):
 
     def read(self, found: Any, adapter: Adapter) -> AIMessage:  # noqa: ANN401
         """Return the answer as the log stores it."""
-        return adapter.read_calls(as_answer(found, adapter.label), self._names)
+        return adapter.read_calls(normalise_answer(found, adapter.label), self._names)
 
 
 class SchemaToolOffer(ToolOffer):
@@ -148,7 +148,7 @@ class SchemaToolOffer(ToolOffer):
 
     def prompt(self, messages: Sequence[BaseMessage], prompting: Prompting) -> list[BaseMessage]:
         """Return the prompt as it is sent, with the tools, their calls and results as text."""
-        return told(messages, self.tools, self.choice, prompting.describe_tool)
+        return prompt_with_tools(messages, self.tools, self.choice, prompting.describe_tool)
 
     def ask(
         self,
@@ -166,9 +166,9 @@ class SchemaToolOffer(ToolOffer):
         """Return the answer as the log stores it."""
         if self.may_call:
             is_held = type(found) is dict
-            read = structured_text if is_held else as_answer
+            read = structured_text if is_held else normalise_answer
             return read_answer(read(found, adapter.label), self.tools)
-        answer = as_answer(found, adapter.label)
+        answer = normalise_answer(found, adapter.label)
         if self.tools:
             # A call that it writes although it may call none is no speech.
             answer = read_answer(answer, self.tools)

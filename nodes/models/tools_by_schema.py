@@ -22,7 +22,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_core.utils.json import parse_partial_json
 
 from ...graphs.text.fences import unfenced
-from .tool_calls import CUT_OFF, read_call, split
+from .tool_calls import CUT_OFF, read_call, split_calls
 
 _KEPT = frozenset(
     {"enum", "const", "required", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
@@ -38,7 +38,7 @@ _KNOWN = frozenset({*_ANYTHING, "integer"})
 
 
 def closed_object(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the schema of an object that has these properties and no other."""
+    """Return the schema of an object that has these properties and no other."""
     return {
         "type": "object",
         "properties": dict(properties),
@@ -48,7 +48,7 @@ def closed_object(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def slim_arguments(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Give what is sent of the schema of a tool's arguments."""
+    """Return the part of the schema of a tool's arguments that is sent."""
     slim = _slim(dict(parameters))
     if "properties" not in slim and not slim.get("additionalProperties"):
         return closed_object({})
@@ -76,7 +76,7 @@ def _slim(schema: object) -> dict[str, Any]:
 
 
 def _own(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The keywords to keep of one schema, without its subschemas."""
+    """Return the keywords to keep of one schema, without its subschemas."""
     kept = {key: value for key, value in schema.items() if key in _KEPT}
     kinds = schema.get("type", ())
     if kinds and _KNOWN.issuperset([kinds] if isinstance(kinds, str) else kinds):
@@ -142,7 +142,7 @@ def read_answer(answer: AIMessage, tools: Iterable[BaseTool]) -> AIMessage:
         said = found.get(REPLY, text if found else "")
         return answer.model_copy(update={"content": said if isinstance(said, str) else text})
     if whole:
-        good, broken = split([read_call(found[TOOL], found.get(ARGUMENTS), None)])
+        good, broken = split_calls([read_call(found[TOOL], found.get(ARGUMENTS), None)])
     else:
         good, broken = [], [_cut_off(found[TOOL], text, tools)]
     return answer.model_copy(
@@ -165,7 +165,7 @@ def _cut_off(name: str, text: str, tools: Iterable[BaseTool]) -> InvalidToolCall
     return InvalidToolCall(type="invalid_tool_call", name=name, args=text, id=None, error=why)
 
 
-def told(
+def prompt_with_tools(
     messages: Iterable[BaseMessage],
     tools: Sequence[BaseTool],
     choice: str,
@@ -194,7 +194,7 @@ def told(
     return flat
 
 
-def described(tool: BaseTool, *, briefly: bool = False) -> str:
+def describe_tool(tool: BaseTool, *, briefly: bool = False) -> str:
     """Describe a tool in a few words: its name, its arguments and what it does."""
     function = _function(tool)
     parameters = function.get("parameters") or {}
@@ -252,7 +252,7 @@ def _merged(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
 
 
 def _type(schema: Mapping[str, Any], depth: int = 0, *, briefly: bool) -> str:
-    """Say in a few words what an argument is."""
+    """Return in a few words what an argument is."""
     words = _type_words(schema, depth, briefly=briefly)
     about = str(schema.get("description") or "").strip()
     return words if briefly or not about else f"{words} ({' '.join(about.split())})"

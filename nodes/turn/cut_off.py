@@ -6,7 +6,7 @@ from ...graphs.log.formats.marks import begins, length_of
 from ...graphs.rules.position import Position
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.text.joined import joined
-from ..models.answers import as_cut_off, is_recorded
+from ..models.answers import is_recorded, mark_cut_off
 from ..prompts import speaking as prompts
 from ..prompts.template import Prompt
 from .record import is_call
@@ -27,7 +27,7 @@ def together(speaker: Speaker, before: BaseMessage, answer: AIMessage) -> AIMess
         return answer
     if not answer.text.strip() and not is_call(answer):
         # Nothing came: what was said before stays as it is.
-        return as_cut_off(answer.model_copy(update={"content": before.text}))
+        return mark_cut_off(answer.model_copy(update={"content": before.text}))
     if speaker.on_length == "continue":
         rest = _without_mark(speaker, before.text, answer.text)
         whole = joined(before.text, rest, begins_word=rest != answer.text)

@@ -18,9 +18,9 @@ from ...graphs.spec.handoffs import has_tool, may_be_private
 from ...graphs.spec.judges import Handoff
 from ..models.listeners import Listener, Tokens
 from ..models.model import Model
-from ..models.offered_tools import HandedOver, hand_off_tool, handed_over, offered
+from ..models.offered_tools import HandedOver, make_hand_off_tool, offered_tools, read_hand_over
 from ..models.settings import CallSettings
-from ..models.to_user import Speaking, taken_out
+from ..models.to_user import Speaking, take_out_to_user
 from ..models.tool_offers import ToolOffer, offers_of
 from ..step.resources import Moment
 from .given import Given
@@ -45,7 +45,7 @@ async def from_model(moment: Moment, speaker: Speaker, new: list[AnyMessage]) ->
             return answer, HandedOver()
         answer = await _text(moment, speaker, model, prompt, settings)
         hands_over = isinstance(moment.conversation.turn_order, Handoff)
-        return handed_over(answer) if hands_over else (answer, HandedOver())
+        return read_hand_over(answer) if hands_over else (answer, HandedOver())
 
     found = await asked_of(
         moment,
@@ -98,7 +98,7 @@ async def _text(
         listeners=listeners,
         private=_is_private(moment, speaker),
     )
-    return taken_out(answer, speaking) if speaker.speaks_with_tool_calls else answer
+    return take_out_to_user(answer, speaking) if speaker.speaks_with_tool_calls else answer
 
 
 def _listeners(moment: Moment, speaker: Speaker, purpose: type[ModelOutput]) -> list[Listener]:
@@ -128,7 +128,7 @@ def offer(moment: Moment, speaker: Speaker, offers: type[ToolOffer]) -> tuple[li
     """Give the tools that a speaker is told of, and what it must call."""
     may_call = moment.position.tool_rounds < moment.conversation.max_tool_rounds
     is_told = may_call or bool(offers.described(speaker.tools))
-    tools = offered(moment.resources.registry, speaker) if is_told else []
+    tools = offered_tools(moment.resources.registry, speaker) if is_told else []
     choice = speaker.tool_choice if may_call else "none"
     if choice != "none" and moment.position.tool_rounds > 0:
         # Once a call has succeeded, it may speak, too.
@@ -137,7 +137,7 @@ def offer(moment: Moment, speaker: Speaker, offers: type[ToolOffer]) -> tuple[li
     hands_over = isinstance(conversation.turn_order, Handoff) and has_tool(conversation, speaker)
     if not hands_over or moment.turn.stage is not Stage.ROUNDS:
         return tools, choice
-    hand_off = hand_off_tool(conversation, speaker)
+    hand_off = make_hand_off_tool(conversation, speaker)
     # To name who speaks next is no round of tools.
     return ([hand_off], "auto") if choice == "none" else ([*tools, hand_off], choice)
 

@@ -11,7 +11,7 @@ from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import Source, SpeakerReply, ToolCalls
 from ...graphs.log.thoughts import Thought
 from ...graphs.text.tokens import tokens_of
-from ..models.answers import with_thought
+from ..models.answers import add_thought
 
 
 def with_thoughts(
@@ -20,7 +20,7 @@ def with_thoughts(
     """Show a speaker, beside its calls of this turn, what it thought."""
     thoughts = dict(_of_turn(log, name))
     return [
-        with_thought(message, thoughts[message.id])
+        add_thought(message, thoughts[message.id])
         if isinstance(message, AIMessage) and message.id in thoughts
         else message
         for message in view

@@ -27,7 +27,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.common.settings import load_settings
 from duologue.graphs.events import ConversationEnded
-from duologue.nodes.models.client.clients import client, listed
+from duologue.nodes.models.client.clients import fetch_model_names, make_client
 from duologue.nodes.models.client.connections import Endpoint
 from support.faulty_server import Body, FaultyServer, Sent
 
@@ -392,13 +392,15 @@ async def test_a_list_of_models_is_limited_too() -> None:
         assert settings.max_reply_size == LIMIT
         settings = settings.model_copy(update={"base_url": server.url, "api_key": SecretStr("k")})
         with pytest.raises(ModelError) as caught:
-            await listed(settings, print)
+            await fetch_model_names(settings, print)
         assert str(caught.value) == f"the model server at {server.url} {WORDS}"
 
 
 async def test_a_model_in_a_child_process_is_limited_too() -> None:
     with FaultyServer(lambda *_: Sent(reply(LIMIT + 1))) as server:
         loop = asyncio.get_running_loop()
-        chat = client(loop, load_settings(), Endpoint(server.url, "k", uses_proxies=False), "tiny")
+        chat = make_client(
+            loop, load_settings(), Endpoint(server.url, "k", uses_proxies=False), "tiny"
+        )
         with pytest.raises(ValueError, match=r"more than 64\.0 KiB"):
             await chat.ainvoke("Hi")

@@ -19,7 +19,7 @@ from duologue.graphs import (
     role_play,
 )
 from duologue.graphs.common.settings import Settings
-from duologue.nodes.models.client.clients import client, listed
+from duologue.nodes.models.client.clients import fetch_model_names, make_client
 from duologue.nodes.models.client.connections import Endpoint
 from duologue.nodes.models.resolve import Models
 from duologue.nodes.testing import Prompt, Reply
@@ -123,7 +123,7 @@ async def test_a_model_is_looked_for_once_in_a_loop(monkeypatch: pytest.MonkeyPa
 
 async def test_a_server_sees_the_stock_client(connect: ScriptedServer) -> None:
     url, key = connect.url, SecretStr("k")
-    ours = client(asyncio.get_running_loop(), Settings(), Endpoint(url, "k"), "scripted")
+    ours = make_client(asyncio.get_running_loop(), Settings(), Endpoint(url, "k"), "scripted")
     stock = ChatOpenAI(model="scripted", base_url=url, api_key=key, timeout=ours.request_timeout)
     for chat in (ours, stock):
         await chat.ainvoke("You are Owner")
@@ -146,7 +146,7 @@ HTML = {"Content-Type": "text/html; charset=utf-8"}
 )
 async def test_models_are_listed_in_other_forms_too(sent: Sent, names: list[str]) -> None:
     with FaultyServer(lambda *_: sent) as server:
-        assert await listed(Settings(base_url=server.url), print) == names
+        assert await fetch_model_names(Settings(base_url=server.url), print) == names
 
 
 NO_LISTS = {
@@ -173,7 +173,7 @@ async def test_what_is_no_list_of_models_is_one_sentence(name: str) -> None:
     sent, words = NO_LISTS[name]
     with FaultyServer(lambda *_: sent) as server:
         settings = Settings(base_url=server.url)
-        for ask in (listed(settings, print), Models(settings=settings).get(None, print)):
+        for ask in (fetch_model_names(settings, print), Models(settings=settings).get(None, print)):
             with pytest.raises(ModelUnavailableError) as caught:
                 await ask
             said = str(caught.value)

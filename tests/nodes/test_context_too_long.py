@@ -20,10 +20,10 @@ from duologue.graphs import ContextTooLongError, ModelError
 from duologue.graphs.common.settings import Settings
 from duologue.graphs.log.metadata import Reflection, Speech
 from duologue.graphs.spec.usage import ESTIMATED
-from duologue.nodes.models.adapters.composed import first
+from duologue.nodes.models.adapters.composed import first_chat_model
 from duologue.nodes.models.answers import ran_out_of_room
 from duologue.nodes.models.model import Model
-from duologue.nodes.models.refusals import as_too_long
+from duologue.nodes.models.refusals import read_too_long
 from duologue.nodes.models.resolve import Models
 from duologue.nodes.testing import Reply, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
@@ -300,7 +300,7 @@ async def test_a_scripted_refusal_looks_like_the_servers(like: Any, made: Any) -
 async def test_it_is_recognised_while_an_answer_streams(*, streaming: bool) -> None:
     with ScriptedServer([too_long(3000, 2048)]) as server:
         model = await ours(server)
-        chat = first(chat_of(model)).model_copy(update={"streaming": streaming})
+        chat = first_chat_model(chat_of(model)).model_copy(update={"streaming": streaming})
         with pytest.raises(ContextTooLongError):
             await plainly(model_of("scripted", chat))
 
@@ -382,7 +382,7 @@ async def test_it_is_recognised_in_the_middle_of_a_stream_and_not_asked_again(
         url = f"http://127.0.0.1:{server.server_port}/v1"
         given = {"base_url": url, "model": "scripted", "api_key": "k"}
         model = await Models(settings=Settings.model_validate(given)).get(None, silent)
-        chat = first(chat_of(model)).model_copy(update={"streaming": True})
+        chat = first_chat_model(chat_of(model)).model_copy(update={"streaming": True})
         with pytest.raises(ContextTooLongError):
             await plainly(model_of("scripted", chat))
     finally:
@@ -397,8 +397,10 @@ def test_an_error_in_a_stream_is_recognised_without_a_status() -> None:
 
     request = httpx2.Request("POST", "http://here/v1/chat/completions")
     body = {"message": "Your input exceeds the context window of this model.", "code": None}
-    assert as_too_long(openai.APIError(body["message"] or "", request, body=body), "m") is not None
-    assert as_too_long(openai.APIError("on fire", request, body=None), "m") is None
+    assert (
+        read_too_long(openai.APIError(body["message"] or "", request, body=body), "m") is not None
+    )
+    assert read_too_long(openai.APIError("on fire", request, body=None), "m") is None
 
 
 def answer(reason: str, tokens: int | None, *, estimated: bool = False) -> AIMessage:

@@ -16,7 +16,7 @@ from openai import AsyncOpenAI
 from duologue.graphs import Result, converse, load_conversation
 from duologue.graphs.log.done_tokens import HeardText
 from duologue.graphs.log.thoughts import Thought
-from duologue.nodes.models.answers import as_answer, counted, thought_of, with_thought
+from duologue.nodes.models.answers import add_thought, count_usage, normalise_answer, thought_of
 from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.models.listeners import Tokens
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
@@ -62,7 +62,7 @@ async def both(model: ChatModel) -> list[AIMessage]:
     merged: Any = None
     async for piece in model.astream("Hi."):
         merged = piece if merged is None else merged + piece
-    return [as_answer(whole, "m"), as_answer(merged, "m")]
+    return [normalise_answer(whole, "m"), normalise_answer(merged, "m")]
 
 
 PART = {"type": "thinking", "thinking": [{"type": "text", "text": HM}]}
@@ -132,7 +132,7 @@ async def test_r2_what_a_gateway_gives_goes_back_whole() -> None:
         thought = thought_of(answer, goes_back=True)
         assert thought is not None
         assert thought.text == HM
-        again = with_thought(AIMessage("Yes."), thought)
+        again = add_thought(AIMessage("Yes."), thought)
         assert again.additional_kwargs == {"reasoning_details": [DETAIL, other]}
 
 
@@ -170,30 +170,30 @@ def test_r2_reasoning_blocks_of_langchain_are_thoughts_and_go_back_unchanged(
     content: list[Any],
 ) -> None:
     spoken = [] if content[-1] == "Yes." else [{"type": "text", "text": "Yes."}]
-    answer = as_answer(AIMessage([*content, *spoken]), "m")
+    answer = normalise_answer(AIMessage([*content, *spoken]), "m")
     assert answer.text == "Yes."
     thought = thought_of(answer, goes_back=True)
     assert thought is not None
     assert thought.text == HM
     kept = Thought.model_validate(thought.model_dump(mode="json"))
-    again = with_thought(AIMessage("Yes."), kept)
+    again = add_thought(AIMessage("Yes."), kept)
     blocks = [one for one in content if not isinstance(one, str)]
     assert again.content == [*blocks, {"type": "text", "text": "Yes."}]
     # What is not shown goes back, too.
     hidden = [{"type": "redacted_thinking", "data": "x"}]
-    secret = thought_of(as_answer(AIMessage([*hidden, *spoken]), "m"), goes_back=True)
+    secret = thought_of(normalise_answer(AIMessage([*hidden, *spoken]), "m"), goes_back=True)
     assert secret is not None
-    assert with_thought(AIMessage(""), secret).content == hidden
+    assert add_thought(AIMessage(""), secret).content == hidden
 
 
 def test_r2_openais_responses_api_is_given_its_reasoning_items_again() -> None:
     item = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
     about = {"output_version": "responses/v1", "model_provider": "openai"}
-    answer = as_answer(AIMessage([item], response_metadata=about), "m")
+    answer = normalise_answer(AIMessage([item], response_metadata=about), "m")
     thought = thought_of(answer, goes_back=True)
     assert thought is not None
     call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
-    sent = _construct_responses_api_input([with_thought(AIMessage("", tool_calls=[call]), thought)])
+    sent = _construct_responses_api_input([add_thought(AIMessage("", tool_calls=[call]), thought)])
     assert [one["type"] for one in sent] == ["reasoning", "function_call"]
     assert sent[0]["encrypted_content"] == "x"
 
@@ -220,7 +220,7 @@ def test_r2_odd_thoughts_do_no_harm(odd: object) -> None:
         AIMessage("Yes.", additional_kwargs=fields),
         AIMessage(blocks, additional_kwargs=fields),
     ):
-        answer = counted(as_answer(message, "m"), [HumanMessage("Hi.")])
+        answer = count_usage(normalise_answer(message, "m"), [HumanMessage("Hi.")])
         assert answer.text == "Yes."
         thought = thought_of(answer, goes_back=True)
         if thought is not None:
@@ -229,7 +229,7 @@ def test_r2_odd_thoughts_do_no_harm(odd: object) -> None:
 
 def test_r2_what_is_thought_counts_as_written_where_the_server_counts_nothing() -> None:
     told = [
-        counted(as_answer(AIMessage("Yes.", additional_kwargs=extra), "m"), [])
+        count_usage(normalise_answer(AIMessage("Yes.", additional_kwargs=extra), "m"), [])
         for extra in ({}, {"reasoning_content": HM})
     ]
     plain, thinking = (one.usage_metadata["output_tokens"] for one in told if one.usage_metadata)
@@ -286,11 +286,11 @@ async def test_r2_parts_of_the_content_go_back_as_parts() -> None:
         choice = {"index": 0, "message": {"content": "Fine."}, "finish_reason": "stop"}
         return httpx2.Response(200, json={"choices": [choice]})
 
-    first = as_answer(await said_by(*WAYS["parts"]).ainvoke("Hi."), "m")
+    first = normalise_answer(await said_by(*WAYS["parts"]).ainvoke("Hi."), "m")
     thought = thought_of(first, goes_back=True)
     assert thought is not None
     call: Any = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
-    sent = with_thought(AIMessage("Yes.", tool_calls=[call]), thought)
+    sent = add_thought(AIMessage("Yes.", tool_calls=[call]), thought)
     await connected(answer).ainvoke([HumanMessage("Hi."), sent])
     assert bodies[0]["messages"][1]["content"] == [PART, {"type": "text", "text": "Yes."}]
     # Another client's are nothing for this API.

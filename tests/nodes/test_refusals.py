@@ -13,7 +13,12 @@ from duologue.graphs import ModelError, ModelUnavailableError
 from duologue.graphs.common.settings import Settings
 from duologue.graphs.log.metadata import Speech
 from duologue.nodes.models.adapters.providers import ProviderModel
-from duologue.nodes.models.refusals import is_for_now, is_unavailable, refusal, seconds_told
+from duologue.nodes.models.refusals import (
+    find_refusal,
+    is_for_now,
+    is_unavailable,
+    read_retry_seconds,
+)
 from duologue.nodes.models.resolve import Models
 from duologue.nodes.testing import Reply, Script, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
@@ -38,7 +43,7 @@ from support.models import chosen
     ],
 )
 def test_how_long_a_server_asks_to_wait(headers: dict[str, str], seconds: float | None) -> None:
-    assert seconds_told(httpx2.Headers(headers)) == seconds
+    assert read_retry_seconds(httpx2.Headers(headers)) == seconds
 
 
 class RaisedError(Exception):
@@ -107,9 +112,9 @@ def test_what_clients_raise(error: Exception, waits: float | str | None, is_lost
     assert is_for_now(error) == (waits is not None)
     assert is_unavailable(error) == is_lost
     if waits is not None:
-        found = refusal(error)
+        found = find_refusal(error)
         assert found is not None
-        assert (seconds_told(found.headers) or "untold") == waits
+        assert (read_retry_seconds(found.headers) or "untold") == waits
 
 
 def silent(_: str) -> None:

@@ -42,7 +42,7 @@ from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import ToolCalls
 from duologue.graphs.run.token_stream import TokenStream
 from duologue.nodes.models.client.chat_model import ChatModel
-from duologue.nodes.models.to_user import Speaking, with_to_user
+from duologue.nodes.models.to_user import Speaking, add_to_user
 from duologue.nodes.models.tools_by_schema import answer_schema
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
@@ -534,7 +534,7 @@ def test_an_endpoint_without_tool_calls_says_it_in_one_piece() -> None:
     written = str(model.calls[1].prompt[2]["content"])
     assert json.dumps({"tool": "look", "arguments": args}) in written
     assert f"- look({TO_USER}?: text" in str(model.calls[0].prompt[0]["content"])
-    schema = json.dumps(answer_schema([with_to_user(look)], "auto"))
+    schema = json.dumps(answer_schema([add_to_user(look)], "auto"))
     assert '"properties": {"to_user": {"type": "string"}, "path"' in schema
 
 
@@ -569,7 +569,7 @@ OPEN = {
 def test_each_tool_is_offered_with_the_argument_in_front(one: BaseTool) -> None:
     """G1: and is the same in all else; the tool itself is not changed."""
     plain = convert_to_openai_tool(one)["function"]
-    offered = convert_to_openai_tool(with_to_user(one))["function"]
+    offered = convert_to_openai_tool(add_to_user(one))["function"]
     properties = offered["parameters"]["properties"]
     assert next(iter(properties)) == TO_USER
     assert properties.pop(TO_USER)["type"] == "string"

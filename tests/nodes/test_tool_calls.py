@@ -17,7 +17,7 @@ from duologue.nodes.models.tool_calls import (
     raw_calls,
     read_call,
     read_calls,
-    unread,
+    recover_answer,
     wire_names,
 )
 
@@ -269,7 +269,7 @@ def test_a_message_that_langchain_refuses_to_make_is_a_broken_call() -> None:
     odd: Any = [{"name": "add", "args": [1, 2], "id": "c1"}]
     with pytest.raises(ValidationError) as caught:
         AIMessage("", tool_calls=odd)
-    answer = unread(caught.value)
+    answer = recover_answer(caught.value)
     assert answer is not None
     [broken] = answer.invalid_tool_calls
     assert (broken["args"], broken["error"]) == (
@@ -281,4 +281,4 @@ def test_a_message_that_langchain_refuses_to_make_is_a_broken_call() -> None:
 def test_other_faults_of_a_message_stay_what_they_are() -> None:
     with pytest.raises(ValidationError) as caught:
         AIMessage(7)  # type: ignore[call-overload]
-    assert unread(caught.value) is None
+    assert recover_answer(caught.value) is None

@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given, strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from duologue.nodes.models.tool_calls import registered, renamed, wire_names, with_called
+from duologue.nodes.models.tool_calls import (
+    add_called_names,
+    find_registered,
+    rename_tools,
+    wire_names,
+)
 
 ACCEPTED = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -57,7 +62,7 @@ def test_all_are_accepted_and_different_and_lead_back(names: list[str]) -> None:
     for name, wire in mapped.items():
         assert ACCEPTED.fullmatch(wire)
         assert wire not in {"auto", "none", "required", "any"}
-        assert registered(wire, mapped) == name
+        assert find_registered(wire, mapped) == name
         if ACCEPTED.fullmatch(name) and name not in {"auto", "none", "required", "any"}:
             assert wire == name
 
@@ -82,11 +87,11 @@ def test_earlier_calls_change_no_name_on_offer(offered: list[str], called: list[
     calls = [{"name": name, "args": {}, "id": "c"} for name in called]
     broken = [{"name": None, "args": "{", "id": "c", "error": None}]
     prompt = [AIMessage("", tool_calls=calls, invalid_tool_calls=broken)]
-    known = with_called(names, prompt)
+    known = add_called_names(names, prompt)
     assert {name: known[name] for name in names} == names
     assert known.keys() == {*offered, *called, ""}
     assert len(set(known.values())) == len(known)
-    [sent] = renamed(prompt, known)
+    [sent] = rename_tools(prompt, known)
     assert isinstance(sent, AIMessage)
     wires = [call["name"] for call in (*sent.tool_calls, *sent.invalid_tool_calls)]
     assert all(wire is not None and ACCEPTED.fullmatch(wire) for wire in wires)
@@ -107,7 +112,7 @@ def test_earlier_calls_change_no_name_on_offer(offered: list[str], called: list[
 def test_what_a_model_writes_leads_to_the_registered_name_or_stays(
     written: str, meant: str
 ) -> None:
-    assert registered(written, wire_names(["a.b", "add"])) == meant
+    assert find_registered(written, wire_names(["a.b", "add"])) == meant
 
 
 def test_messages_without_odd_names_stay_the_same_objects() -> None:
@@ -118,6 +123,6 @@ def test_messages_without_odd_names_stay_the_same_objects() -> None:
         ToolMessage("3", tool_call_id="c"),
         ToolMessage("3", tool_call_id="c", name="a.b"),
     ]
-    sent = renamed(prompt, with_called({}, prompt))
+    sent = rename_tools(prompt, add_called_names({}, prompt))
     assert [new is old for new, old in zip(sent, prompt, strict=True)] == [True, True, True, False]
     assert sent[3].name == "a_b"

@@ -19,9 +19,9 @@ from duologue.nodes.models.adapters.provider_parameters import form_of_calls
 from duologue.nodes.models.tools_by_schema import (
     NO_CALL,
     answer_schema,
-    described,
+    describe_tool,
+    prompt_with_tools,
     read_answer,
-    told,
 )
 
 
@@ -213,11 +213,11 @@ def test_a_property_may_be_called_like_a_keyword() -> None:
     ],
 )
 def test_a_tool_in_a_few_words(one: StructuredTool, briefly: bool, words: str) -> None:
-    assert described(one, briefly=briefly) == words
+    assert describe_tool(one, briefly=briefly) == words
 
 
 def test_what_an_argument_means_is_told_in_one_line() -> None:
-    assert "value: whole number (What it weighs.)" in described(made(Much))
+    assert "value: whole number (What it weighs.)" in describe_tool(made(Much))
 
 
 TALK: list[BaseMessage] = [
@@ -242,7 +242,7 @@ def flat(messages: list[BaseMessage]) -> list[tuple[str, str]]:
 
 
 def test_calls_and_results_stand_in_the_prompt_as_ordinary_text() -> None:
-    made_ = told([*TALK[:5], HumanMessage("Go on.")], (), "none", described)
+    made_ = prompt_with_tools([*TALK[:5], HumanMessage("Go on.")], (), "none", describe_tool)
     assert flat(made_) == [
         ("system", "You guess."),
         ("human", "Guess."),
@@ -262,7 +262,7 @@ def test_calls_and_results_stand_in_the_prompt_as_ordinary_text() -> None:
 def test_a_broken_call_stands_there_as_it_was_written() -> None:
     broken = {"name": "add", "args": "{a", "id": "c", "error": None}
     prompt = [AIMessage("", invalid_tool_calls=[broken]), ToolMessage("Bad.", tool_call_id="c")]
-    assert flat(told(prompt, (), "auto", described)) == [
+    assert flat(prompt_with_tools(prompt, (), "auto", describe_tool)) == [
         ("ai", "{a"),
         ("human", "Result of add: Bad."),
     ]
@@ -270,20 +270,21 @@ def test_a_broken_call_stands_there_as_it_was_written() -> None:
 
 def test_the_tools_stand_in_the_system_prompt_whatever_the_choice() -> None:
     prompts = [
-        told(TALK, [high_low], choice, described) for choice in ("auto", "required", "high_low")
+        prompt_with_tools(TALK, [high_low], choice, describe_tool)
+        for choice in ("auto", "required", "high_low")
     ]
     assert prompts[0] == prompts[1] == prompts[2]
     system = prompts[0][0]
     assert isinstance(system, SystemMessage)
     assert str(system.text).startswith("You guess.\n\nTools:\n- high_low(")
-    without = told(TALK, [high_low], "none", described)
+    without = prompt_with_tools(TALK, [high_low], "none", describe_tool)
     # All but the last stays the same, so that it is read from a cache.
     assert without[: len(prompts[0])] == prompts[0]
     assert flat(without[len(prompts[0]) :]) == [("human", NO_CALL)]
 
 
 def test_without_a_system_prompt_there_is_one_of_the_tools() -> None:
-    made_ = told([HumanMessage("Guess.")], [high_low], "none", described)
+    made_ = prompt_with_tools([HumanMessage("Guess.")], [high_low], "none", describe_tool)
     assert [message.type for message in made_] == ["system", "human"]
     assert str(made_[1].text) == f"Guess.\n\n{NO_CALL}"
 
@@ -306,8 +307,8 @@ MESSAGES = st.lists(
 def test_no_prompt_has_calls_results_or_two_turns_in_one_role(
     messages: list[BaseMessage], choice: str, any_tools: bool
 ) -> None:
-    made_ = told(
-        [SystemMessage("You add."), *messages], [add] if any_tools else [], choice, described
+    made_ = prompt_with_tools(
+        [SystemMessage("You add."), *messages], [add] if any_tools else [], choice, describe_tool
     )
     kinds = [message.type for message in made_]
     assert kinds[0] == "system"
@@ -398,7 +399,7 @@ def test_any_answer_is_read(text: str) -> None:
 @given(st.recursive(st.none() | st.integers() | st.text(), st.lists, max_leaves=5))
 def test_a_call_written_into_a_prompt_is_read_as_the_same_call(value: object) -> None:
     call = {"name": "x", "args": {"v": value}, "id": "c"}
-    [written] = told([AIMessage("", tool_calls=[call])], (), "auto", described)
+    [written] = prompt_with_tools([AIMessage("", tool_calls=[call])], (), "auto", describe_tool)
     again = read_answer(AIMessage(str(written.text)), [])
     found = [made["args"] for made in again.tool_calls]
     assert found == [call["args"]] or len(again.invalid_tool_calls) == 1

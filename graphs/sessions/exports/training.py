@@ -18,7 +18,7 @@ from langchain_core.messages import (
     convert_to_openai_messages,
 )
 
-from ....nodes.models.offered_tools import defined
+from ....nodes.models.offered_tools import define_tools
 from ....nodes.prompts.speaking import BEGIN
 from ....tools.registry.registry import Registry
 from ...common.sanitize import escaped
@@ -106,7 +106,7 @@ def _example(
         if isinstance(message, AIMessage) and not is_learned:
             one["weight"] = 0
     has_all = all(known.at_hand("tools", tool) for tool in who.tools)
-    return Example(name, written, defined(conversation, known, who) if has_all else ())
+    return Example(name, written, define_tools(conversation, known, who) if has_all else ())
 
 
 def _is_learned(message: BaseMessage, lines: Mapping[str | None, MessageMetadata]) -> bool:

@@ -26,7 +26,7 @@ from ...prompts.template import RenderPrompt
 from ..gate import AtGate, Gate
 from ..settings import CallSettings, Learned, check_collisions
 from ..tool_calls import Names, normalise_calls
-from ..tools_by_schema import described
+from ..tools_by_schema import describe_tool
 from .list_prices import ListPrice
 
 Ask: TypeAlias = Callable[[Sequence[BaseMessage], RunnableConfig], Awaitable[Any]]
@@ -60,7 +60,7 @@ class Prompting:
 
     def describe_tool(self, tool: BaseTool) -> str:
         """Return the text that describes a tool to a model that calls it by a schema."""
-        return described(tool)
+        return describe_tool(tool)
 
 
 class Offer(NamedTuple):

@@ -8,8 +8,8 @@ from langchain_core.messages import BaseMessage
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
 from ....graphs.common.errors import ModelError
-from ..client.failures import broke_off, name_of, once_more
-from ..gate import AtGate, Gate, tries_told
+from ..client.failures import broke_off, describe_retry, name_of
+from ..gate import AtGate, Gate, announce_tries
 from ..refusals import is_for_now, text_of
 from ..settings import CallSettings, message_of, refused_setting
 from .base import Adapter
@@ -87,10 +87,10 @@ async def _answer(
     def tell(state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
         refused = f"{adapter.label} refuses for now: asking once more"
-        notify(refused if is_refused(error) else once_more(adapter.label, state))
+        notify(refused if is_refused(error) else describe_retry(adapter.label, state))
 
     where = partial(name_of, adapter.label, adapter.address)
-    with tries_told(notify, where, adapter.retries, gate):
+    with announce_tries(notify, where, adapter.retries, gate):
         async for attempt in AsyncRetrying(
             retry=retry_if_exception(lambda error: broke_off(error) or is_refused(error)),
             stop=is_enough,

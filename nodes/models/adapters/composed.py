@@ -18,8 +18,8 @@ from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.runnables.configurable import DynamicRunnable
 
 
-def binding(asked: Runnable[Any, Any], options: Mapping[str, Any]) -> Runnable[Any, Any]:
-    """Give the options to the chat model with which a runnable begins.
+def bind_options(asked: Runnable[Any, Any], options: Mapping[str, Any]) -> Runnable[Any, Any]:
+    """Return the options to the chat model with which a runnable begins.
 
     A map, as LangChain's structured output begins with to keep the raw message, drops those that it
     is called with.
@@ -32,11 +32,11 @@ def binding(asked: Runnable[Any, Any], options: Mapping[str, Any]) -> Runnable[A
         case RunnableBinding(bound=BaseChatModel()):
             return asked.model_copy(update={"kwargs": {**options, **asked.kwargs}})
         case RunnableBinding():
-            return asked.model_copy(update={"bound": binding(asked.bound, options)})
+            return asked.model_copy(update={"bound": bind_options(asked.bound, options)})
         case RunnableSequence():
-            return asked.model_copy(update={"first": binding(asked.first, options)})
+            return asked.model_copy(update={"first": bind_options(asked.first, options)})
         case RunnableParallel():
-            steps = {name: binding(step, options) for name, step in asked.steps__.items()}
+            steps = {name: bind_options(step, options) for name, step in asked.steps__.items()}
             return asked.model_copy(update={"steps__": steps})
         case _:
             return asked
@@ -50,7 +50,7 @@ Make: TypeAlias = Callable[[BaseChatModel, Mapping[str, Any]], Runnable[Language
 
 
 def is_chat(chat: object) -> TypeGuard[Chat]:
-    """Whether it is a chat model, or what is composed of nothing else."""
+    """Return whether it is a chat model, or what is composed of nothing else."""
     if isinstance(chat, BaseChatModel):
         return True
     inner = [*_inside(chat)]
@@ -67,15 +67,15 @@ def _inside(chat: object) -> Iterator[object]:
             yield chat.default
 
 
-def first(chat: object) -> BaseChatModel:
-    """Give the chat model that is asked first, as long as nothing else is configured."""
+def first_chat_model(chat: object) -> BaseChatModel:
+    """Return the chat model that is asked first, as long as nothing else is configured."""
     while not isinstance(chat, BaseChatModel):
         chat = next(_inside(chat))
     return chat
 
 
 def bound_options(chat: object) -> dict[str, Any]:
-    """Give the options that are bound to that model."""
+    """Return the options that are bound to that model."""
     options: dict[str, Any] = {}
     while not isinstance(chat, BaseChatModel):
         if isinstance(chat, RunnableBindingBase):
@@ -84,22 +84,22 @@ def bound_options(chat: object) -> dict[str, Any]:
     return options
 
 
-def configured(chat: Chat, config: RunnableConfig | None = None) -> Chat:
+def configure(chat: Chat, config: RunnableConfig | None = None) -> Chat:
     """Choose what is configurable, by the configuration of the run."""
     match chat:
         case DynamicRunnable():
-            return configured(chat.prepare(ensure_config(config))[0], config)
+            return configure(chat.prepare(ensure_config(config))[0], config)
         case RunnableBindingBase():
             inner = merge_configs(config, chat.config)
-            return chat.model_copy(update={"bound": configured(chat.bound, inner)})
+            return chat.model_copy(update={"bound": configure(chat.bound, inner)})
         case RunnableWithFallbacks():
-            runnables = [configured(one, config) for one in chat.runnables]
+            runnables = [configure(one, config) for one in chat.runnables]
             return chat.model_copy(update={"runnable": runnables[0], "fallbacks": runnables[1:]})
         case _:
             return chat
 
 
-def composed(
+def compose(
     chat: Chat, make: Make, options: Mapping[str, Any] | None = None
 ) -> Runnable[LanguageModelInput, Any]:
     """Compose in the same way what is made of each chat model.
@@ -111,9 +111,9 @@ def composed(
         case BaseChatModel():
             return make(chat, options)
         case RunnableBindingBase():
-            made = composed(chat.bound, make, {**chat.kwargs, **options})
+            made = compose(chat.bound, make, {**chat.kwargs, **options})
             return chat.model_copy(update={"bound": made, "kwargs": {}})
         case RunnableWithFallbacks():
-            made_of = [composed(one, make, options) for one in chat.runnables]
+            made_of = [compose(one, make, options) for one in chat.runnables]
             return chat.model_copy(update={"runnable": made_of[0], "fallbacks": made_of[1:]})
     raise TypeError(f"{type(chat).__name__} is not composed of chat models")

@@ -32,7 +32,7 @@ from ...prompts.tasks import build_small_model_task_request
 from ...prompts.template import RenderPrompt
 from ..client.connections import Endpoint
 from ..settings import CallSettings
-from ..tools_by_schema import described
+from ..tools_by_schema import describe_tool
 from .base import Adapter, Prompting
 from .openai_compatible import OpenAICompatible
 from .provider_parameters import limit_name_at
@@ -123,7 +123,7 @@ and so does what is drawn by them."""
 
 
 def sampling(n_ctx: int) -> dict[str, Any]:
-    """Give what to send as `extra_body` to a server that was started with this context."""
+    """Return the ``extra_body`` for a server that was started with this context."""
     return {**SAMPLING, "dry_penalty_last_n": n_ctx}
 
 
@@ -161,12 +161,12 @@ def weights() -> Path | None:
 
 
 def is_available() -> bool:
-    """Say whether the embedded model can be had: both its server and its weights are installed."""
+    """Return whether the embedded model and its server are installed."""
     return _has_server() and weights() is not None
 
 
 def how_to_install(*, with_weights: bool = True) -> str:
-    """Give the commands that install what the embedded model lacks, or a GGUF file's server."""
+    """Return the commands that install what the embedded model lacks, or a GGUF file's server."""
     # An environment that uv has made has no pip.
     pip = "pip" if importlib.util.find_spec("pip") else "uv pip"
     commands = {
@@ -182,7 +182,7 @@ def _has_server() -> bool:
 
 
 def embedded_server(path: Path | None = None, n_ctx: int = N_CTX) -> EmbeddedServer:
-    """Give the server for a GGUF file, started when it isn't running. Blocks while it loads.
+    """Return the server for a GGUF file, started when it isn't running. Blocks while it loads.
 
     One child per file, context and process, shared by all threads; started again if it has died.
     It ends with this process, however that ends.
@@ -268,7 +268,7 @@ def _start(file: Path, n_ctx: int) -> tuple[subprocess.Popen[bytes], EmbeddedSer
 
 
 def _cores() -> int:
-    """The cores this process may use, which in a container can be fewer than the machine has."""
+    """Return the number of cores that this process may use, fewer in some containers."""
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -334,7 +334,7 @@ class SmallModelPrompting(LocalPrompting):
 
     def describe_tool(self, tool: BaseTool) -> str:
         """Return the first line of a tool's description, and its arguments without theirs."""
-        return described(tool, briefly=True)
+        return describe_tool(tool, briefly=True)
 
 
 class LocalModel(OpenAICompatible):
@@ -395,7 +395,7 @@ def serve_model(
         loop: The event loop that asks the model.
         settings: The settings of duologue.
     """
-    from ..client.clients import client
+    from ..client.clients import make_client
 
     path = None if name is None or name == EMBEDDED else Path(name)
     n_ctx = settings.embedded_context
@@ -405,7 +405,7 @@ def serve_model(
     endpoint = Endpoint(
         server.url, server.api_key, limit_name_at(server.url), max_tokens=most, uses_proxies=False
     )
-    chat = client(loop, settings, endpoint, server.model)
+    chat = make_client(loop, settings, endpoint, server.model)
     return (EmbeddedModel if path is None else LocalModel)(server.model, chat, n_ctx)
 
 

@@ -200,9 +200,9 @@ def _is_here(name: str | None, settings: Settings) -> bool:
 
 
 def _lister() -> Callable[[Settings, Notify], Awaitable[list[str]]]:
-    from ..client.clients import listed
+    from ..client.clients import fetch_model_names
 
-    return listed
+    return fetch_model_names
 
 
 async def _first_listed(settings: Settings, notify: Notify) -> str:

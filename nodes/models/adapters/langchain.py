@@ -15,12 +15,12 @@ from ....graphs.log.metadata import ModelOutput
 from ....graphs.log.viewpoint import copied
 from ....graphs.speakers.formats import LabelledFormat
 from ....graphs.speakers.schemas import is_strict, schema_of
-from ..refusals import answer_in, as_too_long, excerpt_of, is_unavailable
+from ..refusals import answer_in, excerpt_of, is_unavailable, read_too_long
 from ..settings import CallSettings, Learned, learned_of_object
-from ..tool_calls import Names, normalise_calls, unread, without_mended_call
+from ..tool_calls import Names, normalise_calls, recover_answer, without_mended_call
 from ..tools_by_schema import answer_schema
 from .base import Adapter, Ask, Offer
-from .composed import Chat, binding, bound_options, composed, configured, first
+from .composed import Chat, bind_options, bound_options, compose, configure, first_chat_model
 from .list_prices import ListPrice, list_price
 from .provider_parameters import Prepared, parameters_of, translate
 
@@ -34,7 +34,7 @@ class LangChainModel(Adapter):
     def __init__(self, label: str, chat: Chat, learned: Learned | None = None) -> None:
         super().__init__(label, learned or learned_of_object(chat))
         self.chat = chat
-        self._first = first(chat)
+        self._first = first_chat_model(chat)
         self._parameters = parameters_of(self._first)
         self._limit = self._parameters.names.get("max_tokens", "max_tokens")
 
@@ -77,16 +77,16 @@ class LangChainModel(Adapter):
             return translate(chat, bound, settings)
 
         def ready(chat: BaseChatModel, bound: Mapping[str, Any]) -> Chat:
-            return binding(*prepare(chat, bound))
+            return bind_options(*prepare(chat, bound))
 
         asked: Runnable[LanguageModelInput, Any]
         options: Mapping[str, Any] = {}
         if offer is not None:
-            asked = bind_tools(configured(self.chat), self.label, offer, prepare)
+            asked = bind_tools(configure(self.chat), self.label, offer, prepare)
         elif isinstance(self.chat, BaseChatModel):
             asked, options = translate(self.chat, {}, settings)
         else:
-            asked = composed(configured(self.chat), ready)
+            asked = compose(configure(self.chat), ready)
 
         return lambda prompt, config: asked.ainvoke(prompt, config=config, **options)
 
@@ -107,7 +107,7 @@ class LangChainModel(Adapter):
             model, options = translate(chat, {}, settings)
             own = {**(getattr(model, "extra_body", None) or {}), **options.get("extra_body", {})}
             # In the extra body: else the client raises if an answer is cut off.
-            asked = binding(model, {**options, "extra_body": {**own, **held}})
+            asked = bind_options(model, {**options, "extra_body": {**own, **held}})
             return lambda prompt, config: asked.ainvoke(prompt, config=config)
         schema = {"title": "answer", **answer_schema(tools, choice)}
         return ask_with_schema(chat, self.label, schema, settings, 'tool_calling = "native"')
@@ -118,7 +118,7 @@ class LangChainModel(Adapter):
 
     def answer_in(self, error: Exception) -> AIMessage | None:
         """Return the answer for which the client has raised an error instead of returning it."""
-        return unread(error) if isinstance(error, ValidationError) else answer_in(error)
+        return recover_answer(error) if isinstance(error, ValidationError) else answer_in(error)
 
     def read_calls(self, answer: AIMessage, names: Names) -> AIMessage:
         """Return an answer with its calls in the form that the log stores."""
@@ -138,7 +138,7 @@ class LangChainModel(Adapter):
         except DuologueError:
             raise
         except Exception as error:
-            if (too_long := as_too_long(error, self.label)) is not None:
+            if (too_long := read_too_long(error, self.label)) is not None:
                 raise too_long from error
             if of_many and is_unavailable(error):
                 raise ModelUnavailableError(
@@ -153,7 +153,7 @@ class LangChainModel(Adapter):
 
 def label_of(chat: Chat) -> str:
     """Return how a chat model of the user's is called in usage and errors."""
-    asked = first(chat)
+    asked = first_chat_model(chat)
     named = getattr(asked, "model_name", None) or getattr(asked, "model", None)
     return named if isinstance(named, str) else type(asked).__name__
 
@@ -187,10 +187,10 @@ def bind_tools(
     def bind(model: BaseChatModel, bound: Mapping[str, Any]) -> Chat:
         model, options = prepare(model, bound)
         chosen = parameters_of(model).tool_choice(model, offer.choice, names)
-        return binding(model.bind_tools(offered, **chosen), options)
+        return bind_options(model.bind_tools(offered, **chosen), options)
 
     try:
-        return composed(chat, bind)
+        return compose(chat, bind)
     except NotImplementedError as error:
         raise ModelError(
             f'{label} can\'t call tools: set tool_calling = "schema", or take the tools away'
@@ -224,10 +224,12 @@ def ask_with_schema(
     def one(model: BaseChatModel, bound: Mapping[str, Any]) -> Runnable[LanguageModelInput, Any]:
         model, options = translate(model, bound, settings, in_fields=True)
         further = parameters_of(model).structured(model, strict=strict)
-        return binding(model.with_structured_output(wanted, include_raw=True, **further), options)
+        return bind_options(
+            model.with_structured_output(wanted, include_raw=True, **further), options
+        )
 
     try:
-        asked = composed(configured(chat), one)
+        asked = compose(configure(chat), one)
     except NotImplementedError as error:
         raise ModelError(f"{label} has no structured output: set {instead}") from error
     return lambda prompt, config: asked.ainvoke(prompt, config=config)

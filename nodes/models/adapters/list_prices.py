@@ -40,7 +40,7 @@ def list_price(chat: BaseChatModel) -> ListPrice | None:
 
 
 def has_list() -> bool:
-    """Whether there is a table, which is read. It reads files."""
+    """Return whether there is a table, which is read. It reads files."""
     if find_spec("genai_prices") is None:
         return False
     with suppress(LookupError):

@@ -181,9 +181,11 @@ def reach_model(name: str, loop: asyncio.AbstractEventLoop, settings: Settings) 
         loop: The event loop that asks the model.
         settings: The settings of duologue.
     """
-    from ..client.clients import client
+    from ..client.clients import make_client
 
     key = settings.api_key.get_secret_value() if settings.api_key else "none"
     url = settings.base_url
-    chat = client(loop, settings, Endpoint(url, key, limit_name_at(url), redacted(url or "")), name)
+    chat = make_client(
+        loop, settings, Endpoint(url, key, limit_name_at(url), redacted(url or "")), name
+    )
     return OpenAICompatible(name, chat, address_of(settings))

@@ -13,7 +13,7 @@ from ....graphs.common.errors import DuologueError, ModelError, ModelUnavailable
 from ....graphs.common.sanitize import excerpt
 from ....graphs.common.settings import Settings
 from ..client.server_replies import TooLargeReplyError
-from ..refusals import as_too_long, is_unavailable, passed
+from ..refusals import is_unavailable, passed, read_too_long
 from ..settings import learned_of_name
 from .langchain import LangChainModel
 
@@ -133,7 +133,7 @@ def provider_failures(label: str, kind: type[ModelError] = ModelError) -> Iterat
     except DuologueError:
         raise
     except Exception as error:
-        if (too_long := as_too_long(error, label)) is not None:
+        if (too_long := read_too_long(error, label)) is not None:
             raise too_long from error
         if passed(error, "langchain_core.callbacks.manager"):
             raise

@@ -247,7 +247,7 @@ def _thought_in(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_sent(message: BaseMessage) -> BaseMessage:
-    """A message without what a model thought through another client: this API takes none of it."""
+    """Return a message without the thought of another client's answer, which this API refuses."""
     parts = message.content if isinstance(message.content, list) else []
     kept = [part for part in parts if not (isinstance(part, dict) and part.get("type") in THOUGHTS)]
     return message if len(kept) == len(parts) else message.model_copy(update={"content": kept})
@@ -263,7 +263,7 @@ def _with_thought(sent: dict[str, Any], message: BaseMessage) -> dict[str, Any]:
 
 
 def _is_plain(payload: dict[str, Any]) -> bool:
-    """Whether it is a chat completion whose answer is not to be made an object by the client."""
+    """Return whether it is a chat completion whose answer the client leaves as JSON."""
     return "messages" in payload and not isinstance(payload.get("response_format"), type)
 
 
@@ -282,7 +282,7 @@ def _as_text(message: BaseMessage) -> dict[str, Any] | None:
 
 
 def _body(payload: dict[str, Any]) -> dict[str, Any]:
-    """The JSON to send."""
+    """Return the JSON to send."""
     extra = payload.pop("extra_body", None) or {}
     return {**payload, **extra}
 

@@ -17,9 +17,9 @@ from pydantic import SecretStr
 from ....graphs.common.errors import ModelUnavailableError
 from ....graphs.common.sanitize import escape_invisible, excerpt
 from ....graphs.common.settings import MAX_REPLY_SIZE, Settings
-from ..gate import tries_told
+from ..gate import announce_tries
 from .chat_model import ChatModel
-from .connections import Endpoint, close_with_loop, made_in
+from .connections import Endpoint, clients_of_loop, close_with_loop
 from .failures import address_of, failures, name_of
 from .http_client import LIMIT, HttpClient
 from .server_replies import TooLargeReplyError, UnreadableReplyError, model_names
@@ -58,7 +58,7 @@ class ApiClient(openai.AsyncOpenAI):
 
 def _http(loop: asyncio.AbstractEventLoop, *, uses_proxies: bool) -> HttpClient:
     """Return the loop's HTTP client."""
-    cached = made_in(loop)
+    cached = clients_of_loop(loop)
     if uses_proxies not in cached:
         cached[uses_proxies] = HttpClient(trust_env=uses_proxies)
     found: HttpClient = cached[uses_proxies]
@@ -76,7 +76,7 @@ def _api(settings: Settings, url: str | None, key: str, http: HttpClient) -> Api
     )
 
 
-def client(
+def make_client(
     loop: asyncio.AbstractEventLoop, settings: Settings, endpoint: Endpoint, name: str
 ) -> ChatModel:
     """Return the client of one model, made if there is none yet. Reads files, so it blocks.
@@ -90,7 +90,7 @@ def client(
     place = (endpoint, name, settings.timeout, settings.max_retries, settings.max_reply_size)
     with _making, failures(name, endpoint.shown):
         http = _http(loop, uses_proxies=endpoint.uses_proxies)
-        cached = made_in(loop)
+        cached = clients_of_loop(loop)
         if place not in cached:
             api = _api(settings, endpoint.url, endpoint.key, http)
             cached[place] = ChatModel(
@@ -118,7 +118,7 @@ def _timeout(settings: Settings) -> openai.Timeout:
     return openai.Timeout(settings.timeout, connect=connect, pool=None)
 
 
-async def listed(settings: Settings, notify: Callable[[str], None]) -> list[str]:
+async def fetch_model_names(settings: Settings, notify: Callable[[str], None]) -> list[str]:
     """Ask a server which models it has."""
     key = settings.api_key.get_secret_value() if settings.api_key else "none"
     loop = asyncio.get_running_loop()
@@ -132,7 +132,7 @@ async def listed(settings: Settings, notify: Callable[[str], None]) -> list[str]
     retries = settings.max_retries
     with (
         failures("models", address),
-        tries_told(notify, partial(name_of, "models", address), retries),
+        announce_tries(notify, partial(name_of, "models", address), retries),
     ):
         asking = await asyncio.to_thread(made)
         try:

@@ -29,14 +29,14 @@ class Endpoint:
 _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[object, Any]] = WeakKeyDictionary()
 
 
-def made_in(loop: asyncio.AbstractEventLoop) -> dict[object, Any]:
-    """Give the loop's cache of clients."""
+def clients_of_loop(loop: asyncio.AbstractEventLoop) -> dict[object, Any]:
+    """Return the loop's cache of clients."""
     return _clients.setdefault(loop, {})
 
 
 async def close_with_loop() -> None:
     """Have the connections of the running event loop closed when it ends."""
-    cached = made_in(asyncio.get_running_loop())
+    cached = clients_of_loop(asyncio.get_running_loop())
     if _CLOSING not in cached:
         cached[_CLOSING] = _open_until_closed(cached)
         await anext(cached[_CLOSING])

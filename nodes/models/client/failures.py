@@ -13,7 +13,6 @@ from ....graphs.common.errors import DuologueError, ModelError, ModelUnavailable
 from ....graphs.common.sanitize import excerpt
 from ....graphs.common.settings import Settings
 from ..refusals import (
-    as_too_long,
     comes_from,
     excerpt_of,
     is_api_error,
@@ -21,6 +20,7 @@ from ..refusals import (
     is_status_error,
     is_unavailable,
     passed,
+    read_too_long,
 )
 from .server_replies import NoReplyError, TooLargeReplyError, UnreadableReplyError, WithheldError
 
@@ -33,12 +33,12 @@ _OPENAI = "api.openai.com"
 
 
 def address_of(settings: Settings) -> str:
-    """Give a server's address as users may see it: never with a password in it."""
+    """Return a server's address as users may see it: never with a password in it."""
     return shown(settings.base_url) if settings.base_url else _OPENAI
 
 
 def name_of(label: str, address: str | None) -> str:
-    """Give what is asked in words: a server, or a model in a child of this process."""
+    """Describe the addressee of a call: a server, or a model in a child of this process."""
     return f"the model server at {address}" if address else f"the model {label}"
 
 
@@ -53,7 +53,7 @@ def failures(label: str, address: str | None) -> Iterator[None]:
     except Exception as error:
         if passed(error, "langchain_core.callbacks.manager"):
             raise
-        if (too_long := as_too_long(error, label)) is not None:
+        if (too_long := read_too_long(error, label)) is not None:
             raise too_long from error
         what = _what_went_wrong(error, label, address)
         kind = ModelUnavailableError if _is_lasting(error, address) else ModelError
@@ -61,7 +61,7 @@ def failures(label: str, address: str | None) -> Iterator[None]:
 
 
 def _is_lasting(error: Exception, address: str | None) -> bool:
-    """Whether other calls would fail as well: for its key, its model, or its address."""
+    """Return whether other calls would fail as well: for its key, its model, or its address."""
     if is_unavailable(error):
         return True
     import httpx2
@@ -92,7 +92,7 @@ def _what_went_wrong(error: Exception, label: str, address: str | None) -> str:
 
 
 def _refused(error: "openai.APIStatusError", label: str) -> str:
-    """What an HTTP status says."""
+    """Describe an HTTP status."""
     import openai
 
     match error:
@@ -113,7 +113,7 @@ def _refused(error: "openai.APIStatusError", label: str) -> str:
 
 
 def _unreadable(error: Exception) -> str:
-    """Why a reply could not be read."""
+    """Return why a reply could not be read."""
     if isinstance(error, TooLargeReplyError):
         return f"sent {error}"
     if isinstance(error, WithheldError):
@@ -127,7 +127,7 @@ def _unreadable(error: Exception) -> str:
 
 
 def _what_broke(error: Exception, below: BaseException | None, address: str | None) -> str:
-    """What was wrong with a connection or with what came over it."""
+    """Describe the failure of a connection, or of the data that came over it."""
     import httpx2
 
     match below:
@@ -152,14 +152,14 @@ def _what_broke(error: Exception, below: BaseException | None, address: str | No
 
 
 def _http_error(error: BaseException | None) -> BaseException | None:
-    """What the HTTP client has raised, behind what others have made of it."""
+    """Return the error of the HTTP client that caused an error."""
     while error is not None and not comes_from(error, "httpx2"):
         error = error.__cause__
     return error
 
 
 def _redirected(error: Exception) -> str:
-    """Where a server has sent us to, as the beginning of a sentence; empty where it has not."""
+    """Return the address of a redirect as the beginning of a sentence. Empty if there is none."""
     below: Any = _http_error(error)
     if is_status_error(error):
         reached, is_elsewhere = error.response.url, bool(error.response.history)
@@ -177,12 +177,12 @@ def _redirected(error: Exception) -> str:
 
 
 def _shown(url: object) -> str:
-    """An address that was redirected to; after a question mark there may be a secret."""
+    """Return an address that was redirected to; after a question mark there may be a secret."""
     return excerpt(redacted(str(url)).partition("?")[0])
 
 
 def _detail(error: "openai.APIError") -> str:
-    """What an error says in its body, after a colon."""
+    """Return the message in the body of an error, after a colon."""
     body = error.body
     message = body.get("message") if isinstance(body, dict) else None
     told = excerpt_of(message if isinstance(message, str) else body) if body else ""
@@ -190,7 +190,7 @@ def _detail(error: "openai.APIError") -> str:
 
 
 def _in_words(error: BaseException) -> str:
-    """What an exception says; its type, where its words alone do not tell."""
+    """Return the words of an exception, with its type if the words alone do not suffice."""
     if isinstance(error, RecursionError):
         return "the reply is nested too deep"
     said = excerpt_of(error)
@@ -201,7 +201,7 @@ def _in_words(error: BaseException) -> str:
 
 
 def broke_off(error: BaseException) -> bool:
-    """Whether a connection broke while an answer streamed in, which the client does not mend."""
+    """Return whether a connection broke while an answer streamed in: the client does not retry."""
     cause: BaseException | None = error
     while cause is not None:
         # Where the client reads a stream; a failure before that it has retried itself.
@@ -213,8 +213,8 @@ def broke_off(error: BaseException) -> bool:
     return False
 
 
-def once_more(label: str, state: "RetryCallState") -> str:
-    """Say that a model is asked once more, and what became of its answer."""
+def describe_retry(label: str, state: "RetryCallState") -> str:
+    """Return a notice that a model is asked once more, and why."""
     import httpx2
 
     below = _http_error(state.outcome.exception() if state.outcome else None)

@@ -164,7 +164,7 @@ def _quoted(found: object) -> str:
 
 
 def _delta(choice: Mapping[str, Any], body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a choice of an event adds; a server that does not stream sends a whole message."""
+    """Return the new part of an event. A server that does not stream sends a whole message."""
     for given in (choice.get("delta"), choice.get("message")):
         if isinstance(given, Mapping):
             return given
@@ -185,7 +185,7 @@ def _object(found: object) -> Mapping[str, Any]:
 
 
 def _choice(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The first of the choices; more are never asked for."""
+    """Return the first of the choices; more are never asked for."""
     choices = body.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
     return first if isinstance(first, Mapping) else None
@@ -221,7 +221,7 @@ def _if_text(value: object) -> str | None:
 
 
 def _text(content: object) -> str:
-    """What is said: a text, or its parts as some servers send them."""
+    """Return the text of a content, which some servers send in parts."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
@@ -234,7 +234,7 @@ def _text(content: object) -> str:
 
 
 def _thoughts(message: Mapping[str, Any]) -> dict[str, Any]:
-    """What a message, or a piece of one, thinks."""
+    """Return the thoughts in a message, or in a piece of one."""
     found: dict[str, Any] = {
         name: text for name in REASONING if (text := _if_text(message.get(name)))
     }
@@ -249,7 +249,7 @@ def _thoughts(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _part(part: object) -> str | None:
-    """What a part of the content says; None where it can't be read."""
+    """Return the text of a part of the content, or None if it can't be read."""
     kind = part.get("type", "text") if isinstance(part, Mapping) else None
     if kind in THOUGHTS:
         return ""
@@ -290,7 +290,7 @@ def _call(found: object) -> dict[str, Any]:
 
 
 def _usage(found: object) -> dict[str, Any] | None:
-    """The counts of tokens; None where one of the two that matter is not told."""
+    """Return token usage, or None if prompt or completion tokens are missing."""
     if not isinstance(found, Mapping):
         return None
     read, written = (token_count(found.get(f"{part}_tokens")) for part in ("prompt", "completion"))
