@@ -5,9 +5,9 @@ one log: resetting or replacing it changes what that speaker sees, and nothing t
 `graphs.sessions.dumps.dump` has the form of a dump, `graphs.sessions.exports` that of an export.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, NamedTuple
 
 from ...tools.registry.registry import Registry
 from ..common.errors import SpecError
@@ -17,6 +17,7 @@ from ..store.rows import check_session_id
 from .dumps.dump import MemoryDump, SessionDump
 from .remembering import load_whole, replace_memory
 from .session import check_speaker, read_stored_session
+from .stored_session import StoredSession
 
 Dump = Mapping[str, Any] | str | Path
 """A dump, or the path of a ``.json`` file that contains one."""
@@ -51,20 +52,62 @@ async def export_session(
     metadata: bool,
 ) -> str:
     """Write a session as text in one of the formats."""
-    if form not in get_args(ExportFormat):
-        raise SpecError(f"format: {form!r} is unknown; there are {listing(get_args(ExportFormat))}")
-    # Each format has its own libraries, which take long to import.
-    if form == "html":
-        from .exports.page import read_page
+    if form not in _WRITERS:
+        raise SpecError(f"format: {form!r} is unknown; there are {listing(_WRITERS)}")
+    return await _WRITERS[form](_Export(store, session, form, speaker, registry, metadata))
 
-        return await read_page(store, session, speaker)
-    found = await read_stored_session(store, session)
-    if speaker is not None:
-        check_speaker(session, found.conversation, speaker)
-    if form in ("markdown", "jsonl"):
-        from .exports.text import as_json_lines, as_markdown
 
-        return (as_markdown if form == "markdown" else as_json_lines)(found, speaker)
+class _Export(NamedTuple):
+    """A request for an export."""
+
+    store: Store
+    session: str
+    form: ExportFormat
+    speaker: str | None
+    registry: Registry
+    metadata: bool
+
+    async def read(self) -> StoredSession:
+        """Read the session, and check that it has the speaker."""
+        found = await read_stored_session(self.store, self.session)
+        if self.speaker is not None:
+            check_speaker(self.session, found.conversation, self.speaker)
+        return found
+
+
+# Each format has its own libraries, which take long to import.
+
+
+async def _write_markdown(export: _Export) -> str:
+    from .exports.text import as_markdown
+
+    return as_markdown(await export.read(), export.speaker)
+
+
+async def _write_json_lines(export: _Export) -> str:
+    from .exports.text import as_json_lines
+
+    return as_json_lines(await export.read(), export.speaker)
+
+
+async def _write_page(export: _Export) -> str:
+    from .exports.page import read_page
+
+    return await read_page(export.store, export.session, export.speaker)
+
+
+async def _write_examples(export: _Export) -> str:
     from .exports.training import as_examples
 
-    return as_examples(found, form, speaker, registry, metadata=metadata)
+    read = await export.read()
+    return as_examples(read, export.form, export.speaker, export.registry, metadata=export.metadata)
+
+
+_WRITERS: Final[Mapping[ExportFormat, Callable[[_Export], Awaitable[str]]]] = {
+    "markdown": _write_markdown,
+    "jsonl": _write_json_lines,
+    "html": _write_page,
+    "openai": _write_examples,
+    "sharegpt": _write_examples,
+}
+"""What writes each format."""

@@ -126,10 +126,11 @@ def test_an_undisturbed_run_asks_every_kind_of_question_once(
         *("private", "opening", "opening", "opening"),
         *("last_words", "last_words", "last_words"),
     ]
-    assert sum(about["kind"] == "choice" for about in lines["moderated"]) == 2
+    assert sum(about["kind"] == "speaker_choice" for about in lines["moderated"]) == 2
     assert [about["kind"] for about in lines["hooked"]] == [
-        *("instruction", "heard", "answer", "tool_calls", "answer", "tool_result"),
-        *("answer", "speech", "speech", "heard", "answer", "speech", "speech"),
+        *("instruction", "hook_version", "unheard_reply", "tool_calls"),
+        *("unheard_result", "tool_result", "unheard_reply", "speech", "speech"),
+        *("hook_version", "unheard_reply", "speech", "speech"),
     ]
     assert undisturbed["hooked"].result["messages"][5]["content"] == "<call_1: a hole of 6.>"
     chosen = undisturbed["chosen"].result["messages"]

@@ -21,7 +21,7 @@ from .fork_help import (
 SPEC = {"version": SPEC_VERSION, "task": "Plan", "speakers": [{"name": "Ann"}, {"name": "Ben"}]}
 SESSION = {"format": "duologue.session", "version": 6, "session": "one", "spec": SPEC}
 MEMORY = {"format": "duologue.memory", "version": 6, "session": "one", "speaker": "Ann"}
-MESSAGE = {"id": "m0000", "text": "Hi", "line": {"kind": "speech", "speaker": "Ann"}}
+MESSAGE = {"id": "m0000", "text": "Hi", "metadata": {"kind": "speech", "speaker": "Ann"}}
 
 
 def stopped(conversation: Conversation, lines: Sequence[Line], store: str, session: str) -> None:

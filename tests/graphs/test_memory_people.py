@@ -177,13 +177,13 @@ ENDED = {"reasons": [], "explanations": ["x"], "rounds": 0, "messages": 0}
                             {
                                 "id": "m0000",
                                 "text": "Hi",
-                                "line": {"kind": "speech", "speaker": "Eve"},
+                                "metadata": {"kind": "speech", "speaker": "Eve"},
                             }
                         ]
                     }
                 ],
             },
-            "steps.0.messages.0.line.speaker: nobody is called 'Eve'",
+            "steps.0.messages.0.metadata.speaker: nobody is called 'Eve'",
         ),
         ({**SESSION, "steps": [{"outcome": ENDED}]}, "steps.0.outcome.reasons: "),
         (
@@ -215,7 +215,7 @@ def test_a_dump_that_does_not_hang_together_is_refused(dump: Dump, said: str) ->
     ],
 )
 def test_a_dump_must_hold_what_is_read_next(phase: str, kinds: str) -> None:
-    message = {"id": "m0000", "text": "Hi", "line": {"kind": "speech", "speaker": "Ann"}}
+    message = {"id": "m0000", "text": "Hi", "metadata": {"kind": "speech", "speaker": "Ann"}}
     position = {"phase": phase, "speaker": "Ann", "facts": {"messages": 1}}
     dump = {**SESSION, "steps": [{"messages": [message], "position": position}]}
     said = f"steps.0.position: the newest message must be of the kind {kinds}"

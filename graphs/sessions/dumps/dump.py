@@ -233,7 +233,9 @@ def states_of(dump: SessionDump) -> list[State]:
 
 def _written(step: DumpedStep, ids: dict[str, str]) -> list[AnyMessage]:
     """Give what a step writes to the log; `ids` holds those of the steps before, by place."""
-    messages = [message_of(one, number_of(one.id), one.line, one.answer) for one in step.messages]
+    messages = [
+        message_of(one, number_of(one.id), one.metadata, one.answer) for one in step.messages
+    ]
     before = {ids[one.id] for one in step.messages if one.id in ids}
     ids |= {place_of(message): str(message.id) for message in messages}
     # What stood at its place is gone, where it has not moved to another one.

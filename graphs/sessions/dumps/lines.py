@@ -36,8 +36,8 @@ class Message(Said):
     """Its place in the log, such as ``m0004``."""
     message_id: str | None = None
     """The id that no other message has. None: it is given a new one."""
-    line: Annotated[AnyMetadata, Field(discriminator="kind")]
-    """What stands beside it: who said it, who hears it, what it is."""
+    metadata: Annotated[AnyMetadata, Field(discriminator="kind")]
+    """What kind of message it is, who said it, who hears it, and the rest of its metadata."""
     usage: UsageMetadata | None = None
     """The tokens of the model's answer, as LangChain counts them."""
     model: dict[str, JsonValue] = Field(default_factory=dict)
@@ -59,7 +59,7 @@ def dumped(message: BaseMessage) -> Message:
     return Message(
         id=place_of(message),
         message_id=message.id,
-        line=metadata(message),
+        metadata=metadata(message),
         **told,
         **what_is_said(message),
     )
@@ -107,11 +107,11 @@ def _check_message(
     free = place_name(len(log))
     if message.id not in log and message.id != free:
         raise ValueError(f"{where}.id: must be {free!r}, the next one, not {message.id!r}")
-    about = message.line
+    about = message.metadata
     # What is remembered of another conversation may be a stranger's.
     is_ours = not isinstance(about, RememberedMessage) and about.speaker is not None
     if is_ours and about.speaker not in names:
-        raise ValueError(f"{where}.line.speaker: nobody is called {about.speaker!r}")
+        raise ValueError(f"{where}.metadata.speaker: nobody is called {about.speaker!r}")
 
 
 def _check_position(
@@ -122,12 +122,12 @@ def _check_position(
         if name is not None and name not in names:
             raise ValueError(f"{where}: nobody is called {name!r}")
     # What was removed since then is counted as it was.
-    were = [original_metadata(one.line) for one in log]
+    were = [original_metadata(one.metadata) for one in log]
     # What ended once is counted anew from there.
     ends = (place for place, line in enumerate(were) if isinstance(line, EarlierEnd))
     first = 1 + max(ends, default=-1)
     said = sum(isinstance(line, Speech) for line in were[first:])
-    removed = said - sum(isinstance(one.line, Speech) for one in log[first:])
+    removed = said - sum(isinstance(one.metadata, Speech) for one in log[first:])
     counted = position.facts.messages
     if not said - removed <= counted <= said:
         raise ValueError(f"{where}: {counted} messages were said, and {said} stand")

@@ -37,7 +37,7 @@ def as_json_lines(result: StoredSession, speaker: str | None = None) -> str:
 
 
 def _object(message: BaseMessage, *, told: bool) -> dict[str, Any]:
-    says = dumped(message).model_dump(mode="json", exclude={"line", "message_id"})
+    says = dumped(message).model_dump(mode="json", exclude={"metadata", "message_id"})
     about = metadata(message).model_dump(mode="json", exclude={"since", "refusal", "thought"})
     if (thought := thought_text(metadata(message))) and not told:
         # No speaker remembers what was thought.

@@ -48,7 +48,7 @@ def _plain(message: BaseMessage) -> dict[str, Any]:
     """What is compared of a message: all that a dump holds of it but its id, and our own words."""
     # A model that speaks from a record uses nothing.
     says = dumped(message).model_dump(mode="json", exclude={"message_id", "usage", "model"})
-    text, about = says.pop("text"), says.pop("line") | {"problem": None}
+    text, about = says.pop("text"), says.pop("metadata") | {"problem": None}
     # A newer release may word them otherwise.
     ours = isinstance(metadata(message), JudgeQuestion | Instruction)
     if ours or about.get("verdict") is not None:
