@@ -80,7 +80,6 @@ from .speakers.context import (
     RunningSummary as RunningSummary,
     TokenBudget as TokenBudget,
 )
-from .speakers.few_shot import Example as Example
 from .speakers.formats import (
     BlockFormat as BlockFormat,
     CodeFormat as CodeFormat,

@@ -16,7 +16,7 @@ from ..graphs.common.errors import SessionError, SpecError
 from ..graphs.log.channels import apply_update, hide_removed, log_of, update_of
 from ..graphs.log.messages import make_message, metadata
 from ..graphs.log.metadata import NOBODY, Draft, Flaw, SpecifiedTask
-from ..graphs.log.remembered import brought_along
+from ..graphs.log.remembered import known_before
 from ..graphs.log.state import State
 from ..graphs.rules.position import Position
 from ..graphs.rules.tries import Problem
@@ -223,8 +223,7 @@ async def _begin(
     moment: Moment, task: str | None, new: list[AnyMessage], usage: dict[str, Usage]
 ) -> dict[str, Any]:
     """The update with which the speakers can begin."""
-    for speaker in moment.conversation.speakers:
-        new = [*new, *brought_along(speaker, len(moment.log) + len(new))]
+    new = [*new, *known_before(moment.conversation, len(moment.log) + len(new))]
     return {"specified_task": task or ""} | await moment.step(Position(), new, usage)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Unpack, cast, get_args
 
+from langchain_core.messages import HumanMessage
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 
@@ -24,13 +25,12 @@ from ..common.validation import kind_of
 from ..ends.end import End
 from ..log.messages import metadata, speeches
 from ..log.metadata import is_by_person
-from ..log.remembered import memory, remembered_by
+from ..log.remembered import memory
 from ..run.options import Options, StoreOptions
 from ..run.to_end import run_to_end
 from ..sessions.session import read_session
 from ..sessions.stored_state import stored_conversation
 from ..speakers.formats import SchemaFormat
-from ..speakers.memory import Remembered
 from ..speakers.speaker import Speaker
 from ..spec.changes.options import AnySpeaker
 from ..spec.conversation import Conversation
@@ -274,8 +274,8 @@ async def aremember(
         >>> chef = Speaker("Chef", "You plan meals.")
         >>> model = ScriptedChatModel(script=["Soup, then fish."])
         >>> menu = ask(chef, "Plan a menu.", model=model, store="memory:ask")
-        >>> [(line.speaker, line.text) for line in remember(chef, menu).memory]
-        [('User', 'Plan a menu.'), ('Chef', 'Soup, then fish.')]
+        >>> [(message.type, message.text) for message in remember(chef, menu).memory]
+        [('human', 'Plan a menu.'), ('ai', 'Soup, then fish.')]
     """
     check_options(options, AskOptions, "name", "words")
     if words is not None and (not isinstance(words, int) or words < 1):
@@ -286,11 +286,9 @@ async def aremember(
         if not isinstance(result, Result):
             raise TypeError(f"results.{place} must be a result, not {kind_of(result)}")
         result.conversation.speaker(was)
-    messages = [message for result in results for message in memory(result.messages, was)]
-    lines = [remembered_by(was, message) for message in messages]
-    # What was read from them is of no use in another conversation.
-    lines = [one.model_copy(update={**one.as_of(was, now.name), "parsed": None}) for one in lines]
-    if words is not None and messages:
+    found = [message for result in results for message in result.memory(was)]
+    if words is not None and found:
+        messages = [message for result in results for message in memory(result.messages, was)]
         render_prompt = results[-1].conversation.render_prompt
         request = render_prompt(
             prompts.SUMMARY_REQUEST,
@@ -305,12 +303,9 @@ async def aremember(
             system_prompt=render_prompt(prompts.SUMMARY_ROLE, me=was),
         )
         summary = cut((await aask(keeper, request, **options)).text.strip(), words)
-        lines = (
-            [Remembered(text=render_prompt(prompts.SUMMARY_HEADING, summary=summary))]
-            if summary
-            else lines
-        )
-    return now.replace(memory=tuple(lines))
+        if summary:
+            found = [HumanMessage(render_prompt(prompts.SUMMARY_HEADING, summary=summary))]
+    return now.replace(memory=found)
 
 
 remember = in_background(aremember)

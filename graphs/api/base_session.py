@@ -1,10 +1,11 @@
 """The address of a stored session, and the methods that run nothing and make no other session."""
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
 from ...tools.registry.options import check_options, list_options
 from ...tools.registry.registry import Registered, Registry
@@ -16,6 +17,7 @@ from ..sessions.prompting import read_prompt
 from ..sessions.remembering import begin_anew, dump_session, replace_memory
 from ..sessions.stop import stop_session
 from ..sessions.transfer import ExportFormat, export_session
+from ..speakers.private_messages import read_messages
 from ..store.rows import check_session_id
 
 
@@ -81,20 +83,14 @@ class BaseSession:
 
     prompt = in_background(aprompt)
 
-    async def adump(self, *, speaker: str | None = None) -> dict[str, Any]:
-        """Return the session, or the memory of one speaker, as plain JSON values.
-
-        Args:
-            speaker: The speaker whose memory to dump. None: the whole session, with all its steps.
+    async def adump(self) -> dict[str, Any]:
+        """Return the session, with all its steps, as plain JSON values.
 
         Returns:
             The dump, for `load_session` and ``json.dumps``.
-
-        Raises:
-            SpecError: Nobody has that name.
         """
         async with known_store(self.store) as store:
-            return written(await dump_session(store, self.id, speaker))
+            return written(await dump_session(store, self.id))
 
     dump = in_background(adump)
 
@@ -153,9 +149,32 @@ class BaseSession:
             if speaker is None:
                 await begin_anew(store, self.id)
             else:
-                await replace_memory(store, self.id, speaker, None)
+                await replace_memory(store, self.id, speaker)
 
     reset = in_background(areset)
+
+    async def aset_memory(
+        self, speaker: str, messages: Sequence[MessageLikeRepresentation]
+    ) -> None:
+        """Replace what a speaker remembers by other messages.
+
+        It keeps the messages that it has not answered, its task and its private opening. The log,
+        the memory of the others, and everything that ends or counts, stay as they were.
+
+        Args:
+            speaker: The name of the speaker.
+            messages: LangChain messages, or what `add_messages` accepts, as in `Speaker.memory`.
+                `Result.memory` returns such a list.
+
+        Raises:
+            SpecError: Nobody has that name, or a message is not valid.
+            SessionError: Another run has the session, or the session has not begun.
+        """
+        known = read_messages(messages, "messages")
+        async with known_store(self.store) as store:
+            await replace_memory(store, self.id, speaker, known)
+
+    set_memory = in_background(aset_memory)
 
     async def adelete(self) -> None:
         """Delete the session and everything it contains.

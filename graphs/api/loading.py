@@ -1,44 +1,40 @@
-"""Load a dumped session, or a dumped memory."""
+"""Load a dumped session."""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ..common.background import in_background
-from ..sessions.dumps.dump import SessionDump, read_dump
+from ..sessions.dumps.dump import read_dump
 from ..sessions.listing import known_store
-from ..sessions.transfer import Dump, write_dump
+from ..sessions.remembering import load_dump
 from .session import Session
 
 
 async def aload_session(
-    dump: Dump,
+    dump: Mapping[str, Any] | str | Path,
     *,
     into: str | None = None,
-    speaker: str | None = None,
     store: str | Path | None = None,
 ) -> Session:
     """Load what `Session.dump` returned, here or elsewhere.
 
-    A whole session becomes a new one that resumes where it stopped, and can be forked from any
-    message; a question that waits is asked again when it resumes. A speaker's memory replaces that
-    of a speaker in a session that has begun: it keeps the messages that it has not answered. The
-    others, and everything that ends or counts, stay as they were.
+    It becomes a new session that resumes where it stopped, and can be forked from any message; a
+    question that waits is asked again when it resumes.
 
     Args:
         dump: The dump, or the path of a ``.json`` file that contains it.
-        into: The new session's id. None: the id in the dump. For a memory: the session whose
-            speaker receives it.
-        speaker: The speaker that receives a memory. None: the speaker of the same name.
+        into: The new session's id. None: the id in the dump.
         store: The store. None: the setting, else one SQLite file in the user's data folder.
 
     Returns:
-        The new session, or the session that received the memory.
+        The new session.
 
     Raises:
         SpecError: It is not a duologue dump, or a newer release wrote it; names the file and the
-            field. Nobody in the session has that name, or an argument is missing or too many.
-        SessionError: The new id is odd or taken; the session that receives a memory does not exist,
-            is running, or has not begun.
+            field.
+        SessionError: The new id is odd or taken.
         StoreError: The store can't be opened, read or written.
 
     Example:
@@ -53,8 +49,8 @@ async def aload_session(
         True
     """
     found = await asyncio.to_thread(read_dump, dump)
-    async with known_store(store, create=isinstance(found, SessionDump)) as opened:
-        return Session(await write_dump(opened, found, into, speaker), store=store)
+    async with known_store(store, create=True) as opened:
+        return Session(await load_dump(opened, found, into), store=store)
 
 
 load_session = in_background(aload_session)

@@ -17,11 +17,10 @@ from ..run.to_end import run_to_end
 from ..sessions.checkpoints import MessageLike
 from ..sessions.fork import fork_session
 from ..sessions.listing import known_store
-from ..sessions.remembering import dump_session
+from ..sessions.remembering import dump_session, load_dump
 from ..sessions.say import add_message
 from ..sessions.session import made_up_id, read_stored_session
 from ..sessions.stored_session import StoredSession
-from ..sessions.transfer import write_dump
 from ..spec.changes.options import Changes
 from .base_session import BaseSession
 
@@ -252,36 +251,26 @@ class Session(BaseSession):
 
     replay = in_background(areplay)
 
-    async def acopy(
-        self,
-        *,
-        into: str | None = None,
-        speaker: str | None = None,
-        to: str | Path | None = None,
-    ) -> "Session":
-        """Copy the session, or the memory of one speaker, within its store or into another one.
+    async def acopy(self, *, into: str | None = None, to: str | Path | None = None) -> "Session":
+        """Copy the session within its store or into another one.
 
         Args:
-            into: The copy's id. None: the same id in another store, else an id made from it. For a
-                memory: the session whose speaker of that name receives it.
-            speaker: The speaker whose memory to copy. None: the whole session.
+            into: The copy's id. None: the same id in another store, else an id made from it.
             to: The store of the copy. None: the same store.
 
         Returns:
-            The copy, or the session that received the memory.
+            The copy.
 
         Raises:
-            SpecError: Nobody in one of the sessions has that name, or ``into`` is missing.
-            SessionError: The new id is odd or taken; the session that receives a memory does not
-                exist, is running, or has not begun.
+            SessionError: The new id is odd or taken.
         """
-        if into is None and speaker is None and to is None:
+        if into is None and to is None:
             into = made_up_id(self.id, "copy")
         async with known_store(self.store) as store:
-            found = await dump_session(store, self.id, speaker)
+            found = await dump_session(store, self.id)
         target = to or self.store
-        async with known_store(target, create=speaker is None) as store:
-            return Session(await write_dump(store, found, into), store=target)
+        async with known_store(target, create=True) as store:
+            return Session(await load_dump(store, found, into), store=target)
 
     copy = in_background(acopy)
 

@@ -94,8 +94,17 @@ def dump(
     """Write a session, or one speaker's memory of it, as JSON."""
     from ..api.session import Session as Handle
     from ..common.sanitize import escaped
+    from ..sessions.session import check_speaker
+    from ..speakers.private_messages import write_message
 
-    found = Handle(session, store=store).dump(speaker=speaker)
+    handle = Handle(session, store=store)
+    found: object
+    if speaker is None:
+        found = handle.dump()
+    else:
+        state = handle.state()
+        check_speaker(session, state.conversation, speaker)
+        found = [write_message(one) for one in state.memory(speaker)]
     _put(escaped(json.dumps(found, ensure_ascii=False, indent=2)) + "\n", output)
 
 
@@ -116,7 +125,7 @@ def load(
         typer.Option(
             "--as",
             metavar="SPEAKER",
-            help="The speaker who gets the memory. [default: the one of the same name]",
+            help="The speaker whose memory it becomes; needed for a file of --as.",
         ),
     ] = None,
     store: StoreOption = None,
@@ -127,8 +136,19 @@ def load(
     replaces a speaker's in another session; only what that speaker sees changes.
     """
     from ..api.loading import load_session
+    from ..api.session import Session as Handle
+    from ..common.files import read_file
+    from ..speakers.private_messages import read_messages
 
-    _say_how_to_go_on(load_session(file, into=into, speaker=speaker, store=store))
+    if speaker is None:
+        _say_how_to_go_on(load_session(file, into=into, store=store))
+        return
+    if into is None:
+        raise SpecError("--into: is missing: name the session whose speaker is to remember it")
+    messages = read_messages(read_file(file, json.loads), str(file))
+    handle = Handle(into, store=store)
+    handle.set_memory(speaker, messages)
+    _say_how_to_go_on(handle)
 
 
 def reset(session: Session, speaker: SpeakerOption = None, store: StoreOption = None) -> None:
@@ -166,7 +186,15 @@ def copy(
     """
     from ..api.session import Session as Handle
 
-    _say_how_to_go_on(Handle(session, store=store).copy(into=into, speaker=speaker, to=to))
+    handle = Handle(session, store=store)
+    if speaker is None:
+        _say_how_to_go_on(handle.copy(into=into, to=to))
+        return
+    if into is None:
+        raise SpecError("--into: is missing: name the session whose speaker is to remember it")
+    receiver = Handle(into, store=to or store)
+    receiver.set_memory(speaker, handle.state().memory(speaker))
+    _say_how_to_go_on(receiver)
 
 
 def export(

@@ -113,8 +113,8 @@ class Instruction(MessageMetadata):
     is_cue = True
 
 
-class Utterance(MessageMetadata):
-    """A message of a speaker, in this conversation or in one that a speaker remembers."""
+class SpeakerReply(ModelOutput):
+    """A reply of a speaker whose turn it is."""
 
     stage: Stage = Stage.ROUNDS
     """The part of the conversation that it belongs to."""
@@ -123,16 +123,6 @@ class Utterance(MessageMetadata):
     to_user: dict[str, str] = Field(default_factory=dict)
     """The parts that the speaker said by an argument of its calls, by the calls' ids. The calls
     are stored without it."""
-
-    @property
-    def is_aloud(self) -> bool:
-        """Whether others hear it, in the rounds or as last words."""
-        return self.stage in ALOUD and (self.audience is None or bool(self.confidants))
-
-
-class SpeakerReply(Utterance, ModelOutput):
-    """A reply of a speaker whose turn it is."""
-
     source: Source = Source.MODEL
     """Its origin."""
     flaw: Flaw | None = None
@@ -146,6 +136,11 @@ class SpeakerReply(Utterance, ModelOutput):
     """Whether these calls say that only the named speaker hears it."""
     edited: bool = False
     """Whether a person changed its text, and duologue has not read the new text yet."""
+
+    @property
+    def is_aloud(self) -> bool:
+        """Whether others hear it, in the rounds or as last words."""
+        return self.stage in ALOUD and (self.audience is None or bool(self.confidants))
 
 
 class Speech(SpeakerReply):
@@ -313,12 +308,16 @@ class MemoryReset(MessageMetadata):
     on_page = True
 
 
-class RememberedMessage(Utterance):
-    """A message of a loaded memory: only its owner hears it, and no rule counts it."""
+class RememberedMessage(MessageMetadata):
+    """A message from before the conversation: its audience alone hears it, and no rule counts it.
+
+    It is of a memory, or of a private opening.
+    """
 
     kind: Literal["remembered"] = "remembered"
-    to: str | None = None
-    """The name of the speaker it was meant for, if others heard it too."""
+    stays: bool = False
+    """Whether it stays in all prompts of its audience. Otherwise a context policy may leave it out,
+    as a part of the history."""
 
     is_talk = True
     can_end_turn = True
@@ -431,7 +430,7 @@ def thought_text(about: MessageMetadata) -> str:
 
 def parsed_of(about: MessageMetadata) -> JsonValue:
     """Return its content as plain values, or None."""
-    return about.parsed if isinstance(about, Utterance | CallOutcome) else None
+    return about.parsed if isinstance(about, SpeakerReply | CallOutcome) else None
 
 
 def original_metadata(about: MessageMetadata) -> MessageMetadata:

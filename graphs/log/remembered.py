@@ -1,25 +1,26 @@
-"""What a speaker remembers of a log: what its memory being reset, or replaced, leaves in its view.
+"""What a speaker remembers of a log: the lines it sees after its memory was reset or replaced.
 
-Pure functions, also for writing it down as data and back. How a speaker sees what it remembers is
-in `graphs.log.viewpoint`; what is written when a memory is reset in `graphs.sessions.forgetting`.
+Pure functions. How a speaker sees what it remembers is in `graphs.log.viewpoint`; what is written
+when a memory is reset in `graphs.sessions.forgetting`.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 from uuid import uuid4
 
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
     BaseMessage,
-    InvalidToolCall,
+    HumanMessage,
     SystemMessage,
     ToolMessage,
 )
 from langchain_core.messages.tool import ToolCall
 
-from ..speakers.memory import BrokenCall, DumpedCall, Remembered, Said
 from ..speakers.speaker import Speaker
+from ..spec.conversation import Conversation
 from .messages import make_message, metadata, metadata_kwargs, place_name, place_of, storable
 from .metadata import (
     Instruction,
@@ -28,12 +29,9 @@ from .metadata import (
     RememberedMessage,
     Summary,
     ToolCalls,
-    Utterance,
-    original_metadata,
-    parsed_of,
     replaced_places,
 )
-from .stage import Stage
+from .names import provider_names
 
 
 def remembered(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
@@ -109,94 +107,73 @@ def is_told(about: MessageMetadata) -> bool:
     return about.speaker is None and isinstance(about, Instruction | RememberedMessage)
 
 
-def is_brought_along(about: MessageMetadata) -> bool:
-    """Whether a line is of a memory with which a speaker came into the session."""
-    return isinstance(about, RememberedMessage) and about.stage is Stage.ROUNDS
+def private_lines(
+    conversation: Conversation,
+    name: str,
+    messages: Iterable[AnyMessage],
+    first: int = 0,
+    *,
+    stays: bool = False,
+) -> list[AnyMessage]:
+    """Return messages as lines of the log that only one speaker sees.
 
-
-def brought_along(speaker: Speaker, number: int) -> Iterator[AnyMessage]:
-    """Give what a speaker remembers when the session begins, from this place of the log on."""
-    # Several conversations may have had the same ids of calls, and this one may have them again.
-    ids: dict[str, str] = {}
-
-    def renamed(old: str) -> str:
-        return ids.get(old, old)
-
-    for place, one in enumerate(speaker.memory, start=number):
-        ids.update((old, f"{old}-{place_name(place)}") for old in one.made_calls)
-        told = one.with_call_ids(renamed)
-        about = RememberedMessage(
-            speaker=one.speaker,
-            audience=(speaker.name,),
-            to=one.to,
-            parsed=one.parsed,
-            to_user=told.to_user,
-        )
-        yield message_of(told, place, about)
-
-
-def remembered_by(speaker: str, message: BaseMessage) -> Remembered:
-    """Write down a message of the log as something that a speaker remembers."""
-    about = metadata(message)
-    says: dict[str, Any] = {"text": message.text}
-    if about.speaker == speaker:
-        says = what_is_said(message)
-        says["to_user"] = about.to_user if isinstance(about, Utterance) else {}
-    to = about.to if isinstance(about, Instruction | RememberedMessage) else None
-    return Remembered(speaker=about.speaker, to=to, parsed=parsed_of(about), **says)
-
-
-def what_is_said(message: BaseMessage) -> dict[str, Any]:
-    """Write down what a message of the log says."""
-    found: dict[str, Any] = {"text": message.text}
-    if isinstance(message, ToolMessage):
-        found |= {"call_id": message.tool_call_id, "failed": message.status == "error"}
-    if isinstance(message, AIMessage):
-        found["tool_calls"] = [
-            DumpedCall(name=call["name"], args=call["args"], id=call["id"])
-            for call in message.tool_calls
-        ]
-        found["invalid_tool_calls"] = [
-            BrokenCall(name=call["name"], args=call["args"], id=call["id"], error=call["error"])
-            for call in message.invalid_tool_calls
-        ]
-    return found
-
-
-def message_of(
-    says: Said, number: int, about: MessageMetadata, answer: AIMessage | None = None
-) -> AnyMessage:
-    """Make the message at this place of the log out of what was written down.
-
-    Its id and usage are those of a model's answer, if it has one.
+    Args:
+        conversation: The spec.
+        name: The speaker.
+        messages: The messages, from the speaker's side.
+        first: The place of the first line in the log.
+        stays: Whether no context policy leaves the lines out of prompts.
     """
-    message_id = (answer.id if answer else None) or str(uuid4())
-    if says.call_id is not None:
-        return ToolMessage(
-            storable(says.text),
-            id=message_id,
-            tool_call_id=says.call_id,
-            status="error" if says.failed else "success",
-            additional_kwargs=metadata_kwargs(about, number),
-        )
-    return make_message(
-        number,
-        says.text,
-        original_metadata(about),
-        id=message_id,
-        answer=answer,
-        tool_calls=[
-            ToolCall(name=call.name, args=dict(call.args), id=call.id, type="tool_call")
-            for call in says.tool_calls
-        ],
-        invalid_tool_calls=[
-            InvalidToolCall(
-                name=call.name,
-                args=call.args,
-                id=call.id,
-                error=call.error,
-                type="invalid_tool_call",
+    speakers = {plain: known for known, plain in provider_names(conversation.names).items()}
+    # Several conversations may have had the same ids of calls, and this one may have them again.
+    ids: dict[str | None, str] = {}
+    lines: list[AnyMessage] = []
+    speaker: str | None
+    for number, message in enumerate(messages, start=first):
+        speaker = name
+        if isinstance(message, HumanMessage):
+            heard_from = speakers.get(message.name or "", message.name)
+            # Somebody else of its own name said nothing that is its own.
+            speaker = None if heard_from == name else heard_from
+        about = RememberedMessage(speaker=speaker, audience=(name,), stays=stays)
+        if isinstance(message, ToolMessage):
+            call_id = ids.get(message.tool_call_id, message.tool_call_id)
+            lines.append(
+                ToolMessage(
+                    storable(str(message.text)),
+                    id=str(uuid4()),
+                    tool_call_id=call_id,
+                    status=message.status,
+                    additional_kwargs=metadata_kwargs(about, number),
+                )
             )
-            for call in says.invalid_tool_calls
-        ],
-    ).model_copy(update={"additional_kwargs": metadata_kwargs(about, number)})
+            continue
+        calls = message.tool_calls if isinstance(message, AIMessage) else []
+        ids |= {call["id"]: _call_id(call["id"], number) for call in calls}
+        renamed = [ToolCall(**{**call, "id": ids[call["id"]]}) for call in calls]
+        lines.append(make_message(number, str(message.text), about, tool_calls=renamed))
+    return lines
+
+
+def _call_id(known: str | None, number: int) -> str:
+    """Return the id of a call that is unique in the log. Providers limit its length."""
+    return f"{_OF_ANOTHER_LOG.sub('', known or 'call')}-{place_name(number)}"
+
+
+_OF_ANOTHER_LOG: Final = re.compile(r"-m\d{4,}$")
+
+
+def known_before(conversation: Conversation, first: int) -> list[AnyMessage]:
+    """Return the lines that speakers know from before the conversation, from this place on."""
+    lines: list[AnyMessage] = []
+    for speaker in conversation.speakers:
+        for messages, stays in ((speaker.memory, False), (told_privately(speaker), True)):
+            place = first + len(lines)
+            lines += private_lines(conversation, speaker.name, messages, place, stays=stays)
+    return lines
+
+
+def told_privately(speaker: Speaker) -> list[AnyMessage]:
+    """Return the lines of a speaker's private opening."""
+    opening = speaker.private_opening
+    return [] if opening is None else [HumanMessage(text) for text in opening.lines]

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from langchain_core.messages import (
     AIMessage,
+    AnyMessage,
     BaseMessage,
     HumanMessage,
     SystemMessage,
@@ -21,7 +22,7 @@ from langchain_core.messages.tool import ToolCall
 
 from ..common.fold import goes_on
 from ..display.lists import Messages
-from ..speakers.few_shot import shown as shown_examples
+from ..speakers.private_messages import calls_of
 from ..spec.conversation import Conversation
 from .call_text import handing_over, put_back
 from .done_tokens import heard_text
@@ -31,13 +32,11 @@ from .metadata import (
     Instruction,
     JudgeQuestion,
     MessageMetadata,
-    RememberedMessage,
     SpeakerReply,
     ToolCalls,
-    Utterance,
 )
 from .names import as_heard_alone, provider_names
-from .remembered import is_in_view, is_told, remembered
+from .remembered import is_in_view, is_told, memory, private_lines, remembered
 
 SILENCE = "(empty message)"
 """The text for a blank message, which many providers refuse."""
@@ -67,6 +66,26 @@ def viewpoint(
     return Messages(View(conversation, name).of(remembered(log, name), system))
 
 
+def memory_messages(
+    conversation: Conversation, log: Sequence[BaseMessage], name: str
+) -> list[AnyMessage]:
+    """Return what a speaker remembers, one message for each line, as `Speaker.memory` accepts it.
+
+    Others' messages carry their speakers' names, not labels. Each call is followed by its result;
+    calls without a result are left out.
+    """
+    known = memory(log, name)
+    results = [message for message in known if isinstance(message, ToolMessage)]
+    view = View(conversation, name, is_labelled=False)
+    found: list[AnyMessage] = []
+    for message in known:
+        if isinstance(message, ToolMessage):
+            continue
+        ids = {call["id"] for call in calls_of(message)} if isinstance(message, AIMessage) else ()
+        found += view.lone(message, [one for one in results if one.tool_call_id in ids])
+    return found
+
+
 class View:
     """What one speaker remembers, as it sees it; for a longer log it is extended.
 
@@ -74,12 +93,23 @@ class View:
     time, since a hook may still change it, and calls may still get their results.
     """
 
-    def __init__(self, conversation: Conversation, name: str, *, in_prompt: bool = False) -> None:
+    def __init__(
+        self,
+        conversation: Conversation,
+        name: str,
+        *,
+        in_prompt: bool = False,
+        is_labelled: bool = True,
+    ) -> None:
         self._conversation = conversation
         self._speaker = conversation.speaker(name)
         self._names = provider_names(conversation.names)
-        self._is_labelled = conversation.hears_labels(self._speaker)
+        self._is_labelled = is_labelled and conversation.hears_labels(self._speaker)
+        self._prefixes = self._speaker.prefixes if is_labelled else {}
         self._in_prompt = in_prompt and not self._is_labelled
+        examples = private_lines(conversation, name, self._speaker.examples)
+        # They are no lines of the log, by whose ids anything could be found.
+        self._examples = [one.model_copy(update={"id": None}) for one in self._show(examples)]
         self._begin()
 
     def _begin(self) -> None:
@@ -100,12 +130,26 @@ class View:
         self._add(now, behind)
         view = now.view
         front: list[BaseMessage] = [SystemMessage(system)] if system else []
-        if self._speaker.examples:
-            front += shown_examples(self._speaker.examples, self._names[self._speaker.name])
+        if self._examples:
+            front += self._examples
             if view and isinstance(view[0], AIMessage):
                 # An example is no line of the speaker's own, and two turns in one role are refused.
                 front.append(HumanMessage(SILENCE))
         return front + view
+
+    def lone(self, message: BaseMessage, results: Sequence[BaseMessage]) -> list[AnyMessage]:
+        """Show one line by itself, with the results of its calls."""
+        view, speaker = self._show([message, *results]), metadata(message).speaker
+        for one in view:
+            if isinstance(one, HumanMessage) and speaker is not None:
+                # A stranger, whom it remembers of another conversation, has a name, too.
+                one.name = self._names.get(speaker) or provider_names([speaker])[speaker]
+        return view
+
+    def _show(self, log: Sequence[BaseMessage]) -> list[AnyMessage]:
+        shown = _Shown([], {}, set())
+        self._add(shown, log)
+        return shown.view
 
     def _changes(self, new: Sequence[BaseMessage], known: set[str]) -> bool:
         """Whether something new takes the place of what is settled."""
@@ -165,12 +209,12 @@ class View:
             text = heard_text(self._conversation, message, about)
             if self._in_prompt and not (shown.heard and about.speaker):
                 text = self._told_apart(shown, text, about)
-            to = about.to if isinstance(about, Instruction | RememberedMessage) else None
+            to = about.to if isinstance(about, Instruction) else None
             if to not in (None, name):
                 text = f"To {to}: {text}"
             elif about.audience is not None:
                 text = as_heard_alone(self._conversation, about, name, text.strip() or SILENCE)
-            before = self._speaker.prefixes.get(about.speaker or "", "")
+            before = self._prefixes.get(about.speaker or "", "")
             heard = _labelled(text, about.speaker if self._is_labelled else None)
             _add_heard(
                 shown.view, f"{before}{heard}", message.id, self._names.get(about.speaker or "")
@@ -180,7 +224,7 @@ class View:
 class _Shown(NamedTuple):
     """A part of a view."""
 
-    view: list[BaseMessage]  # what is sent
+    view: list[AnyMessage]  # what is sent
     results: dict[str, ToolMessage]  # the results of calls in it, as they stand in the log
     heard: set[str | None]  # who is heard in it
 
@@ -243,7 +287,7 @@ def _add_own(
     new = {call["id"] for call in made if call["id"] in results} - shown.results.keys()
     calls = [call for call in made if _taken(new, call["id"])]
     text, calls = put_back(
-        message.text, calls, about.to_user if isinstance(about, Utterance) else {}
+        message.text, calls, about.to_user if isinstance(about, SpeakerReply) else {}
     )
     text = text.strip()
     if not (text or calls or handed):
@@ -281,16 +325,6 @@ def _taken(new: set[str | None], call_id: str | None) -> bool:
     return True
 
 
-def calls_of(message: AIMessage) -> list[ToolCall]:
-    """Copies of all calls of a message. Servers read arguments as JSON: broken ones are empty."""
-    broken = (
-        ToolCall(name=call["name"] or "unknown", args={}, id=call["id"])
-        for call in message.invalid_tool_calls
-    )
-    # Who is shown them may change them, down to a list among the arguments.
-    return [*deepcopy(message.tool_calls), *broken]
-
-
 def _labelled(text: str, name: str | None) -> str:
     """A line heard from another, with its name in front where there is one to tell."""
     text = text.strip() or SILENCE
@@ -298,7 +332,7 @@ def _labelled(text: str, name: str | None) -> str:
     return text if name is None or text.startswith(f"{name}:") else f"{name}: {text}"
 
 
-def _add_heard(view: list[BaseMessage], text: str, id_: str | None, name: str | None) -> None:
+def _add_heard(view: list[AnyMessage], text: str, id_: str | None, name: str | None) -> None:
     """Add a line heard from another, joined to the one before it where that was heard too."""
     last = view[-1] if view else None
     if isinstance(last, HumanMessage):

@@ -14,6 +14,7 @@ from ..ends.all_ends import Reason
 from ..log.channels import log_of
 from ..log.messages import PLACE, make_message, metadata
 from ..log.metadata import Instruction, Speech, verdict_of
+from ..log.remembered import known_before
 from ..log.stage import Stage
 from ..log.state import State
 from ..rules.end_chat import decide
@@ -50,7 +51,7 @@ def forked(found: State, new: Conversation) -> State:
         # It was being rewritten; now it stands as given.
         state["specified_task"] = new.task or ""
         before = position = Position()
-        was_next, told_new = None, []
+        was_next, told_new = None, known_before(new, 0)
     else:
         return state
     state["position"] = position.model_dump(mode="json")

@@ -1,37 +1,32 @@
-"""Sessions and memories, dumped from a store and loaded into one."""
+"""Sessions dumped from a store and loaded into one; speakers' memories reset and replaced.
 
-from collections.abc import AsyncIterator
+A speaker's memory is what it has said and heard in one log: resetting or replacing it changes what
+that speaker sees, and nothing that was said.
+"""
+
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
+
+from langchain_core.messages import AnyMessage
 
 from ..build import Graph, build_graph
 from ..common.errors import SessionError
 from ..log.channels import log_of, update_of
 from ..log.messages import place_of
-from ..log.remembered import memory, remembered_by
 from ..rules.position import Position
 from ..spec.conversation import Conversation
 from ..store.address import Held, Store
+from ..store.rows import check_session_id
 from .checkpoints import read_steps, settle, write_state, write_steps
-from .dumps.dump import DUMP_VERSION, MemoryDump, SessionDump, states_of, whole
+from .dumps.dump import SessionDump, states_of, whole
 from .forgetting import forgetting
-from .session import check_speaker, known_session, new_session, read_stored_session
+from .session import check_speaker, known_session, new_session
 from .stored_state import reading_session
 
 
-async def dump_session(store: Store, session: str, speaker: str | None) -> SessionDump | MemoryDump:
-    """Read a session, or what one speaker remembers of it."""
-    if speaker is not None:
-        result = await read_stored_session(store, session)
-        check_speaker(session, result.conversation, speaker)
-        lines = (remembered_by(speaker, one) for one in memory(result.messages, speaker))
-        return MemoryDump(
-            format="duologue.memory",
-            version=DUMP_VERSION,
-            session=session,
-            speaker=speaker,
-            lines=tuple(lines),
-        )
+async def dump_session(store: Store, session: str) -> SessionDump:
+    """Read a whole session."""
     conversation = await known_session(store, session)
     graph = build_graph(checkpointer=store.checkpointer)
     states = await read_steps(graph, session)
@@ -39,12 +34,14 @@ async def dump_session(store: Store, session: str, speaker: str | None) -> Sessi
         return whole(session, conversation, states)
 
 
-async def load_whole(store: Store, session: str, dump: SessionDump) -> None:
-    """Write a whole session."""
+async def load_dump(store: Store, dump: SessionDump, into: str | None) -> str:
+    """Write a whole session, and return its id."""
+    session = check_session_id(into or dump.session)
     last = dump.steps[-1].outcome if dump.steps else None
     reason = None if last is None else last.reason.value
     async with new_session(store, session, dump.spec, reason) as held:
         await write_steps(build_graph(checkpointer=held.checkpointer), session, states_of(dump))
+    return session
 
 
 async def begin_anew(store: Store, session: str) -> None:
@@ -55,20 +52,22 @@ async def begin_anew(store: Store, session: str) -> None:
         await held.writable.reopen()
 
 
-async def replace_memory(store: Store, session: str, speaker: str, dump: MemoryDump | None) -> None:
-    """Replace a speaker's memory, or reset it."""
+async def replace_memory(
+    store: Store, session: str, speaker: str, messages: Sequence[AnyMessage] = ()
+) -> None:
+    """Replace a speaker's memory by messages, or reset it if there are none."""
     async with _held(store, session) as held:
         check_speaker(session, held.conversation, speaker)
         state = await settle(held.graph, session, held.conversation)
         if "position" not in state:
-            if dump is None:
+            if not messages:
                 return
             raise SessionError(
                 f"Session {session!r} has not begun: nobody in it has a memory to replace yet."
             )
         position = Position.model_validate(state["position"])
         log = log_of(state)
-        new = forgetting(held.conversation, position, log, speaker, dump)
+        new = forgetting(held.conversation, position, log, speaker, messages)
         written = update_of(new, log)
         written["position"] = state["position"]
         decided = state.get("decisions")

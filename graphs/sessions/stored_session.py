@@ -14,7 +14,7 @@ from ..log.heard import overheard
 from ..log.messages import metadata, says_something, speeches
 from ..log.metadata import Speech, is_by_person, outcome_of
 from ..log.trajectory import trajectory
-from ..log.viewpoint import viewpoint
+from ..log.viewpoint import memory_messages, viewpoint
 from ..rules.ends.outcome_step import OutcomeStep
 from ..rules.outcome import Outcome
 from ..rules.why import why
@@ -225,6 +225,23 @@ class StoredSession(Shown):
         who = self.conversation.speaker(speaker)
         system = self.conversation.system_prompt(who, self.specified_task)
         return viewpoint(self.conversation, self.messages, speaker, system=system)
+
+    def memory(self, speaker: str) -> list[AnyMessage]:
+        """Return what a speaker remembers, as LangChain messages that any model accepts.
+
+        Args:
+            speaker: The speaker's name.
+
+        Returns:
+            A message for each line that it has said or heard, oldest first: its own are the
+            assistant's, the others' the user's, with their speakers' names. Every call of a tool
+            is followed by its result. The system prompt and the speaker's examples are no part of
+            it. `Speaker.memory` and `Session.set_memory` accept the list.
+
+        Raises:
+            KeyError: Nobody has that name.
+        """
+        return memory_messages(self.conversation, self.messages, speaker)
 
     def trajectory(self, speaker: str | None = None) -> list[dict[str, Any]]:
         """Return the session as messages in OpenAI's form, which evaluators of agents take.

@@ -1,45 +1,17 @@
-"""Load, copy and export a session, or what one speaker remembers of it.
-
-Lagent's agents have such a state each. Here a speaker's memory is what it has said and heard in
-one log: resetting or replacing it changes what that speaker sees, and nothing that was said.
-`graphs.sessions.dumps.dump` has the form of a dump, `graphs.sessions.exports` that of an export.
-"""
+"""Export a session, or what one speaker remembers of it, in the formats of the folder `exports`."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from ...tools.registry.registry import Registry
 from ..common.errors import SpecError
 from ..common.validation import listing
 from ..store.address import Store
-from ..store.rows import check_session_id
-from .dumps.dump import MemoryDump, SessionDump
-from .remembering import load_whole, replace_memory
 from .session import check_speaker, read_stored_session
 from .stored_session import StoredSession
 
-Dump = Mapping[str, Any] | str | Path
-"""A dump, or the path of a ``.json`` file that contains one."""
-
 ExportFormat = Literal["markdown", "jsonl", "html", "openai", "sharegpt"]
 """The formats in which a session can be exported."""
-
-
-async def write_dump(
-    store: Store, dump: SessionDump | MemoryDump, into: str | None, speaker: str | None = None
-) -> str:
-    """Write a session, or put a memory into another one, and return the session's id."""
-    if isinstance(dump, MemoryDump):
-        if into is None:
-            raise SpecError("into: is missing: name the session whose speaker is to remember it")
-        await replace_memory(store, check_session_id(into), speaker or dump.speaker, dump)
-        return into
-    if speaker is not None:
-        raise SpecError("speaker: a whole session is loaded for all its speakers: leave it out")
-    session = check_session_id(into or dump.session)
-    await load_whole(store, session, dump)
-    return session
 
 
 async def export_session(

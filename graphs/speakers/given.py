@@ -3,15 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Required
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import MessageLikeRepresentation
 from typing_extensions import TypedDict
 
 from ..common.data import Fields, Thing
 from .approval import InterruptOn
 from .context import Context
-from .few_shot import Example
 from .formats import Format
-from .memory import Remembered
 from .parts import ModelSettings, PrivateOpening, SmallModelPrompt
 from .replies import AnyReply
 
@@ -21,9 +19,9 @@ class SpeakerOptions(TypedDict, total=False):
 
     task: str | None
     private_opening: PrivateOpening | Fields | None
-    memory: Sequence[Remembered | Fields]
+    memory: Sequence[MessageLikeRepresentation]
     replies: Sequence[AnyReply | Thing | Fields]
-    examples: Sequence[Example | BaseMessage | Fields]
+    examples: Sequence[MessageLikeRepresentation]
     prefixes: Mapping[str, str]
     speaks_to: Sequence[str] | None
     labels: bool | None

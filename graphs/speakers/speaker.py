@@ -15,11 +15,10 @@ from ..common.data import (
 from ..common.validation import did_you_mean
 from .approval import Rule
 from .context import Context, KeepAll
-from .few_shot import Examples
 from .formats import Format, LabelledFormat, SchemaFormat
 from .given import SpeakerChanges, SpeakerOptions
-from .memory import Remembered
 from .parts import ModelSettings, PrivateOpening, SmallModelPrompt
+from .private_messages import Examples, PrivateMessage
 from .replies import AnyReply, CodeReply, HumanInputMode, HumanReply, ModelReply, TextReply
 
 SPEAKER_TEMPERATURE = 0.2
@@ -30,8 +29,8 @@ class Speaker(Spec):
     """One participant of a conversation.
 
     Raises:
-        SpecError: A field is missing, unknown or wrong; the examples do not
-            alternate between user and assistant; a reply is never reached; nothing calls the tools,
+        SpecError: A field is missing, unknown or wrong; the examples do not begin with the user's
+            message and end with the assistant's; a reply is never reached; nothing calls the tools,
             or no reply of the speaker's format could.
     """
 
@@ -44,14 +43,15 @@ class Speaker(Spec):
     """The speaker's own task, which the others do not see."""
     private_opening: PrivateOpening | None = None
     """What it alone knows before the conversation."""
-    memory: tuple[Remembered, ...] = ()
-    """What it remembers of earlier conversations, which it alone sees: lines with its own name are
-    its own, the others what it heard. `remember` gives them."""
+    memory: tuple[PrivateMessage, ...] = ()
+    """Its memory of earlier conversations, which only it sees: LangChain messages, or what
+    `add_messages` accepts. The assistant's messages are its own; a name says whom it heard the
+    user's from. `remember` and `Result.memory` return them."""
     replies: Annotated[tuple[AnyReply, ...], AtLeast(1)] = (ModelReply(),)
     """What gives its replies, tried in order until one does; the reply is blank where none does."""
     examples: Examples = ()
-    """How it answers, shown after its system prompt: messages of user and assistant in turn, the
-    last one the assistant's (few-shot)."""
+    """Examples of its answers, shown after its system prompt (few-shot): messages as in ``memory``,
+    the first one the user's and the last one the assistant's."""
     prefixes: dict[Name, Text] = Field(default_factory=dict)
     """For other speakers, by name, what stands in front of each line that it hears from them."""
     labels: bool | None = None

@@ -7,7 +7,6 @@ from ...nodes.prompts.texts import PROMPTS
 from ..common.validation import near_or_all
 from ..ends.end import AllOf, AnyOf, BaseEnd, call_caps, check_name, leaves, message_caps
 from ..ends.end_chat import EndChatMode
-from ..speakers.memory import check_memory
 from .context_limits import check_limits, least_limit
 from .fields import ConversationFields
 from .judges import HAND_OFF, Handoff
@@ -20,8 +19,6 @@ def check(conversation: ConversationFields) -> None:
     _check_prefixes(conversation)
     _check_hearers(conversation)
     _check_handoffs(conversation)
-    for number, speaker in enumerate(conversation.speakers):
-        check_memory(speaker.memory, speaker.name, f"speakers.{number}.memory.")
     _check_prompts(conversation)
     check_limits(conversation, lambda speaker: least_limit(conversation, speaker), "")
     opening, end_chat = conversation.opening, conversation.end_chat

@@ -31,7 +31,7 @@ def fixed_tokens(
 ) -> int:
     """Estimate the tokens of what stands in front of each prompt of a speaker."""
     system = conversation.system_prompt(speaker, task, schema)
-    examples = [example.content for example in speaker.examples]
+    examples = [str(example.text) for example in speaker.examples]
     return tokens_of_texts([system, *examples])
 
 

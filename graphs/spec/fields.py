@@ -31,7 +31,7 @@ from .judges import AnyJudge, Judge, Moderator, RoundRobin, SeparateJudge, TurnO
 from .sandbox import Sandbox
 from .usage import Price
 
-SPEC_VERSION: Final = 11
+SPEC_VERSION: Final = 12
 """The version of the spec this release writes; `graphs.spec.versions` reads older ones."""
 
 _A_PAIR = 2
@@ -94,7 +94,7 @@ a registered one."""
 class ConversationFields(Spec):
     """The fields of a conversation, each checked alone."""
 
-    version: Literal[11] = SPEC_VERSION
+    version: Literal[12] = SPEC_VERSION
     """The version of this spec's shape."""
     title: Text | None = None
     """What lists of sessions show. None: the task."""

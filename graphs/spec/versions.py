@@ -6,7 +6,7 @@ from ..common.validation import check_depth, validated
 from ..common.versions import Migration, Versions, upgraded
 from .conversation import Conversation
 
-SPEC_VERSIONS: Final = Versions[Migration](oldest=11)
+SPEC_VERSIONS: Final = Versions[Migration](oldest=12)
 """The versions of a spec; the newest is `SPEC_VERSION`."""
 
 

@@ -13,7 +13,6 @@ from ...graphs.common.validation import listing
 from ...graphs.log.messages import KEY, PLACE, make_message, stored_form, stored_metadata
 from ...graphs.log.metadata import INPUT, InputMessage, RememberedMessage
 from ...graphs.log.reducer import take_back
-from ...graphs.log.stage import Stage
 from ...graphs.spec.conversation import Conversation
 from ...graphs.spec.questions import is_exit
 
@@ -103,11 +102,7 @@ class Brought(NamedTuple):
             name = message.name if message.name in others else others[0]
             if isinstance(message, HumanMessage):
                 name = sayer
-            about = RememberedMessage(
-                stage=Stage.PRIVATE,
-                speaker=name,
-                audience=conversation.names,
-            )
+            about = RememberedMessage(speaker=name, audience=conversation.names)
             lines.append(make_message(len(lines), text, about))
         return lines
 

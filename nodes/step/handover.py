@@ -12,7 +12,7 @@ from ...graphs.log.metadata import Instruction, MessageMetadata, OpeningAnswer, 
 from ...graphs.log.stage import Stage
 from ...graphs.rules.end_chat import Decision, Node
 from ...graphs.rules.moves import BETWEEN_TURNS
-from ...graphs.rules.position import Phase, Position
+from ...graphs.rules.position import Position
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.conversation import Conversation
 from ...graphs.spec.fields import Opening
@@ -30,18 +30,8 @@ def lines_before(
     speaks = decision.node in (Node.USER_AGENT, Node.ASSISTANT_AGENT)
     if position.phase not in BETWEEN_TURNS or not speaks:
         return []
-    told = _told_privately(conversation) if position.phase is Phase.STARTED else []
-    told += _before(conversation, position, decision, log)
+    told = _before(conversation, position, decision, log)
     return [make_message(len(log) + place, text, about) for place, (text, about) in enumerate(told)]
-
-
-def _told_privately(conversation: Conversation) -> list[tuple[str, MessageMetadata]]:
-    return [
-        (text, _to(speaker.name))
-        for speaker in conversation.speakers
-        if speaker.private_opening is not None
-        for text in speaker.private_opening.lines
-    ]
 
 
 def _before(

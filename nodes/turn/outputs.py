@@ -10,7 +10,8 @@ from pydantic import JsonValue
 from ...graphs.log.formats.code_blocks import code_blocks, languages_run, open_blocks
 from ...graphs.log.heard import heard_since
 from ...graphs.log.messages import metadata, newest_calls, place_of
-from ...graphs.log.metadata import CodeCalls, Instruction, Source, SpeakerReply, parsed_of
+from ...graphs.log.metadata import CodeCalls, Source, SpeakerReply, parsed_of
+from ...graphs.log.remembered import is_told
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.spec.conversation import Conversation
 from ..prompts.code import NO_OUTPUT, NOT_CLOSED, PRINTED_NOTHING
@@ -23,7 +24,7 @@ def code_heard(
     places = {*heard_since(log, speaker.name)}
     heard = [message for message in log if place_of(message) in places]
     # What the conversation itself tells it, such as that it is its turn, is no message.
-    said = [message for message in heard if not isinstance(metadata(message), Instruction)]
+    said = [message for message in heard if not is_told(metadata(message))]
     # What code prints, and tools give, is data: no code in it is run.
     newest = metadata(said[-1]) if said else None
     is_data = isinstance(newest, SpeakerReply) and newest.source in (Source.CODE, Source.TOOL)

@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hypothesis import strategies as st
-from langchain_core.messages import AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langchain_core.messages.tool import tool_call
 
-from duologue.graphs.log.messages import make_message, make_tool_message
+from duologue.graphs.log.messages import make_message, make_tool_message, metadata
 from duologue.graphs.log.metadata import (
     NOBODY,
     Draft,
@@ -16,12 +16,12 @@ from duologue.graphs.log.metadata import (
     MessageMetadata,
     OpeningAnswer,
     Reflection,
+    RememberedMessage,
     Speech,
     ToolCalls,
 )
-from duologue.graphs.log.remembered import brought_along
+from duologue.graphs.log.remembered import known_before
 from duologue.graphs.log.stage import Stage
-from duologue.graphs.speakers.memory import DumpedCall, Remembered
 from duologue.graphs.speakers.parts import PrivateOpening
 from duologue.graphs.speakers.speaker import Speaker
 from duologue.graphs.spec.conversation import Conversation
@@ -65,17 +65,17 @@ TEXTS = st.builds(
 )
 
 
-def memory_of(name: str) -> tuple[Remembered, ...]:
+def memory_of(name: str) -> list[AnyMessage]:
     """What a speaker remembers of a talk with a stranger: words, and a call with its result."""
-    call = DumpedCall(name="add", args={"a": 1}, id="c0-0")
-    return (
-        Remembered(text="Talk with Zoe."),
-        Remembered(speaker="Zoe", text="What is it? " * 9),
-        Remembered(speaker=name, text="", tool_calls=(call,)),
-        Remembered(speaker=name, text="word " * 5, call_id="c0-0"),
-        Remembered(speaker=name, text="It is that. " * 9),
-        Remembered(speaker="Zoe", text="Ah."),
-    )
+    call = tool_call(name="add", args={"a": 1}, id="c0-0")
+    return [
+        HumanMessage("Talk with Zoe."),
+        HumanMessage("What is it? " * 9, name="Zoe"),
+        AIMessage("", tool_calls=[call]),
+        ToolMessage("word " * 5, tool_call_id="c0-0"),
+        AIMessage("It is that. " * 9),
+        HumanMessage("Ah.", name="Zoe"),
+    ]
 
 
 def _turn(draw: st.DrawFn, run: Run, name: str, audience: Any, stage: Stage) -> None:  # noqa: ANN401
@@ -111,14 +111,12 @@ def _turn(draw: st.DrawFn, run: Run, name: str, audience: Any, stage: Stage) -> 
 
 def _before_the_rounds(draw: st.DrawFn, run: Run) -> None:
     conversation = run.conversation
-    for speaker in conversation.speakers:
-        # What it came with is part of its history, which may be left out.
-        run.log += brought_along(speaker, len(run.log))
-    for speaker in conversation.speakers:
-        if speaker.private_opening is not None:
-            for text in speaker.private_opening.lines:
-                place = run.write(text, Instruction, None, audience=(speaker.name,))
-                run.pin(speaker.name, place)
+    run.log += known_before(conversation, len(run.log))
+    for place, message in enumerate(run.log):
+        about = metadata(message)
+        # A memory is part of the history, which may be left out; the private opening always stays.
+        if isinstance(about, RememberedMessage) and about.stays:
+            run.pin((about.audience or ())[0], place)
     for name in conversation.secretive:
         place = run.write("Make up a secret.", Instruction, None, audience=(name,))
         run.pin(name, place)

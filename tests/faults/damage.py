@@ -116,7 +116,7 @@ READS: dict[str, Callable[[str, str], object]] = {
     "list": lambda _, store: list_sessions(store=store),
     "get": _read,
     "dump": lambda session, store: json.dumps(Session(session, store=store).dump()),
-    "dump memory": lambda session, store: Session(session, store=store).dump(speaker=who(session)),
+    "memory": lambda session, store: Session(session, store=store).state().memory(who(session)),
     "markdown": lambda session, store: Session(session, store=store).export(format="markdown"),
     "html": lambda session, store: Session(session, store=store).export(format="html"),
     "jsonl": lambda session, store: Session(session, store=store).export(format="jsonl"),

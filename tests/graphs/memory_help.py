@@ -19,8 +19,7 @@ from .fork_help import (
 )
 
 SPEC = {"version": SPEC_VERSION, "task": "Plan", "speakers": [{"name": "Ann"}, {"name": "Ben"}]}
-SESSION = {"format": "duologue.session", "version": 6, "session": "one", "spec": SPEC}
-MEMORY = {"format": "duologue.memory", "version": 6, "session": "one", "speaker": "Ann"}
+SESSION = {"format": "duologue.session", "version": 7, "session": "one", "spec": SPEC}
 MESSAGE = {"id": "m0000", "text": "Hi", "metadata": {"kind": "speech", "speaker": "Ann"}}
 
 

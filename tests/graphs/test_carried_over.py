@@ -8,7 +8,8 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.graph import add_messages
 
 from duologue.graphs import (
     Conversation,
@@ -141,7 +142,7 @@ def test_a_summary_takes_the_place_of_every_word(store: str) -> None:
     short = remember(MASTER, secret, words=6, model=model, store=store)
     asked = model.calls[1].messages
     assert "User: Choose a word.\n\nMaster: Quince." in asked[1].text
-    assert [one.speaker for one in short.memory] == [None]
+    assert [(one.type, one.name) for one in short.memory] == [("human", None)]
     result = converse(pair(short), model=model, store=store)
     (heard, *_) = seen(result, "Master")
     assert heard.startswith("u:Summary of the conversation so far:\nYou chose Quince")
@@ -194,19 +195,55 @@ def test_a_short_context_leaves_out_what_it_came_with_before_its_secret(store: s
     assert sum("Old" in text for text in seen(result, "Master")) == 6
 
 
+BROKEN: dict[str, Any] = {"name": "add", "args": {"a": object()}, "id": "c"}
+
+
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("message", "told"),
     [
+        ({"content": "Hi"}, "must be a LangChain message, .* a dict with role and content"),
+        ({"role": "user"}, "must be a LangChain message, .* a dict with role and content"),
+        (("user", " "), "the content must not be empty"),
+        (("system", "Be kind."), "must be a message of the user, the assistant or a tool, not of"),
+        (("poet", "Hi"), r"must be a LangChain message, .* not \('poet', 'Hi'\)"),
+        (7, "must be a LangChain message, .* not 7"),
+        (AIMessage("", tool_calls=[BROKEN]), "the arguments of 'add' must be a JSON object"),
         (
-            {"speaker": "Player", "text": "Hi", "call_id": "c"},
-            r"memory\.0\.speaker: must be 'Master'",
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]},
+            "only text can be stored: leave out images",
         ),
-        ({"speaker": "Master"}, r"memory\.0\.text: is missing"),
     ],
 )
-def test_what_nobody_can_remember_is_refused(line: dict[str, Any], told: str) -> None:
-    with pytest.raises(SpecError, match=told):
-        pair({"name": "Master", "memory": [line]})
+def test_what_nobody_can_remember_is_refused(message: Any, told: str) -> None:  # noqa: ANN401
+    with pytest.raises(SpecError, match=rf"speakers\.0\.memory\.0: {told}"):
+        pair({"name": "Master", "memory": [message]})
+
+
+def test_a_memory_is_what_add_messages_accepts_and_what_any_model_accepts(store: str) -> None:
+    call = {"name": "higher", "args": {"than": 5}, "id": "c"}
+    given: list[Any] = [
+        "Begin.",
+        ("assistant", "Seven?"),
+        HumanMessage("No.", name="Player"),
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"type": "tool", "content": "higher", "tool_call_id": "c"},
+        AIMessage("Eight?", name="Someone", id="a", usage_metadata=None),
+    ]
+    spec = pair({"name": "Master", "memory": given})
+    assert spec == pair({"name": "Master", "memory": add_messages([], given)})
+    assert load_conversation(json.loads(json.dumps(spec.stored()))) == spec
+    model = model_of("One.", "Two.")
+    result = converse(spec, model=model, store=store)
+    memory = result.memory("Master")
+    kinds = ["human", "ai", "human", "ai", "tool", "ai", "human", "ai", "human"]
+    assert [one.type for one in memory] == kinds
+    assert [one.text for one in memory][1:3] == ["Seven?", "No."]
+    assert [one.name for one in memory if one.type == "human"] == [None, "Player", None, "Player"]
+    # A strict server refuses calls without results, blank texts and odd names.
+    assert model_of("Fine.").invoke([*memory, HumanMessage("Well?")]).text == "Fine."
+    again = pair({"name": "Master", "memory": memory})
+    assert converse(again, model=model_of("A.", "B."), store=store).memory("Master")[:9] != []
+    assert remember({"name": "Master"}, result).memory == again.speakers[0].memory
 
 
 def test_a_speaker_with_other_fields_keeps_those_that_nobody_set() -> None:
@@ -223,7 +260,7 @@ def test_a_speaker_with_other_fields_keeps_those_that_nobody_set() -> None:
 def test_a_memory_that_toml_can_not_hold_is_written_as_json(store: str) -> None:
     call = {"name": "find", "args": {"what": None}, "id": "c"}
     spec = pair(
-        MASTER.replace(memory=[{"speaker": "Master", "text": "", "tool_calls": [call]}]),
+        MASTER.replace(memory=[{"role": "assistant", "content": "", "tool_calls": [call]}]),
     )
     with pytest.raises(SpecError, match="TOML"):
         spec.to_toml()

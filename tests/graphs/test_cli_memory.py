@@ -63,12 +63,14 @@ def test_a_dump_on_stdout_is_the_same_in_utf_8(store: Path, tmp_path: Path) -> N
         ran = duologue(*arguments)
         duologue(*arguments, "--output", "one.json")
         assert ran.stdout_bytes == (tmp_path / "one.json").read_bytes()
-        assert json.loads(ran.stdout)["session"] == "g"
+    assert json.loads(duologue("dump", "g").stdout)["session"] == "g"
+    roles = [message["role"] for message in json.loads(ran.stdout)]
+    assert roles == ["user", "assistant", "user", "assistant"]
 
 
 def test_a_speakers_memory_goes_into_another_session(store: Path) -> None:
     duologue("dump", "g", "--as", "Owner", "--output", "owner.json")
-    ran = duologue("load", "owner.json", "--into", "h")
+    ran = duologue("load", "owner.json", "--into", "h", "--as", "Owner")
     assert (ran.exit_code, ran.stdout) == (0, "h\n")
     assert ran.stderr == "Go on with: duologue resume h\n"
     assert DONE in view("h", "Owner", store)
@@ -149,9 +151,11 @@ def test_a_session_is_exported_as_a_page_and_as_json_lines(store: Path, tmp_path
             "no/such/folder.json: can't be written",
         ),
         (["load", "gone.json"], 2, "gone.json: can't be read"),
-        (["load", "new.json"], 2, "new.json: version: 7 is newer than this release understands"),
+        (["load", "new.json"], 2, "new.json: version: 8 is newer than this release understands"),
         (["load", "g.json"], 4, "Session 'g' exists already in"),
-        (["load", "owner.json"], 2, "into: is missing"),
+        (["load", "owner.json"], 2, "owner.json: format: is missing: this is not a dump of a"),
+        (["load", "owner.json", "--as", "Owner"], 2, "into: is missing"),
+        (["load", "g.json", "--into", "h", "--as", "Owner"], 2, "g.json: must be a list of mess"),
         (["reset", "x"], 4, "There is no session 'x'"),
         (["reset", "g", "--as", "Eve"], 2, "nobody in session 'g' is called 'Eve'"),
         (["copy", "g", "--as", "Owner"], 2, "into: is missing"),
@@ -165,7 +169,7 @@ def test_bad_input_is_named(
     duologue("dump", "g", "--output", "g.json")
     duologue("dump", "g", "--as", "Owner", "--output", "owner.json")
     dump = json.loads((tmp_path / "g.json").read_text(encoding="utf-8"))
-    (tmp_path / "new.json").write_text(json.dumps(dump | {"version": 7}))
+    (tmp_path / "new.json").write_text(json.dumps(dump | {"version": 8}))
     ran = duologue(*arguments)
     assert (ran.exit_code, ran.stdout) == (code, "")
     *_, error = ran.stderr.splitlines()

@@ -7,7 +7,6 @@ from langchain_core.tools import tool
 
 from duologue.graphs import (
     Conversation,
-    Example,
     LastMessages,
     RunningSummary,
     Speaker,
@@ -130,14 +129,11 @@ def test_the_least_budget_holds_the_system_prompt_and_room_for_a_message() -> No
 def test_a_speakers_examples_stand_in_every_prompt_too() -> None:
     """L4: they are sent each time, so a budget must hold them."""
     text = "Weather? " * 30
-    examples = (
-        Example(role="user", content=text),
-        Example(role="assistant", content="Rain."),
-    )
+    examples = [("user", text), ("assistant", "Rain.")]
     conversation = talk("all")
     plain, shown = (
         fixed_tokens(conversation, Speaker(name="Ann", examples=given), "Talk.")
-        for given in [(), examples]
+        for given in ([], examples)
     )
     assert shown - plain >= tokens_of(text)
 

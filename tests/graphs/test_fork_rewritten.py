@@ -77,3 +77,22 @@ def test_what_was_said_in_anothers_place_is_in_the_fork(
     found = said(Session("other", store=store).state())
     assert found == said(taken_over)
     assert ("m0004", Speech, "I take over.") in found
+
+
+def test_a_fork_from_a_task_that_is_being_rewritten_keeps_what_speakers_know(store: str) -> None:
+    conversation = Conversation(
+        "Plan a garden.",
+        [
+            Speaker("Ann", memory=["We met.", ("assistant", "Hi.")]),
+            Speaker("Ben", private_opening={"lines": ["You hate beans."]}),
+        ],
+        task_specification={"word_limit": 5},
+        end_chat=EndChat(max_iterations=1),
+    )
+    model = ScriptedChatModel(script=["Plan a garden with very many beans.", ModelError("gone")])
+    with pytest.raises(ModelError):
+        converse(conversation, session="one", model=model, store=store)
+    fork = Session("one", store=store).fork(task_specification=None)
+    result = fork.resume(model=ScriptedChatModel(script=["One.", "Two."]))
+    assert [one.text for one in result.memory("Ann")][:2] == ["We met.", "Hi."]
+    assert [one.text for one in result.memory("Ben")][:1] == ["You hate beans."]

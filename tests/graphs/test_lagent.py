@@ -98,7 +98,7 @@ def test_few_shots_stand_behind_the_system_prompt_and_set_the_form() -> None:
         *("u:Tides yesterday", "a:[high, falling]", "u:Tides tomorrow"),
     ]
     assert "Tides today" not in str(result.messages)
-    assert [one.model_dump() for one in spec.speaker("Agent").examples] == shots
+    assert spec.speaker("Agent").model_dump()["examples"] == tuple(shots)
 
 
 # Flexible response formatting

@@ -204,11 +204,10 @@ def test_a_dump_of_an_older_version_is_brought_up_to_date(
 def test_a_dump_holds_nothing_but_plain_values(here: str) -> None:
     conversation, lines = TALKS["structured"]
     run(conversation, lines, session="one", store=here)
-    for speaker in (None, *conversation.names):
-        dump = Session("one", store=here).dump(speaker=speaker)
-        assert through_json(dump) == dump
-        assert "lc" not in json.dumps(dump).split('"')
-        assert "additional_kwargs" not in json.dumps(dump)
+    dump = Session("one", store=here).dump()
+    assert through_json(dump) == dump
+    assert "lc" not in json.dumps(dump).split('"')
+    assert "additional_kwargs" not in json.dumps(dump)
 
 
 def test_a_dump_of_a_long_session_grows_in_proportion(here: str) -> None:
@@ -285,9 +284,9 @@ def test_a_reset_memory_changes_nothing_but_what_that_speaker_sees(
             Session(session, store=here).reset(speaker=speaker)
             _changes_its_own_view_only(conversation, before, speaker, here)
             # What it remembers at its end, loaded in the middle.
-            memory = Session("whole", store=here).dump(speaker=speaker)
+            memory = whole.memory(speaker)
             if was_reset(Session(session, store=here).state()):
-                load_session(memory, into=session, store=here)
+                Session(session, store=here).set_memory(speaker, memory)
                 _changes_its_own_view_only(conversation, before, speaker, here)
             ended = go_on(session, here, lines[made:])
             assert ended.transcript == whole.transcript
@@ -317,14 +316,13 @@ def _changes_its_own_view_only(
     assert facts_of(conversation, held.messages) == facts_of(conversation, before.messages)
     assert held.outcome == before.outcome
     assert held.transcript == before.transcript
-    mine = [
-        message
-        for message in held.messages
-        if not isinstance(metadata(message), MemoryReset | RememberedMessage)
-    ]
-    assert [(one.text, metadata(one)) for one in mine] == [
-        (one.text, metadata(one)) for one in before.messages
-    ]
+    assert _others_than_memories(held) == _others_than_memories(before)
+
+
+def _others_than_memories(result: Result) -> list[tuple[str, Any]]:
+    found = ((message, metadata(message)) for message in result.messages)
+    private = (MemoryReset, RememberedMessage)
+    return [(message.text, about) for message, about in found if not isinstance(about, private)]
 
 
 def test_a_reset_speaker_keeps_what_it_has_not_answered(store: str) -> None:
@@ -381,8 +379,8 @@ def test_a_loaded_memory_stands_before_what_is_not_answered_yet(store: str) -> N
     """Own lines as its own, others' as heard, calls of tools with their results."""
     run(plain(**PAIR), ["A1", "B1", CALL, "Sun.", "B2"], session="past", store=store)
     stopped(plain(**PAIR), [CALL, "X1", "Y1"], store, "now")
-    memory = Session("past", store=store).dump(speaker="Ann")
-    assert load_session(through_json(memory), into="now", store=store).id == "now"
+    memory = Session("past", store=store).state().memory("Ann")
+    Session("now", store=store).set_memory("Ann", memory)
     held = Session("now", store=store).state()
     remembered = [
         ("human", speaking.BEGIN),
@@ -394,11 +392,10 @@ def test_a_loaded_memory_stands_before_what_is_not_answered_yet(store: str) -> N
     ]
     assert seen(held, "Ann") == [*remembered, ("human", "B2\n\nY1")]
     # Loaded once more, it is there once.
-    load_session(memory, into="now", store=store)
+    Session("now", store=store).set_memory("Ann", memory)
     assert seen(Session("now", store=store).state(), "Ann") == seen(held, "Ann")
-    again = Session("now", store=store).dump(speaker="Ann")
-    said_now = [one["text"] for one in again["lines"]]
-    assert said_now == [*(one["text"] for one in memory["lines"]), "Y1"]
+    again = Session("now", store=store).state().memory("Ann")
+    assert [one.text for one in again] == [*(one.text for one in memory), "Y1"]
     model = ScriptedChatModel(script=["X2", "Y2"])
     ended = converse(plain(**PAIR), session="now", store=store, model=model, **FUNCTIONS)
     assert [(one.type, one.text) for one in model.calls[0].messages[1:]] == seen(held, "Ann")
@@ -413,9 +410,8 @@ def test_a_memory_may_become_another_speakers(here: str) -> None:
     """Its own lines become that one's; a stranger of that one's name is heard."""
     run(plain(), ["A1", "B1", "A2", "B2"], session="past", store=here)
     stopped(plain(), ["X1"], here, "now")
-    load_session(
-        Session("past", store=here).dump(speaker="Ann"), into="now", speaker="Ben", store=here
-    )
+    memory = Session("past", store=here).state().memory("Ann")
+    Session("now", store=here).set_memory("Ben", memory)
     assert seen(Session("now", store=here).state(), "Ben") == [
         ("human", speaking.BEGIN),
         ("ai", "A1"),
@@ -428,7 +424,8 @@ def test_a_memory_may_become_another_speakers(here: str) -> None:
 def test_a_memory_is_copied_into_another_session_and_database(here: str, there: str) -> None:
     run(plain(), ["A1", "B1", "A2", "B2"], session="past", store=here)
     stopped(plain(), ["X1"], there, "now")
-    assert Session("past", store=here).copy(into="now", speaker="Ben", to=there).id == "now"
+    memory = Session("past", store=here).state().memory("Ben")
+    Session("now", store=there).set_memory("Ben", memory)
     held = Session("now", store=there).state()
     assert seen(held, "Ben")[:2] == [("human", "A1"), ("ai", "B1")]
     assert seen(held, "Ben")[-1] == ("human", "X1")
@@ -439,7 +436,7 @@ def test_a_session_with_a_memory_of_strangers_is_dumped_and_loaded(here: str, th
     strangers: dict[str, Any] = {"speakers": [{"name": "Ann"}, {"name": "Cid"}]}
     run(plain(**strangers), ["A1", "C1", "A2", "C2"], session="past", store=here)
     stopped(plain(), ["X1"], here, "now")
-    load_session(Session("past", store=here).dump(speaker="Ann"), into="now", store=here)
+    Session("now", store=here).set_memory("Ann", Session("past", store=here).state().memory("Ann"))
     load_session(through_json(Session("now", store=here).dump()), store=there)
     held = Session("now", store=there).state()
     assert ("human", "C1") in seen(held, "Ann")

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
@@ -14,7 +15,6 @@ from duologue.graphs import (
     SessionError,
     SpecError,
     StoreError,
-    aload_session,
     list_sessions,
     load_session,
 )
@@ -27,7 +27,7 @@ from .fork_help import (
     plain,
     run,
 )
-from .memory_help import MEMORY, MESSAGE, SESSION, SPEC, seen, stopped
+from .memory_help import MESSAGE, SESSION, SPEC, seen, stopped
 
 
 @pytest.fixture
@@ -52,9 +52,8 @@ def test_what_can_not_be_done_is_named(here: str, there: str) -> None:
     run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=here)
     run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=there)
     whole = Session("one", store=here).dump()
-    memory = Session("one", store=here).dump(speaker="Ann")
+    memory = Session("one", store=here).state().memory("Ann")
     stranger = "nobody in session 'one' is called 'Eve'; there are 'Ann', 'Ben'"
-    missing = "into: is missing: name the session whose speaker is to remember it"
     cases: list[tuple[Callable[[], object], type[Exception], str]] = [
         (
             lambda: Session("nobody", store=here).dump(),
@@ -66,7 +65,7 @@ def test_what_can_not_be_done_is_named(here: str, there: str) -> None:
             SessionError,
             "'../x' can't be a session's id",
         ),
-        (lambda: Session("one", store=here).dump(speaker="Eve"), SpecError, stranger),
+        (lambda: Session("one", store=here).state().memory("Eve"), KeyError, '"nobody is called'),
         (
             lambda: Session("nobody", store=here).reset(),
             SessionError,
@@ -83,25 +82,19 @@ def test_what_can_not_be_done_is_named(here: str, there: str) -> None:
             SessionError,
             "'a b' can't be a session's id",
         ),
+        (lambda: Session("one", store=there).set_memory("Eve", memory), SpecError, stranger),
         (
-            lambda: load_session(whole, into="two", speaker="Ann", store=there).id,
+            lambda: Session("one", store=there).set_memory("Ann", ["Hi.", ("system", "Hm.")]),
             SpecError,
-            "speaker: a whole session is loaded for all its speakers: leave it out",
+            "messages.1: must be a message of the user, the assistant or a tool",
         ),
-        (lambda: load_session(memory, store=there).id, SpecError, missing),
-        (
-            lambda: load_session(memory, into="one", speaker="Eve", store=there).id,
-            SpecError,
-            stranger,
-        ),
-        (lambda: Session("one", store=here).copy(speaker="Ann").id, SpecError, missing),
         (
             lambda: Session("one", store=here).copy(into="one").id,
             SessionError,
             "Session 'one' exists already in",
         ),
         (
-            lambda: Session("one", store=here).copy(into="x", speaker="Ann").id,
+            lambda: Session("x", store=here).set_memory("Ann", memory),
             SessionError,
             "There is no session 'x'",
         ),
@@ -114,14 +107,13 @@ def test_what_can_not_be_done_is_named(here: str, there: str) -> None:
 
 async def test_a_running_session_is_read_but_not_changed(store: str) -> None:
     await asyncio.to_thread(stopped, plain(), ["A1"], store, "one")
-    memory = await Session("one", store=store).adump(speaker="Ann")
+    memory = (await Session("one", store=store).astate()).memory("Ann")
     async with open_store(store) as opened, opened.lock("one"):
         busy = "'one' is busy: another run holds it"
         for act in (
             Session("one", store=store).areset(),
             Session("one", store=store).areset(speaker="Ann"),
-            aload_session(memory, into="one", store=store),
-            Session("one", store=store).acopy(into="one", speaker="Ann"),
+            Session("one", store=store).aset_memory("Ann", memory),
         ):
             with pytest.raises(SessionError, match=busy):
                 await act
@@ -133,23 +125,23 @@ async def test_a_running_session_is_read_but_not_changed(store: str) -> None:
 
 async def test_a_session_that_has_not_begun_has_no_memory_to_replace(here: str) -> None:
     await asyncio.to_thread(run, plain(), ["A", "B", "C", "D"], session="one", store=here)
-    memory = await Session("one", store=here).adump(speaker="Ann")
+    memory = (await Session("one", store=here).astate()).memory("Ann")
     await Session("one", store=here).areset()
     with pytest.raises(SessionError, match="'one' has not begun: nobody in it has a memory"):
-        await aload_session(memory, into="one", store=here)
+        await Session("one", store=here).aset_memory("Ann", memory)
     await Session("one", store=here).areset(speaker="Ann")
     assert len((await asyncio.to_thread(go_on, "one", here, ["A", "B", "C", "D"])).transcript) == 4
 
 
 def test_a_mistyped_store_is_named_and_not_made(here: str, tmp_path: Path) -> None:
     run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=here)
-    memory = Session("one", store=here).dump(speaker="Ann")
+    memory = Session("one", store=here).state().memory("Ann")
     typo = tmp_path / "typo.db"
     for act in (
         lambda: Session("one", store=typo).dump(),
         lambda: Session("one", store=typo).reset(),
         lambda: Session("one", store=typo).copy().id,
-        lambda: load_session(memory, into="one", store=typo).id,
+        lambda: Session("one", store=typo).set_memory("Ann", memory),
     ):
         with pytest.raises(StoreError, match=r"typo\.db can't be used: there is no such file"):
             act()
@@ -157,30 +149,27 @@ def test_a_mistyped_store_is_named_and_not_made(here: str, tmp_path: Path) -> No
 
 
 BAD: list[tuple[object, str]] = [
-    ([], "format: is missing: this is not a dump of a session or a memory"),
-    ({}, "format: is missing: this is not a dump of a session or a memory"),
+    ([], "format: is missing: this is not a dump of a session"),
+    ({}, "format: is missing: this is not a dump of a session"),
     (
         SESSION | {"format": "autogen.state"},
-        "format: 'autogen.state' is not a duologue dump; there are 'duologue.session', "
-        "'duologue.memory'",
+        "format: 'autogen.state' is not a duologue dump; must be 'duologue.session'",
     ),
     (SESSION | {"format": 3}, "format: 3 is not a duologue dump"),
     (
-        SESSION | {"version": 7, "mood": "good"},
-        "version: 7 is newer than this release understands (6); upgrade duologue",
+        SESSION | {"version": 8, "mood": "good"},
+        "version: 8 is newer than this release understands (7); upgrade duologue",
     ),
-    (MEMORY | {"version": 8}, "version: 8 is newer than this release understands (6)"),
     (
-        SESSION | {"version": 4},
-        "version: 4 was written by a development version before 0.1.0",
+        SESSION | {"version": 5},
+        "version: 5 was written by a development version before 0.1.0",
     ),
-    (MEMORY | {"version": 1}, "version: 1 was written by a development version before 0.1.0"),
     (
         SESSION | {"spec": SPEC | {"version": 5}},
         "spec: version: 5 was written by a development version before 0.1.0",
     ),
-    (MEMORY | {"version": "1"}, "version: must be a whole number from 1 on, not '1'"),
-    ({"format": "duologue.memory"}, "version: is missing"),
+    (SESSION | {"version": "1"}, "version: must be a whole number from 1 on, not '1'"),
+    ({"format": "duologue.session"}, "version: is missing"),
     (
         SESSION | {"spec": SPEC | {"version": 99}},
         "spec: version: 99 is newer than this release understands",
@@ -189,7 +178,7 @@ BAD: list[tuple[object, str]] = [
     (SESSION | {"spec": None}, "spec: "),
     (SESSION | {"stps": []}, "stps: there is no such field; did you mean 'steps'?"),
     (SESSION | {"steps": 3}, "steps: "),
-    (SESSION | {"steps": [{"messages": [{}]}]}, "steps.0.messages.0.text: is missing"),
+    (SESSION | {"steps": [{"messages": [{}]}]}, "steps.0.messages.0.id: is missing"),
     (
         SESSION | {"steps": [{"messages": [MESSAGE | {"line": {"kind": "sung"}}]}]},
         "steps.0.messages.0.line.kind: ",
@@ -203,11 +192,6 @@ BAD: list[tuple[object, str]] = [
         "steps.0.position: nobody is called 'Eve'",
     ),
     (SESSION | {"steps": [{"position": {"phase": "flown"}}]}, "steps.0.position.phase: "),
-    (MEMORY | {"lines": [{"speaker": "Ann"}]}, "lines.0.text: is missing"),
-    (
-        MEMORY | {"lines": [{"speaker": "Ben", "text": "x", "call_id": "a"}]},
-        "lines.0.speaker: must be 'Ann', who alone remembers calls of tools, not 'Ben'",
-    ),
 ]
 
 
@@ -217,14 +201,13 @@ def test_what_is_no_dump_of_ours_is_refused_naming_the_field_and_the_file(
     data: object, said: str, here: str, tmp_path: Path
 ) -> None:
     run(plain(), ["A1", "B1", "A2", "B2"], session="now", store=here)
-    file = tmp_path / "memory.json"
+    file = tmp_path / "dump.json"
     file.write_text(json.dumps(data))
-    into = "now" if isinstance(data, dict) and "memory" in str(data.get("format")) else None
     with pytest.raises(SpecError, match=f"^{re.escape(f'{file}: {said}')}"):
-        load_session(file, into=into, store=here)
+        load_session(file, store=here)
     if isinstance(data, dict):
         with pytest.raises(SpecError, match=f"^{re.escape(said)}"):
-            load_session(data, into=into, store=here)
+            load_session(data, store=here)
     assert len(list_sessions(store=here)) == 1
 
 
@@ -244,25 +227,27 @@ def test_a_file_that_can_not_be_read_is_named(tmp_path: Path, here: str) -> None
 
 def test_a_memory_may_be_written_by_hand(here: str) -> None:
     stopped(plain(), ["A1"], here, "one")
-    lines = [{"text": "We met in Rome."}, {"speaker": "Ben", "text": "Ciao."}, {"text": "…"}]
-    load_session(
-        {**MEMORY, "speaker": "Ben", "lines": lines},
-        into="one",
-        store=here,
-    )
+    messages: list[Any] = [
+        "We met in Rome.",
+        ("assistant", "Ciao."),
+        {"role": "user", "content": "…"},
+    ]
+    Session("one", store=here).set_memory("Ben", messages)
     view = Session("one", store=here).state().viewpoint("Ben")
     assert [one.text for one in view[1:]] == ["We met in Rome.", "Ciao.", "…\n\nA1"]
     assert isinstance(view[-1], HumanMessage)
 
 
-def test_a_memory_that_is_loaded_back_changes_nothing(store: str) -> None:
-    """L2: what is not answered yet is in the dump, and is kept anyway."""
+def test_a_memory_that_is_set_again_changes_nothing(store: str) -> None:
+    """L2: what is not answered yet is in the memory, and is kept anyway."""
     conversation = plain(end_chat={"max_iterations": 2})
     run(conversation, ["a1", "b1", "a2", "b2"], session="s", store=store)
     before = Session("s", store=store).state()
     for name in conversation.names:
-        dump = Session("s", store=store).dump(speaker=name)
-        load_session(dump, into="s", store=store)
+        memory = before.memory(name)
+        Session("s", store=store).set_memory(name, memory)
         after = Session("s", store=store).state()
         assert seen(after, name) == seen(before, name)
-        assert Session("s", store=store).dump(speaker=name)["lines"] == dump["lines"]
+        assert [(one.type, one.text, one.name) for one in after.memory(name)] == [
+            (one.type, one.text, one.name) for one in memory
+        ]

@@ -209,7 +209,7 @@ def test_a_removed_message_is_marked_and_in_no_event_no_page_and_no_memory(store
     lines = [json.loads(one) for one in as_json_lines(found).splitlines()]
     assert [one["kind"] for one in lines] == [*["instruction"], *["removed"] * 2, *["speech"] * 2]
     assert lines[1]["was"]["kind"] == "tool_calls"
-    assert [one["text"] for one in Session("one", store=store).dump(speaker="Ann")["lines"]] == [
+    assert [one.text for one in found.memory("Ann")] == [
         "Please begin.",
         "I have dug.",
         "Well done.",

@@ -384,7 +384,7 @@ def check(troupe: Troupe, result: Result, calls: Sequence[Sequence[BaseMessage]]
             assert isinstance(one.view[-1], HumanMessage | ToolMessage)
         examples = len(speaker.examples)
         shown = [message.text for message in one.messages[1 : 1 + examples]]
-        assert shown == [example.content for example in speaker.examples]
+        assert shown == [example.text for example in speaker.examples]
         # The summary's words are nobody's.
         stand = [it for message in one.view[1:] for it in words_of(message) if it[0] != "s"]
         found = cut_of(seen[one.name], stand, one.reply)

@@ -6,6 +6,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage
 from pydantic import ValidationError
 
 from duologue.graphs import (
@@ -95,7 +96,7 @@ private_openings = st.fixed_dictionaries({"prompt": texts}) | st.fixed_dictionar
     {"lines": st.lists(texts, min_size=1, max_size=2)}
 )
 
-remembered = st.fixed_dictionaries({"speaker": st.none() | names, "text": texts})
+messages = st.builds(HumanMessage, texts, name=st.none() | names) | st.builds(AIMessage, texts)
 
 
 def ends(called: list[str]) -> st.SearchStrategy[End]:
@@ -138,7 +139,7 @@ def conversations(draw: st.DrawFn) -> Conversation:
             "tools": draw(st.lists(names, max_size=2, unique=True)),
             "model": draw(st.none() | texts) if not prices else PRICED,
             "private_opening": draw(st.none() | private_openings),
-            "memory": draw(st.lists(remembered, max_size=2)),
+            "memory": draw(st.lists(messages, max_size=2)),
             "model_settings": draw(generations),
         }
         for name in called

@@ -8,6 +8,7 @@ from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
+    AnyMessage,
     BaseMessage,
     HumanMessage,
     SystemMessage,
@@ -18,7 +19,8 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import tool
 from pydantic import BaseModel
 
-from duologue.nodes.testing import Reply, ScriptedToolCall
+from duologue import Conversation, EndChat, Speaker, converse
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 
 from .fakes import FAKES, client_of, fake
 
@@ -167,3 +169,33 @@ def test_ollamas_client_takes_no_unknown_keyword() -> None:
         with pytest.raises(TypeError, match="unexpected keyword argument 'temperature'"):
             model.invoke("Hi", temperature=0.2)
         assert server.requests == []
+
+
+@pytest.fixture(scope="module")
+def memory() -> list[AnyMessage]:
+    """A memory with an odd name, two messages of others in a row, and a call with its result."""
+    cooks = ("Head Cook", "Ann", "李雷")
+    talk = Conversation(
+        "Talk.",
+        [Speaker(name, tools=[add] if name == "Ann" else []) for name in cooks],
+        end_chat=EndChat(max_iterations=2),
+    )
+    script: list[Line] = [
+        "One.",
+        Reply(tool_calls=CALLS[:1]),
+        "Two.",
+        "Three.",
+        "Four.",
+        "Five.",
+        "Six.",
+    ]
+    result = converse(talk, model=ScriptedChatModel(script=script), store="memory:")
+    return result.memory("Ann")
+
+
+@pytest.mark.parametrize("api", FAKES)
+def test_a_memory_is_accepted_as_it_is(api: str, memory: list[AnyMessage]) -> None:
+    with fake(api, [HELLO]) as server:
+        model = client_of(api, server)
+        assert ask_whole(model.bind_tools([add]), [*memory, HumanMessage("Well?")]).text == HELLO
+    assert server.refused == []

@@ -4,7 +4,6 @@ from duologue.graphs import (
     Conversation,
     DoneToken,
     EndChat,
-    Example,
     Guards,
     Handoff,
     HumanReply,
@@ -71,7 +70,6 @@ LabelledFormat(end="Over.")  # type: ignore[call-arg]
 ToolCalled(by="Ann")  # type: ignore[call-arg]
 DoneToken()  # type: ignore[call-arg]
 MaxMessages()  # type: ignore[call-arg]
-Example("user")  # type: ignore[call-arg]
 Conversation("Plan.")  # type: ignore[call-overload]
 
 # More than may be given by position.
@@ -100,7 +98,7 @@ Speaker("Ann", 3)  # type: ignore[arg-type]
 Conversation("Plan.", ["Ann", "Bob"])  # type: ignore[list-item]
 DoneToken(3)  # type: ignore[arg-type]
 MaxMessages("3")  # type: ignore[arg-type]
-Example("system", "Hi.")  # type: ignore[arg-type]
+Speaker("Ann", memory=[7])  # type: ignore[list-item]
 Price("1", 2)  # type: ignore[arg-type]
 Predicate(3)  # type: ignore[arg-type]
 talk.replace(end_chat=9)  # type: ignore[arg-type]

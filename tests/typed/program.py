@@ -17,7 +17,6 @@ from duologue.graphs import (
     DoneToken,
     EndChat,
     EndChatMode,
-    Example,
     Guards,
     Handoff,
     HumanReply,
@@ -118,10 +117,11 @@ ann = Speaker(
     format={"kind": "schema", "name": Plan, "form": "text"},
     examples=[
         {"role": "user", "content": "Hi."},
-        Example(role="assistant", content="Ho."),
+        ("assistant", "Ho."),
         HumanMessage("Hi."),
         AIMessage("Ho."),
     ],
+    memory=["Hi.", HumanMessage("Hi.", name="Bob")],
     model_settings={"temperature": 0, "stop": ["END"]},
     context={"kind": "last", "limit": 4},
     prefixes={"Bob": "Bob says: "},
@@ -270,7 +270,6 @@ ends_by_position = [
     AnyOf([MaxCalls(3), "stop_requested"]),
 ]
 parts_by_position = [
-    Example("user", "Hi."),
     LastMessages(3),
     LabelledFormat(["Plan:"], optional=[]),
     CodeFormat(["python"], required=True),

@@ -19,10 +19,9 @@ from ...log.metadata import (
     Summary,
 )
 from ...log.names import as_heard_alone
-from ...log.remembered import is_brought_along, is_in_view, is_told
+from ...log.remembered import is_in_view, is_told
 from ...log.stage import Stage
 from ...log.viewpoint import SILENCE
-from ...speakers.speaker import Speaker
 from ...spec.conversation import Conversation
 from ...text.tokens import tokens_of_message
 
@@ -57,7 +56,7 @@ class Parts:
     def __init__(self, conversation: Conversation, name: str) -> None:
         self._conversation = conversation
         self._name = name
-        self._standing = _standing(conversation.speaker(name))
+        self._task = conversation.speaker(name).task
         # The places where the rounds begin, and of what has the first speaker begin them.
         self._begin: int | None = None
         self._first_line: int | None = None
@@ -74,7 +73,7 @@ class Parts:
 
     def add(self, message: BaseMessage) -> None:
         """Take the next message of the log."""
-        if self._begin is None and _begins_rounds(message, metadata(message)):
+        if self._begin is None and _begins_rounds(metadata(message)):
             self._begin = len(self._opening)
             cues = (place for place, one in enumerate(self._opening) if metadata(one).is_cue)
             # It is out of date once the rounds have begun.
@@ -91,8 +90,10 @@ class Parts:
         name, place = self._name, self._read
         self._read += 1
         have_begun = self._begin is not None and place >= self._begin
-        # What it came with is no part of what prepares the rounds here.
-        in_rounds = have_begun or is_brought_along(about)
+        # A memory contains other conversations, rounds and all.
+        is_remembered = isinstance(about, RememberedMessage)
+        stays = isinstance(about, RememberedMessage) and about.stays
+        in_rounds = have_begun or (is_remembered and not stays)
         # Of the whole log: a summary may name a message that was removed since.
         self._places[place_of(message)] = place
         sums_up, is_own = is_summary(about, name), about.speaker == name
@@ -102,7 +103,8 @@ class Parts:
         is_pinned = not sums_up and (
             (not in_rounds and place != self._first_line)
             or not self._pinned.isdisjoint(replaced)
-            or _tells(self._standing, message, about, name)
+            or stays
+            or self._tells_task(message, about)
         )
         if is_pinned:
             self._pinned.add(place_of(message))
@@ -131,6 +133,11 @@ class Parts:
         if not sums_up:
             self._own = about if is_own else None
             self._has_spoken |= is_own and in_rounds and about.is_talk and about.can_end_turn
+
+    def _tells_task(self, message: BaseMessage, about: MessageMetadata) -> bool:
+        """Whether the speaker is told its task once more, as after a fork."""
+        alone = isinstance(about, Instruction) and about.audience == (self._name,)
+        return alone and self._task is not None and self._task in message.text
 
     def _summed_up(self, about: MessageMetadata, place: int) -> int:
         # What it names may be gone: the log that is given may begin later.
@@ -165,27 +172,9 @@ def _is_talk(message: BaseMessage, about: MessageMetadata) -> bool:
     return is_talk and has_text and not is_told
 
 
-def _begins_rounds(message: BaseMessage, about: MessageMetadata) -> bool:
+def _begins_rounds(about: MessageMetadata) -> bool:
     """Whether a line of a speaker's in the rounds begins them, where it is the first."""
-    # A memory that was loaded holds whole conversations, rounds and all.
-    loaded = isinstance(about, RememberedMessage) and not is_brought_along(about)
-    if loaded or not isinstance(about, SpeakerReply):
+    if not isinstance(about, SpeakerReply):
         # Results of tools and code have no stage: that of their call counts.
-        return loaded and about.speaker is not None and not isinstance(message, ToolMessage)
+        return False
     return about.speaker is not None and about.stage not in (Stage.PRIVATE, Stage.OPENING)
-
-
-def _standing(speaker: Speaker) -> tuple[str, ...]:
-    """What a speaker is told for good: its task, and what it alone knows."""
-    opening = speaker.private_opening
-    known = opening.lines if opening is not None else ()
-    return known if speaker.task is None else (speaker.task, *known)
-
-
-def _tells(
-    standing: tuple[str, ...], message: BaseMessage, about: MessageMetadata, name: str
-) -> bool:
-    """Whether a speaker is told once more what stands for good, as after a fork or a reset."""
-    told = isinstance(about, Instruction | RememberedMessage) and about.speaker is None
-    alone = told and about.audience == (name,)
-    return alone and any(text in message.text for text in standing)

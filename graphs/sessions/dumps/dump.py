@@ -1,6 +1,6 @@
-"""Dumps: a session, or what one speaker remembers of it, as plain JSON.
+"""Dumps: a session as plain JSON.
 
-Only data lives here, and reading it. Dumps are made and loaded in `graphs.sessions.transfer`.
+Only data lives here, and reading it. Dumps are made and loaded in `graphs.sessions.remembering`.
 """
 
 import json
@@ -11,30 +11,28 @@ from typing import Annotated, Any, Final, Literal, Self
 from langchain_core.messages import AnyMessage
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
-from ...common.data import Data, Name
+from ...common.data import Data
 from ...common.errors import SpecError
 from ...common.files import read_file
-from ...common.validation import DEEPEST, check_depth, listing, validated
+from ...common.validation import DEEPEST, check_depth, validated
 from ...common.versions import Migration, Versions, upgraded
 from ...log.channels import log_of, update_of
-from ...log.messages import number_of, place_of
+from ...log.messages import place_of
 from ...log.reducer import take_back
-from ...log.remembered import message_of
 from ...log.state import State
 from ...rules.outcome import Outcome
 from ...rules.position import Position
 from ...speakers.approval import AnyDecision
-from ...speakers.memory import Remembered, check_memory
 from ...spec.conversation import Conversation
 from ...spec.sandbox import Kept, new_key
 from ...spec.usage import Usage, used_so_far
 from ...spec.versions import migrated, restored
 from .lines import Message, check_steps, dumped
 
-DUMP_VERSION: Final = 6
+DUMP_VERSION: Final = 7
 """The version of the dumps this release writes. Specs inside have a version of their own."""
 
-DUMP_VERSIONS: Final = Versions[Migration](oldest=6)
+DUMP_VERSIONS: Final = Versions[Migration](oldest=7)
 """The versions of a dump; the newest is `DUMP_VERSION`."""
 
 
@@ -81,7 +79,7 @@ class SessionDump(Data):
 
     format: Literal["duologue.session"]
     """What it is."""
-    version: Literal[6]
+    version: Literal[7]
     """The version of its shape."""
     session: str
     """The id of the session that was dumped."""
@@ -96,33 +94,10 @@ class SessionDump(Data):
         return self
 
 
-class MemoryDump(Data):
-    """What one speaker remembers of a session."""
-
-    format: Literal["duologue.memory"]
-    """What it is."""
-    version: Literal[6]
-    """The version of its shape."""
-    session: str
-    """The id of the session that it is of."""
-    speaker: Name
-    """Whose memory it is: the lines with this name are its own, the others are what it heard."""
-    lines: tuple[Remembered, ...] = ()
-    """What it remembers, oldest first."""
-
-    @model_validator(mode="after")
-    def _hangs_together(self) -> Self:
-        check_memory(self.lines, self.speaker, "lines.")
-        return self
-
-
 _DEEPEST: Final = DEEPEST + 40
 """How many levels deep a dump may be nested: what stands in it may have as many as any spec."""
 
-_DUMPS: Final[dict[str, type[SessionDump] | type[MemoryDump]]] = {
-    "duologue.session": SessionDump,
-    "duologue.memory": MemoryDump,
-}
+_FORMAT: Final = "duologue.session"
 
 
 def written(dump: Data) -> dict[str, Any]:
@@ -130,7 +105,7 @@ def written(dump: Data) -> dict[str, Any]:
     return dump.model_dump(mode="json", exclude_defaults=True)
 
 
-def read_dump(source: Mapping[str, Any] | str | Path) -> SessionDump | MemoryDump:
+def read_dump(source: Mapping[str, Any] | str | Path) -> SessionDump:
     """Read a dump of this or an older version."""
     if isinstance(source, Mapping):
         return _read(source, "")
@@ -142,25 +117,23 @@ def read_dump(source: Mapping[str, Any] | str | Path) -> SessionDump | MemoryDum
     return _read(read_file(path, json.loads), f"{path}: ")
 
 
-def _read(data: object, where: str) -> SessionDump | MemoryDump:
+def _read(data: object, where: str) -> SessionDump:
     if not isinstance(data, Mapping) or "format" not in data:
-        raise SpecError(f"{where}format: is missing: this is not a dump of a session or a memory")
+        raise SpecError(f"{where}format: is missing: this is not a dump of a session")
     check_depth(data, where, _DEEPEST)
-    kind = data["format"]
-    if not isinstance(kind, str) or kind not in _DUMPS:
+    if data["format"] != _FORMAT:
         raise SpecError(
-            f"{where}format: {kind!r} is not a duologue dump; there are {listing(_DUMPS)}"
+            f"{where}format: {data['format']!r} is not a duologue dump; must be {_FORMAT!r}"
         )
     if "version" not in data:
         raise SpecError(f"{where}version: is missing")
-    newest = upgraded(dict(data), DUMP_VERSIONS, where)
-    return validated(_DUMPS[kind], newest, where, _DEEPEST)
+    return validated(SessionDump, upgraded(dict(data), DUMP_VERSIONS, where), where, _DEEPEST)
 
 
 def whole(session: str, conversation: Conversation, states: Sequence[State]) -> SessionDump:
     """Write down a whole session."""
     return SessionDump(
-        format="duologue.session",
+        format=_FORMAT,
         version=DUMP_VERSION,
         session=session,
         spec=conversation,
@@ -233,9 +206,7 @@ def states_of(dump: SessionDump) -> list[State]:
 
 def _written(step: DumpedStep, ids: dict[str, str]) -> list[AnyMessage]:
     """Give what a step writes to the log; `ids` holds those of the steps before, by place."""
-    messages = [
-        message_of(one, number_of(one.id), one.metadata, one.answer) for one in step.messages
-    ]
+    messages = [one.restore() for one in step.messages]
     before = {ids[one.id] for one in step.messages if one.id in ids}
     ids |= {place_of(message): str(message.id) for message in messages}
     # What stood at its place is gone, where it has not moved to another one.

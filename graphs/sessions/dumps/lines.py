@@ -1,17 +1,33 @@
 """The messages of a dump, in a form without LangChain's types, and whether its steps fit together.
 
-The dumps themselves are in `graphs.sessions.dumps.dump`, what a speaker remembers in
-`graphs.speakers.memory`.
+The dumps themselves are in `graphs.sessions.dumps.dump`.
 """
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Protocol
+from uuid import uuid4
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    InvalidToolCall,
+    ToolMessage,
+)
 from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.tool import ToolCall
 from pydantic import Field, JsonValue
 
-from ...log.messages import metadata, place_name, place_of
+from ...common.data import Data
+from ...log.messages import (
+    make_message,
+    metadata,
+    metadata_kwargs,
+    number_of,
+    place_name,
+    place_of,
+    storable,
+)
 from ...log.metadata import (
     AnyMetadata,
     EarlierEnd,
@@ -20,20 +36,52 @@ from ...log.metadata import (
     kind_name,
     original_metadata,
 )
-from ...log.remembered import what_is_said
 from ...rules.end_chat import decide
 from ...rules.moves import MOVES
 from ...rules.position import Position
-from ...speakers.memory import Said
 from ...spec.conversation import Conversation
 from ...spec.usage import told_of
 
 
-class Message(Said):
+class DumpedCall(Data):
+    """A call of a tool."""
+
+    name: str
+    """The tool."""
+    args: dict[str, JsonValue]
+    """Its arguments."""
+    id: str | None = None
+    """Its id, by which its result is found."""
+
+
+class BrokenCall(Data):
+    """A call of a tool whose arguments are not JSON."""
+
+    name: str | None = None
+    """The tool."""
+    args: str | None = None
+    """Its arguments, as the model wrote them."""
+    id: str | None = None
+    """Its id."""
+    error: str | None = None
+    """The reason why they could not be read."""
+
+
+class Message(Data):
     """A message of the log."""
 
     id: str
     """Its place in the log, such as ``m0004``."""
+    text: str
+    """Its text."""
+    tool_calls: tuple[DumpedCall, ...] = ()
+    """The tools it calls."""
+    invalid_tool_calls: tuple[BrokenCall, ...] = ()
+    """Calls whose arguments are not JSON."""
+    call_id: str | None = None
+    """The id of the call that it answers, if it is a tool's result."""
+    failed: bool = False
+    """Whether that call failed."""
     message_id: str | None = None
     """The id that no other message has. None: it is given a new one."""
     metadata: Annotated[AnyMetadata, Field(discriminator="kind")]
@@ -43,25 +91,67 @@ class Message(Said):
     model: dict[str, JsonValue] = Field(default_factory=dict)
     """What the model's client said of the answer, such as the model's name."""
 
-    @property
-    def answer(self) -> AIMessage:
-        """The model's answer, as far as more is known of it than what it says."""
-        return AIMessage(
-            "", id=self.message_id, usage_metadata=self.usage, response_metadata=self.model
+    def restore(self) -> AnyMessage:
+        """Return the message of the log."""
+        extra = metadata_kwargs(self.metadata, number_of(self.id))
+        if self.call_id is not None:
+            return ToolMessage(
+                storable(self.text),
+                id=self.message_id or str(uuid4()),
+                tool_call_id=self.call_id,
+                status="error" if self.failed else "success",
+                additional_kwargs=extra,
+            )
+        # A removed message is of the type that it had before.
+        made = make_message(
+            number_of(self.id),
+            self.text,
+            original_metadata(self.metadata),
+            answer=AIMessage(
+                "", id=self.message_id, usage_metadata=self.usage, response_metadata=self.model
+            ),
+            tool_calls=[
+                ToolCall(name=call.name, args=dict(call.args), id=call.id, type="tool_call")
+                for call in self.tool_calls
+            ],
+            invalid_tool_calls=[
+                InvalidToolCall(
+                    name=call.name,
+                    args=call.args,
+                    id=call.id,
+                    error=call.error,
+                    type="invalid_tool_call",
+                )
+                for call in self.invalid_tool_calls
+            ],
         )
+        return made.model_copy(update={"additional_kwargs": extra})
 
 
 def dumped(message: BaseMessage) -> Message:
-    """Write down a message of the log."""
-    told: dict[str, Any] = {}
+    """Return a message of the log as a dump contains it."""
+    known: dict[str, Any] = {}
     if isinstance(message, AIMessage):
-        told = {"usage": message.usage_metadata, "model": told_of(message)}
+        known = {
+            "usage": message.usage_metadata,
+            "model": told_of(message),
+            "tool_calls": [
+                DumpedCall(name=call["name"], args=call["args"], id=call["id"])
+                for call in message.tool_calls
+            ],
+            "invalid_tool_calls": [
+                BrokenCall(name=call["name"], args=call["args"], id=call["id"], error=call["error"])
+                for call in message.invalid_tool_calls
+            ],
+        }
+    if isinstance(message, ToolMessage):
+        known = {"call_id": message.tool_call_id, "failed": message.status == "error"}
     return Message(
         id=place_of(message),
         message_id=message.id,
+        text=message.text,
         metadata=metadata(message),
-        **told,
-        **what_is_said(message),
+        **known,
     )
 
 

@@ -80,7 +80,7 @@ class TaskOptions(CommonOptions, total=False):
 class ConversationOptions(CommonOptions, total=False):
     """The fields of a `Conversation` that can't be given by position."""
 
-    version: Literal[11]
+    version: Literal[12]
 
 
 class Changes(TaskOptions, total=False):

@@ -1,0 +1,160 @@
+"""Messages that only one speaker sees, as data: its memory, and examples of its answers.
+
+They are LangChain's messages. From the speaker's side, an `AIMessage` is its own, a `ToolMessage`
+is the result of its own call, and a `HumanMessage` is what it heard: from the speaker that its
+`name` names, or from the conversation itself if it has no name.
+"""
+
+from copy import deepcopy
+from typing import Annotated, Any, Final, TypeAlias
+
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    HumanMessage,
+    ToolMessage,
+    convert_to_messages,
+)
+from langchain_core.messages.tool import ToolCall
+from pydantic import (
+    AfterValidator,
+    JsonValue,
+    PlainSerializer,
+    PlainValidator,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+)
+
+from ..common.errors import SpecError
+from ..common.validation import DEEPEST, check_depth, kind_of
+
+_ARGUMENTS: Final = TypeAdapter(dict[str, JsonValue])
+_DEEPEST_ARGUMENTS: Final = DEEPEST - 10
+"""A spec has some levels above the arguments of a call."""
+
+
+def _read_message(given: object) -> AnyMessage:
+    """Return a message with only what a session stores of it."""
+    try:
+        (message,) = convert_to_messages([given])  # type: ignore[list-item]
+    except (ArithmeticError, LookupError, NotImplementedError, TypeError, ValueError) as error:
+        raise ValueError(
+            "must be a LangChain message, a pair (role, text), a dict with role and content, or a "
+            f"text, not {given!r:.200}"
+        ) from error
+    blocks = message.content if isinstance(message.content, list) else ()
+    if not all(isinstance(one, str) or one.get("type") == "text" for one in blocks):
+        raise ValueError("only text can be stored: leave out images and the like")
+    text = str(message.text)
+    calls = (
+        [_read_call(call) for call in calls_of(message)] if isinstance(message, AIMessage) else []
+    )
+    if not (text.strip() or calls or isinstance(message, ToolMessage)):
+        raise ValueError("the content must not be empty")
+    match message:
+        case HumanMessage():
+            return HumanMessage(text, name=message.name)
+        case AIMessage():
+            return AIMessage(text, tool_calls=calls)
+        case ToolMessage():
+            return ToolMessage(text, tool_call_id=message.tool_call_id, status=message.status)
+    raise ValueError(
+        f"must be a message of the user, the assistant or a tool, not of the {message.type}; "
+        "put instructions into system_prompt"
+    )
+
+
+def _read_call(call: ToolCall) -> ToolCall:
+    try:
+        args = _ARGUMENTS.validate_python(call["args"])
+    except ValidationError as error:
+        raise ValueError(f"the arguments of {call['name']!r} must be a JSON object") from error
+    check_depth(args, f"the arguments of {call['name']!r}: ", _DEEPEST_ARGUMENTS)
+    return ToolCall(name=call["name"], args=args, id=call.get("id"), type="tool_call")
+
+
+def calls_of(message: AIMessage) -> list[ToolCall]:
+    """Return copies of all calls of a message, those that providers refuse without arguments."""
+    broken = (
+        ToolCall(name=call["name"] or "unknown", args={}, id=call["id"])
+        for call in message.invalid_tool_calls
+    )
+    # A hook may change them, down to a list among the arguments.
+    return [*deepcopy(message.tool_calls), *broken]
+
+
+def write_message(message: AnyMessage) -> dict[str, Any]:
+    """Return a message as JSON values, which `add_messages` and a speaker's fields accept."""
+    written: dict[str, Any] = {"role": _ROLES[message.type], "content": str(message.text)}
+    if isinstance(message, HumanMessage) and message.name is not None:
+        written["name"] = message.name
+    if isinstance(message, AIMessage) and message.tool_calls:
+        written["tool_calls"] = [
+            {"name": call["name"], "args": call["args"], "id": call["id"]}
+            for call in message.tool_calls
+        ]
+    if isinstance(message, ToolMessage):
+        written["tool_call_id"] = message.tool_call_id
+        if message.status == "error":
+            written["status"] = message.status
+    return written
+
+
+_ROLES: Final = {"human": "user", "ai": "assistant", "tool": "tool"}
+
+
+def _described(description: str, **schema: object) -> dict[str, Any]:
+    return {"description": description, **schema}
+
+
+PrivateMessage: TypeAlias = Annotated[
+    AnyMessage,
+    PlainValidator(_read_message),
+    PlainSerializer(write_message),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "properties": {
+                "role": _described("Whose message it is.", enum=[*_ROLES.values()]),
+                "content": _described("The text.", type="string"),
+                "name": _described("The speaker it was heard from.", type="string"),
+                "tool_calls": _described("The calls of tools.", type="array"),
+                "tool_call_id": _described("The call of which it is the result.", type="string"),
+                "status": _described("Whether the call failed.", enum=["success", "error"]),
+            },
+            "required": ["role", "content"],
+        }
+    ),
+]
+"""A message that only one speaker sees. What `add_messages` accepts is accepted."""
+
+_MESSAGES: Final = TypeAdapter(tuple[PrivateMessage, ...])
+
+
+def read_messages(given: object, field: str) -> tuple[AnyMessage, ...]:
+    """Return a list of messages as a session stores them.
+
+    Raises:
+        SpecError: One of them is not valid; names the field and its place.
+    """
+    if not isinstance(given, list | tuple):
+        raise SpecError(f"{field}: must be a list of messages, not {kind_of(given)}")
+    try:
+        return _MESSAGES.validate_python(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        path = ".".join(map(str, (field, *first["loc"])))
+        raise SpecError(f"{path}: {first['msg'].removeprefix('Value error, ')}") from error
+
+
+def _begin_and_end(examples: tuple[AnyMessage, ...]) -> tuple[AnyMessage, ...]:
+    if examples and not isinstance(examples[0], HumanMessage):
+        raise ValueError("the first one must be the user's: add what the speaker answers")
+    if examples and (not isinstance(examples[-1], AIMessage) or examples[-1].tool_calls):
+        raise ValueError("the last one must be the assistant's: add how the speaker answers")
+    return examples
+
+
+Examples: TypeAlias = Annotated[tuple[PrivateMessage, ...], AfterValidator(_begin_and_end)]
+"""Messages that begin with the user's and end with the assistant's."""
