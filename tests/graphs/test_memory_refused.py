@@ -180,7 +180,7 @@ BAD: list[tuple[object, str]] = [
     (SESSION | {"steps": 3}, "steps: "),
     (SESSION | {"steps": [{"messages": [{}]}]}, "steps.0.messages.0.id: is missing"),
     (
-        SESSION | {"steps": [{"messages": [MESSAGE | {"line": {"kind": "sung"}}]}]},
+        SESSION | {"steps": [{"messages": [MESSAGE | {"metadata": {"kind": "sung"}}]}]},
         "steps.0.messages.0.line.kind: ",
     ),
     (
