@@ -34,7 +34,6 @@ from duologue.graphs.log.metadata import (
     JudgeQuestion,
     MemoryReset,
     Reflection,
-    RememberedMessage,
     RemovedMessage,
     Summary,
 )
@@ -76,7 +75,6 @@ FORKED_ELSEWHERE = {
     *(
         Summary,
         MemoryReset,
-        RememberedMessage,
         RemovedMessage,
         EarlierEnd,
         InputMessage,
