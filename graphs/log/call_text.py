@@ -18,9 +18,6 @@ from ..spec.judges import HAND_OFF
 from .messages import place_of
 from .metadata import SpeakerReply
 
-TO_USER = "to_user"
-"""The argument."""
-
 GAP = "\n\n"
 """What stands between the parts of a message."""
 

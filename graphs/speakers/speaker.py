@@ -21,6 +21,9 @@ from .parts import ModelSettings, PrivateOpening, SmallModelPrompt
 from .private_messages import Examples, PrivateMessage
 from .replies import AnyReply, CodeReply, HumanInputMode, HumanReply, ModelReply, TextReply
 
+TO_USER = "to_user"
+"""The argument of a tool call that the speaker says aloud (Agere); the tool does not receive it."""
+
 SPEAKER_TEMPERATURE = 0.2
 """What speakers use unless told otherwise (CAMEL's and LazyLLM's low temperature)."""
 

@@ -10,9 +10,9 @@ from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from ...graphs.log.call_text import TO_USER, together
+from ...graphs.log.call_text import together
 from ...graphs.log.messages import storable
-from ...graphs.speakers.speaker import Speaker
+from ...graphs.speakers.speaker import TO_USER, Speaker
 from ...graphs.spec.context_limits import check_limits, least_limit
 from ...graphs.spec.conversation import Conversation
 from ...graphs.spec.handoffs import has_tool, may_be_private, targets

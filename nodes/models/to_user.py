@@ -15,7 +15,8 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
 
-from ...graphs.log.call_text import GAP, TO_USER, together
+from ...graphs.log.call_text import GAP, together
+from ...graphs.speakers.speaker import TO_USER
 from ...graphs.text.thoughts import Told
 from ...tools.registry.arguments import parameters_of
 from .listeners import Listener

@@ -17,11 +17,10 @@ from ...graphs.common.data import Bringing
 from ...graphs.common.errors import SpecError
 from ...graphs.common.validation import did_you_mean
 from ...graphs.ends.end import leaves
-from ...graphs.log.call_text import TO_USER
 from ...graphs.speakers.formats import SchemaFormat
 from ...graphs.speakers.replies import AgentReply, FunctionReply, HumanReply
 from ...graphs.speakers.schemas import is_object
-from ...graphs.speakers.speaker import Speaker
+from ...graphs.speakers.speaker import TO_USER, Speaker
 from ...graphs.spec.conversation import Conversation
 from ...graphs.spec.fields import Wording
 from ...graphs.spec.judges import TurnFunction

@@ -15,7 +15,6 @@ from langchain_core.messages.tool import ToolCall
 from ....nodes.models.answers import RECORDED, THOUGHT
 from ....nodes.testing import Reply
 from ...ends.all_ends import Reason
-from ...log.call_text import TO_USER
 from ...log.messages import metadata, newest_calls
 from ...log.metadata import (
     CallOutcome,
@@ -37,6 +36,7 @@ from ...log.metadata import (
 from ...rules.approval import needing_approval
 from ...rules.outcome import Outcome
 from ...speakers.approval import Action, AnyDecision, Approve, Decisions, Edit, Reject, Respond
+from ...speakers.speaker import TO_USER
 from ...spec.conversation import Conversation
 from ...spec.judges import HAND_OFF, Moderator, SeparateJudge, Verdict
 from ...spec.questions import EXIT, ApprovalQuestion, MessageQuestion
