@@ -1,26 +1,5 @@
 """The public names, and where each is."""
 
-from .api.ask import (
-    aask as aask,
-    aremember as aremember,
-    ask as ask,
-    remember as remember,
-)
-from .api.converse import (
-    aconverse as aconverse,
-    astream as astream,
-    converse as converse,
-    stream as stream,
-)
-from .api.hooks import Hook as Hook
-from .api.loading import (
-    aload_session as aload_session,
-    load_session as load_session,
-)
-from .api.session import (
-    Result as Result,
-    Session as Session,
-)
 from .batch.handle import BatchRun as BatchRun
 from .batch.run import (
     arun_batch as arun_batch,
@@ -48,6 +27,23 @@ from .common.errors import (
     StoreError as StoreError,
     UnreadableAnswerError as UnreadableAnswerError,
 )
+from .conversation.conversation import Conversation as Conversation
+from .conversation.fields import Opening as Opening, TaskSpecification as TaskSpecification
+from .conversation.judges import (
+    Handoff as Handoff,
+    Judge as Judge,
+    Moderator as Moderator,
+    SeparateJudge as SeparateJudge,
+    TurnFunction as TurnFunction,
+)
+from .conversation.questions import (
+    ApprovalQuestion as ApprovalQuestion,
+    MessageQuestion as MessageQuestion,
+    Question as Question,
+    ToolQuestion as ToolQuestion,
+)
+from .conversation.sandbox import Sandbox as Sandbox
+from .conversation.usage import Price as Price
 from .ends.all_ends import Guards as Guards, Reason as Reason
 from .ends.done_token import DoneToken as DoneToken
 from .ends.end_chat import EndChat as EndChat, EndChatMode as EndChatMode
@@ -68,12 +64,19 @@ from .kinds.group_solve import group_solve as group_solve
 from .kinds.load import load_conversation as load_conversation
 from .kinds.role_play import role_play as role_play
 from .kinds.user_proxy import user_proxy as user_proxy
-from .pictures.draw import draw as draw
 from .rules.outcome import Outcome as Outcome
-from .sessions.listing import (
-    alist_sessions as alist_sessions,
-    list_sessions as list_sessions,
+from .session.ask import aask as aask, aremember as aremember, ask as ask, remember as remember
+from .session.converse import (
+    aconverse as aconverse,
+    astream as astream,
+    converse as converse,
+    stream as stream,
 )
+from .session.hooks import Hook as Hook
+from .session.listing import alist_sessions as alist_sessions, list_sessions as list_sessions
+from .session.loading import aload_session as aload_session, load_session as load_session
+from .session.session import Result as Result, Session as Session
+from .show.draw import draw as draw
 from .speakers.approval import InterruptOn as InterruptOn
 from .speakers.context import (
     LastMessages as LastMessages,
@@ -86,7 +89,7 @@ from .speakers.formats import (
     LabelledFormat as LabelledFormat,
     SchemaFormat as SchemaFormat,
 )
-from .speakers.parts import (
+from .speakers.model_settings import (
     ModelSettings as ModelSettings,
     PrivateOpening as PrivateOpening,
     SmallModelPrompt as SmallModelPrompt,
@@ -100,23 +103,3 @@ from .speakers.replies import (
     TextReply as TextReply,
 )
 from .speakers.speaker import Speaker as Speaker
-from .spec.conversation import Conversation as Conversation
-from .spec.fields import (
-    Opening as Opening,
-    TaskSpecification as TaskSpecification,
-)
-from .spec.judges import (
-    Handoff as Handoff,
-    Judge as Judge,
-    Moderator as Moderator,
-    SeparateJudge as SeparateJudge,
-    TurnFunction as TurnFunction,
-)
-from .spec.questions import (
-    ApprovalQuestion as ApprovalQuestion,
-    MessageQuestion as MessageQuestion,
-    Question as Question,
-    ToolQuestion as ToolQuestion,
-)
-from .spec.sandbox import Sandbox as Sandbox
-from .spec.usage import Price as Price

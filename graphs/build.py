@@ -16,19 +16,18 @@ from ..nodes.assistant_agent import assistant_agent
 from ..nodes.completion_judge import completion_judge
 from ..nodes.models.adapters.composed import Chat
 from ..nodes.models.resolve import Models
-from ..nodes.step.in_threads import waited_for
-from ..nodes.step.resources import AskedToStop, Resources, session_id
-from ..nodes.step.running import RunningSessions
 from ..nodes.task_specification import read_start, task_specification
 from ..nodes.tool_executor import tool_executor
+from ..nodes.turn.context import AskedToStop, Resources, session_id
+from ..nodes.turn.running import RunningSessions, waited_for
 from ..nodes.user_agent import user_agent
 from ..tools.registry.options import check_options, list_options
 from ..tools.registry.registry import Registered, Registry
+from .conversation.assistant import settings_of
+from .conversation.conversation import Form
 from .conversation_graph import ConversationGraph, resources_of_run
 from .log.state import Input, Latest, Messages, Output, State
 from .rules.end_chat import Node
-from .spec.assistant import settings_of
-from .spec.conversation import Form
 
 Graph = CompiledStateGraph[State, Any, Input, Output]
 """A compiled conversation."""

@@ -16,12 +16,11 @@ from langgraph.graph import END, START
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Checkpointer, Command, StateUpdate, ensure_valid_checkpointer
 
-from ..nodes.step.in_threads import waited_for
-from ..nodes.step.resources import Resources
+from ..nodes.turn.context import Resources
+from ..nodes.turn.running import waited_for
 from .common.errors import SpecError
-from .log.channels import apply_update, hide_removed, is_removed
 from .log.reducer import read_messages
-from .log.state import Input, Output, State
+from .log.state import Input, Output, State, apply_update, hide_removed, is_removed
 
 CheckInput: TypeAlias = Callable[[State, Any], Awaitable[object]] | None
 """Takes the state with the input in it and the run's context; raises if the input is refused. None:

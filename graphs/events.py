@@ -3,7 +3,7 @@
 Their field ``event`` says in JSON which event it is. In Python a `match` over the classes does, and
 type checkers know the fields of each. A pattern names its fields:
 ``MessageSaid(text=text)``, not ``MessageSaid(text)``.
-How the log is read as events is in `graphs.run.log_events`.
+How the log is read as events is in `graphs.session.events`.
 
 Example:
     >>> from duologue import chat, stream
@@ -26,12 +26,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, computed_field
 
 from .common.data import Data
+from .conversation.judges import Verdict
+from .conversation.questions import Question
 from .ends.all_ends import Reason
 from .log.metadata import Source
 from .rules.outcome import Outcome
 from .speakers.approval import DecisionType
-from .spec.judges import Verdict
-from .spec.questions import Question
 
 
 class _Event(Data):

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ..graphs.log.state import State
-from .step.resources import Resources
+from .turn.context import Resources
 from .turn.speak import speak
 
 

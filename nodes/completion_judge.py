@@ -2,14 +2,14 @@
 
 from typing import Any
 
+from ..graphs.conversation.judges import SeparateJudge
 from ..graphs.log.state import State
 from ..graphs.rules.position import Phase
 from ..graphs.rules.transitions import checked
-from ..graphs.spec.judges import SeparateJudge
 from .judge.moderator import choose
 from .judge.self_judge import judge_yourself
 from .judge.separate_judge import judge_criteria
-from .step.resources import Moment, Resources
+from .turn.context import Moment, Resources
 
 
 async def completion_judge(state: State, resources: Resources) -> dict[str, Any]:

@@ -13,30 +13,27 @@ from langgraph.runtime import get_runtime
 
 from ..graphs.common.data import MARK_LENGTH
 from ..graphs.common.errors import SessionError, SpecError
-from ..graphs.log.channels import apply_update, hide_removed, log_of, update_of
+from ..graphs.conversation.assistant import AssistantSettings, prompts_set
+from ..graphs.conversation.conversation import Conversation, restored
+from ..graphs.conversation.fields import TASK_TEMPERATURE, TaskSpecification
+from ..graphs.conversation.merge import first_difference
+from ..graphs.conversation.usage import Usage, dumped, used_so_far
 from ..graphs.log.messages import make_message, metadata
 from ..graphs.log.metadata import NOBODY, Draft, Flaw, SpecifiedTask
 from ..graphs.log.remembered import known_before
-from ..graphs.log.state import State
+from ..graphs.log.state import State, apply_update, hide_removed, log_of, update_of
 from ..graphs.rules.position import Position
 from ..graphs.rules.tries import Problem
 from ..graphs.speakers.formats import LabelledFormat
-from ..graphs.spec.assistant import AssistantSettings, prompts_set
-from ..graphs.spec.changes.difference import first_difference
-from ..graphs.spec.conversation import Conversation
-from ..graphs.spec.fields import TASK_TEMPERATURE, TaskSpecification
-from ..graphs.spec.usage import Usage, dumped, used_so_far
-from ..graphs.spec.versions import restored
 from ..graphs.text.borrowed import is_rewritten
 from ..graphs.text.words import cut, words_in
 from .models.answers import thought_of
 from .models.model import Model
 from .prompts import tasks as prompts
-from .prompts.template import RenderPrompt
-from .step.brought import Brought
-from .step.resources import Moment, Resources, session_id
-from .step.running import RunningSession
-from .step.starting import begins_anew, both, emptied, given_to, gone_on
+from .prompts.texts import RenderPrompt
+from .turn.context import Moment, Resources, session_id
+from .turn.run_input import Brought, begins_anew, both, emptied, given_to, gone_on
+from .turn.running import RunningSession
 
 
 class Start(NamedTuple):

@@ -17,16 +17,15 @@ from langchain_core.messages import AIMessage
 
 from ..graphs.log.messages import newest_calls
 from ..graphs.log.state import State
-from ..graphs.rules.ends.met_ends import stops_calls
+from ..graphs.rules.met_ends import stops_calls
 from ..graphs.rules.people import person_of
 from ..graphs.rules.position import Leaving, Phase
 from ..graphs.rules.transitions import left, paused
 from ..graphs.speakers.speaker import Speaker
 from .execute.approval import ask_about, decided, is_seen, question, seen
-from .execute.calls import CallsRun
-from .execute.interpreter import Interpreter
+from .execute.calls import CallsRun, Interpreter
 from .execute.results import given_back, interrupted, past_hooks, result_lines, returned
-from .step.resources import Moment, Resources
+from .turn.context import Moment, Resources
 from .turn.people import asked_about_calls
 
 

@@ -14,7 +14,7 @@ import duologue.tools
 # These need the packages of an extra, and are not for users to import.
 LEFT_OUT = (
     "duologue.graphs.batch.ray.",
-    "duologue.graphs.store.sql.postgres",
+    "duologue.graphs.store.postgres",
     "duologue.nodes.models.adapters.embedded_server",
 )
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -49,7 +49,7 @@ def test_the_examples_of_a_module_give_what_they_show(name: str) -> None:
 def test_the_first_functions_a_user_meets_have_examples() -> None:
     assert {
         "duologue.graphs.build",
-        "duologue.graphs.api.converse",
+        "duologue.graphs.session.converse",
         "duologue.graphs.kinds.role_play",
         "duologue.nodes.testing.chat_model",
     } <= set(WITH_EXAMPLES)

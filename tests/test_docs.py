@@ -40,14 +40,14 @@ from duologue.graphs import (
     load_conversation,
 )
 from duologue.graphs.batch.cells import Cells
-from duologue.graphs.batch.load import load_batch
+from duologue.graphs.batch.spec import load_batch
 from duologue.graphs.cli.app import app
 from duologue.graphs.common.settings import variables
+from duologue.graphs.conversation.judges import RoundRobin
 from duologue.graphs.events import Event
 from duologue.graphs.kinds.group_solve import GroupSolveForm
 from duologue.graphs.kinds.load import forms_by_kind
 from duologue.graphs.speakers.replies import HumanInputMode
-from duologue.graphs.spec.judges import RoundRobin
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools import Hook
 from duologue.tools.mcp.servers import configured_servers

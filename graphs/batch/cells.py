@@ -8,14 +8,13 @@ from typing import Any, Final
 from pydantic import JsonValue
 
 from ..common.errors import SpecError
-from ..spec.changes.own import Own
-from ..spec.conversation import Conversation
-from ..spec.fields import SPEC_VERSION
+from ..conversation.conversation import Conversation
+from ..conversation.defaults import Own
+from ..conversation.fields import SPEC_VERSION
 from ..store.batches import check_batch_name
-from .grid.filling import conversation_of, set_values
-from .grid.grid import Grid
-from .grid.values import canonical
+from .grid import Grid, conversation_of, set_values
 from .spec import Batch
+from .values import canonical
 
 MOST_CELLS: Final = 1_000_000_000
 """The most cells: more would be a mistake, and a number that not all stores can keep."""

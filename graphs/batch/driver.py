@@ -1,4 +1,4 @@
-"""Going through the cells of a batch: which are to be run, how many at once, and when to stop."""
+"""Going through the cells of a batch: which run, how many at once, who runs them, when to stop."""
 
 import asyncio
 import time
@@ -7,15 +7,60 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Final
+from typing import Final, Protocol
 
 from ..common.errors import BatchError, StoreError
-from ..store.address import Store
 from ..store.batches import BatchLease, BatchRow, CellRow
 from ..store.errors import LostBatchError
+from ..store.open import Store
 from .cells import Cell, Cells
-from .crew import Crew
-from .scores.score import ScoreFunction, has_score
+from .limiter import Figures, Limiter
+from .scores import ScoreFunction, has_score
+from .worker import Worker
+
+
+class Crew(Protocol):
+    """Runs cells, as many at once as it is given, under the limits of their batch."""
+
+    async def run(self, cell: Cell) -> CellRow:
+        """Run a cell as far as it goes, and give its row.
+
+        Raises:
+            StoreError: The store fails.
+            ModelUnavailableError: A model can't be had, whatever the cell.
+        """
+        ...
+
+    async def pause(self, why: str) -> None:
+        """Let no more model calls begin; those under way are finished."""
+
+    async def paused(self) -> str | None:
+        """Say why no more model calls begin; None: they do."""
+
+    async def pace(self) -> Figures:
+        """Say how fast it goes."""
+        ...
+
+
+class LocalCrew:
+    """Runs cells on this process's event loop."""
+
+    def __init__(self, worker: Worker, limiter: Limiter) -> None:
+        self._limiter = limiter
+        self.run = worker.run
+
+    async def pause(self, why: str) -> None:
+        """See `Crew.pause`."""
+        self._limiter.pause(why)
+
+    async def paused(self) -> str | None:
+        """See `Crew.paused`."""
+        return self._limiter.paused
+
+    async def pace(self) -> Figures:
+        """See `Crew.pace`."""
+        return self._limiter.figures()
+
 
 _WINDOW: Final = 500
 """How many cells are looked up in the store at a time."""

@@ -8,17 +8,15 @@ from typing import Any, Unpack
 from ...tools.registry.options import list_options
 from ...tools.registry.registry import Registered
 from ..common.addresses import redacted
-from ..common.background import in_background
-from ..sessions.listing import known_store
+from ..common.threads import in_background
+from ..session.listing import known_store
 from ..store.base import Store
 from ..store.batches import CellStatus, CellsWanted, check_batch_name
 from ..store.errors import unknown_batch
-from .exports.export import read_export, write_export
-from .exports.manifest import BatchFormat, ExportManifest
-from .exports.rows import read_rows
+from .export import BatchFormat, ExportManifest, read_export, write_export
 from .report.contents import BatchReport
 from .report.report import write_report
-from .status import BatchStatus, read_status
+from .status import BatchStatus, read_rows, read_status
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from aiolimiter import AsyncLimiter
 
 from ..common.errors import PausedError
-from ..spec.usage import Usage, total
+from ..conversation.usage import Usage, total
 from .spec import BatchLimits, RateLimit
 
 _OTHERS: Final = "*"

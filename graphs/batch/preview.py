@@ -13,15 +13,15 @@ from pydantic import Field, JsonValue
 from ..common.data import Data
 from ..common.errors import SpecError
 from ..common.sanitize import clean
+from ..conversation.conversation import Conversation
+from ..conversation.limits import most_calls, plain_calls
 from ..ends.end import call_caps
-from ..sessions.session import title_of
-from ..spec.conversation import Conversation
-from ..spec.limits import most_calls, plain_calls
+from ..session.records import title_of
 from .cells import Cell, Cells
-from .grid.grid import Grid
-from .grid.values import LEFT, Axis, Value, canonical
+from .grid import Grid
 from .paths import paths_in
 from .spec import BatchLimits
+from .values import LEFT, Axis, Value, canonical
 
 MOST_KINDS: Final = 2_000
 """Of how many different conversations the calls are counted."""

@@ -1,22 +1,89 @@
-"""The row of a batch in its store: made by its first run, agreed with by all others."""
+"""The row of a batch in its store, and the rows of its cells."""
 
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, cast
 
+from ..build import build_graph
 from ..common.errors import BatchError, DuologueError, SpecError
 from ..common.versions import VersionError
-from ..sessions.session import title_of
-from ..spec.usage import Usage, total
-from ..spec.versions import SPEC_VERSIONS, migrated
-from ..store.address import Store
-from ..store.batches import BatchLease, BatchRow, CellRow, CellsWanted
-from .cells import Cells
-from .figures import read_result
-from .grid.values import canonical
+from ..conversation.conversation import SPEC_VERSIONS, Conversation, migrated
+from ..conversation.usage import Usage, total, used_so_far
+from ..log.state import State
+from ..rules.outcome import Outcome
+from ..rules.position import Position
+from ..session.checkpoints import config_of, reading_session, still_open, stored_conversation
+from ..session.records import title_of
+from ..session.stored_session import StoredSession
+from ..store.batches import BatchLease, BatchRow, CellRow, CellStatus, CellsWanted
+from ..store.open import Store
+from .cells import Cell, Cells
 from .spec import Batch
+from .values import canonical
+
+
+def new_row(batch: str, cell: Cell) -> CellRow:
+    """Make the row of a cell that begins now."""
+    return CellRow(
+        batch=batch,
+        number=cell.number,
+        session=cell.session,
+        trial=cell.trial,
+        varied=dict(cell.varied),
+        updated_at=datetime.now(UTC),
+    )
+
+
+async def read_result(store: Store, session: str) -> tuple[StoredSession, dict[str, Any]] | None:
+    """Read a session and its figures; None where there is no such session."""
+    row = await store.get(session)
+    if row is None:
+        return None
+    conversation = stored_conversation(row, store.url)
+    graph = build_graph(checkpointer=store.checkpointer)
+    with reading_session(graph, session):
+        state = await graph.aget_state(config_of(session))
+        pending = await still_open(graph, config_of(session), state)
+        result = StoredSession.of(session, conversation, state.values, pending)
+        if result.outcome is not None:
+            return result, figures_of(result.outcome)
+        return result, _so_far(conversation, cast("State", state.values))
+
+
+def figures_of(outcome: Outcome) -> dict[str, Any]:
+    """Give the figures of a session that has ended: its outcome holds them all."""
+    return {
+        "reason": outcome.reason.value,
+        "complete": outcome.complete,
+        "rounds": outcome.rounds,
+        "messages": outcome.messages,
+        "seconds": outcome.seconds,
+        **_used(outcome.total),
+    }
+
+
+def _so_far(conversation: Conversation, state: State) -> dict[str, Any]:
+    position = Position.model_validate(state.get("position") or {})
+    return {
+        "rounds": position.rounds(conversation),
+        "messages": position.facts.messages,
+        "seconds": position.facts.seconds,
+        **_used(total(used_so_far(state).values())),
+    }
+
+
+def _used(used: Usage) -> dict[str, Any]:
+    return used.model_dump(include={"calls", "input_tokens", "output_tokens", "cost"})
+
+
+def status_of(result: StoredSession) -> CellStatus:
+    """Tell from a session that was run whether it has ended, or what it waits for."""
+    if result.outcome is not None:
+        return "finished"
+    return "waiting" if result.pending else "paused"
+
 
 _USED: Final = ("calls", "input_tokens", "output_tokens", "cost")
 

@@ -8,23 +8,20 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias, Unpack, cast
 
 from ...tools.registry.options import check_options, list_options
-from ..common.background import in_background
 from ..common.errors import SpecError
 from ..common.settings import load_settings
-from ..run.engine import check_here
-from ..run.options import Options, StoreOptions
-from ..sessions.listing import known_store
-from ..store.address import open_store
+from ..common.threads import in_background
+from ..session.listing import known_store
+from ..session.options import Options, StoreOptions
+from ..session.run import check_here
 from ..store.batches import check_batch_name
+from ..store.open import open_store
 from .cells import Cells
-from .crew import Crew, LocalCrew
-from .driver import CONCURRENCY, BatchSettings, Driver
+from .driver import CONCURRENCY, BatchSettings, Crew, Driver, LocalCrew
 from .limiter import Limiter
-from .load import load_batch
 from .record import begun_row, catch_up, have_ended, known_row, used_before
-from .scores.find import find_scores
-from .scores.score import ScoreFunction
-from .spec import Batch, BatchLimits
+from .scores import ScoreFunction, find_scores
+from .spec import Batch, BatchLimits, load_batch
 from .status import BatchStatus, read_status
 from .worker import Worker
 
@@ -66,7 +63,7 @@ def _open_crew(
     if settings.ray is None:
         return nullcontext(LocalCrew(worker, limiter))
     try:
-        from .ray.crew import ray_crew
+        from .ray.executor import ray_crew
     except ModuleNotFoundError as error:
         if error.name != "ray":
             raise

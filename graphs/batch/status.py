@@ -1,18 +1,20 @@
-"""How a batch stands: how many of its cells have ended, and why, and what they have used."""
+"""The status of a batch: its cells and their rows, its endings and its usage."""
 
 from collections import Counter
+from datetime import UTC
 from pathlib import Path
+from typing import Any
 
 from pydantic import AwareDatetime, NonNegativeFloat, NonNegativeInt
 
-from ..common.background import in_background
 from ..common.data import Data
+from ..common.display import Panel, Shown
 from ..common.sanitize import escape_invisible
-from ..display.panel import Panel, Shown
-from ..sessions.listing import known_store
-from ..store.address import Store
-from ..store.batches import BatchRow, CellCount, CellStatus
+from ..common.threads import in_background
+from ..session.listing import known_store
+from ..store.batches import BatchRow, CellCount, CellRow, CellStatus, CellsWanted
 from ..store.errors import unknown_batch
+from ..store.open import Store
 
 
 class BatchStatus(Shown, Data):
@@ -168,3 +170,30 @@ async def alist_batches(*, store: str | Path | None = None) -> list[BatchStatus]
 
 
 list_batches = in_background(alist_batches)
+
+
+async def read_rows(store: Store, batch: str) -> list[dict[str, Any]]:
+    """Return the rows of a batch as plain dicts."""
+    await known_batch(store, batch)
+    rows = store.batches.each(CellsWanted(batch=batch))
+    return [columns(row) | {"updated_at": row.updated_at.astimezone(UTC)} async for row in rows]
+
+
+async def known_batch(store: Store, batch: str) -> BatchRow:
+    """Read the row of a batch that must be there."""
+    row = await store.batches.get(batch)
+    if row is None:
+        raise unknown_batch(batch, store.url)
+    return row
+
+
+def columns(row: CellRow) -> dict[str, Any]:
+    """Give what is known of a cell as columns of a table; nothing that differs by when it is read.
+
+    No field of a conversation is called like one of a row's.
+    """
+    apart = {"varied", "scores", "updated_at"}
+    fields = row.model_dump(mode="json", exclude=apart)
+    front = {name: fields.pop(name) for name in ("batch", "number", "session", "trial")}
+    scores = {f"score.{name}": score for name, score in row.scores.items()}
+    return {**front, **row.varied, **fields, **scores}

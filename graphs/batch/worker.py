@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from ...nodes.models.gate import Gate
-from ..api.session import result_of
 from ..common.errors import (
     DuologueError,
     ModelUnavailableError,
@@ -17,15 +16,16 @@ from ..common.errors import (
     StoreError,
 )
 from ..common.sanitize import excerpt
-from ..run.engine import run_session
-from ..run.options import Options
-from ..sessions.stored_session import StoredSession
-from ..store.address import Store
+from ..session.options import Options
+from ..session.run import run_session
+from ..session.session import result_of
+from ..session.stored_session import StoredSession
 from ..store.batches import BatchLease, CellRow
 from ..store.errors import BusySessionError, LostBatchError, LostSessionError
+from ..store.open import Store
 from .cells import Cell
-from .figures import figures_of, new_row, read_result, status_of
-from .scores.score import ScoreFunction, score
+from .record import figures_of, new_row, read_result, status_of
+from .scores import ScoreFunction, score
 
 _TAKEOVER: Final = 30.0
 """Seconds for which a session is waited for that another process holds, which may just be dying."""

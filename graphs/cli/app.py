@@ -13,9 +13,9 @@ from typing import Annotated, Any
 
 import typer
 
-from .batch.commands import app as batch
-from .exit_code import EXIT_CODES
-from .file.commands import check, graph, init
+from .batch import app as batch
+from .exit import EXIT_CODES
+from .file import check, graph, init
 from .options import (
     BEGIN,
     HELP,

@@ -12,8 +12,7 @@ from rich.text import Text
 
 from ..common.sanitize import dump_exact_json, escape_invisible
 from ..common.validation import listing
-from ..rules.approval import call_shown
-from ..spec.questions import (
+from ..conversation.questions import (
     EXIT,
     ApprovalQuestion,
     MessageQuestion,
@@ -21,10 +20,10 @@ from ..spec.questions import (
     ToolQuestion,
     is_exit,
 )
-from .terminal.console import plain, prose, whole
+from ..rules.approval import call_shown
+from .terminal.console import cut_text, one_line, plain, prose, whole
 from .terminal.events import Transcript
 from .terminal.input import Lines
-from .terminal.text import cut_text, one_line
 
 _KEYS = {"a": "approve", "e": "edit", "r": "reject", "s": "respond"}
 _ALL = ("v", "view")

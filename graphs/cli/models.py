@@ -9,9 +9,8 @@ from ...nodes.models.adapters.families import (
     server_of,
 )
 from ..common.settings import Settings, load_settings
-from .terminal.console import plain, prose, stderr, stdout
+from .terminal.console import one_line, plain, prose, stderr, stdout
 from .terminal.progress import Progress
-from .terminal.text import one_line
 
 
 def show_models() -> None:

@@ -110,7 +110,7 @@ def say(
 
     It counts as that speaker's turn; `duologue resume` goes on with the next speaker.
     """
-    from ..api.session import Session as Handle
+    from ..session.session import Session as Handle
     from .terminal.console import plain, stderr, stdout
     from .terminal.follow_up import FollowUp
 

@@ -16,15 +16,15 @@ from pydantic import JsonValue
 
 from ..common.errors import AnswerError, DuologueError, ModelError, SpecError, StoreError
 from ..common.settings import load_settings
+from ..conversation.questions import Question
 from ..events import ConversationEnded, Event, SessionStarted
-from ..run.answers import GivenAnswer
-from ..run.engine import ConversationLike, run_session
-from ..run.options import Options
-from ..sessions.stored_session import StoredSession
-from ..spec.questions import Question
-from ..store.address import open_store
+from ..session.answers import GivenAnswer
+from ..session.options import Options
+from ..session.run import ConversationLike, run_session
+from ..session.stored_session import StoredSession
+from ..store.open import open_store
 from .ask import Asker
-from .exit_code import ExitCode
+from .exit import ExitCode
 from .terminal.console import plain, stderr, stdout
 from .terminal.events import JsonLines, Transcript, View
 from .terminal.follow_up import FollowUp

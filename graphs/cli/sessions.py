@@ -9,12 +9,11 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from ..sessions.listing import known_store
-from ..sessions.stop import stop_session
+from ..session.listing import known_store
+from ..session.stop import stop_session
 from ..store.base import Store
 from ..store.rows import SessionRow, check_session_id
-from .terminal.console import json_line, on_screen, plain, stderr, stdout
-from .terminal.text import cell, one_line, pad
+from .terminal.console import cell, json_line, on_screen, one_line, pad, plain, stderr, stdout
 
 T = TypeVar("T")
 

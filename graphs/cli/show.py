@@ -8,16 +8,15 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from ..api.session import Session
 from ..events import ConversationEnded, QuestionAsked
-from ..rules.ends.outcome_step import OutcomeStep, OutcomeStepKind
-from ..run.log_events import events_of, events_of_session
-from ..sessions.session import check_speaker, title_of
-from ..sessions.stored_session import StoredSession
-from .terminal.console import json_line, on_screen, plain, stderr, stdout
+from ..rules.outcome import OutcomeStep, OutcomeStepKind
+from ..session.events import events_of, events_of_session
+from ..session.records import check_speaker, title_of
+from ..session.session import Session
+from ..session.stored_session import StoredSession
+from .terminal.console import cell, json_line, on_screen, one_line, pad, plain, stderr, stdout
 from .terminal.events import JsonLines, Transcript
 from .terminal.follow_up import FollowUp
-from .terminal.text import cell, one_line, pad
 from .waiting import print_question, ways_on
 
 

@@ -13,8 +13,8 @@ from ..common.errors import SpecError
 from .options import OutputOption, Session, SpeakerOption, StoreOption, cap_option, mode_option
 
 if TYPE_CHECKING:
-    from ..api.session import Session as Handle
-    from ..sessions.transfer import ExportFormat
+    from ..session.session import Session as Handle
+    from ..session.transfer import ExportFormat
 
 
 def fork(
@@ -53,7 +53,7 @@ def fork(
 
     The other one stays as it is. Without options the new one goes on by the same rules.
     """
-    from ..api.session import Session as Handle
+    from ..session.session import Session as Handle
 
     end_chat = {"mode": mode, "max_iterations": max_iterations}
     speakers = _by_speaker(
@@ -92,9 +92,9 @@ def dump(
     store: StoreOption = None,
 ) -> None:
     """Write a session, or one speaker's memory of it, as JSON."""
-    from ..api.session import Session as Handle
     from ..common.sanitize import escaped
-    from ..sessions.session import check_speaker
+    from ..session.records import check_speaker
+    from ..session.session import Session as Handle
     from ..speakers.private_messages import write_message
 
     handle = Handle(session, store=store)
@@ -135,9 +135,9 @@ def load(
     A whole session becomes a new one, which goes on where it was. A speaker's memory
     replaces a speaker's in another session; only what that speaker sees changes.
     """
-    from ..api.loading import load_session
-    from ..api.session import Session as Handle
     from ..common.files import read_file
+    from ..session.loading import load_session
+    from ..session.session import Session as Handle
     from ..speakers.private_messages import read_messages
 
     if speaker is None:
@@ -156,7 +156,7 @@ def reset(session: Session, speaker: SpeakerOption = None, store: StoreOption = 
 
     A session keeps its id and its conversation. A speaker keeps what it has not answered yet.
     """
-    from ..api.session import Session as Handle
+    from ..session.session import Session as Handle
 
     handle = Handle(session, store=store)
     handle.reset(speaker=speaker)
@@ -184,7 +184,7 @@ def copy(
 
     The copy goes into the same store, or into another one.
     """
-    from ..api.session import Session as Handle
+    from ..session.session import Session as Handle
 
     handle = Handle(session, store=store)
     if speaker is None:
@@ -266,7 +266,7 @@ def export(
     chosen = _given({"reason": reason, "score": score, "trial": trial, "status": status})
     options: dict[str, Any] = {"speaker": speaker, "metadata": not no_metadata}
     if batch is not None and session is None:
-        from .batch.export import export_to
+        from .export_batch import export_to
 
         export_to(batch, store, output, format=form or "jsonl", **options, **chosen)
         return
@@ -274,7 +274,7 @@ def export(
         raise SpecError("give either SESSION or --batch BATCH")
     if chosen:
         raise SpecError(f"--{next(iter(chosen))} is for --batch: leave it out")
-    from ..api.session import Session as Handle
+    from ..session.session import Session as Handle
 
     one = cast("ExportFormat", form or "markdown")
     _put(Handle(session, store=store).export(one, **options), output)
@@ -285,7 +285,7 @@ def show_page(session: str, speaker: str | None, store: str | None) -> None:
     import webbrowser
     from tempfile import mkdtemp
 
-    from ..api.session import Session as Handle
+    from ..session.session import Session as Handle
     from .terminal.console import on_screen, plain, stdout
 
     page = Handle(session, store=store).export("html", speaker=speaker)

@@ -5,13 +5,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ..api.session import Session
 from ..common.sanitize import escape_invisible
-from ..run.answers import GivenAnswer, answered_question, bind_answer
-from ..spec.questions import MessageQuestion, Question
-from .terminal.console import plain, prose
+from ..conversation.questions import MessageQuestion, Question
+from ..session.answers import GivenAnswer, answered_question, bind_answer
+from ..session.session import Session
+from .terminal.console import cut_text, one_line, plain, prose
 from .terminal.follow_up import FollowUp
-from .terminal.text import cut_text, one_line
 
 _LONGEST = 300  # characters of what is asked, where it is told in a line
 

@@ -1,10 +1,14 @@
-"""Reading files that hold data, with one clear error for what is wrong."""
+"""Reading data from files with one clear error, and writing files that are complete or absent."""
 
 import json
+import os
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from secrets import token_hex
+from typing import Any, BinaryIO
 
 from .errors import SpecError
 
@@ -33,3 +37,71 @@ def read_fields(path: Path, what: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise SpecError(f"{path}: must hold one object with the {what}'s fields")
     return data
+
+
+class NewFile:
+    """A file that is written beside its place, and put there at the end."""
+
+    def __init__(self, path: Path, place: Path, draft: Path, file: BinaryIO) -> None:
+        self.path = path
+        self._place = place
+        self._draft = draft
+        self._file = file
+        self._hash = sha256()
+
+    @classmethod
+    def begun(cls, path: Path) -> "NewFile":
+        """Begin to write a file.
+
+        Raises:
+            SpecError: It can't be written.
+        """
+        with _writing(path):
+            # What a link leads to is written, and the link stays.
+            place = path.resolve()
+            if place.exists() and not place.is_file():
+                raise SpecError(f"{path}: is no file that can be written over")
+            draft = place.with_name(f".duologue-{token_hex(8)}.tmp")
+            # Opened as any other file is, so that it gets the usual rights.
+            return cls(path, place, draft, draft.open("xb"))
+
+    @property
+    def sha256(self) -> str:
+        """The hash of what was written so far."""
+        return self._hash.hexdigest()
+
+    @property
+    def bytes(self) -> int:
+        """How long it is so far."""
+        return self._file.tell()
+
+    def write(self, text: str) -> None:
+        """Write some more."""
+        data = text.encode()
+        self._hash.update(data)
+        with _writing(self.path):
+            self._file.write(data)
+
+    def put(self) -> None:
+        """Put it in its place."""
+        with _writing(self.path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self._draft.replace(self._place)
+
+    def drop(self) -> None:
+        """Leave nothing of it where it was not put in its place."""
+        # On a full disk closing fails, too, and what has failed before is to be told.
+        with suppress(OSError):
+            self._draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            self._file.close()
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SpecError(f"{path}: can't be written: {error.strerror or error}") from error

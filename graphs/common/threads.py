@@ -1,16 +1,20 @@
-"""Threads: one that runs an event loop, and one for each blocking call."""
+"""Event loops and blocking calls in threads, for synchronous callers."""
 
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
-from contextvars import copy_context
-from functools import partial
-from typing import Any, TypeVar
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar, copy_context
+from functools import partial, wraps
+from inspect import signature
+from queue import SimpleQueue
+from typing import Any, ParamSpec, TypeVar, get_args
 
-T = TypeVar("T")
+from .errors import DuologueError
+
+R = TypeVar("R")
 
 
 class LoopThread:
@@ -34,15 +38,15 @@ class LoopThread:
             return self._loop
 
     def start(
-        self, work: Callable[[], Coroutine[Any, Any, T]]
-    ) -> tuple[Future[T], threading.Event]:
+        self, work: Callable[[], Coroutine[Any, Any, R]]
+    ) -> tuple[Future[R], threading.Event]:
         """Run a coroutine there; the event says when it has really ended.
 
         A future that is cancelled is done at once, its work only when the loop gets to it.
         """
         ended = threading.Event()
 
-        async def watched() -> T:
+        async def watched() -> R:
             try:
                 return await work()
             finally:
@@ -50,7 +54,7 @@ class LoopThread:
 
         return asyncio.run_coroutine_threadsafe(watched(), self.loop), ended
 
-    async def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def call(self, work: Callable[[], Coroutine[Any, Any, R]]) -> R:
         """Run a coroutine there from any other loop; cancelled, it waits until that has ended."""
         future, ended = self.start(work)
         try:
@@ -75,7 +79,7 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
             return loop.run_forever()
 
 
-async def in_thread(function: Callable[..., T], *given: object) -> T:
+async def in_thread(function: Callable[..., R], *given: object) -> R:
     """Call a function that may wait, such as for another program, in a thread of its own.
 
     `asyncio.to_thread` has a few threads for all: as many functions that wait would hold up the
@@ -83,10 +87,10 @@ async def in_thread(function: Callable[..., T], *given: object) -> T:
     those; for this one nobody does.
     """
     loop = asyncio.get_running_loop()
-    answer: asyncio.Future[T] = loop.create_future()
+    answer: asyncio.Future[R] = loop.create_future()
     context = copy_context()
 
-    def settle(found: T | None, error: BaseException | None) -> None:
+    def settle(found: R | None, error: BaseException | None) -> None:
         if answer.done():
             return
         if error is not None:
@@ -106,3 +110,155 @@ async def in_thread(function: Callable[..., T], *given: object) -> T:
 
     threading.Thread(target=work, name="duologue-call", daemon=True).start()
     return await answer
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+_END = object()
+
+_LOOP = LoopThread("duologue")
+
+_Errand = Callable[[], None]
+
+_CALLER: ContextVar[SimpleQueue[_Errand | None] | None] = ContextVar("_CALLER", default=None)
+"""What the thread that waits for a coroutine is to do meanwhile; None: it is done."""
+
+
+def in_background(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """Make the synchronous twin of an async function, such as ``converse`` of ``aconverse``."""
+
+    @wraps(function)
+    def waiting(*args: P.args, **kwargs: P.kwargs) -> T:
+        with _name_of_twin(function):
+            work = function(*args, **kwargs)
+        return run(work)
+
+    return _named_as_twin(waiting, function)
+
+
+def iterating(function: Callable[P, AsyncGenerator[T, None]]) -> Callable[P, Iterator[T]]:
+    """Make the synchronous twin of an async generator function, such as ``stream``."""
+
+    @wraps(function)
+    def following(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        with _name_of_twin(function):
+            items = function(*args, **kwargs)
+        return iterate(items)
+
+    _named_as_twin(following, function)
+    found = signature(function)
+    (item, _) = get_args(found.return_annotation)
+    following.__signature__ = found.replace(return_annotation=Iterator[item])  # type: ignore[attr-defined,valid-type]
+    return following
+
+
+@contextmanager
+def _name_of_twin(function: Callable[..., Any]) -> Iterator[None]:
+    """Name the twin where Python refuses the arguments: nothing of the function runs inside."""
+    name = function.__name__
+    try:
+        yield
+    except TypeError as error:
+        raise TypeError(str(error).replace(name, name.removeprefix("a"), 1)) from None
+
+
+def _named_as_twin(twin: F, function: Callable[..., Any]) -> F:
+    """Set a wrapper's name to the twin's, and its signature to that of the wrapped function."""
+    owner = function.__qualname__.removesuffix(function.__name__)
+    twin.__name__ = function.__name__.removeprefix("a")
+    twin.__qualname__ = owner + twin.__name__
+    # `inspect` would follow `__wrapped__` and report a coroutine function.
+    twin.__signature__ = signature(function)  # type: ignore[attr-defined]  # any function's
+    del twin.__wrapped__  # type: ignore[attr-defined]  # set by `wraps`
+    return twin
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end."""
+    if _is_here():
+        work.close()
+        raise DuologueError(
+            "a coroutine that duologue runs, such as a tool, can't wait for another one in it: "
+            "await the asynchronous function (aconverse, Session.aresume, …) instead"
+        )
+    errands: SimpleQueue[_Errand | None] = SimpleQueue()
+    begin: Future[None] = Future()
+
+    async def helped() -> T:
+        _CALLER.set(errands)
+        try:
+            # Not before the caller waits: an interrupt until then would leave it running.
+            errands.put(partial(begin.set_result, None))
+            await asyncio.wrap_future(begin)
+            return await work
+        except (KeyboardInterrupt, SystemExit) as error:
+            # It would end the loop that all share.
+            errands.put(partial(_raise, error))
+            raise asyncio.CancelledError from error
+        finally:
+            work.close()
+            errands.put(None)
+
+    try:
+        future, ended = _LOOP.start(helped)
+        while (errand := errands.get()) is not None:
+            errand()
+        return future.result()
+    except BaseException:
+        has_begun = not begin.cancel()
+        if has_begun and not future.done():
+            future.cancel()
+            ended.wait()
+        raise
+
+
+def _is_here() -> bool:
+    """Whether the caller runs on this loop, which would then wait for itself."""
+    try:
+        return asyncio.get_running_loop() is _LOOP.loop
+    except RuntimeError:
+        return False
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+async def in_caller(function: Callable[..., T], *given: object) -> T:
+    """Call a function that may wait long, such as for a person, from a coroutine."""
+    errands = _CALLER.get()
+    if errands is None:
+        return await in_thread(_called, function, *given)
+    answer: Future[T] = Future()
+
+    def errand() -> None:
+        try:
+            answer.set_result(_called(function, *given))
+        except Exception as error:
+            answer.set_exception(error)
+
+    errands.put(errand)
+    return await asyncio.wrap_future(answer)
+
+
+def _called(function: Callable[..., T], *given: object) -> T:
+    try:
+        return function(*given)
+    except StopIteration as error:
+        # No coroutine can raise it.
+        raise RuntimeError("it has no further answer (StopIteration)") from error
+
+
+def iterate(source: AsyncGenerator[T, None]) -> Iterator[T]:
+    """Iterate over an asynchronous generator from synchronous code."""
+    try:
+        while (item := run(_next(source))) is not _END:
+            yield item  # type: ignore[misc]  # anything but the end is an item
+    finally:
+        run(source.aclose())
+
+
+async def _next(source: AsyncGenerator[T, None]) -> T | object:
+    return await anext(source, _END)

@@ -1,6 +1,6 @@
 """The end by a done token: a word that ends the conversation when a speaker says it.
 
-`graphs.log.done_tokens` says which messages contain one.
+`graphs.log.heard_text` says which messages contain one.
 """
 
 from collections.abc import Iterator

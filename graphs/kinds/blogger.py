@@ -8,16 +8,15 @@ from typing import Annotated, Unpack
 
 from pydantic import Field
 
-from ...nodes.prompts.template import fill_template
-from ...nodes.prompts.texts import read_kind_prompt
+from ...nodes.prompts.texts import fill_template, read_kind_prompt
 from ..build import build_graph
 from ..common.data import MOST, Mark, Temperature, Text
+from ..conversation.conversation_options import CommonOptions, Names, SpeakerName
+from ..conversation.defaults import own, shared
+from ..conversation.fields import Opening
 from ..ends.done_token import DoneToken
 from ..ends.limits import MaxMessages
 from ..rules.people import with_people
-from ..spec.changes.options import CommonOptions, Names, SpeakerName
-from ..spec.changes.own import own, shared
-from ..spec.fields import Opening
 from .short_form import Parts, form_of, short_form
 
 SATISFIED = "SATISFIED"

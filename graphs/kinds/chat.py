@@ -5,12 +5,17 @@ After Agere's chat with tools.
 
 from typing import Unpack
 
-from ...nodes.prompts.template import fill_template
-from ...nodes.prompts.texts import read_kind_prompt
+from ...nodes.prompts.texts import fill_template, read_kind_prompt
 from ..build import build_graph
 from ..common.data import Cap, Temperature, Text
-from ..spec.changes.options import NO_APPROVALS, Approvals, SpeakerName, TaskOptions, Things
-from ..spec.changes.own import own
+from ..conversation.conversation_options import (
+    NO_APPROVALS,
+    Approvals,
+    SpeakerName,
+    TaskOptions,
+    Things,
+)
+from ..conversation.defaults import own
 from .short_form import Parts, form_of, short_form
 
 CHAT = read_kind_prompt("chat_assistant")

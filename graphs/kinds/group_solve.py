@@ -11,10 +11,10 @@ from ..build import build_graph
 from ..common.data import AtLeast, Name, Text
 from ..common.errors import SpecError
 from ..common.validation import near_or_all
+from ..conversation.conversation_options import AnySpeaker, OptionsBesideEndChat, ReadAs
+from ..conversation.defaults import own
 from ..ends.end_chat import AnyEndChat, EndChat
 from ..speakers.speaker import Speaker
-from ..spec.changes.options import AnySpeaker, OptionsBesideEndChat, ReadAs
-from ..spec.changes.own import own
 from .short_form import Parts, form_of, short_form
 
 _AS_ALWAYS: Final = EndChat()

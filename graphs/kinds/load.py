@@ -15,8 +15,7 @@ from typing import Any
 from ..common.errors import SpecError
 from ..common.files import read_fields
 from ..common.validation import check_depth, listing
-from ..spec.conversation import Conversation, Form
-from ..spec.versions import restored
+from ..conversation.conversation import Conversation, Form, restored
 
 
 def load_conversation(source: Mapping[str, Any] | str | Path) -> Conversation:

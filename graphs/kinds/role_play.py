@@ -8,17 +8,16 @@ from typing import Annotated, Unpack
 
 from pydantic import PositiveInt
 
-from ...nodes.prompts.template import fill_template
-from ...nodes.prompts.texts import read_kind_prompt
+from ...nodes.prompts.texts import fill_template, read_kind_prompt
 from ..build import build_graph
 from ..common.data import Mark, Name, Temperature, Text
+from ..conversation.conversation_options import CommonOptions, Names, ReadAs, Role
+from ..conversation.defaults import own, shared
+from ..conversation.fields import Opening
 from ..ends.done_token import DoneToken
 from ..ends.end_chat import EndChatMode
 from ..rules.people import with_people
 from ..speakers.formats import LabelledFormat
-from ..spec.changes.options import CommonOptions, Names, ReadAs, Role
-from ..spec.changes.own import own, shared
-from ..spec.fields import Opening
 from .short_form import Parts, form_of, short_form
 
 INSTRUCTION = LabelledFormat(lines=("Instruction:", "Input:"), optional=("Input:",))

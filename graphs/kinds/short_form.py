@@ -17,9 +17,9 @@ from pydantic.fields import FieldInfo
 from typing_extensions import get_type_hints
 
 from ..common.model_help import Shown, field_docs, shown_default, type_name
-from ..spec.changes.options import ReadAs
-from ..spec.conversation import Conversation, Form
-from ..spec.fields import ConversationFields
+from ..conversation.conversation import Conversation, Form
+from ..conversation.conversation_options import ReadAs
+from ..conversation.fields import ConversationFields
 
 P = ParamSpec("P")
 

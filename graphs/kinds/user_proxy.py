@@ -7,14 +7,20 @@ from typing import Annotated, Unpack
 
 from pydantic import BeforeValidator, Field
 
-from ...nodes.prompts.template import fill_template
-from ...nodes.prompts.texts import read_kind_prompt
+from ...nodes.prompts.texts import fill_template, read_kind_prompt
 from ..build import build_graph
 from ..common.data import MOST, Cap, Mark, Named, Temperature, Text, Thing
 from ..common.errors import SpecError
+from ..conversation.conversation_options import (
+    NO_APPROVALS,
+    Approvals,
+    ReadAs,
+    SpeakerName,
+    TaskOptions,
+    Things,
+)
+from ..conversation.defaults import own, shared
 from ..speakers.replies import TERMINATE, HumanInputMode
-from ..spec.changes.options import NO_APPROVALS, Approvals, ReadAs, SpeakerName, TaskOptions, Things
-from ..spec.changes.own import own, shared
 from .short_form import Parts, form_of, short_form
 
 ASSISTANT = read_kind_prompt("user_proxy_assistant")

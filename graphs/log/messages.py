@@ -21,8 +21,8 @@ from langchain_core.messages import (
 from langchain_core.messages.tool import ToolCall
 from pydantic import JsonValue
 
+from ..conversation.usage import told_of
 from ..speakers.approval import DecisionType
-from ..spec.usage import told_of
 from .metadata import (
     NOBODY,
     AnyMetadata,

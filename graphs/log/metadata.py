@@ -1,20 +1,56 @@
-"""The metadata of a log message: a class for each kind of message, with the fields of its kind.
+"""The parts of a conversation, one after the other."""
 
-A message of the log is one of LangChain's. Its metadata says what kind of message it is, who said
-it, who hears it, and what else is known about it. A new kind is a new class here and a member of
-`AnyMetadata`.
-"""
-
+from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeGuard, TypeVar
 
 from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
 
 from ..common.data import Data
+from ..conversation.judges import Verdict
 from ..speakers.approval import DecisionType
 from ..speakers.replies import Failure as Failure, Flaw as Flaw, Source as Source
-from ..spec.judges import Verdict
-from .stage import ALOUD, Stage
-from .thoughts import Thought
+
+
+class Stage(StrEnum):
+    """The part of the conversation that a turn belongs to."""
+
+    PRIVATE = "private"
+    """A speaker makes up something that it alone knows."""
+    OPENING = "opening"
+    """Everyone answers its own task alone."""
+    ROUNDS = "rounds"
+    """Everyone speaks in turn."""
+    LAST_WORDS = "last_words"
+    """What is still said after a completed task."""
+
+
+ALOUD: Final = (Stage.ROUNDS, Stage.LAST_WORDS)
+"""The parts in which all hear what is said."""
+
+
+class Reasoning(Data):
+    """A thought in the form that its model gave it in."""
+
+    text: str | None = None
+    """The whole text of the answer, where the thought was part of it."""
+    blocks: tuple[dict[str, JsonValue], ...] = ()
+    """The parts of the answer's content that hold it."""
+    fields: dict[str, JsonValue] = Field(default_factory=dict)
+    """What stood beside the content, by the fields' names."""
+    metadata: dict[str, JsonValue] = Field(default_factory=dict)
+    """What tells LangChain's client how to read the parts."""
+
+
+class Thought(Data):
+    """What a model thought. It is read by people only: nothing is parsed, counted or judged."""
+
+    text: str
+    """What it thought."""
+    is_unopened: bool = False
+    """Whether a tag closed it in the answer's text that none had opened."""
+    given: Reasoning | None = None
+    """What goes back to the model while the calls of the message are at work."""
+
 
 NOBODY: Final[tuple[str, ...]] = ()
 """The audience of a message that is kept for the record only."""

@@ -28,9 +28,9 @@ from .metadata import (
     AnyMetadata,
     OpeningAnswer,
     SpeakerReply,
+    Stage,
     kind_name,
 )
-from .stage import Stage
 
 TAKEN_BACK = "duologue_taken_back"
 """Marks a removal of ours that leaves nothing."""
@@ -49,7 +49,7 @@ def append(log: Sequence[Any], writes: Sequence[Any]) -> list[AnyMessage]:
     where the words of a reply are others, it is marked as still to be read.
 
     A removed line of the log stays, marked, so that an answer is never taken for another one's;
-    `graphs.log.channels.hide_removed` then moves it out of `messages`. A message that was only
+    `graphs.log.state.hide_removed` then moves it out of `messages`. A message that was only
     kept is dropped. An id that is not known removes nothing: an error here would make a thread
     that holds such a write unreadable, which is why `read_messages` refuses bad ones before they
     are written.

@@ -1,7 +1,7 @@
 """What a speaker remembers of a log: the lines it sees after its memory was reset or replaced.
 
 Pure functions. How a speaker sees what it remembers is in `graphs.log.viewpoint`; what is written
-when a memory is reset in `graphs.sessions.forgetting`.
+when a memory is reset in `graphs.session.forgetting`.
 """
 
 import re
@@ -19,8 +19,9 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import ToolCall
 
+from ..conversation.conversation import Conversation
 from ..speakers.speaker import Speaker
-from ..spec.conversation import Conversation
+from .heard_text import provider_names
 from .messages import make_message, metadata, metadata_kwargs, place_name, place_of, storable
 from .metadata import (
     Instruction,
@@ -31,7 +32,6 @@ from .metadata import (
     ToolCalls,
     replaced_places,
 )
-from .names import provider_names
 
 
 def remembered(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:

@@ -1,15 +1,27 @@
-"""The state of the compiled graph: plain values that every checkpointer can store."""
+"""The state of the compiled graph, and the two channels that make up the log."""
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Self
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from operator import itemgetter
+from typing import Annotated, Any, Self, cast
+from uuid import uuid4
 
-from langchain_core.messages import AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage, ToolMessage
 from langgraph.channels import DeltaChannel
 
 # ToolRuntime fails with typing.TypedDict on Python 3.11.
 from typing_extensions import TypedDict
 
-from .reducer import append
+from ..common.fold import goes_on
+from .messages import PLACE, metadata, stored_metadata
+from .metadata import (
+    INPUT,
+    REMOVED,
+    InputMessage,
+    RemovedMessage,
+    SpeakerReply,
+)
+from .reducer import append, take_back, without_removed
 
 
 def newest(kept: Any, writes: Sequence[Any]) -> Any:  # noqa: ANN401
@@ -64,14 +76,198 @@ class State(Input, Output, total=False):
     """The conversation that this session runs, complete and checked."""
     unspoken: Messages
     """The rest of the log, such as drafts, verdicts, instructions and removed messages. Each
-    message carries its place; `graphs.log.channels.log_of` puts both together."""
+    message carries its place; `graphs.log.state.log_of` puts both together."""
     position: dict[str, Any]
     """Where it is: a `Position`, as a dict. Missing until the task stands."""
     interpreter: Latest
-    """What is kept of the interpreter that runs its code: a `graphs.spec.sandbox.Kept`, as a
-    dict. Missing until code has run."""
+    """What is kept of the interpreter that runs its code: a
+    `graphs.conversation.sandbox.Kept`, as a dict. Missing until code has run."""
     decisions: Latest
     """What a person has decided of the calls of a message that have not run yet, under ``message``
     (its id) and ``decisions``. Empty or missing at any other time."""
     usage: dict[str, Any]
     """What was used: for each model a `Usage`, as a dict."""
+
+
+def log_of(state: Mapping[str, Any]) -> list[AnyMessage]:
+    """Give the log: everything ever said, in the order of places."""
+    channels = (state.get("messages") or (), state.get("unspoken") or ())
+    placed = sorted(chain.from_iterable(map(_placed, channels)), key=itemgetter(0))
+    return without_removed([message for _, message in placed])
+
+
+class GrowingLog:
+    """The log of a session that runs; of a state that goes on, only what is new is put in order."""
+
+    def __init__(self) -> None:
+        self._channels: tuple[list[AnyMessage], list[AnyMessage]] = ([], [])
+        self._log: list[AnyMessage] = []
+        self._is_plain = True
+
+    def edited(self) -> list[int]:
+        """Give the places of messages whose words were changed, and are still to be read again."""
+        if self._is_plain:
+            return []
+        return [
+            place
+            for place, message in enumerate(self._log)
+            if isinstance(about := metadata(message), SpeakerReply) and about.edited
+        ]
+
+    def of(self, state: Mapping[str, Any]) -> list[AnyMessage]:
+        """Give the log, as `log_of` does."""
+        channels = (state.get("messages") or [], state.get("unspoken") or [])
+        known = self._channels
+        goes = goes_on(known[0], channels[0]) and goes_on(known[1], channels[1])
+        new = channels[0][len(known[0]) :], channels[1][len(known[1]) :]
+        if goes and self._is_plain and all(map(_is_plain, chain(*new))):
+            tail = sorted(chain(*new), key=_place)
+            if not (self._log and tail) or _place(tail[0]) > _place(self._log[-1]):
+                known[0].extend(new[0])
+                known[1].extend(new[1])
+                self._log += tail
+                return [*self._log]
+        self._log = log_of(state)
+        self._channels = ([*channels[0]], [*channels[1]])
+        self._is_plain = all(map(_is_plain, self._log))
+        return [*self._log]
+
+
+def _place(message: AnyMessage) -> int:
+    number: int = message.additional_kwargs[PLACE]
+    return number
+
+
+def _is_plain(message: AnyMessage) -> bool:
+    """Whether its place depends on no other message, no other one on it, and its words stand."""
+    about = metadata(message)
+    is_edited = isinstance(about, SpeakerReply) and about.edited
+    is_whole = not isinstance(about, RemovedMessage | InputMessage) and not is_edited
+    return PLACE in message.additional_kwargs and is_whole
+
+
+def with_own_ids(new: Sequence[AnyMessage], log: Sequence[BaseMessage]) -> list[AnyMessage]:
+    """Give new messages ids that no other message of the log has: servers may repeat theirs."""
+    known = {message.id for message in log}
+    found: list[AnyMessage] = []
+    for message in new:
+        is_new = message.id not in known
+        known.add(message.id)
+        found.append(message if is_new else message.model_copy(update={"id": str(uuid4())}))
+    return found
+
+
+def update_of(new: Sequence[AnyMessage], log: Sequence[BaseMessage]) -> State:
+    """Give what is written to a state so that new messages are put after a log.
+
+    What the speakers say to one another goes to `messages`, all else to `unspoken`, removed
+    messages too: there within one more list, in which LangGraph's stream mode ``messages`` looks
+    for no messages to show.
+    """
+    private = _private_calls([*log, *new]) if any(map(_is_result, new)) else set()
+    spoken: list[AnyMessage] = []
+    unspoken: list[AnyMessage] = []
+    for message in new:
+        if isinstance(message, RemoveMessage):
+            # Where its id is not known it changes nothing.
+            spoken.append(message)
+            unspoken.append(message)
+        elif isinstance(metadata(message), RemovedMessage):
+            spoken.append(take_back(str(message.id)))
+            unspoken.append(message)
+        else:
+            (spoken if _is_spoken(message, private) else unspoken).append(message)
+    update: State = {}
+    if spoken:
+        update["messages"] = spoken
+    if unspoken:
+        update["unspoken"] = cast("list[AnyMessage]", [unspoken])
+    return update
+
+
+def hide_removed(state: Mapping[str, Any]) -> State:
+    """Return the writes that move removed messages out of `messages`; none if there are none.
+
+    The log keeps them in `unspoken`. A removed message that a client sends again is dropped.
+    """
+    messages: list[AnyMessage] = state.get("messages") or []
+    unspoken = [one for _, one in _placed(state.get("unspoken") or ())]
+    gone = {one.id for one in unspoken if is_removed(one)}
+    sent_again = [take_back(str(one.id)) for one in messages if one.id in gone]
+    known = [one for one in messages if one.id not in gone]
+    removed = {one.id for one in known if is_removed(one)}
+    update: State = {}
+    if removed:
+        log = log_of({"messages": known, "unspoken": unspoken})
+        update = update_of([one for one in _number_places(log) if one.id in removed], log)
+    if sent_again:
+        update["messages"] = [*sent_again, *update.get("messages", [])]
+    return update
+
+
+def apply_update(state: State, update: Mapping[str, Any]) -> State:
+    """Return a state after an update was written to it."""
+    known: Mapping[str, Any] = state
+    names = {"messages", "unspoken"} & update.keys()
+    after = {name: append(known.get(name) or [], [update[name]]) for name in names}
+    return cast("State", {**known, **update, **after})
+
+
+def is_removed(message: BaseMessage) -> bool:
+    """Return whether a message is marked as removed."""
+    return stored_metadata(message).get("kind") == REMOVED
+
+
+def _number_places(log: Sequence[AnyMessage]) -> Iterator[AnyMessage]:
+    """Yield the messages of a log; a message without a place takes the next free place."""
+    taken = {message.additional_kwargs.get(PLACE) for message in log}
+    place = -1
+    for message in log:
+        known = message.additional_kwargs.get(PLACE)
+        place = place + 1 if known is None else known
+        if known is not None:
+            yield message
+            continue
+        while place in taken:
+            place += 1
+        extra = {**message.additional_kwargs, PLACE: place}
+        yield message.model_copy(update={"additional_kwargs": extra})
+
+
+def _placed(
+    messages: Sequence[AnyMessage | list[AnyMessage]],
+) -> Iterator[tuple[int, AnyMessage]]:
+    """Give messages with their places; one from elsewhere has that of the one before it."""
+    place = 0
+    for message in messages:
+        if isinstance(message, list):
+            yield from _placed(message)
+        elif stored_metadata(message).get("kind") != INPUT:
+            place = message.additional_kwargs.get(PLACE, place)
+            yield place, message
+
+
+def _is_spoken(message: BaseMessage, private: set[str | None]) -> bool:
+    about = metadata(message)
+    if isinstance(about, RemovedMessage):
+        about = about.was or about
+    if isinstance(message, ToolMessage):
+        # It stands where its call does.
+        return about.is_spoken and message.tool_call_id not in private
+    return about.is_spoken and about.audience is None
+
+
+def _is_result(message: BaseMessage) -> bool:
+    return isinstance(message, ToolMessage)
+
+
+def _private_calls(log: Sequence[BaseMessage]) -> set[str | None]:
+    """The ids of calls that speakers have made unheard, as in a private opening."""
+    calls: dict[str | None, bool] = {}
+    for message in log:
+        if isinstance(message, AIMessage):
+            is_spoken = _is_spoken(message, set())
+            for call in (*message.tool_calls, *message.invalid_tool_calls):
+                # One that hooks see before it is heard is in the log twice.
+                calls[call["id"]] = calls.get(call["id"], False) or is_spoken
+    return {call for call, is_spoken in calls.items() if not is_spoken}

@@ -11,11 +11,11 @@ from langchain_core.messages import (
     convert_to_openai_messages,
 )
 
+from ..conversation.conversation import Conversation
 from ..speakers.private_messages import calls_of
-from ..spec.conversation import Conversation
+from .heard_text import provider_names
 from .messages import metadata, place_of
 from .metadata import is_by_person
-from .names import provider_names
 from .viewpoint import viewpoint
 
 

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from ..common.errors import AnswerError
 from ..common.sanitize import dump_exact_json, escape_invisible
 from ..common.validation import first_fault, listing, near_or_all
+from ..conversation.questions import ApprovalQuestion
 from ..speakers.approval import (
     DECISIONS,
     ActionRequest,
@@ -19,7 +20,6 @@ from ..speakers.approval import (
     ReviewConfig,
 )
 from ..speakers.speaker import Speaker
-from ..spec.questions import ApprovalQuestion
 
 
 def needing_approval(speaker: Speaker, calls: Sequence[ToolCall]) -> list[ToolCall]:

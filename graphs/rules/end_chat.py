@@ -8,12 +8,12 @@ from enum import StrEnum
 from typing import Any, Final
 
 from ..common.data import Data
+from ..conversation.conversation import Conversation
+from ..conversation.judges import SeparateJudge
 from ..ends.all_ends import Reason
 from ..ends.end import Strength
-from ..log.stage import Stage
-from ..spec.conversation import Conversation
-from ..spec.judges import SeparateJudge
-from .ends.met_ends import ENDS, MetEnd, is_answer_due, is_promised, met_ends, reasons_of
+from ..log.metadata import Stage
+from .met_ends import ENDS, MetEnd, is_answer_due, is_promised, met_ends, reasons_of
 from .moves import MOVES, TURN_ENDS, Actor
 from .position import Phase, Position
 from .turns import NextTurn, code_waits, due, next_turn

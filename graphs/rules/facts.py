@@ -1,4 +1,4 @@
-"""What a log holds that ends look at. What the log does not hold, such as time, the nodes add."""
+"""The facts that end conditions look at, computed from the log."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -7,12 +7,13 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from ..common.fold import Fold
+from ..conversation.conversation import Conversation
+from ..conversation.usage import Usage, total
 from ..ends.all_ends import GUARDS
 from ..ends.done_token import DoneToken
-from ..ends.end import FactTally, Strength, leaves
+from ..ends.end import FactTally, Strength, Tallies, leaves
 from ..ends.facts import Facts
-from ..log.done_tokens import done_tokens
-from ..log.formats.code_blocks import holds_code, languages_run
+from ..log.heard_text import done_tokens
 from ..log.messages import metadata
 from ..log.metadata import (
     EarlierEnd,
@@ -23,12 +24,13 @@ from ..log.metadata import (
     is_open_speech,
     is_public_speech,
 )
+from ..log.parsing import holds_code, languages_run
+from ..log.viewpoint import View
 from ..speakers.replies import DATA, Source
-from ..spec.conversation import Conversation
-from ..spec.usage import Usage, total
 from ..text.done_words import says
-from .ends.met_ends import ENDS
+from .met_ends import ENDS
 from .people import watcher
+from .shortening import History
 
 
 def facts_of(conversation: Conversation, log: Sequence[BaseMessage]) -> Facts:
@@ -199,3 +201,39 @@ class _AutoReplies:
             if made is not None:
                 self.count += 1
                 self._calls = {call: one for call, one in self._calls.items() if one != made}
+
+
+class Reader:
+    """Reads the log of one session.
+
+    Each part gives the same for any log as if it were read for the first time.
+    """
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._counted = Fold[LogCounter, BaseMessage](
+            partial(LogCounter, conversation), LogCounter.add
+        )
+        self._histories = {name: History(conversation, name) for name in conversation.names}
+        self._views = {
+            (name, in_prompt): View(conversation, name, in_prompt=in_prompt)
+            for name in conversation.names
+            for in_prompt in (False, True)
+        }
+
+    def facts(self, log: Sequence[BaseMessage]) -> Facts:
+        """Compute the facts that ends look at."""
+        return self._counted.of(log).facts()
+
+    def tallies(self, log: Sequence[BaseMessage]) -> Tallies:
+        """Return what each end counts in a log."""
+        return self._counted.of(log).tallies
+
+    def history(self, name: str) -> History:
+        """Give what a speaker remembers."""
+        return self._histories[name]
+
+    def view(
+        self, lines: Sequence[BaseMessage], name: str, system: str | None, *, in_prompt: bool
+    ) -> list[BaseMessage]:
+        """Show what a speaker remembers as it sees it; the messages are not to be changed."""
+        return self._views[name, in_prompt].of(lines, system)

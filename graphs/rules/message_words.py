@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from ..conversation.judges import Verdict
 from ..log.metadata import (
     CallOutcome,
     Draft,
@@ -17,7 +18,6 @@ from ..log.metadata import (
     SpecifiedTask,
     Speech,
 )
-from ..spec.judges import Verdict
 from .outcome import Outcome
 
 CUT_OFF: Final = "Cut off at its longest length"

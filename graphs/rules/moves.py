@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from ..conversation.conversation import Conversation
+from ..conversation.limits import most_messages, most_tool_rounds
 from ..ends.end import Strength
 from ..log.metadata import (
     CodeCalls,
@@ -19,8 +21,6 @@ from ..log.metadata import (
     UnheardReply,
     UnheardResult,
 )
-from ..spec.conversation import Conversation
-from ..spec.limits import most_messages, most_tool_rounds
 from .position import Phase
 
 

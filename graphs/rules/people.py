@@ -5,11 +5,11 @@ from typing import Any, Literal
 
 from ..common.errors import SpecError
 from ..common.validation import near_or_all
-from ..log.stage import ALOUD
+from ..conversation.conversation import Conversation
+from ..conversation.defaults import Own
+from ..conversation.questions import Asking, Because, Empty, is_exit
+from ..log.metadata import ALOUD
 from ..speakers.replies import HumanInputMode
-from ..spec.changes.own import Own
-from ..spec.conversation import Conversation
-from ..spec.questions import Asking, Because, Empty, is_exit
 from .position import Leaving, Phase, Position
 from .turns import NextTurn, begins, runs_newest
 

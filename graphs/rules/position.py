@@ -1,7 +1,4 @@
-"""Where a conversation is: what has just happened, and what was counted of all that was said.
-
-What may follow each one is in `graphs.rules.moves`.
-"""
+"""The position of a conversation, and how each phase and each removal changes it."""
 
 from enum import StrEnum
 from typing import Literal
@@ -9,9 +6,9 @@ from typing import Literal
 from pydantic import NonNegativeInt
 
 from ..common.data import Data
+from ..conversation.conversation import Conversation
 from ..ends.facts import Facts
-from ..log.stage import Stage
-from ..spec.conversation import Conversation
+from ..log.metadata import Stage
 
 
 class Phase(StrEnum):

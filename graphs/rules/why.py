@@ -8,6 +8,7 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage, BaseMessage
 
+from ..conversation.conversation import Conversation
 from ..ends.end import CountedMessage
 from ..ends.facts import Facts
 from ..log.messages import metadata, place_of
@@ -25,12 +26,10 @@ from ..log.metadata import (
     thought_text,
     verdict_of,
 )
-from ..spec.conversation import Conversation
-from .ends.met_ends import ENDS
-from .ends.outcome_step import OutcomeStep, OutcomeStepKind, OutcomeSteps
 from .facts import LogCounter
 from .message_words import CUT_OFF, describe_kept_task, describe_retry, describe_verdict
-from .outcome import Outcome
+from .met_ends import ENDS
+from .outcome import Outcome, OutcomeStep, OutcomeStepKind, OutcomeSteps
 
 
 def why(

@@ -1,12 +1,10 @@
-"""What a speaker's replies look like, as data, and what is read from one.
+"""Output formats of speakers, as data: their JSON schema, and the sentences that request them."""
 
-How a reply is read is in `graphs.log.formats.parsing`, how a speaker is told of its format in
-`graphs.speakers.format_requests`.
-"""
-
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
+from functools import cache
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -28,6 +26,7 @@ from pydantic import (
 )
 
 from ..common.data import MARK_LENGTH, Accepts, Data, Kinded, Mark, Name, Named, by_kind, default
+from ..common.errors import failed
 
 EMPHASIS: Final = "*_`~"
 """Markdown signs that may stand around a mark and within it."""
@@ -244,3 +243,165 @@ class ParsedBlock(Data):
     """What the block is called; of fenced code its language, in lower case."""
     status: ParseStatus = ParseStatus.NONE
     """How it was read."""
+
+
+_NAME_LENGTH: Final = 64
+"""The longest name of a schema that OpenAI takes."""
+
+_STRICT: Final = frozenset(
+    {
+        *("type", "properties", "required", "additionalProperties", "items", "enum", "const"),
+        *("anyOf", "$ref", "$defs", "title", "description", "default", "pattern", "format"),
+        *("multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+        *("minItems", "maxItems", "minLength", "maxLength"),
+    }
+)
+"""What OpenAI's strict form can say; a schema that says more is refused."""
+
+_FORMATS: Final = frozenset(
+    {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
+)
+"""The formats of text that it knows."""
+
+_TELLING: Final = ("type", "anyOf", "enum", "const", "$ref")
+"""What says which values there are; a schema with none of these takes any."""
+
+
+def schema_of(model: type[BaseModel]) -> dict[str, Any]:
+    """Give the JSON schema of a pydantic model, as models and servers are told of it."""
+    schema = model.model_json_schema()
+    referred = str(schema.get("$ref", "")).removeprefix("#/$defs/")
+    if referred:
+        # Its other fields say no more than the definition does.
+        schema = {**schema["$defs"][referred], "$defs": schema["$defs"]}
+    title = re.sub(r"[^A-Za-z0-9_-]+", "_", str(schema.get("title", model.__name__))).strip("_")
+    return {**schema, "title": title[:_NAME_LENGTH] or "answer"}
+
+
+def written_json(found: BaseModel) -> str:
+    """Write an instance of a pydantic model as JSON."""
+    try:
+        return found.model_dump_json()
+    except Exception as error:
+        raise failed("pydantic model", type(found).__name__, error) from error
+
+
+@cache
+def is_object(model: type[BaseModel]) -> bool:
+    """Whether a pydantic model stands for an object: models can be held to nothing else."""
+    return schema_of(model).get("type") == "object"
+
+
+def is_strict(schema: Mapping[str, Any]) -> bool:
+    """Whether OpenAI's strict form can say all that a schema does.
+
+    It refuses some words, and closes objects: one whose keys are free would have to be empty.
+    """
+    return all(map(_is_strict, _parts(schema)))
+
+
+def _is_strict(part: Mapping[str, Any]) -> bool:
+    is_open = part.get("additionalProperties", False) is not False
+    is_free = is_open or (part.get("type") == "object" and "properties" not in part)
+    return (
+        not is_free
+        and _STRICT.issuperset(part)
+        and part.get("format", "date") in _FORMATS
+        and any(word in part for word in _TELLING)
+    )
+
+
+def _parts(schema: object) -> Iterator[Mapping[str, Any]]:
+    """A schema and all schemas in it, but for those within what strict schemas can't say."""
+    if not isinstance(schema, Mapping):
+        # True takes any value, and so does an empty schema.
+        yield {}
+        return
+    yield schema
+    inner = [*schema.get("properties", {}).values(), *schema.get("$defs", {}).values()]
+    inner += schema.get("anyOf", [])
+    inner += [schema["items"]] if "items" in schema else []
+    for part in inner:
+        yield from _parts(part)
+
+
+def describe_format(format: Format, schema: type[BaseModel] | None = None) -> str:  # noqa: A002
+    """Describe the format of a reply, for a system prompt or a request to rewrite the reply."""
+    match format:
+        case LabelledFormat():
+            return _describe_marks(format)
+        case BlockFormat():
+            return _describe_blocks(format)
+        case CodeFormat():
+            names = " or ".join(repr(language) for language in format.languages)
+            naming = f" that name the language, {names}" if names else ""
+            fences = f"Markdown fences (```){naming}"
+            if format.required:
+                return f"Your message must contain code in {fences}."
+            return f"Put all code in {fences}."
+        case SchemaFormat():
+            if schema is None:
+                return f"Your message must be JSON of the schema {format.name!r} and nothing else."
+            fields = json.dumps(schema_of(schema), ensure_ascii=False)
+            return (
+                "Your message must be JSON and nothing else. It must fit this JSON schema: "
+                f"{fields}"
+            )
+
+
+def is_format_described(format: Format, prompt: str) -> bool:  # noqa: A002
+    """Return whether a speaker's model knows the format without a description."""
+    match format:
+        case LabelledFormat():
+            return format.lines[0] in prompt
+        case BlockFormat():
+            return format.begin.strip() in prompt
+        case CodeFormat():
+            return "```" in prompt
+        case SchemaFormat():
+            return format.form == "structured"
+
+
+def describe_unclosed_block(format: BlockFormat | CodeFormat) -> str:  # noqa: A002
+    """Return the problem of a reply with an unclosed block."""
+    if isinstance(format, BlockFormat):
+        return f"A block in your message is not closed. End it with {_quote_mark(format.end)}."
+    return "The code in your message has no closing fence."
+
+
+JSON_CUT_OFF = "Your message must be JSON, but it was too long and was cut off. Use fewer words."
+"""The problem of JSON that reached the token limit of an answer."""
+
+
+def describe_repeated_marks(marks: LabelledFormat) -> str:
+    """Return the problem of a reply that begins a second time."""
+    return f"Your message must contain {marks.lines[0]!r} only once."
+
+
+def describe_schema_error(problem: str) -> str:
+    """Return the problem of a reply that does not fit its schema."""
+    return (
+        f"Your message must be JSON that fits its schema, but it does not: {problem.rstrip('.')}."
+    )
+
+
+def _describe_marks(marks: LabelledFormat) -> str:
+    parts = [f"begin with {marks.lines[0]!r}"]
+    parts += [f"contain a line that begins with {mark!r}" for mark in marks.lines[1:]]
+    if marks.end is not None:
+        parts.append(f"end with {marks.end!r}")
+    together = " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
+    return f"Your message must {together}."
+
+
+def _describe_blocks(format: BlockFormat) -> str:  # noqa: A002
+    block = f"block for {format.tool_type!r}" if format.tool_type else "block"
+    subject = f"Your message must contain a {block} that" if format.required else f"A {block}"
+    marks = f"begins with {_quote_mark(format.begin)} and ends with {_quote_mark(format.end)}"
+    on_lines = format.begin.endswith("\n") and format.end.startswith("\n")
+    return f"{subject} {marks}{', each on a line of its own' if on_lines else ''}."
+
+
+def _quote_mark(mark: str) -> str:
+    # A line break would be shown as a backslash, and copied as one.
+    return repr(mark.strip("\r\n"))

@@ -16,10 +16,10 @@ from ..common.validation import did_you_mean
 from .approval import Rule
 from .context import Context, KeepAll
 from .formats import Format, LabelledFormat, SchemaFormat
-from .given import SpeakerChanges, SpeakerOptions
-from .parts import ModelSettings, PrivateOpening, SmallModelPrompt
+from .model_settings import ModelSettings, PrivateOpening, SmallModelPrompt
 from .private_messages import Examples, PrivateMessage
 from .replies import AnyReply, CodeReply, HumanInputMode, HumanReply, ModelReply, TextReply
+from .speaker_options import SpeakerChanges, SpeakerOptions
 
 TO_USER = "to_user"
 """The argument of a tool call that the speaker says aloud (Agere); the tool does not receive it."""

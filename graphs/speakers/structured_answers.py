@@ -22,7 +22,7 @@ from ..text.json_objects import (
     is_equal,
     write_json,
 )
-from .schemas import schema_of
+from .formats import schema_of
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -1,14 +1,30 @@
-"""What is listed of a session, and what its id may be."""
+"""The rows of sessions, and one boundary around all that is read from a store."""
 
 import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, PositiveInt
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    PositiveInt,
+    StringConstraints,
+    TypeAdapter,
+    ValidationError,
+)
 
 from ..common.data import Data
-from ..common.errors import SessionError
+from ..common.errors import DuologueError, SessionError, StoreError
+from ..common.versions import BEFORE_RELEASE, VersionError, Versions
+from .errors import UnknownTypeError, damaged_store, store_errors, store_failure
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.base import CheckpointTuple
+
 
 SessionStatus = Literal["unfinished", "waiting", "finished"]
 """Whether a conversation has ended, or waits for a person."""
@@ -99,3 +115,99 @@ def check_session_id(session: str) -> str:
             "(and not just . or ..)."
         )
     return session
+
+
+@contextmanager
+def reading_store(url: str, session: str | None = None) -> Iterator[None]:
+    """Turn whatever is raised inside the block into `StoreError`.
+
+    It belongs around reading what is stored and making sense of it, and around nothing of the
+    user's.
+    """
+    try:
+        with store_errors(url):
+            yield
+    except (StoreError, SessionError):
+        raise
+    except VersionError as error:
+        raise store_failure(url, f"session {session!r} can't be read: {error}") from error
+    except Exception as error:
+        raise damaged_store(url, _said(error), session) from error
+
+
+def _said(error: Exception) -> str:
+    """Say what is wrong, in a few words."""
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        text = first["msg"].removeprefix("Value error, ")
+        return f"{field}: {text[:1].lower()}{text[1:]}" if field else text
+    if isinstance(error, DuologueError | UnknownTypeError | _DamageError):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
+
+
+class _DamageError(ValueError):
+    """What is stored does not fit together."""
+
+
+def read_version(found: Sequence[Sequence[Any]], versions: Versions[Any], url: str) -> int | None:
+    """Read the version of a store's tables."""
+    if not found:
+        return None
+    values = [value for row in found for value in row]
+    if len(values) != 1 or type(values[0]) is not int or values[0] < 1:
+        raise damaged_store(url, "duologue_schema holds no version")
+    version: int = values[0]
+    if version > versions.newest:
+        raise StoreError(
+            f"The sessions in {url} have format {version} and this duologue reads up to "
+            f"{versions.newest}: upgrade duologue, or choose another store."
+        )
+    if version < versions.oldest:
+        raise StoreError(
+            f"The sessions in {url} were {BEFORE_RELEASE} and can't be read: choose another store."
+        )
+    return version
+
+
+def read_row(values: Sequence[Any], url: str) -> SessionRow:
+    """Make the row of a session out of what its table holds."""
+    data = dict(zip(SessionRow.model_fields, values, strict=True))
+    session = data["session"]
+    with reading_store(url, session if isinstance(session, str) else None):
+        row = SessionRow.model_validate(data)
+        if sha256(row.spec.encode()).hexdigest() != row.digest:
+            raise _DamageError("its conversation is not the one that was stored")
+        return row
+
+
+_Version = Annotated[str, StringConstraints(pattern=r"^[0-9]+\.")]
+"""What LangGraph counts a channel's writes with, where it stores them in a database."""
+
+
+class _Checkpoint(BaseModel):
+    """What must be in a checkpoint for LangGraph to go on from it."""
+
+    model_config = ConfigDict(strict=True)
+
+    v: int
+    id: str
+    ts: str
+    channel_values: dict[str, Any]
+    channel_versions: dict[str, _Version]
+    versions_seen: dict[str, dict[str, _Version]]
+
+
+_WRITES: Final = TypeAdapter(list[tuple[str, str, Any]])
+
+
+def checked(found: "CheckpointTuple") -> "CheckpointTuple":
+    """Give a checkpoint that was read, if LangGraph can go on from it."""
+    checkpoint = _Checkpoint.model_validate(found.checkpoint)
+    _WRITES.validate_python(found.pending_writes or [])
+    if checkpoint.id != found.config["configurable"]["checkpoint_id"]:
+        raise _DamageError("a checkpoint stands in the place of another one")
+    if not isinstance(found.metadata, dict):
+        raise _DamageError("the metadata of a checkpoint is not an object")
+    return found

@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, DeltaChannelHistory
 
 from .errors import store_errors
-from .reading import checked, reading_store
+from .rows import checked, reading_store
 
 
 class GuardedSaver(BaseCheckpointSaver[str]):

@@ -6,21 +6,8 @@ too early loses the result.
 
 from typing import Final, Literal, TypeAlias
 
-from .code_places import Span
-from .sentences.decoration import (
-    CLOSERS,
-    JOINTS,
-    PAIRS,
-    content_end,
-    content_start,
-    is_decorative,
-    is_unseen,
-    line_start,
-    unlabelled,
-)
-from .sentences.quotations import hidden_parts, is_hidden
-from .sentences.spellings import is_ordinary, spelling
-from .sentences.word_places import (
+from .fences import Span
+from .mentions import (
     NEAR,
     Part,
     find_closing,
@@ -28,6 +15,21 @@ from .sentences.word_places import (
     find_last_line,
     find_lines,
     is_announced,
+    is_ordinary,
+    spelling,
+)
+from .sentences import (
+    CLOSERS,
+    JOINTS,
+    PAIRS,
+    content_end,
+    content_start,
+    hidden_parts,
+    is_decorative,
+    is_hidden,
+    is_unseen,
+    line_start,
+    unlabelled,
 )
 from .thoughts import thoughts
 

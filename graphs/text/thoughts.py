@@ -1,17 +1,57 @@
-"""What a model thinks within its answer, told from what it says. Pure.
+"""Control tokens that servers leave at the end of an answer. Pure functions.
 
-Models write `<think>…</think>` or another tag in front of their words, or one channel for each, as
-in OpenAI's harmony format. Some servers leave only the closing tag, and an answer that is cut off
-may lack it. A tag in code is code, unless the message begins with it. Control tokens at the end of
-a message are no part of it.
+A chat template ends a message with one. A server whose template does not fit the model passes it on
+as text.
 """
 
 import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from .code_places import CodeFinder, Span, is_in_open_fence
-from .control_tokens import ENDS, TOKENS, end_of_words
+from .fences import CodeFinder, Span, is_in_open_fence
+
+ENDS: Final = ("<|end|>", "<|return|>", "<|call|>")
+"""The tokens that end a message in OpenAI's harmony format."""
+
+TOKENS: Final = (
+    *ENDS,
+    # Llama 3.
+    *("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"),
+    # ChatML, as Qwen and many others.
+    *("<|im_end|>", "<|endoftext|>"),
+    # Llama 2 and Mistral, Gemma.
+    *("</s>", "<end_of_turn>", "<eos>"),
+    # Cohere, OpenChat, DeepSeek, Granite.
+    *("<|end_of_turn_token|>", "<|end_of_turn|>", "<|eot|>", "<｜end▁of▁sentence｜>"),  # noqa: RUF001
+    *("<|end_of_role|>", "<|endofturn|>", "<|eos|>"),
+)
+"""The tokens, in lower case. In an answer their case does not matter."""
+
+_LONGEST: Final = max(map(len, TOKENS))
+_STRUCK: Final = "<s>"
+"""The tag that ``</s>`` closes in HTML."""
+
+
+def end_of_words(text: str, begin: int = 0, end: int | None = None) -> int:
+    """Return the place in a text from which on it contains control tokens alone.
+
+    White space between and after the tokens goes with them; that before them does not.
+
+    Args:
+        text: The text.
+        begin: The first place that is returned.
+        end: Where the text ends. The end of all of it if None.
+    """
+    found = end = len(text) if end is None else end
+    while True:
+        while end > begin and text[end - 1].isspace():
+            end -= 1
+        tail = text[max(begin, end - _LONGEST) : end].lower()
+        last = next((one for one in TOKENS if tail.endswith(one)), None)
+        if last is None or (last == "</s>" and _STRUCK in text[:end].lower()):
+            return found
+        found = end = end - len(last)
+
 
 _NAMES: Final = ("think", "thinking", "thought", "reasoning", "seed:think")
 _PAIRS: Final = {f"<{name}>": f"</{name}>" for name in _NAMES} | {"◁think▷": "◁/think▷"}

@@ -1,6 +1,7 @@
-"""The page's addresses: what is shown at each, and what is done."""
+"""What a form on the page says, read as the answer to a question. Pure functions."""
 
-from collections.abc import AsyncIterator, Callable
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, cast, get_args
@@ -16,19 +17,69 @@ from starlette.routing import Route
 from ...nodes.models.adapters.composed import Chat
 from ..common.errors import AnswerError, DuologueError, SessionError
 from ..common.threads import in_thread
+from ..conversation.questions import EXIT, ApprovalQuestion, MessageQuestion, Question
 from ..ends.all_ends import Reason
-from ..sessions.exports.page import read_for_page
-from ..sessions.listing import known_store
-from ..sessions.session import read_stored_session
-from ..sessions.stop import stop_session
-from ..store.address import Store
+from ..session.listing import known_store
+from ..session.page import read_for_page
+from ..session.records import read_stored_session
+from ..session.stop import stop_session
 from ..store.errors import unknown_session
+from ..store.open import Store
 from ..store.rows import SessionRow, SessionStatus, Wanted, check_session_id
-from .answers import Form, answer_of
-from .live import follow
-from .pages import Drawn, listing, notice, session_page
-from .runs import Runs
-from .standing import standing_of, status_of
+from .live import Runs, follow
+from .pages import Drawn, listing, notice, session_page, standing_of, status_of
+
+Form = Mapping[str, str]
+"""The fields of a form that was sent."""
+
+
+def answer_of(question: Question, form: Form) -> Any:  # noqa: ANN401  # what the question wants
+    """Read the answer to a question.
+
+    Args:
+        question: The question.
+        form: The fields: ``leave`` to leave; ``text``; for each call that is to be decided, by its
+            number, ``decision0``, ``args0`` and ``text0``.
+
+    Returns:
+        The answer.
+
+    Raises:
+        AnswerError: It can't be read.
+    """
+    if "leave" in form:
+        return EXIT
+    if isinstance(question, ApprovalQuestion):
+        calls = range(len(question.action_requests))
+        return {"decisions": [_decision(question, form, number) for number in calls]}
+    # Browsers send lines as they stand in mails.
+    text = "" if "nothing" in form else form.get("text", "").replace("\r\n", "\n")
+    if not text.strip() and not isinstance(question, MessageQuestion):
+        raise AnswerError('the answer is missing, and the question stays open; "" is an empty text')
+    return question.read(text)
+
+
+def _decision(question: ApprovalQuestion, form: Form, number: int) -> dict[str, Any]:
+    call = question.action_requests[number]
+    decision = form.get(f"decision{number}", "")
+    text = form.get(f"text{number}", "").replace("\r\n", "\n")
+    if decision == "edit":
+        args = _arguments(str(call["name"]), form.get(f"args{number}", ""))
+        return {"type": decision, "edited_action": {"name": call["name"], "args": args}}
+    if decision == "respond" or (decision == "reject" and text.strip()):
+        return {"type": decision, "message": text}
+    return {"type": decision}
+
+
+def _arguments(name: str, text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise AnswerError(f"the arguments of {name} are not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise AnswerError(f'the arguments of {name} must be an object, such as {{"name": "value"}}')
+    return found
+
 
 _ON_A_PAGE: Final = 50
 """How many sessions are listed at once."""

@@ -1,21 +1,67 @@
-"""The page's HTML: the list of sessions, one session, and what is new in one."""
+"""Where a session stands, as its page shows it beside what was said."""
 
 import json
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlencode
 
 from jinja2 import Environment
 from markupsafe import Markup
 
+from ..common.data import Data
+from ..conversation.questions import Question
 from ..ends.all_ends import Reason
-from ..page.contents import Ending, Line, Page
-from ..page.gather import Session, page_of
-from ..page.render import policy_of, script_of, style_of, templates
+from ..show.contents import Ending, Line, Page
+from ..show.gather import Session, page_of
+from ..show.render import policy_of, script_of, style_of, templates
+from ..store.open import Store
 from ..store.rows import SessionRow, Wanted, place
-from .standing import Standing, Status
+
+Status = Literal["running", "waiting", "unfinished", "finished"]
+
+
+class Standing(Data):
+    """Where a session stands, and what can be done about it."""
+
+    session: str
+    """Its id."""
+    status: Status
+    """Whether somebody runs it, or how it was left."""
+    reason: str = ""
+    """Why it ended."""
+    is_stopping: bool = False
+    """Whether it was asked to stop and still runs."""
+    questions: tuple[Question, ...] = ()
+    """What it waits for, where it can be answered here."""
+    problem: str = ""
+    """What went wrong with what was asked of it here."""
+
+    @property
+    def can_stop(self) -> bool:
+        """Whether there is something to stop."""
+        return self.status in ("running", "waiting") and not self.is_stopping
+
+
+async def status_of(store: Store, row: SessionRow) -> Status:
+    """Say whether somebody runs a session, or how it was left."""
+    return "running" if await store.is_locked(row.session) else row.status
+
+
+def standing_of(row: SessionRow, status: Status, session: Session, problem: str) -> Standing:
+    """Put together where a session stands."""
+    is_running = status == "running"
+    return Standing(
+        session=row.session,
+        status=status,
+        reason=row.reason or "",
+        is_stopping=is_running and row.stop_requested,
+        # Whoever runs it is asked there.
+        questions=() if is_running else tuple(session.pending),
+        problem=problem,
+    )
+
 
 _FOLDER: Final = Path(__file__).parent / "templates"
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import uvicorn
 
 from ..common.errors import SpecError
-from ..sessions.listing import known_store
+from ..session.listing import known_store
 from .app import view_app
 from .security import Guard
 

@@ -8,6 +8,7 @@ from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
 from pydantic import TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
+from ...graphs.conversation.questions import is_exit
 from ...graphs.log.messages import metadata, place_of, storable
 from ...graphs.log.metadata import CodeCalls, Failure
 from ...graphs.log.state import State
@@ -23,12 +24,11 @@ from ...graphs.speakers.approval import (
     Respond,
 )
 from ...graphs.speakers.speaker import Speaker
-from ...graphs.spec.questions import is_exit
-from ...tools.registry.arguments import check_arguments, parameters_of
-from ...tools.registry.state import ArgumentsError
+from ...tools.registry.functions import check_arguments, parameters_of
+from ...tools.registry.hooks import ArgumentsError
 from ..models.tool_calls import read_call
-from ..step.asking import ask
-from ..step.resources import Moment
+from ..turn.context import Moment
+from ..turn.people import ask
 from .call import CallResult, wrong
 
 

@@ -14,17 +14,16 @@ from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.types import Command
 from pydantic import JsonValue, ValidationError
 
+from ...graphs.conversation.questions import unfit
 from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import CallOutcome, Failure, UnheardResult
 from ...graphs.log.remembered import memory
 from ...graphs.speakers.approval import DecisionType
 from ...graphs.speakers.speaker import Speaker
-from ...graphs.spec.questions import unfit
-from ...tools.registry.arguments import check_arguments
-from ...tools.registry.functions import is_cancelled
-from ...tools.registry.state import ArgumentsError, RunCode, ToolState
-from ..step.asking import unstorable
-from ..step.resources import Moment, session_id
+from ...tools.registry.functions import check_arguments, is_cancelled
+from ...tools.registry.hooks import ArgumentsError, RunCode, ToolState
+from ..turn.context import Moment, session_id
+from ..turn.people import unstorable
 
 
 class CallResult(NamedTuple):

@@ -1,13 +1,9 @@
-"""Running the calls of one message: those of tools side by side, those that run code in a row.
-
-Each call is a task of LangGraph's of its own: what has finished is recorded, and not run again
-after a kill; what was in flight is, under the same call id.
-"""
+"""Running the calls of one message: tools side by side, code in a row."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from langchain_core.messages import AIMessage
 from langchain_core.messages.tool import ToolCall
@@ -15,22 +11,60 @@ from langchain_core.tools import BaseTool
 from langgraph.errors import GraphInterrupt
 
 from ...graphs.common.errors import AnswerError, SpecError
+from ...graphs.conversation.sandbox import Kept, Language, Sandbox, new_key
 from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import CodeCalls, Failure
 from ...graphs.speakers.approval import AnyDecision, DecisionType
 from ...graphs.speakers.speaker import Speaker
-from ...graphs.spec.sandbox import Language
-from ...tools.registry.state import RunCode, languages_of, timeout_of
+from ...tools.registry.hooks import RunCode, languages_of, timeout_of
+from ...tools.sandbox import sandbox as sandboxes
 from ...tools.sandbox.sandbox import Ran
-from ..step.in_threads import recorded
-from ..step.resources import Moment
-from ..turn.given import turn_of
-from ..turn.hooks import Hooks, before_tool
-from ..turn.outputs import exit_code_of
+from ..turn.context import Moment
+from ..turn.hooks import Hooks, before_tool, turn_of
+from ..turn.record import exit_code_of
+from ..turn.running import recorded
 from .approval import as_decided, instead_of_tool, kind_of
 from .call import CallResult, given, run_call, tool_state, unknown_tool
-from .interpreter import Interpreter
 from .results import Answers
+
+
+class Interpreter:
+    """A session's interpreter within one step. Its runs come one after another."""
+
+    def __init__(self, sandbox: Sandbox, kept: Mapping[str, Any] | None) -> None:
+        self._sandbox = sandbox
+        # A session of the same name in another store must not find these variables.
+        self._kept = Kept.model_validate(kept) if kept else Kept(key=new_key())
+
+    def keep(self, kept: Mapping[str, Any]) -> None:
+        """Go on from what is kept of it after a run; nothing where there was none."""
+        if kept:
+            self._kept = Kept.model_validate(kept)
+
+    def dumped(self) -> dict[str, Any]:
+        """Give what is to be kept of it, as plain values; nothing where it has never run."""
+        return self._kept.under(self._kept.key) if self._kept.started else {}
+
+    async def run(self, language: Language, code: str) -> sandboxes.Ran:
+        """Run code."""
+        ran = await sandboxes.run(self._sandbox, language, code, self._kept)
+        self._kept = ran.kept
+        return ran
+
+    async def run_block(self, language: str, code: str) -> CallResult:
+        """Run a fenced block of a message; of one that can't be run, say so (AutoGen)."""
+        if language not in get_args(Language):
+            what = f"unknown language {language!r}" if language else "unlabelled code"
+            text = (
+                f"{what}: only python and shell can run; write one of them after the opening fence"
+            )
+            return CallResult(text, parsed={"exit_code": 1, "language": language})
+        try:
+            ran = await self.run("python" if language == "python" else "shell", code)
+        except SpecError as error:
+            return CallResult(str(error), parsed={"exit_code": 1, "language": language})
+        return CallResult(ran.output, parsed={"exit_code": ran.exit_code, "language": language})
+
 
 _SLACK = 30.0
 """How many seconds later than the sandbox a call that runs code is given up."""

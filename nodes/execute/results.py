@@ -11,10 +11,9 @@ from ...graphs.log.metadata import CodeCalls, Failure, Source, Speech
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import paused, spoke
 from ...graphs.speakers.speaker import Speaker
-from ..prompts.tools import NOT_RUN
-from ..step.resources import Moment
-from ..turn.given import turn_of
-from ..turn.hooks import Hooks, after_tool
+from ..prompts.results import NOT_RUN
+from ..turn.context import Moment
+from ..turn.hooks import Hooks, after_tool, turn_of
 from ..turn.people import Interruption
 from .approval import edit_told
 from .call import CallResult, given

@@ -11,21 +11,20 @@ from pydantic import create_model
 
 from ...graphs.common.errors import SpecError
 from ...graphs.common.validation import listing
+from ...graphs.conversation.handoffs import read_name
+from ...graphs.conversation.judges import VERDICT_TEMPERATURE, Handoff, Moderator, TurnFunction
+from ...graphs.conversation.usage import Usage
 from ...graphs.log.messages import make_message
 from ...graphs.log.metadata import NOBODY, SpeakerChoice
-from ...graphs.rules.handoffs import next_speaker
 from ...graphs.rules.transitions import chose
-from ...graphs.rules.turns import in_turn
-from ...graphs.speakers.parts import ModelSettings
+from ...graphs.rules.turns import in_turn, next_speaker
+from ...graphs.speakers.model_settings import ModelSettings
 from ...graphs.speakers.structured_answers import OwnAnswer
-from ...graphs.spec.handoffs import read_name
-from ...graphs.spec.judges import VERDICT_TEMPERATURE, Handoff, Moderator, TurnFunction
-from ...graphs.spec.usage import Usage
 from ...tools.registry.functions import call
 from ..models.answers import thought_of
 from ..models.model import Model
 from ..prompts import judging as prompts
-from ..step.resources import Moment, heard
+from ..turn.context import Moment, heard
 from ..turn.prompt import Asked
 from .observer import observed
 

@@ -7,15 +7,15 @@ from typing import TypeVar
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage
 
 from ...graphs.common.errors import ContextTooLongError
-from ...graphs.log.heard import overheard
 from ...graphs.log.messages import make_message, metadata, place_of
 from ...graphs.log.metadata import NOBODY, Summary
-from ...graphs.text.tokens import tokens_of
+from ...graphs.log.viewpoint import overheard
+from ...graphs.text.words import tokens_of
 from ..models.answers import ran_out_of_room
 from ..models.model import Model
 from ..prompts import judging as prompts
 from ..prompts.summaries import SHORTENED, fill_template
-from ..step.resources import Moment, notify
+from ..turn.context import Moment, notify
 from ..turn.prompt import Asked
 
 T = TypeVar("T")

@@ -1,8 +1,4 @@
-"""A speaker judges its own task, from its own viewpoint.
-
-By one call held to a schema, or by two questions for models without structured output. What can't
-be read counts as not complete and is recorded as such.
-"""
+"""A speaker judges its own task. An unreadable verdict is requested again."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -11,21 +7,59 @@ from typing import Annotated, Any, Self
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 from pydantic import BeforeValidator, Field, model_validator
 
+from ...graphs.conversation.judges import VERDICT_TEMPERATURE, Judge, SeparateJudge, Verdict
 from ...graphs.log.messages import make_message, metadata
 from ...graphs.log.metadata import NOBODY, JudgeQuestion, Reflection, Speech
 from ...graphs.rules.position import Phase
-from ...graphs.rules.transitions import asked, judged
+from ...graphs.rules.transitions import asked, judged, unread
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
 from ...graphs.speakers.structured_answers import OwnAnswer
-from ...graphs.spec.judges import VERDICT_TEMPERATURE, Judge, Verdict
 from ..models.answers import thought_of
 from ..models.model import Model
 from ..models.settings import CallSettings
 from ..prompts import judging as prompts
-from ..step.resources import Moment
+from ..turn.context import Moment
 from ..turn.prompt import Asked, asked_behind, asked_of, view_of
-from .second_try import as_asked, asked_again, is_second, longest
 from .verdicts import yes_or_no
+
+_MORE = 8
+"""How many times longer the second answer may be: a model that thinks needs room for it."""
+
+
+def is_second(moment: Moment) -> bool:
+    """Whether it is asked once more."""
+    return moment.position.phase is Phase.UNREAD
+
+
+def as_asked(moment: Moment, question: str) -> str:
+    """Give a question as it is asked now."""
+    if not is_second(moment):
+        return question
+    return moment.conversation.render_prompt(prompts.RETRY_FORMAT, question=question)
+
+
+def longest(moment: Moment, judge: Judge | SeparateJudge, model: Model, tokens: int) -> int | None:
+    """Give the longest answer, in tokens, by what its form needs. None: the model's own."""
+    if judge.max_tokens is not None:
+        return judge.max_tokens
+    return model.adapter.accepted_limit(tokens * (_MORE if is_second(moment) else 1))
+
+
+async def asked_again(
+    moment: Moment, found: Asked[Any], before: Sequence[AnyMessage], speaker: str | None
+) -> dict[str, Any]:
+    """Write down an answer that can't be read, behind what stands before it."""
+    answer = found.answer
+    about = Reflection(
+        speaker=speaker,
+        audience=NOBODY,
+        problem=prompts.UNREADABLE,
+        thought=thought_of(answer),
+    )
+    place = len(moment.log) + len(found.new) + len(before)
+    new = [*found.new, *before, make_message(place, answer.text, about, answer=answer)]
+    return await moment.step(unread(moment.conversation, moment.position), new, found.usage)
+
 
 _MOST_OBJECTIVES = 5
 """How many objectives are asked for; what a longer list has more is not kept."""

@@ -10,22 +10,22 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import Field, create_model
 
+from ...graphs.conversation.judges import VERDICT_TEMPERATURE, Finding, SeparateJudge, Verdict
 from ...graphs.log.messages import make_message
 from ...graphs.log.metadata import NOBODY, JudgeQuestion, Reflection
 from ...graphs.rules.transitions import judged
 from ...graphs.rules.turns import is_judged
-from ...graphs.speakers.parts import ModelSettings
+from ...graphs.speakers.model_settings import ModelSettings
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.speakers.structured_answers import OwnAnswer
-from ...graphs.spec.judges import VERDICT_TEMPERATURE, Finding, SeparateJudge, Verdict
 from ..models.answers import thought_of
 from ..models.model import Model
 from ..prompts import judging as prompts
-from ..prompts.template import RenderPrompt
-from ..step.resources import Moment
+from ..prompts.texts import RenderPrompt
+from ..turn.context import Moment
 from ..turn.prompt import Asked
 from .observer import observed
-from .second_try import as_asked, asked_again, is_second, longest
+from .self_judge import as_asked, asked_again, is_second, longest
 from .verdicts import read_lines
 
 _TOKENS, _EACH = 200, 50

@@ -14,11 +14,11 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
 
 from ...graphs.common.errors import ModelError
+from ...graphs.conversation.usage import ESTIMATED, token_count
 from ...graphs.log.messages import storable
-from ...graphs.log.thoughts import Reasoning, Thought
-from ...graphs.spec.usage import ESTIMATED, token_count
+from ...graphs.log.metadata import Reasoning, Thought
 from ...graphs.text.thoughts import split
-from ...graphs.text.tokens import tokens_of, tokens_of_message
+from ...graphs.text.words import tokens_of, tokens_of_message
 from .storable_json import why_unstorable
 
 _FIELD: Final = re.compile(r"reasoning|thinking|thought")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 from langchain_core.messages import BaseMessage
 
 from ...graphs.common.errors import PausedError
-from ...graphs.spec.usage import Usage
-from ...graphs.text.tokens import tokens_of_message
+from ...graphs.conversation.usage import Usage
+from ...graphs.text.words import tokens_of_message
 from .refusals import Refusal, find_refusal, is_for_now, is_status_error, read_retry_seconds
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.messages import AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, GenerationChunk, LLMResult
 
-from ...graphs.log.done_tokens import HeardText
+from ...graphs.log.heard_text import HeardText
 from ...graphs.log.messages import storable
 from ...graphs.text.thoughts import ThoughtReader, Told
 from .answers import thought_beside

@@ -17,12 +17,12 @@ from pydantic import BaseModel, ValidationError
 
 from ...graphs.common.errors import ContextTooLongError, ModelError, SpecError
 from ...graphs.common.validation import listing
+from ...graphs.conversation.conversation import Conversation
+from ...graphs.conversation.usage import Price
 from ...graphs.ends.limits import ends_by_money
 from ...graphs.log.metadata import ModelOutput, Speech, kind_name
 from ...graphs.speakers.formats import LabelledFormat
 from ...graphs.speakers.structured_answers import read_structured
-from ...graphs.spec.conversation import Conversation
-from ...graphs.spec.usage import Price
 from ...graphs.text.json_objects import UnreadableJsonError
 from .adapters.base import Adapter, Ask, ToolCalling
 from .adapters.calls import SettingRefusedError, make_call

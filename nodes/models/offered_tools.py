@@ -10,14 +10,14 @@ from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from ...graphs.log.call_text import together
+from ...graphs.conversation.conversation import Conversation
+from ...graphs.conversation.handoffs import has_tool, may_be_private, targets
+from ...graphs.conversation.judges import HAND_OFF
+from ...graphs.conversation.limits import check_limits, least_limit
+from ...graphs.log.heard_text import together
 from ...graphs.log.messages import storable
 from ...graphs.speakers.speaker import TO_USER, Speaker
-from ...graphs.spec.context_limits import check_limits, least_limit
-from ...graphs.spec.conversation import Conversation
-from ...graphs.spec.handoffs import has_tool, may_be_private, targets
-from ...graphs.spec.judges import HAND_OFF
-from ...graphs.text.tokens import tokens_of
+from ...graphs.text.words import tokens_of
 from ...tools.registry.registry import Registry
 from ..prompts import handoffs as prompts
 from .to_user import add_to_user

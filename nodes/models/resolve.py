@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from ...graphs.common.settings import Settings, load_settings
 from ...graphs.common.validation import kind_of
-from ...graphs.spec.conversation import Conversation
+from ...graphs.conversation.conversation import Conversation
 from .adapters.base import Adapter
 from .adapters.composed import Chat
 from .adapters.families import Families, Notify, adapter_of, check_chat, refuse_place

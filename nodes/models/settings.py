@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from ...graphs.common.data import UNSET
 from ...graphs.common.errors import DuologueError, SpecError
 from ...graphs.common.sanitize import excerpt
-from ...graphs.speakers.parts import ModelSettings
+from ...graphs.speakers.model_settings import ModelSettings
 from .refusals import find_refusal, iter_causes, read_too_long, text_of
 
 

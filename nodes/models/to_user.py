@@ -1,7 +1,7 @@
 """Words that a speaker says by an argument of its calls of tools (Agere's ``to_user``).
 
 The argument is offered with every tool, read while the call arrives, told at once, and taken out of
-the call before anything else sees it. How the words appear in the log is in `graphs.log.call_text`.
+the call before anything else sees it. How the words appear in the log is in `graphs.log.heard_text`.
 """
 
 import asyncio
@@ -15,10 +15,10 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
 
-from ...graphs.log.call_text import GAP, together
+from ...graphs.log.heard_text import GAP, together
 from ...graphs.speakers.speaker import TO_USER
 from ...graphs.text.thoughts import Told
-from ...tools.registry.arguments import parameters_of
+from ...tools.registry.functions import parameters_of
 from .listeners import Listener
 from .tool_calls import RAW
 

@@ -1,7 +1,6 @@
 """The prompts of a speaker: its system prompt, its cues, and requests to rewrite a reply."""
 
-from .template import fill_template as fill_template
-from .texts import PROMPTS
+from .texts import PROMPTS, fill_template as fill_template
 
 CONVERSATION_TASK = PROMPTS["conversation_task"]
 SPEAKER_TASK = PROMPTS["speaker_task"]

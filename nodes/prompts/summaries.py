@@ -1,7 +1,6 @@
 """The prompts of summaries: the request for one, and how a speaker gets it."""
 
-from .template import fill_template as fill_template
-from .texts import PROMPTS
+from .texts import PROMPTS, fill_template as fill_template
 
 SUMMARY_HEADING = PROMPTS["summary_heading"]
 """The summary in the speaker's prompt, in place of the messages that are left out."""

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from .template import RenderPrompt, fill_template as fill_template
-from .texts import PROMPTS
+from .texts import PROMPTS, RenderPrompt, fill_template as fill_template
 
 SPECIFY_TASK = PROMPTS["specify_task"]
 

@@ -14,7 +14,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from ...graphs.common.threads import in_thread
 from ..models.refusals import is_status_error
-from .refusals import RefusedRequestError
+from .model_families import RefusedRequestError
 from .replies import Reply
 from .script import Prompt, Script, ScriptExhaustedError, Tape, as_prompt
 

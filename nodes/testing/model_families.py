@@ -1,15 +1,30 @@
-"""The parameters that OpenAI's families of models refuse, and where that is documented.
-
-A family is found by a model's name. Both the scripted server and other servers that pass requests
-on to OpenAI read these tables, so each rule is declared once.
-"""
+"""The parameters that OpenAI's families of models refuse, and the error of a refusal."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .refusals import RefusedRequestError
+
+class RefusedRequestError(Exception):
+    """A request that a server answers with an HTTP error instead of a reply.
+
+    Attributes:
+        message: The text of the error, as the server sends it.
+        param: The field that is wrong. None: the server names none.
+        code: The server's error code. None: it has none.
+        status: The HTTP status.
+    """
+
+    def __init__(
+        self, message: str, *, param: str | None = None, code: str | None = None, status: int = 400
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.code = code
+        self.status = status
+
 
 _REASONING: Final = "https://platform.openai.com/docs/guides/reasoning"
 _ISSUES: Final = "https://github.com/"

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from .http_server import HttpServer, Request
+from .model_families import RefusedRequestError
 from .openai_requests import check_chat_request
-from .refusals import RefusedRequestError
 from .replies import Reply
 from .script import Script
 from .wire import completion, error_body, events

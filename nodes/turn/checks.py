@@ -7,22 +7,27 @@ from typing import Final
 from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import BaseModel
 
+from ...graphs.conversation.conversation import Conversation
+from ...graphs.conversation.handoffs import first_of, named_in, targets
+from ...graphs.conversation.judges import Handoff
 from ...graphs.ends.end import Tallies
 from ...graphs.ends.tool_calls import EqualCalls, SameToolCalls
-from ...graphs.log.done_tokens import done_tokens, unanswered_token
-from ...graphs.log.formats.marks import plays, read_marks
-from ...graphs.log.formats.own_words import own_words, without_remarks
-from ...graphs.log.formats.parsing import Parsed, parse
+from ...graphs.log.heard_text import done_tokens, unanswered_token
+from ...graphs.log.marks import plays, read_marks
+from ...graphs.log.mending import own_words, without_remarks
 from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import Draft, Flaw, MessageMetadata, Speech, is_by_person
+from ...graphs.log.parsing import Parsed, parse
 from ...graphs.rules.tries import Checked, Problem
-from ...graphs.speakers.format_requests import JSON_CUT_OFF
-from ...graphs.speakers.formats import BlockFormat, CodeFormat, LabelledFormat, SchemaFormat
+from ...graphs.speakers.formats import (
+    JSON_CUT_OFF,
+    BlockFormat,
+    CodeFormat,
+    LabelledFormat,
+    SchemaFormat,
+)
 from ...graphs.speakers.replies import DATA
 from ...graphs.speakers.speaker import Speaker
-from ...graphs.spec.conversation import Conversation
-from ...graphs.spec.handoffs import first_of, named_in, targets
-from ...graphs.spec.judges import Handoff
 from ...graphs.text.borrowed import (
     all_repeat,
     asks_to_repeat,

@@ -1,26 +1,32 @@
-"""Running the hooks of a speaker: each sees a copy of what the one before it has made.
-
-What a hook may be given and give is in `tools.registry.hooks`.
-"""
+"""Running the hooks of a speaker: each receives a copy of the result of the one before it."""
 
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.messages import (
     AIMessage,
+    AnyMessage,
     BaseMessage,
     HumanMessage,
     ToolCall,
     ToolMessage,
 )
+from pydantic import JsonValue
 
 from ...graphs.common.errors import SpecError
+from ...graphs.conversation.usage import Usage
 from ...graphs.log.messages import storable
+from ...graphs.log.metadata import Source
+from ...graphs.log.viewpoint import copied, newly_heard
+from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.functions import call
 from ...tools.registry.hooks import Hook, Turn
+from ..models.offered_tools import HandedOver
 from ..models.storable_json import why_unstorable
+from .context import Moment, session_id
+from .prompt import view_of
 
 Hooks = Sequence[tuple[str, Hook]]
 """Hooks with their names, in order."""
@@ -120,3 +126,29 @@ async def _given(name: str, hook: Hook, point: str, *shown: Any, may: tuple[type
 
 def _failed(name: str, point: str, how: str) -> SpecError:
     return SpecError(f"the hook {name!r} failed in {point}: {how}")
+
+
+class Given(NamedTuple):
+    """A reply as it was given."""
+
+    message: AIMessage
+    """The reply: text, or calls of tools."""
+    source: Source
+    """What gave it."""
+    new: list[AnyMessage]
+    """New lines of the log in front of it."""
+    usage: dict[str, Usage]
+    """What was used so far."""
+    parsed: JsonValue = None
+    """What it says, as plain values, where what gave it knows."""
+    handed: HandedOver = HandedOver()
+    """What it says by calls of ``hand_off``."""
+
+
+def turn_of(moment: Moment, speaker: Speaker, log: Sequence[BaseMessage]) -> Turn:
+    """Give the turn as functions and hooks see it."""
+    # Functions and hooks may change what they are given.
+    view = tuple(copied(view_of(moment, speaker, log)))
+    return Turn(
+        session_id(), speaker.name, view, newly_heard(moment.conversation, log, speaker.name)
+    )

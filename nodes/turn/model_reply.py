@@ -1,4 +1,4 @@
-"""A reply that a model gives: text, calls of tools, or JSON that is held to a schema."""
+"""A reply of a model: text, tool calls or JSON. A reply that is cut off is continued."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,26 +8,28 @@ from langchain_core.tools import BaseTool
 from langgraph.config import get_stream_writer
 from pydantic import BaseModel
 
-from ...graphs.log.done_tokens import HeardText
-from ...graphs.log.metadata import ModelOutput, Source, Speech, UnheardReply
-from ...graphs.log.stage import ALOUD, Stage
-from ...graphs.rules.position import Phase
+from ...graphs.conversation.handoffs import has_tool, may_be_private
+from ...graphs.conversation.judges import Handoff
+from ...graphs.log.heard_text import HeardText
+from ...graphs.log.marks import begins, length_of
+from ...graphs.log.metadata import ALOUD, ModelOutput, Source, Speech, Stage, UnheardReply
+from ...graphs.rules.position import Phase, Position
 from ...graphs.speakers.formats import SchemaFormat
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
-from ...graphs.spec.handoffs import has_tool, may_be_private
-from ...graphs.spec.judges import Handoff
+from ...graphs.text.words import joined
+from ..models.answers import is_recorded, mark_cut_off
 from ..models.listeners import Listener, Tokens
 from ..models.model import Model
 from ..models.offered_tools import HandedOver, make_hand_off_tool, offered_tools, read_hand_over
 from ..models.settings import CallSettings
 from ..models.to_user import Speaking, take_out_to_user
 from ..models.tool_offers import ToolOffer, offers_of
-from ..step.resources import Moment
-from .given import Given
-from .hooks import sees_replies
-from .prompt import asked_of, prompt_of, told_once
-from .record import audience_of
-from .thinking import leaves_unopened
+from ..prompts import speaking as prompts
+from ..prompts.texts import Prompt
+from .context import Moment
+from .hooks import Given, sees_replies
+from .prompt import asked_of, leaves_unopened, prompt_of, told_once
+from .record import audience_of, is_call
 
 
 async def from_model(moment: Moment, speaker: Speaker, new: list[AnyMessage]) -> Given:
@@ -185,3 +187,38 @@ async def _structured(
         private=_is_private(moment, speaker),
     )
     return answer
+
+
+_REQUESTS = {"continue": prompts.CONTINUE_REPLY, "retry": prompts.SHORTEN_REPLY}
+
+
+def more_asked(speaker: Speaker, position: Position, text: str) -> Prompt | None:
+    """Give what is asked for where a reply was cut off, once a turn; None where it is accepted."""
+    if position.cut_off or not text.strip():
+        return None
+    return _REQUESTS.get(speaker.on_length)
+
+
+def together(speaker: Speaker, before: BaseMessage, answer: AIMessage) -> AIMessage:
+    """Give the reply out of the one that was cut off and what came after it."""
+    if is_recorded(answer):
+        return answer
+    if not answer.text.strip() and not is_call(answer):
+        # Nothing came: what was said before stays as it is.
+        return mark_cut_off(answer.model_copy(update={"content": before.text}))
+    if speaker.on_length == "continue":
+        rest = _without_mark(speaker, before.text, answer.text)
+        whole = joined(before.text, rest, begins_word=rest != answer.text)
+        return answer.model_copy(update={"content": whole})
+    return answer
+
+
+def _without_mark(speaker: Speaker, first: str, rest: str) -> str:
+    """The rest of a message without a mark of its form that was written before it was cut off."""
+    line = rest.lstrip().partition("\n")[0]
+    if speaker.marks is None or rest.startswith(first):
+        return rest
+    for mark in speaker.marks.lines:
+        if begins(line, mark) and any(begins(one, mark) for one in first.splitlines()):
+            return rest.lstrip()[length_of(mark, line)[0] :].lstrip()
+    return rest

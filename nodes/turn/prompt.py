@@ -1,10 +1,6 @@
-"""What a speaker's model is sent, and how it is asked when that turns out to be too long.
+"""The prompt of a speaker's model, and its summary if it is too long."""
 
-The older part of a history is left out by the speaker's context policy
-(`graphs.rules.context.shortening`); the log itself is never cut.
-"""
-
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from langchain_core.messages import (
@@ -13,28 +9,66 @@ from langchain_core.messages import (
     BaseMessage,
     HumanMessage,
     SystemMessage,
+    ToolMessage,
 )
 
 from ...graphs.common.errors import ContextTooLongError
+from ...graphs.conversation.usage import Usage
 from ...graphs.log.messages import make_message, metadata
-from ...graphs.log.metadata import NOBODY, Summary
-from ...graphs.log.stage import Stage
-from ...graphs.rules.context.shortening import Around
-from ...graphs.rules.ends.met_ends import is_answer_due
+from ...graphs.log.metadata import NOBODY, Source, SpeakerReply, Stage, Summary, Thought, ToolCalls
+from ...graphs.log.viewpoint import SILENCE
+from ...graphs.rules.met_ends import is_answer_due
 from ...graphs.rules.position import Phase
-from ...graphs.speakers.context import RunningSummary, TokenBudget
-from ...graphs.speakers.parts import SmallModelPrompt
+from ...graphs.rules.shortening import Around
+from ...graphs.speakers.context import SUMMARY_TEMPERATURE, RunningSummary, TokenBudget
+from ...graphs.speakers.model_settings import ModelSettings, SmallModelPrompt
 from ...graphs.speakers.speaker import Speaker
-from ...graphs.spec.usage import Usage
-from ...graphs.text.tokens import tokens_of, tokens_of_message
-from ..models.answers import ran_out_of_room
+from ...graphs.text.words import cut, tokens_of, tokens_of_message
+from ..models.answers import add_thought, ran_out_of_room, thought_of
 from ..models.model import Model
 from ..models.offered_tools import tokens_of_tools
-from ..prompts import speaking as prompts
+from ..prompts import speaking as prompts, summaries
 from ..prompts.summaries import SHORTENED
-from ..step.resources import Moment, notify
 from .checks import request_for
-from .thinking import tokens_of_thoughts, with_thoughts
+from .context import Moment, notify
+
+
+def with_thoughts(
+    view: Sequence[BaseMessage], log: Sequence[BaseMessage], name: str
+) -> list[BaseMessage]:
+    """Show a speaker, beside its calls of this turn, what it thought."""
+    thoughts = dict(_of_turn(log, name))
+    return [
+        add_thought(message, thoughts[message.id])
+        if isinstance(message, AIMessage) and message.id in thoughts
+        else message
+        for message in view
+    ]
+
+
+def leaves_unopened(log: Sequence[BaseMessage], name: str) -> bool:
+    """Whether a speaker's model left out the tag that opens a thought when it last spoke."""
+    lines = map(metadata, reversed(log))
+    by_model = (
+        one for one in lines if isinstance(one, SpeakerReply) and one.source is Source.MODEL
+    )
+    last = next((one for one in by_model if one.speaker == name), None)
+    return last is not None and last.thought is not None and last.thought.is_unopened
+
+
+def tokens_of_thoughts(log: Sequence[BaseMessage], name: str) -> int:
+    """Estimate the tokens of what a speaker is shown so."""
+    return sum(tokens_of(thought.text) for _, thought in _of_turn(log, name))
+
+
+def _of_turn(log: Sequence[BaseMessage], name: str) -> Iterator[tuple[str | None, Thought]]:
+    for message in reversed(log):
+        about = metadata(message)
+        if about.ends_turn:
+            return
+        if isinstance(about, ToolCalls) and about.speaker == name and about.thought is not None:
+            yield message.id, about.thought
+
 
 T = TypeVar("T")
 
@@ -273,3 +307,101 @@ def _build_small_model_prompt(
             for message in view[1:]
         ),
     ]
+
+
+async def summed_up(moment: Moment, speaker: Speaker) -> tuple[AnyMessage, dict[str, Usage]] | None:
+    """Sum up what does not fit into a speaker's prompts any more, by its context policy."""
+    if not moment.conversation.sums_up(speaker):
+        return None
+    short = None
+    if speaker.small_model_prompt is not None and speaker.has_model:
+        # A short prompt takes other room.
+        model = await moment.model(speaker.model)
+        short = model.adapter.prompting.small_model_prompt(speaker)
+    beside = around(moment, speaker, short)
+    left_out = moment.reader.history(speaker.name).to_summarise(moment.log, beside)
+    return None if left_out is None else await summarise(moment, speaker, *left_out)
+
+
+async def summarise(
+    moment: Moment, speaker: Speaker, lines: Sequence[BaseMessage], since: str
+) -> tuple[AnyMessage, dict[str, Usage]]:
+    """Have a model sum up what is left out of a speaker's prompts from now on.
+
+    A model that refuses that as too long is given the newer half of it. A blank answer, and a
+    single line that is too long, leave the summary as it was.
+    """
+    context = speaker.context
+    assert isinstance(context, RunningSummary)  # noqa: S101  # no other policy has a summary
+    model = await moment.model(context.model or speaker.model)
+    old = moment.reader.history(speaker.name).last_summary(moment.log)
+    before = old.text.strip() if old is not None else ""
+    usage, text, answered = moment.usage, "", AIMessage("")
+    read = list(lines)
+    while read:
+        try:
+            answer = await model.answer(
+                _summary_prompt(moment, speaker, context, before, read),
+                moment.settings(
+                    moment.path_of(speaker, "context"),
+                    ModelSettings(temperature=context.temperature),
+                    SUMMARY_TEMPERATURE,
+                ),
+                purpose=Summary,
+                speaker=speaker.name,
+            )
+        except ContextTooLongError as error:
+            read = read[(len(read) + 1) // 2 :]
+            left = "the older half of what was to be summed up is" if read else "all of it is"
+            notify(f"{error}; {left} left out of the summary")
+            continue
+        usage, text = moment.with_call(model, answer), cut(answer.text.strip(), context.words)
+        answered = answer
+        break
+    about = Summary(
+        speaker=speaker.name,
+        audience=NOBODY,
+        since=since,
+        thought=thought_of(answered),
+    )
+    return make_message(len(moment.log), text or before, about, answer=answered), usage
+
+
+def _summary_prompt(
+    moment: Moment,
+    speaker: Speaker,
+    context: RunningSummary,
+    before: str,
+    lines: Sequence[BaseMessage],
+) -> list[BaseMessage]:
+    render_prompt = moment.conversation.render_prompt
+    request = render_prompt(
+        summaries.SUMMARY_REQUEST,
+        me=speaker.name,
+        before=before or render_prompt(summaries.NO_EARLIER_SUMMARY),
+        transcript=transcript(lines, speaker.name),
+        words=context.words,
+    )
+    return [
+        SystemMessage(render_prompt(summaries.SUMMARY_ROLE, me=speaker.name)),
+        HumanMessage(request),
+    ]
+
+
+def transcript(lines: Sequence[BaseMessage], name: str) -> str:
+    """Write down what one speaker said and heard, its calls of tools and their results too."""
+    return "\n\n".join(part for message in lines for part in _paragraphs(message, name))
+
+
+def _paragraphs(message: BaseMessage, name: str) -> list[str]:
+    about = metadata(message)
+    text = message.text.strip()
+    if isinstance(message, ToolMessage):
+        return [f"(tool result) {text or SILENCE}"]
+    if about.speaker is None:
+        return [f"(to {name}) {text or SILENCE}"]
+    # Others hear only the text beside a call.
+    is_caller = about.speaker == name
+    calls = message.tool_calls if is_caller and isinstance(message, AIMessage) else []
+    called = [f"{name} called {call['name']}: {call['args']}" for call in calls]
+    return [f"{about.speaker}: {text or SILENCE}", *called] if text or not called else called

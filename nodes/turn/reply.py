@@ -6,10 +6,9 @@ from typing import Final
 from langchain_core.messages import AIMessage, AnyMessage
 
 from ...graphs.common.errors import SpecError
-from ...graphs.log.heard import heard_since
 from ...graphs.log.messages import make_message, storable
-from ...graphs.log.metadata import HookVersion, Source
-from ...graphs.log.stage import ALOUD
+from ...graphs.log.metadata import ALOUD, HookVersion, Source
+from ...graphs.log.viewpoint import heard_since
 from ...graphs.rules.position import Phase
 from ...graphs.rules.turns import begins
 from ...graphs.speakers.replies import (
@@ -23,12 +22,11 @@ from ...graphs.speakers.replies import (
 )
 from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.functions import call
-from ..agents.agent import ask_agent
-from ..step.resources import Moment
-from .given import Given, turn_of
-from .hooks import before_speaker
+from .agents import ask_agent
+from .context import Moment
+from .hooks import Given, before_speaker, turn_of
 from .model_reply import from_model
-from .outputs import code_heard, given_by
+from .record import code_heard, given_by
 
 
 async def reply_of(moment: Moment, speaker: Speaker, said_by_person: str | None) -> Given:

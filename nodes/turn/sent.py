@@ -6,23 +6,22 @@ from itertools import pairwise
 
 from langchain_core.messages import AnyMessage, BaseMessage
 
-from ...graphs.log.channels import log_of
+from ...graphs.conversation.conversation import restored
+from ...graphs.conversation.usage import used_so_far
 from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import Source, SpeakerReply
-from ...graphs.log.state import State
+from ...graphs.log.state import State, log_of
 from ...graphs.rules.position import Phase, Position
 from ...graphs.speakers.context import KeepAll, LastMessages
 from ...graphs.speakers.formats import SchemaFormat
 from ...graphs.speakers.speaker import Speaker
-from ...graphs.spec.usage import used_so_far
-from ...graphs.spec.versions import restored
 from ..models.adapters.base import Prompting
 from ..models.adapters.families import prompting_of
 from ..models.tool_offers import ToolOffer, offers_of
-from ..step.resources import Moment, Resources
-from ..step.running import RunningSession
+from .context import Moment, Resources
 from .model_reply import offer
 from .prompt import prompt_of, told_once
+from .running import RunningSession
 from .speak import as_in
 
 

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 
-from ...graphs.log.channels import update_of
 from ...graphs.log.messages import (
     KEY,
     make_message,
@@ -20,6 +19,7 @@ from ...graphs.log.messages import (
     stored_form,
 )
 from ...graphs.log.metadata import (
+    ALOUD,
     NOBODY,
     Draft,
     Flaw,
@@ -27,30 +27,28 @@ from ...graphs.log.metadata import (
     Source,
     SpeakerReply,
     Speech,
+    Stage,
     UnheardReply,
     as_reply,
 )
 from ...graphs.log.reducer import take_back
-from ...graphs.log.stage import ALOUD, Stage
-from ...graphs.log.state import State
+from ...graphs.log.state import State, update_of
 from ...graphs.rules.end_chat import Node
 from ...graphs.rules.moves import BETWEEN_TURNS
 from ...graphs.rules.position import Leaving, Phase
-from ...graphs.rules.removal import standing, unjudged
-from ...graphs.rules.transitions import left, paused
+from ...graphs.rules.transitions import left, paused, standing, unjudged
 from ...graphs.rules.tries import Checked, Problem, Worth, better, worth_of
 from ...graphs.speakers.speaker import Speaker
 from ..models.answers import is_cut_off, thought_of
 from ..models.offered_tools import HandedOver
-from ..step.resources import Moment, Resources
 from .checks import checked, repeated_calls
-from .cut_off import more_asked, together
-from .given import Given, turn_of
-from .hooks import after_speaker
+from .context import Moment, Resources
+from .hooks import Given, after_speaker, turn_of
+from .model_reply import more_asked, together
 from .people import asked_for_message
+from .prompt import summed_up
 from .record import audience_of, is_call, read_by_format, write_answer, write_said
 from .reply import reply_of
-from .summary import summed_up
 
 
 async def speak(state: State, resources: Resources) -> dict[str, Any]:

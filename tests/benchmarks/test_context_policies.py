@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import LLMResult
 
 from duologue.graphs import Conversation, aconverse
-from duologue.graphs.text.tokens import tokens_of_message
+from duologue.graphs.text.words import tokens_of_message
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.tools import Turn
 

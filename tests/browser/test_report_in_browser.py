@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duologue.graphs.batch.report.gather import report_of
+from duologue.graphs.batch.report.page import report_of
 from duologue.graphs.batch.report.render import render
 from duologue.graphs.batch.report.rows import Rows
 from duologue.graphs.store.batches import BatchRow, CellRow

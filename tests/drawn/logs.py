@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langchain_core.messages.tool import tool_call
 
+from duologue.graphs.conversation.conversation import Conversation
+from duologue.graphs.conversation.fields import Opening
 from duologue.graphs.log.messages import make_message, make_tool_message, metadata
 from duologue.graphs.log.metadata import (
     NOBODY,
@@ -18,14 +20,12 @@ from duologue.graphs.log.metadata import (
     Reflection,
     RememberedMessage,
     Speech,
+    Stage,
     ToolCalls,
 )
 from duologue.graphs.log.remembered import known_before
-from duologue.graphs.log.stage import Stage
-from duologue.graphs.speakers.parts import PrivateOpening
+from duologue.graphs.speakers.model_settings import PrivateOpening
 from duologue.graphs.speakers.speaker import Speaker
-from duologue.graphs.spec.conversation import Conversation
-from duologue.graphs.spec.fields import Opening
 
 
 @dataclass

@@ -6,6 +6,8 @@ from typing import Any, get_args
 from langchain_core.messages import AnyMessage
 from langchain_core.messages.tool import tool_call
 
+from duologue.graphs.conversation.conversation import Conversation
+from duologue.graphs.conversation.judges import Verdict
 from duologue.graphs.log.messages import make_message, make_tool_message, place_name
 from duologue.graphs.log.metadata import (
     NOBODY,
@@ -22,14 +24,12 @@ from duologue.graphs.log.metadata import (
     RemovedMessage,
     Source,
     Speech,
+    Stage,
     Summary,
     ToolCalls,
     ToolResult,
     UnheardResult,
 )
-from duologue.graphs.log.stage import Stage
-from duologue.graphs.spec.conversation import Conversation
-from duologue.graphs.spec.judges import Verdict
 
 NAMES = ("Ann", "Bob", "Cid")
 

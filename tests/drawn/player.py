@@ -16,13 +16,13 @@ from langchain_core.tools import tool
 
 from drawn.talks import AROUND_TOOLS, BEFORE, BEHIND, DONE, WON
 from duologue.graphs import DuologueError, Result, Session, astream
+from duologue.graphs.conversation.conversation import Conversation
+from duologue.graphs.conversation.judges import Handoff, Moderator, SeparateJudge
 from duologue.graphs.events import Event
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Summary
-from duologue.graphs.spec.conversation import Conversation
-from duologue.graphs.spec.judges import Handoff, Moderator, SeparateJudge
 from duologue.nodes.prompts import judging, speaking, summaries
-from duologue.nodes.prompts.template import fill_template
+from duologue.nodes.prompts.texts import fill_template
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
 from duologue.tools.registry.hooks import Turn

@@ -4,15 +4,15 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from duologue.graphs.conversation.conversation import Conversation
+from duologue.graphs.conversation.handoffs import has_tool
+from duologue.graphs.conversation.limits import least_limit
 from duologue.graphs.ends.done_token import DoneToken
 from duologue.graphs.ends.end import End
 from duologue.graphs.ends.end_chat import EndChatMode
 from duologue.graphs.ends.limits import MaxCalls, MaxMessages
 from duologue.graphs.ends.outside import Predicate, StopRequested
 from duologue.graphs.ends.tool_called import ToolCalled
-from duologue.graphs.spec.context_limits import least_limit
-from duologue.graphs.spec.conversation import Conversation
-from duologue.graphs.spec.handoffs import has_tool
 
 DONE = "DONE"
 WON = "WON"

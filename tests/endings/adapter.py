@@ -8,8 +8,7 @@ from langchain_core.messages import AnyMessage
 from duologue.graphs import Conversation
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.messages import make_message, make_tool_message
-from duologue.graphs.log.metadata import Failure, Source, Speech, ToolCalls
-from duologue.graphs.log.stage import Stage
+from duologue.graphs.log.metadata import Failure, Source, Speech, Stage, ToolCalls
 from duologue.graphs.rules.end_chat import Decision, Node, decide
 from duologue.graphs.rules.facts import LogCounter
 from duologue.graphs.rules.position import Phase, Position

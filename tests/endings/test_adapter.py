@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from duologue.graphs.log.done_tokens import done_tokens
+from duologue.graphs.log.heard_text import done_tokens
 from endings.adapter import Rules, conversation_of
 from endings.dialogue import Call, Case, Dialogue, EndTool, Label, Origin, Turn, Word, half_of
 from endings.readers import texts

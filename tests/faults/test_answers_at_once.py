@@ -10,7 +10,7 @@ import pytest
 from langchain_core.tools import BaseTool, tool
 
 from duologue.graphs import Session, chat, converse
-from duologue.graphs.store.address import open_store
+from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from support.stores import SHARED_STORES, store_address
 

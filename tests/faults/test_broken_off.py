@@ -27,9 +27,9 @@ from duologue.graphs import (
     alist_sessions,
     converse,
 )
-from duologue.graphs.spec.usage import Usage
-from duologue.nodes.step.resources import Moment
+from duologue.graphs.conversation.usage import Usage
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
+from duologue.nodes.turn.context import Moment
 from support.breaking import Breakage
 from support.cases import drawn_cases
 

@@ -12,7 +12,7 @@ import pytest
 from crowd import ended
 from drawn_faults import Faults
 from duologue.graphs import alist_sessions
-from duologue.graphs.common.background import run
+from duologue.graphs.common.threads import run
 
 pytestmark = pytest.mark.exhaustive
 

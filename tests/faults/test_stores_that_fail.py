@@ -14,9 +14,8 @@ from langgraph.checkpoint.base import empty_checkpoint
 from drawn_faults import Faults
 from duologue.graphs import SessionError, StoreError
 from duologue.graphs.common.threads import in_thread
-from duologue.graphs.store import base
-from duologue.graphs.store.address import open_store
-from duologue.graphs.store.sql import sqlite as sqlite_module
+from duologue.graphs.store import base, sqlite as sqlite_module
+from duologue.graphs.store.open import open_store
 from duologue.graphs.store.writer import Job, Results, Statement, WriteFailure, Writer
 
 

@@ -11,7 +11,7 @@ from duologue.graphs import (
     Result,
     converse,
 )
-from duologue.graphs.spec.fields import SPEC_VERSION
+from duologue.graphs.conversation.fields import SPEC_VERSION
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 
 from .fork_help import (

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from duologue.graphs.text.looks import looks
+from duologue.graphs.text.words import looks
 
 
 def toml(value: object) -> str:

@@ -6,8 +6,8 @@ from uuid import uuid4
 import pytest
 
 from duologue.graphs import Result, Session, converse, draw, load_conversation
+from duologue.graphs.conversation.conversation import how_it_ends
 from duologue.graphs.log.messages import place_of
-from duologue.graphs.spec.described.ends import how_it_ends
 from duologue.nodes.prompts import speaking
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 

@@ -29,8 +29,8 @@ from duologue.graphs import (
     stream,
     user_proxy,
 )
+from duologue.graphs.conversation.questions import MessageQuestion, Question
 from duologue.graphs.events import ConversationEnded, QuestionAsked
-from duologue.graphs.spec.questions import MessageQuestion, Question
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools import Hook

@@ -14,11 +14,11 @@ from langchain_core.tools import BaseTool, tool
 from pydantic import ValidationError
 
 from duologue.graphs import InterruptOn, SpecError, load_conversation
+from duologue.graphs.conversation.conversation import restored
 from duologue.graphs.rules.approval import approval, misfit, misshapen
 from duologue.graphs.speakers.approval import DECISIONS, Approval, Decisions
 from duologue.graphs.speakers.speaker import Speaker
-from duologue.graphs.spec.versions import restored
-from duologue.tools.registry.arguments import parameters_of
+from duologue.tools.registry.functions import parameters_of
 
 
 @tool

@@ -10,9 +10,9 @@ from pydantic import TypeAdapter
 
 from duologue.graphs import SpecError, build_graph, role_play
 from duologue.graphs.build import Graph, assistant_context, form_input
+from duologue.graphs.conversation.conversation import Form
 from duologue.graphs.kinds.load import forms_by_kind
 from duologue.graphs.kinds.role_play import RolePlayForm
-from duologue.graphs.spec.conversation import Form
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 
 FORM: dict[str, Any] = {

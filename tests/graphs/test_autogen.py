@@ -8,9 +8,9 @@ from langchain_core.messages import BaseMessage
 from langchain_core.tools import tool
 
 from duologue.graphs import Conversation, Result, converse, load_conversation, user_proxy
+from duologue.graphs.conversation.questions import Question
 from duologue.graphs.log.messages import speeches
 from duologue.graphs.log.metadata import Source
-from duologue.graphs.spec.questions import Question
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Turn
 from support.fields import fields_of

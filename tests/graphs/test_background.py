@@ -23,7 +23,7 @@ from duologue.graphs import (
     load_conversation,
     stream,
 )
-from duologue.graphs.common.background import in_background, iterate, run
+from duologue.graphs.common.threads import in_background, iterate, run
 from duologue.graphs.events import Event, MessageSaid
 from duologue.nodes.testing import ScriptedChatModel
 
@@ -91,7 +91,7 @@ def test_a_synchronous_twin_looks_like_its_async_function_but_for_the_name() -> 
 def test_a_forked_child_has_a_loop_of_its_own() -> None:
     program = """
         import os
-        from duologue.graphs.common.background import run
+        from duologue.graphs.common.threads import run
 
         async def double(number):
             return 2 * number
@@ -178,7 +178,7 @@ async def test_converse_works_inside_a_running_loop() -> None:
 
 CHILD = """
     import asyncio
-    from duologue.graphs.common.background import run
+    from duologue.graphs.common.threads import run
 
     async def work():
         print("working", flush=True)

@@ -10,7 +10,7 @@ import pytest
 
 from duologue.graphs import Session
 from duologue.graphs.ends.done_token import DoneToken
-from duologue.graphs.store.address import open_store
+from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import Line, Reply
 from duologue.nodes.testing.server import ScriptedServer
 from support.installed import install_package, shaped

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from duologue.graphs import converse, load_conversation
-from duologue.graphs.cli.file.template import template
+from duologue.graphs.cli.file_template import template
 from duologue.graphs.kinds.load import forms_by_kind
 from duologue.nodes.testing import ScriptedChatModel
 from support.installed import install_package

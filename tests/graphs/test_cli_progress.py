@@ -15,6 +15,8 @@ from duologue.graphs.cli.terminal import progress
 from duologue.graphs.cli.terminal.events import Transcript
 from duologue.graphs.cli.terminal.follow_up import FollowUp
 from duologue.graphs.cli.terminal.progress import Progress
+from duologue.graphs.conversation.questions import ToolQuestion
+from duologue.graphs.conversation.usage import Usage
 from duologue.graphs.events import (
     CodeStarted,
     Event,
@@ -36,8 +38,6 @@ from duologue.graphs.log.metadata import (
     UnheardReply,
     kind_name,
 )
-from duologue.graphs.spec.questions import ToolQuestion
-from duologue.graphs.spec.usage import Usage
 from duologue.nodes.testing import Reply, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 

@@ -3,12 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from duologue.graphs.log.formats.code_blocks import (
-    RunnableBlock,
-    code_blocks,
-    inferred,
-    open_blocks,
-)
+from duologue.graphs.log.parsing import RunnableBlock, code_blocks, inferred, open_blocks
 
 
 def fenced(code: str, label: str = "", fence: str = "```") -> str:

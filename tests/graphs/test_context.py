@@ -15,10 +15,9 @@ from duologue.graphs import (
     converse,
     load_conversation,
 )
+from duologue.graphs.conversation.limits import ROOM, fixed_tokens, least_limit, most_calls
 from duologue.graphs.speakers.context import Context, KeepAll
-from duologue.graphs.spec.context_limits import ROOM, fixed_tokens, least_limit
-from duologue.graphs.spec.limits import most_calls
-from duologue.graphs.text.tokens import tokens_of
+from duologue.graphs.text.words import tokens_of
 from duologue.nodes.testing import ScriptedChatModel, ScriptExhaustedError
 
 

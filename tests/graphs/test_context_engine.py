@@ -13,10 +13,10 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from drawn.player import Narrow, cuts_of, followed
 from drawn.talks import long_talks
+from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.events import HistoryShortened, Notice
 from duologue.graphs.log.messages import metadata, place_of
 from duologue.graphs.log.metadata import Summary
-from duologue.graphs.spec.conversation import Conversation
 from duologue.nodes.testing.script import as_prompt
 from support.cases import drawn_cases
 from support.fields import fields_of

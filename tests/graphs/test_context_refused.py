@@ -12,9 +12,9 @@ import pytest
 from drawn.player import Broken, Narrow, cuts_of, followed
 from drawn.talks import PEOPLE
 from duologue.graphs import ContextTooLongError, Session, astream
+from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.events import HistoryShortened, Notice
 from duologue.graphs.log.messages import metadata
-from duologue.graphs.spec.conversation import Conversation
 from duologue.nodes.prompts import judging
 from duologue.nodes.testing import Line, Prompt, Reply
 from duologue.nodes.testing.server import ScriptedServer

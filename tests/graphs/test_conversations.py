@@ -13,20 +13,19 @@ from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import SecretStr
 
 from duologue.graphs.build import build_graph
+from duologue.graphs.conversation.conversation import Conversation
+from duologue.graphs.conversation.judges import Verdict
 from duologue.graphs.ends.all_ends import Reason
 from duologue.graphs.ends.end_chat import EndChatMode
 from duologue.graphs.kinds.role_play import BEGIN_INSTRUCTING, DONE_TOKEN, role_play
-from duologue.graphs.log.channels import log_of
 from duologue.graphs.log.messages import metadata, place_of, speeches
 from duologue.graphs.log.metadata import Draft, MessageMetadata, Reflection, SpecifiedTask, Speech
-from duologue.graphs.log.state import Input, State
+from duologue.graphs.log.state import Input, State, log_of
 from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.rules.outcome import Outcome
-from duologue.graphs.spec.conversation import Conversation
-from duologue.graphs.spec.judges import Verdict
 from duologue.nodes.prompts import judging, speaking, tasks
-from duologue.nodes.prompts.template import fill_template
+from duologue.nodes.prompts.texts import fill_template
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from support.fields import fields_of

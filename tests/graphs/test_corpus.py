@@ -12,14 +12,14 @@ from langchain_core.messages import AnyMessage
 
 from corpus.reading import Talk, rows, talks
 from duologue.graphs import Conversation, load_conversation
+from duologue.graphs.conversation.fields import TaskSpecification
 from duologue.graphs.ends.all_ends import GUARDS
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
-from duologue.graphs.log.formats.parsing import parse
 from duologue.graphs.log.messages import make_message
 from duologue.graphs.log.metadata import Speech
+from duologue.graphs.log.parsing import parse
 from duologue.graphs.rules.facts import facts_of
 from duologue.graphs.speakers.formats import LabelledFormat
-from duologue.graphs.spec.fields import TaskSpecification
 from duologue.graphs.text.borrowed import (
     all_repeat,
     is_acknowledgement,
@@ -32,7 +32,7 @@ from duologue.graphs.text.wording import is_farewell
 from duologue.nodes.judge.verdicts import yes_or_no
 from duologue.nodes.prompts import speaking
 from duologue.nodes.prompts.tasks import join_task_requests
-from duologue.nodes.prompts.template import fill_template
+from duologue.nodes.prompts.texts import fill_template
 
 ASKED_AGAIN = fill_template(speaking.REWRITE_REPLY, problem=speaking.NO_CONTENT)
 REMARKS = ("placeholders", "acknowledgements", "announcements", "requests")

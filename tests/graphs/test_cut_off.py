@@ -23,8 +23,8 @@ from duologue.graphs.cli.terminal.follow_up import FollowUp
 from duologue.graphs.events import CodeStarted, MessageSaid, ReplyRejected
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Draft, Speech, Summary
-from duologue.graphs.run.log_events import events_of_session
-from duologue.graphs.text.joined import joined
+from duologue.graphs.session.events import events_of_session
+from duologue.graphs.text.words import joined
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
 from support.fields import fields_of

@@ -16,13 +16,13 @@ from markdown_it import MarkdownIt
 from rich.console import Console, RenderableType
 
 from duologue.graphs import Conversation, MessageQuestion, aconverse, chat, converse
-from duologue.graphs.display.lists import MOST
+from duologue.graphs.common.display import MOST
+from duologue.graphs.conversation.questions import Because, Question
 from duologue.graphs.log.messages import make_message
 from duologue.graphs.log.metadata import Speech
 from duologue.graphs.log.viewpoint import viewpoint
-from duologue.graphs.run import to_end
-from duologue.graphs.sessions.stored_session import StoredSession
-from duologue.graphs.spec.questions import Because, Question
+from duologue.graphs.session import run as to_end
+from duologue.graphs.session.stored_session import StoredSession
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from pages import ALLOWED, HOSTILE, hostile_session
 

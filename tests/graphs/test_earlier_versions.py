@@ -20,7 +20,7 @@ from duologue.graphs import (
     run_batch,
 )
 from duologue.graphs.common.versions import BEFORE_RELEASE
-from duologue.graphs.spec.fields import SPEC_VERSION
+from duologue.graphs.conversation.fields import SPEC_VERSION
 from duologue.nodes.testing import ScriptedChatModel
 
 TALK: dict[str, Any] = {

@@ -16,13 +16,13 @@ from drawn.player import Player
 from drawn.talks import talks
 from duologue.graphs import build_graph, load_conversation
 from duologue.graphs.build import Graph
-from duologue.graphs.log.channels import log_of
+from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.log.messages import metadata, place_of
 from duologue.graphs.log.metadata import Flaw, JudgeQuestion, OpeningAnswer, Reflection, Speech
+from duologue.graphs.log.state import log_of
 from duologue.graphs.rules.facts import facts_of
 from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.rules.position import Position
-from duologue.graphs.spec.conversation import Conversation
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from support.fields import fields_of
 

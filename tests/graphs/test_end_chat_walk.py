@@ -11,6 +11,11 @@ from typing import Any
 
 import pytest
 
+from duologue.graphs.conversation.conversation import Conversation
+from duologue.graphs.conversation.fields import Opening
+from duologue.graphs.conversation.judges import Handoff, Moderator, SeparateJudge, TurnFunction
+from duologue.graphs.conversation.limits import most_messages
+from duologue.graphs.conversation.usage import Price
 from duologue.graphs.ends.all_ends import Guards, Reason
 from duologue.graphs.ends.done_token import DoneToken
 from duologue.graphs.ends.end import End, leaves
@@ -21,7 +26,7 @@ from duologue.graphs.ends.outside import Predicate, StopRequested
 from duologue.graphs.ends.tool_called import ToolCalled
 from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.speakers.context import Context, KeepAll, RunningSummary
-from duologue.graphs.speakers.parts import PrivateOpening
+from duologue.graphs.speakers.model_settings import PrivateOpening
 from duologue.graphs.speakers.replies import (
     CodeReply,
     HumanInputMode,
@@ -30,11 +35,6 @@ from duologue.graphs.speakers.replies import (
     TextReply,
 )
 from duologue.graphs.speakers.speaker import Speaker
-from duologue.graphs.spec.conversation import Conversation
-from duologue.graphs.spec.fields import Opening
-from duologue.graphs.spec.judges import Handoff, Moderator, SeparateJudge, TurnFunction
-from duologue.graphs.spec.limits import most_messages
-from duologue.graphs.spec.usage import Price
 from oracle.onlooker import Came
 from oracle.paths import Choices, Walk, reachable_messages
 from oracle.reckoning import TEXTS

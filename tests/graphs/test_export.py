@@ -16,8 +16,8 @@ from markdown_it.token import Token
 from duologue.graphs import Conversation, Session, SpecError
 from duologue.graphs.log.messages import make_message, make_tool_message as answered, place_of
 from duologue.graphs.log.metadata import Failure, Speech, ToolCalls
-from duologue.graphs.sessions.exports.text import as_json_lines, as_markdown
-from duologue.graphs.sessions.stored_session import StoredSession
+from duologue.graphs.session.export_text import as_json_lines, as_markdown
+from duologue.graphs.session.stored_session import StoredSession
 from support.cases import drawn_cases
 
 from .fork_help import plain, run

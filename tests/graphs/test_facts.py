@@ -11,6 +11,7 @@ from langchain_core.messages import AnyMessage
 from langchain_core.messages.tool import tool_call
 
 from duologue.graphs import Conversation, load_conversation
+from duologue.graphs.conversation.limits import most_messages, most_tool_rounds
 from duologue.graphs.ends.all_ends import Reason
 from duologue.graphs.log.messages import make_message, make_tool_message, metadata_kwargs
 from duologue.graphs.log.metadata import (
@@ -26,8 +27,7 @@ from duologue.graphs.log.metadata import (
 from duologue.graphs.rules.facts import facts_of
 from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.rules.position import Phase, Position
-from duologue.graphs.rules.removal import standing
-from duologue.graphs.spec.limits import most_messages, most_tool_rounds
+from duologue.graphs.rules.transitions import standing
 
 FAILURES = {"=": None, "!": Failure.TOOL, "?": Failure.PERSON}
 

@@ -3,9 +3,9 @@
 import pytest
 
 from duologue.graphs import Conversation, Reason, Session, SessionError, coder, converse, user_proxy
-from duologue.graphs.log.formats.code_blocks import code_blocks, holds_code
+from duologue.graphs.conversation.fields import SPEC_VERSION
+from duologue.graphs.log.parsing import code_blocks, holds_code
 from duologue.graphs.speakers.replies import CodeReply
-from duologue.graphs.spec.fields import SPEC_VERSION
 from duologue.nodes.testing import ScriptedChatModel
 
 from .people_help import play

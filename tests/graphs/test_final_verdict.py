@@ -6,8 +6,8 @@ from uuid import uuid4
 import pytest
 
 from duologue.graphs import Result, Session, converse, load_conversation, stream
+from duologue.graphs.conversation.judges import Finding
 from duologue.graphs.events import ConversationEnded, VerdictGiven
-from duologue.graphs.spec.judges import Finding
 from duologue.nodes.testing import Line, ScriptedChatModel
 
 CRITERIA = ["A price is named.", "A day is named."]

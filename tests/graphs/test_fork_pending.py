@@ -16,7 +16,7 @@ from duologue.graphs.ends.limits import MaxCalls
 from duologue.graphs.log.messages import metadata, place_of
 from duologue.graphs.log.metadata import MessageMetadata, Summary, UnheardReply, UnheardResult
 from duologue.nodes.prompts import speaking, summaries
-from duologue.nodes.prompts.template import fill_template
+from duologue.nodes.prompts.texts import fill_template
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
 from duologue.tools.registry.hooks import Turn

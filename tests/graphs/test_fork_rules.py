@@ -17,18 +17,17 @@ from duologue.graphs import (
     converse,
     list_sessions,
 )
+from duologue.graphs.conversation.judges import Moderator, SeparateJudge
 from duologue.graphs.ends.all_ends import Guards
 from duologue.graphs.ends.done_token import DoneToken
 from duologue.graphs.ends.end_chat import EndChat, EndChatMode
 from duologue.graphs.ends.facts import Facts
 from duologue.graphs.ends.limits import MaxMessages
 from duologue.graphs.log.messages import make_message, metadata, place_of, read_metadata
-from duologue.graphs.log.metadata import Speech, ToolCalls, ToolResult
-from duologue.graphs.log.stage import Stage
+from duologue.graphs.log.metadata import Speech, Stage, ToolCalls, ToolResult
 from duologue.graphs.rules.position import Phase, Position
-from duologue.graphs.sessions.fork_state import carried
-from duologue.graphs.spec.judges import Moderator, SeparateJudge
-from duologue.graphs.store.address import open_store
+from duologue.graphs.session.fork import carried
+from duologue.graphs.store.open import open_store
 from duologue.nodes.prompts.judging import JUDGE_OWN_TASK
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from support.fields import fields_of

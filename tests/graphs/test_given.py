@@ -5,9 +5,9 @@ from typing import Any
 from langchain_core.tools import tool
 
 from duologue.graphs import Conversation, converse
+from duologue.graphs.conversation.limits import most_messages
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Summary
-from duologue.graphs.spec.limits import most_messages
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 
 

@@ -14,6 +14,7 @@ from langgraph.types import Command
 
 from duologue.graphs.build import build_graph
 from duologue.graphs.common.errors import ModelError, SpecError
+from duologue.graphs.conversation.conversation import Form
 from duologue.graphs.kinds.blogger import BloggerForm
 from duologue.graphs.kinds.chat import ChatForm
 from duologue.graphs.kinds.coder import CoderForm
@@ -22,7 +23,6 @@ from duologue.graphs.kinds.role_play import RolePlayForm
 from duologue.graphs.kinds.user_proxy import UserProxyForm
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Speech
-from duologue.graphs.spec.conversation import Form
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 
 from .fork_help import plain

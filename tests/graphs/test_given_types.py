@@ -20,11 +20,11 @@ from typing_extensions import get_type_hints, is_typeddict
 from duologue import graphs
 from duologue.graphs import EndChatMode
 from duologue.graphs.common.data import HasName
+from duologue.graphs.conversation.conversation import Form
+from duologue.graphs.conversation.conversation_options import Changes
 from duologue.graphs.ends import end
 from duologue.graphs.ends.end import End
-from duologue.graphs.speakers.given import SpeakerChanges, SpeakerFields
-from duologue.graphs.spec.changes.options import Changes
-from duologue.graphs.spec.conversation import Form
+from duologue.graphs.speakers.speaker_options import SpeakerChanges, SpeakerFields
 from duologue.nodes.testing import replies
 
 MODELS = {

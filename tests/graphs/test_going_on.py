@@ -22,11 +22,11 @@ from duologue.graphs import (
     user_proxy,
 )
 from duologue.graphs.build import build_graph
-from duologue.graphs.common.background import run as run_in_background
+from duologue.graphs.common.threads import run as run_in_background
 from duologue.graphs.events import ConversationEnded, ConversationReopened, MessageSaid
 from duologue.graphs.log.messages import make_message, metadata, read_metadata
 from duologue.graphs.log.metadata import is_public_speech
-from duologue.graphs.sessions.listing import known_store
+from duologue.graphs.session.listing import known_store
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 
 ROUNDS = ["Let us plant beans.", "I will dig the bed.", "Then water it.", "The can is full."]

@@ -14,8 +14,8 @@ from duologue.graphs import (
     converse,
     load_conversation,
 )
+from duologue.graphs.conversation.questions import Because
 from duologue.graphs.ends.end_chat import EndChat
-from duologue.graphs.spec.questions import Because
 from duologue.nodes.testing import Line, ScriptedChatModel
 
 from .people_help import Played, call, calls, play

@@ -26,7 +26,7 @@ from duologue.graphs.common.sanitize import (
     escape_invisible,
     escaped,
 )
-from duologue.graphs.sessions.dumps.dump import read_dump
+from duologue.graphs.session.dump import read_dump
 from duologue.nodes.testing import ScriptedChatModel
 
 from .cli_help import duologue, isolate

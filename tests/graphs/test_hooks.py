@@ -19,7 +19,7 @@ from duologue.graphs.log.metadata import (
     UnheardReply,
 )
 from duologue.nodes.prompts import speaking
-from duologue.nodes.prompts.template import fill_template
+from duologue.nodes.prompts.texts import fill_template
 from duologue.nodes.testing import Line as Said, ScriptedChatModel
 from duologue.tools import Hook, Turn
 from support.fields import fields_of

@@ -20,8 +20,8 @@ from duologue.graphs import (
     stream,
 )
 from duologue.graphs.events import MessageSaid
-from duologue.graphs.log.formats.parsing import parse
 from duologue.graphs.log.metadata import Speech, ToolResult
+from duologue.graphs.log.parsing import parse
 from duologue.graphs.speakers.formats import ParseStatus
 from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 from hypothesis import strategies as st
 
-from duologue.graphs.log.formats.marks import begins, end_of, length_of, read_marks
+from duologue.graphs.log.marks import begins, end_of, length_of, read_marks
 from duologue.graphs.speakers.formats import BEFORE_COLON, EMPHASIS, LEADING, WIDE, plain
 from support.cases import drawn_cases
 

@@ -18,7 +18,7 @@ from duologue.graphs import (
     list_sessions,
     load_session,
 )
-from duologue.graphs.store.address import open_store
+from duologue.graphs.store.open import open_store
 from support.logs import without_ids
 from support.stores import EACH_STORE, store_address
 

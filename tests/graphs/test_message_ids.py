@@ -11,7 +11,6 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 
 from duologue.graphs import Conversation, Session, chat, converse, load_session, role_play
 from duologue.graphs.build import build_graph
-from duologue.graphs.log.channels import log_of, with_own_ids
 from duologue.graphs.log.messages import make_message, metadata, place_of
 from duologue.graphs.log.metadata import (
     Draft,
@@ -23,6 +22,7 @@ from duologue.graphs.log.metadata import (
     Speech,
     UnheardReply,
 )
+from duologue.graphs.log.state import log_of, with_own_ids
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall, ScriptExhaustedError
 
 from .fork_help import FUNCTIONS, plain

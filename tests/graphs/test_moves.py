@@ -7,18 +7,18 @@ from typing import Final
 import pytest
 from pydantic import TypeAdapter
 
+from duologue.graphs.conversation.conversation import Conversation
+from duologue.graphs.conversation.judges import Moderator, RoundRobin, TurnOrder
 from duologue.graphs.ends.all_ends import Guards, Reason
 from duologue.graphs.ends.end import BaseEnd, End, Strength
 from duologue.graphs.ends.end_chat import EndChat, EndChatMode
 from duologue.graphs.ends.outside import Predicate
-from duologue.graphs.rules.ends.met_ends import ENDS
+from duologue.graphs.rules.met_ends import ENDS
 from duologue.graphs.rules.moves import MOVES
 from duologue.graphs.rules.position import Phase
 from duologue.graphs.speakers.context import RunningSummary
 from duologue.graphs.speakers.replies import CodeReply, HumanReply, ModelReply
 from duologue.graphs.speakers.speaker import Speaker
-from duologue.graphs.spec.conversation import Conversation
-from duologue.graphs.spec.judges import Moderator, RoundRobin, TurnOrder
 from oracle.onlooker import Came
 from oracle.paths import Choices, Walk
 

@@ -29,7 +29,7 @@ from duologue.graphs import (
     user_proxy,
 )
 from duologue.graphs.ends.end import End
-from duologue.graphs.sessions.fork import changed
+from duologue.graphs.session.fork import changed
 
 from .spec_help import minimal
 

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from langchain_core.messages import AnyMessage
 
 from duologue.graphs import Conversation, MessageQuestion, Outcome, Reason, Session
+from duologue.graphs.conversation.questions import Because
 from duologue.graphs.log.messages import make_message, make_tool_message as answered, read_metadata
 from duologue.graphs.log.metadata import Speech
-from duologue.graphs.page import gather
-from duologue.graphs.page.contents import Heard, Line, Page, Spent
-from duologue.graphs.page.gather import memory_page_of, page_of
-from duologue.graphs.page.markdown import as_html
-from duologue.graphs.page.render import render
 from duologue.graphs.rules.position import Position
-from duologue.graphs.sessions.stored_session import StoredSession
-from duologue.graphs.spec.questions import Because
+from duologue.graphs.session.stored_session import StoredSession
+from duologue.graphs.show import gather
+from duologue.graphs.show.contents import Heard, Line, Page, Spent
+from duologue.graphs.show.gather import memory_page_of, page_of
+from duologue.graphs.show.markdown import as_html
+from duologue.graphs.show.render import render
 from duologue.nodes.testing import Line as Scripted
 from pages import ALLOWED, HOSTILE, hostile_session
 from support.cases import drawn_cases

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, RootModel
 
 from duologue.graphs import BlockFormat, CodeFormat, LabelledFormat, SchemaFormat
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
-from duologue.graphs.log.formats.parsing import parse
+from duologue.graphs.log.parsing import parse
 from duologue.graphs.speakers.formats import Format, ParsedBlock, ParseStatus
 from duologue.graphs.text.fences import unfenced
 

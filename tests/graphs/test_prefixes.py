@@ -6,7 +6,7 @@ import pytest
 
 from duologue.graphs import SpecError, converse
 from duologue.nodes.prompts import speaking
-from duologue.nodes.prompts.template import fill_template
+from duologue.nodes.prompts.texts import fill_template
 
 from .shape_help import never, play, talk, texts
 

@@ -12,7 +12,7 @@ import pytest
 from duologue.graphs import Conversation, PrivateOpening, Speaker, SpecError, group_solve
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Draft
-from duologue.graphs.sessions.stored_session import StoredSession
+from duologue.graphs.session.stored_session import StoredSession
 from duologue.nodes.prompts import judging, speaking
 
 from .group_play import Troupe, entries

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage
 
 from drawn.odd_logs import odd_conversation, odd_line
-from duologue.graphs.log.channels import GrowingLog, log_of
+from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.log.messages import make_message, metadata
 from duologue.graphs.log.metadata import Source, Speech
 from duologue.graphs.log.reducer import append
+from duologue.graphs.log.state import GrowingLog, log_of
 from duologue.graphs.log.viewpoint import copied, viewpoint
-from duologue.graphs.rules.context.shortening import Around
-from duologue.graphs.rules.reader import Reader
-from duologue.graphs.spec.conversation import Conversation
-from duologue.nodes.step.running import RunningSessions
+from duologue.graphs.rules.facts import Reader
+from duologue.graphs.rules.shortening import Around
+from duologue.nodes.turn.running import RunningSessions
 from oracle.counting import counts
 from support.cases import drawn_cases
 

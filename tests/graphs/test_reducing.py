@@ -20,7 +20,6 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer, _msgpack_ext
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-from duologue.graphs.log.channels import log_of
 from duologue.graphs.log.messages import KEY, make_message, make_tool_message, metadata, place_of
 from duologue.graphs.log.metadata import (
     NOBODY,
@@ -30,11 +29,11 @@ from duologue.graphs.log.metadata import (
     OpeningAnswer,
     RemovedMessage,
     Speech,
+    Stage,
     ToolCalls,
 )
 from duologue.graphs.log.reducer import append
-from duologue.graphs.log.stage import Stage
-from duologue.graphs.log.state import State
+from duologue.graphs.log.state import State, log_of
 
 IDS = st.sampled_from([None, "m1", "m2", "m3", "m4"])
 CALL_IDS = st.sampled_from(["c1", "c2"])

@@ -13,9 +13,9 @@ from langgraph.types import Command
 
 from duologue.graphs.build import build_graph
 from duologue.graphs.common.errors import ModelError, SessionError, SpecError
+from duologue.graphs.conversation.conversation import Form
 from duologue.graphs.kinds.chat import ChatForm
 from duologue.graphs.kinds.role_play import RolePlayForm
-from duologue.graphs.spec.conversation import Form
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 
 from .fork_help import plain

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 from langchain_core.messages import AnyMessage, BaseMessage
 
-from duologue.graphs.log.heard import newly_heard
+from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.log.messages import (
     make_message,
     make_tool_message,
@@ -28,9 +28,8 @@ from duologue.graphs.log.metadata import (
     ToolCalls,
 )
 from duologue.graphs.log.remembered import memory, remembered
-from duologue.graphs.log.viewpoint import viewpoint
+from duologue.graphs.log.viewpoint import newly_heard, viewpoint
 from duologue.graphs.speakers.speaker import Speaker
-from duologue.graphs.spec.conversation import Conversation
 from support.cases import drawn_cases
 
 NAMES = ("Ann", "Ben")

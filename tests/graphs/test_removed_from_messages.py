@@ -12,13 +12,13 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, StateUpdate
 
 from duologue.graphs.build import Graph, build_graph
+from duologue.graphs.conversation.conversation import Form
 from duologue.graphs.kinds.chat import ChatForm
 from duologue.graphs.kinds.coder import CoderForm
-from duologue.graphs.log.channels import log_of
 from duologue.graphs.log.messages import metadata, place_of
 from duologue.graphs.log.metadata import RemovedMessage
 from duologue.graphs.log.reducer import TAKEN_BACK
-from duologue.graphs.spec.conversation import Form
+from duologue.graphs.log.state import log_of
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 
 CONFIG = RunnableConfig(configurable={"thread_id": "t"}, recursion_limit=100)

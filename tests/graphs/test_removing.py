@@ -19,20 +19,18 @@ from drawn.player import Player
 from drawn.talks import talks
 from duologue.graphs import Reason, Session, converse, load_session
 from duologue.graphs.build import build_graph
-from duologue.graphs.common.background import run as run_in_background
-from duologue.graphs.log.channels import log_of
-from duologue.graphs.log.heard import heard_since, overheard
+from duologue.graphs.common.threads import run as run_in_background
+from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.log.messages import metadata, place_of
 from duologue.graphs.log.metadata import RemovedMessage
 from duologue.graphs.log.remembered import memory
-from duologue.graphs.log.state import Input, State
-from duologue.graphs.log.viewpoint import viewpoint
+from duologue.graphs.log.state import Input, State, log_of
+from duologue.graphs.log.viewpoint import heard_since, overheard, viewpoint
 from duologue.graphs.rules.facts import facts_of
 from duologue.graphs.rules.moves import max_steps
-from duologue.graphs.run.log_events import events_of_session
-from duologue.graphs.sessions.exports.text import as_json_lines, as_markdown
-from duologue.graphs.sessions.listing import known_store
-from duologue.graphs.spec.conversation import Conversation
+from duologue.graphs.session.events import events_of_session
+from duologue.graphs.session.export_text import as_json_lines, as_markdown
+from duologue.graphs.session.listing import known_store
 from duologue.nodes.prompts import speaking
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from support.cases import drawn_cases

@@ -16,7 +16,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.log.messages import place_of
 from duologue.nodes.prompts import judging, speaking
-from duologue.nodes.prompts.template import Prompt as PromptText
+from duologue.nodes.prompts.texts import Prompt as PromptText
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 

@@ -19,21 +19,20 @@ from drawn.player import Broken, Player
 from drawn.talks import talks
 from duologue.graphs.build import build_graph, route
 from duologue.graphs.common.errors import SpecError
+from duologue.graphs.conversation.conversation import Conversation
+from duologue.graphs.conversation.limits import most_messages
 from duologue.graphs.ends.end_chat import EndChatMode
 from duologue.graphs.ends.outside import Predicate
-from duologue.graphs.log.channels import log_of
 from duologue.graphs.log.messages import place_of, speeches
-from duologue.graphs.log.state import Input, State
+from duologue.graphs.log.state import Input, State, log_of
 from duologue.graphs.rules.end_chat import Node, decide
 from duologue.graphs.rules.facts import facts_of
 from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.rules.position import Position
-from duologue.graphs.spec.conversation import Conversation
-from duologue.graphs.spec.limits import most_messages
 from duologue.nodes.prompts import judging, summaries
-from duologue.nodes.prompts.template import fill_template
-from duologue.nodes.step.running import RunningSessions
+from duologue.nodes.prompts.texts import fill_template
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.turn.running import RunningSessions
 from duologue.tools import Hook
 from support.logs import without_ids
 

@@ -18,8 +18,8 @@ from pydantic import (
 )
 
 from duologue.graphs import Conversation, SchemaFormat, SpecError, converse
-from duologue.graphs.log.formats.parsing import parse
-from duologue.graphs.speakers.schemas import is_object, is_strict, schema_of
+from duologue.graphs.log.parsing import parse
+from duologue.graphs.speakers.formats import is_object, is_strict, schema_of
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 

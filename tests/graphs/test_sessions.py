@@ -31,9 +31,9 @@ from duologue.graphs import (
 )
 from duologue.graphs.build import route
 from duologue.graphs.events import MessageSaid
-from duologue.graphs.store.address import Held, open_store
 from duologue.graphs.store.memory import MemoryHeld, MemoryStore
-from duologue.graphs.store.sql.sqlite import SqliteStore
+from duologue.graphs.store.open import Held, open_store
+from duologue.graphs.store.sqlite import SqliteStore
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from support.logs import without_ids

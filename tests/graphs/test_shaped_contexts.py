@@ -31,6 +31,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.log.messages import metadata, place_of
 from duologue.graphs.log.metadata import (
+    ALOUD,
     CodeCalls,
     Draft,
     HookVersion,
@@ -43,9 +44,8 @@ from duologue.graphs.log.metadata import (
     ToolResult,
     UnheardReply,
 )
-from duologue.graphs.log.stage import ALOUD
 from duologue.graphs.speakers.context import KeepAll
-from duologue.graphs.text.tokens import tokens_of, tokens_of_message
+from duologue.graphs.text.words import tokens_of, tokens_of_message
 from duologue.nodes.prompts import judging, speaking, summaries
 from duologue.nodes.testing import Line as Said, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn

@@ -29,8 +29,8 @@ from duologue.graphs import (
     role_play,
     user_proxy,
 )
+from duologue.graphs.conversation.merge import first_difference
 from duologue.graphs.kinds.load import forms_by_kind
-from duologue.graphs.spec.changes.difference import first_difference
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 
 PAIR: list[dict[str, Any]] = [

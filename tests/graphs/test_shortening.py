@@ -11,6 +11,8 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from langchain_core.messages.tool import tool_call
 
 from drawn.logs import Run, runs
+from duologue.graphs.conversation.conversation import Conversation
+from duologue.graphs.conversation.limits import least_limit
 from duologue.graphs.log.messages import PLACE, make_message, make_tool_message, metadata, place_of
 from duologue.graphs.log.metadata import (
     NOBODY,
@@ -22,13 +24,13 @@ from duologue.graphs.log.metadata import (
     Reflection,
     RememberedMessage,
     Speech,
+    Stage,
     Summary,
     ToolCalls,
     UnheardResult,
 )
-from duologue.graphs.log.stage import Stage
 from duologue.graphs.log.viewpoint import viewpoint
-from duologue.graphs.rules.context.shortening import Around, History, Shortened
+from duologue.graphs.rules.shortening import Around, History, Shortened
 from duologue.graphs.speakers.context import (
     Context,
     KeepAll,
@@ -36,11 +38,9 @@ from duologue.graphs.speakers.context import (
     RunningSummary,
     TokenBudget,
 )
-from duologue.graphs.spec.context_limits import least_limit
-from duologue.graphs.spec.conversation import Conversation
-from duologue.graphs.text.tokens import tokens_of, tokens_of_message
+from duologue.graphs.text.words import tokens_of, tokens_of_message
 from duologue.nodes.prompts import summaries
-from duologue.nodes.prompts.template import fill_template
+from duologue.nodes.prompts.texts import fill_template
 from support.fields import fields_of
 
 FIXED = Around(30)

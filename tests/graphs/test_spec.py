@@ -19,10 +19,10 @@ from duologue.graphs import (
     role_play,
 )
 from duologue.graphs.common.versions import Versions
+from duologue.graphs.conversation import conversation as stored
+from duologue.graphs.conversation.fields import SPEC_VERSION
 from duologue.graphs.kinds.role_play import RolePlayForm
-from duologue.graphs.sessions.dumps import dump
-from duologue.graphs.spec import versions as stored
-from duologue.graphs.spec.fields import SPEC_VERSION
+from duologue.graphs.session import dump
 from duologue.nodes.prompts.judging import JUDGE_OWN_TASK
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer

@@ -31,7 +31,7 @@ from duologue.graphs.ends.outside import StopRequested
 from duologue.graphs.ends.tool_called import ToolCalled
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Instruction, Speech, ToolCalls, ToolResult
-from duologue.graphs.store.address import open_store
+from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from support.breaking import Breakage

@@ -22,11 +22,11 @@ from typing_extensions import TypedDict
 
 from duologue.graphs.common.errors import SessionError, StoreError
 from duologue.graphs.common.versions import Versions
-from duologue.graphs.store.address import Held, Store, open_store
+from duologue.graphs.store import sql_tables as tables
 from duologue.graphs.store.errors import store_errors
+from duologue.graphs.store.open import Held, Store, open_store
 from duologue.graphs.store.rows import SessionRow, Wanted, check_session_id, place
-from duologue.graphs.store.sql import tables
-from duologue.graphs.store.sql.tables import SqlStore
+from duologue.graphs.store.sql_tables import SqlStore
 from support.stores import EACH_STORE, SHARED_STORES, store_address
 
 pytestmark = pytest.mark.every_store
@@ -329,7 +329,7 @@ async def test_one_of_many_tasks_gets_the_lock(store: Store) -> None:
 
 HOLDER = """
 import asyncio, sys
-from duologue.graphs.store.address import open_store
+from duologue.graphs.store.open import open_store
 async def main():
     async with open_store(sys.argv[1]) as store, store.lock("s"):
         print("held", flush=True)
@@ -403,7 +403,7 @@ WRITERS = """
 import asyncio, os, sys
 sys.path[:0] = sys.argv[2:]
 from test_store import say_in
-from duologue.graphs.store.address import open_store
+from duologue.graphs.store.open import open_store
 async def live(store, name):
     async with store.lock(name) as held:
         await held.add(title=name, spec="{}")
@@ -443,7 +443,7 @@ KILLED = """
 import asyncio, os, signal, sys
 sys.path[:0] = sys.argv[2:]
 from test_store import say_in
-from duologue.graphs.store.address import open_store
+from duologue.graphs.store.open import open_store
 async def main():
     async with open_store(sys.argv[1]) as store, store.lock("s") as held:
         await held.add(title="s", spec="{}")
@@ -466,7 +466,7 @@ STRICT = """
 import asyncio, sys
 sys.path[:0] = sys.argv[2:]
 from test_store import say, texts
-from duologue.graphs.store.address import open_store
+from duologue.graphs.store.open import open_store
 async def main():
     async with open_store(sys.argv[1]) as store:
         await say(store, "s", "hello")

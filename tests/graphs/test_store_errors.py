@@ -16,9 +16,9 @@ import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 
 from duologue.graphs.common.errors import StoreError
-from duologue.graphs.store.address import Held, Store, default_store_url, open_store
 from duologue.graphs.store.errors import store_errors
-from duologue.graphs.store.sql.sqlite import SqliteStore
+from duologue.graphs.store.open import Held, Store, default_store_url, open_store
+from duologue.graphs.store.sqlite import SqliteStore
 from support.postgres import server
 
 
@@ -226,7 +226,7 @@ async def test_a_limit_on_file_sizes_is_named(tmp_path: Path) -> None:
     script = """
 import asyncio, resource, sys
 from duologue.graphs.common.errors import StoreError
-from duologue.graphs.store.address import open_store
+from duologue.graphs.store.open import open_store
 async def main():
     async with open_store(sys.argv[1]) as store, store.lock("s") as held:
         resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
@@ -245,7 +245,7 @@ asyncio.run(main())
 
 async def test_without_psycopg_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    monkeypatch.delitem(sys.modules, "duologue.graphs.store.sql.postgres", raising=False)
+    monkeypatch.delitem(sys.modules, "duologue.graphs.store.postgres", raising=False)
     assert "install duologue[postgres]" in str(await refused("postgresql://me:s3cret@host/db"))
 
 

@@ -20,9 +20,9 @@ from duologue.graphs import Session, StoreError, aconverse, astream
 from duologue.graphs.common.errors import SessionError
 from duologue.graphs.events import MessageSaid
 from duologue.graphs.log.messages import place_of
-from duologue.graphs.store.address import Held, Store, open_store
-from duologue.graphs.store.sql import saver
-from duologue.graphs.store.sql.sqlite_saver import SqliteSessionSaver
+from duologue.graphs.store import sql_saver as saver
+from duologue.graphs.store.open import Held, Store, open_store
+from duologue.graphs.store.sqlite_saver import SqliteSessionSaver
 from duologue.graphs.store.writer import Writer
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 

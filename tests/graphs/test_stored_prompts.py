@@ -14,8 +14,8 @@ from duologue.graphs import (
     load_conversation,
     role_play,
 )
+from duologue.graphs.conversation.merge import first_difference
 from duologue.graphs.kinds.load import forms_by_kind
-from duologue.graphs.spec.changes.difference import first_difference
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.nodes.testing.script import ScriptExhaustedError
 from duologue.nodes.testing.server import ScriptedServer

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, strategies as st
 from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
 
+from duologue.graphs.conversation.judges import Finding
 from duologue.graphs.speakers.structured_answers import OwnAnswer, read_structured
-from duologue.graphs.spec.judges import Finding
 from duologue.graphs.text.json_objects import UnreadableJsonError, find_objects, is_equal
 
 # How models write the object that they were asked for.

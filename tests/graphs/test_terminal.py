@@ -7,10 +7,12 @@ from hypothesis import given, strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
+from duologue.graphs.cli.terminal.console import Flow, one_line
 from duologue.graphs.cli.terminal.events import Transcript
 from duologue.graphs.cli.terminal.follow_up import FollowUp
-from duologue.graphs.cli.terminal.text import Flow, one_line
 from duologue.graphs.common.sanitize import clean
+from duologue.graphs.conversation.judges import Finding, Verdict
+from duologue.graphs.conversation.usage import Usage
 from duologue.graphs.ends.all_ends import Reason
 from duologue.graphs.events import (
     ConversationEnded,
@@ -24,9 +26,7 @@ from duologue.graphs.events import (
     ToolCallRequested,
     VerdictGiven,
 )
-from duologue.graphs.rules.ends.outcome_step import OutcomeStep, OutcomeStepKind
-from duologue.graphs.spec.judges import Finding, Verdict
-from duologue.graphs.spec.usage import Usage
+from duologue.graphs.rules.outcome import OutcomeStep, OutcomeStepKind
 
 
 class Screen(io.StringIO):

@@ -7,9 +7,8 @@ from itertools import pairwise
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from duologue.graphs.text.control_tokens import TOKENS as CONTROL_TOKENS
 from duologue.graphs.text.done_words import Match, settled, without
-from duologue.graphs.text.thoughts import ThoughtReader, split, thoughts
+from duologue.graphs.text.thoughts import TOKENS as CONTROL_TOKENS, ThoughtReader, split, thoughts
 from support.cases import drawn_cases
 
 ANALYSIS = "<|channel|>analysis<|message|>"

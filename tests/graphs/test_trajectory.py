@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from duologue.graphs import Conversation, chat, converse
 from duologue.graphs.log.messages import make_message, make_tool_message as answered
 from duologue.graphs.log.metadata import Source, Speech, ToolCalls
-from duologue.graphs.sessions.stored_session import StoredSession
+from duologue.graphs.session.stored_session import StoredSession
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 
 from .fork_help import run

@@ -11,7 +11,7 @@ from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Draft, Flaw, Speech, UnheardReply
 from duologue.graphs.rules.tries import Checked, Problem, better
 from duologue.nodes.prompts import speaking
-from duologue.nodes.prompts.template import fill_template
+from duologue.nodes.prompts.texts import fill_template
 from duologue.nodes.testing import Line, ScriptedChatModel
 from support.fields import fields_of
 

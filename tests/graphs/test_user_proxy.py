@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 import pytest
 
 from duologue.graphs import converse, user_proxy
-from duologue.graphs.spec.questions import MessageQuestion, Question
+from duologue.graphs.conversation.questions import MessageQuestion, Question
 from duologue.nodes.testing import ScriptedChatModel
 
 TASK = "What is 6 times 7?"

@@ -12,9 +12,8 @@ from starlette.testclient import TestClient
 
 from duologue.graphs import Conversation, Question, Result, Session, chat, converse
 from duologue.graphs.common.errors import SpecError
-from duologue.graphs.store.address import open_store
-from duologue.graphs.view.answers import Form, answer_of
-from duologue.graphs.view.app import view_app
+from duologue.graphs.store.open import open_store
+from duologue.graphs.view.app import Form, answer_of, view_app
 from duologue.graphs.view.security import HEADERS, Guard
 from duologue.graphs.view.serve import bound
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall

@@ -19,6 +19,8 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import tool_call
 
+from duologue.graphs.conversation.conversation import Conversation
+from duologue.graphs.log.heard_text import provider_names
 from duologue.graphs.log.messages import make_message, make_tool_message, metadata
 from duologue.graphs.log.metadata import (
     NOBODY,
@@ -38,10 +40,8 @@ from duologue.graphs.log.metadata import (
     ToolResult,
     UnheardResult,
 )
-from duologue.graphs.log.names import provider_names
 from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.speakers.speaker import Speaker
-from duologue.graphs.spec.conversation import Conversation
 from support.cases import drawn_cases
 
 from .shape_help import well_formed

@@ -8,8 +8,7 @@ from langchain_core.messages import BaseMessage
 
 from duologue.graphs import Reason, Result, aconverse, group_solve
 from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import Instruction, MessageMetadata, OpeningAnswer, Speech
-from duologue.graphs.log.stage import Stage
+from duologue.graphs.log.metadata import Instruction, MessageMetadata, OpeningAnswer, Speech, Stage
 from support.fields import fields_of
 
 pytestmark = pytest.mark.live

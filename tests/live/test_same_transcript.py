@@ -26,8 +26,8 @@ from duologue.graphs import (
     group_solve,
     role_play,
 )
-from duologue.graphs.log.channels import log_of
 from duologue.graphs.log.reducer import append
+from duologue.graphs.log.state import log_of
 from duologue.nodes.testing.server import ScriptedServer
 from support.logs import without_ids
 

@@ -4,10 +4,11 @@ import pytest
 from langchain_core.messages import AnyMessage
 from pydantic import BaseModel
 
+from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.ends.done_token import DoneToken
 from duologue.graphs.ends.end_chat import EndChat
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION, role_play
-from duologue.graphs.log.formats.marks import plays, read_marks
+from duologue.graphs.log.marks import plays, read_marks
 from duologue.graphs.log.messages import make_message
 from duologue.graphs.log.metadata import NOBODY, Draft, Speech
 from duologue.graphs.speakers.formats import (
@@ -18,7 +19,6 @@ from duologue.graphs.speakers.formats import (
     SchemaFormat,
 )
 from duologue.graphs.speakers.speaker import Speaker
-from duologue.graphs.spec.conversation import Conversation
 from duologue.nodes.judge.verdicts import yes_or_no
 from duologue.nodes.turn.checks import checked, says_done
 

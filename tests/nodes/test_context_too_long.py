@@ -18,8 +18,8 @@ from pydantic import BaseModel, SecretStr
 from drawn.player import too_long
 from duologue.graphs import ContextTooLongError, ModelError
 from duologue.graphs.common.settings import Settings
+from duologue.graphs.conversation.usage import ESTIMATED
 from duologue.graphs.log.metadata import Reflection, Speech
-from duologue.graphs.spec.usage import ESTIMATED
 from duologue.nodes.models.adapters.composed import first_chat_model
 from duologue.nodes.models.answers import ran_out_of_room
 from duologue.nodes.models.model import Model

@@ -9,15 +9,15 @@ from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
 from duologue.graphs import Conversation
 from duologue.graphs.log.messages import make_message
 from duologue.graphs.log.metadata import NOBODY, Draft, Instruction, Speech
-from duologue.graphs.rules.context.shortening import Around
 from duologue.graphs.rules.position import Phase, Position
-from duologue.graphs.text.tokens import tokens_of_message
+from duologue.graphs.rules.shortening import Around
+from duologue.graphs.text.words import tokens_of_message
 from duologue.nodes.models.resolve import Models
 from duologue.nodes.prompts import judging
-from duologue.nodes.step.resources import Moment, Resources
-from duologue.nodes.step.running import RunningSession
 from duologue.nodes.turn import prompt as prompting
+from duologue.nodes.turn.context import Moment, Resources
 from duologue.nodes.turn.prompt import around, prompt_of, told_once, view_of
+from duologue.nodes.turn.running import RunningSession
 from duologue.tools.registry.registry import Registry
 
 LIMIT = 600

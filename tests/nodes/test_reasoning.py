@@ -14,8 +14,8 @@ from langchain_openai.chat_models.base import _construct_responses_api_input
 from openai import AsyncOpenAI
 
 from duologue.graphs import Result, converse, load_conversation
-from duologue.graphs.log.done_tokens import HeardText
-from duologue.graphs.log.thoughts import Thought
+from duologue.graphs.log.heard_text import HeardText
+from duologue.graphs.log.metadata import Thought
 from duologue.nodes.models.answers import add_thought, count_usage, normalise_answer, thought_of
 from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.models.listeners import Tokens

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from duologue.graphs.spec.usage import token_count
+from duologue.graphs.conversation.usage import token_count
 from duologue.nodes.models.client.server_replies import (
     UnreadableReplyError,
     failure_in,

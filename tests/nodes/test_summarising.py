@@ -18,11 +18,11 @@ from duologue.graphs.log.metadata import (
 )
 from duologue.graphs.rules.position import Position
 from duologue.nodes.models.resolve import Models
-from duologue.nodes.step.resources import Moment, Resources
-from duologue.nodes.step.running import RunningSession
 from duologue.nodes.testing import Script, ScriptedChatModel
-from duologue.nodes.turn import summary as summarising
-from duologue.nodes.turn.summary import summarise
+from duologue.nodes.turn import prompt as summarising
+from duologue.nodes.turn.context import Moment, Resources
+from duologue.nodes.turn.prompt import summarise
+from duologue.nodes.turn.running import RunningSession
 from duologue.tools.registry.registry import Registry
 from support.fields import fields_of
 

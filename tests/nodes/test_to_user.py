@@ -39,7 +39,7 @@ from duologue.graphs.events import (
 )
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import ToolCalls
-from duologue.graphs.run.token_stream import TokenStream
+from duologue.graphs.session.events import TokenStream
 from duologue.graphs.speakers.speaker import TO_USER
 from duologue.nodes.models.client.chat_model import ChatModel
 from duologue.nodes.models.to_user import Speaking, add_to_user

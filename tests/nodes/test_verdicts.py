@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from corpus.reading import rows
-from duologue.graphs.spec.judges import Finding
+from duologue.graphs.conversation.judges import Finding
 from duologue.nodes.judge.verdicts import read_lines, yes_or_no
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
+from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import (
     AnyMetadata,
@@ -25,7 +26,6 @@ from duologue.graphs.log.metadata import (
     is_public_speech,
     verdict_of,
 )
-from duologue.graphs.spec.conversation import Conversation
 from duologue.graphs.text.farewells import is_farewell
 from duologue.graphs.text.wording import (
     is_blank,

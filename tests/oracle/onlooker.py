@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from duologue.graphs.conversation.conversation import Conversation
+from duologue.graphs.conversation.judges import RoundRobin, SeparateJudge
 from duologue.graphs.ends.done_token import DoneToken
 from duologue.graphs.ends.end import End, leaves
 from duologue.graphs.speakers.replies import HumanReply
-from duologue.graphs.spec.conversation import Conversation
-from duologue.graphs.spec.judges import RoundRobin, SeparateJudge
 from oracle.reckoning import (
     ALL,
     CAP,

@@ -11,6 +11,8 @@ from itertools import combinations, product
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from duologue.graphs.conversation.conversation import Conversation
+from duologue.graphs.conversation.limits import most_messages
 from duologue.graphs.ends.all_ends import Reason
 from duologue.graphs.ends.done_token import DoneToken
 from duologue.graphs.ends.end import AnyOf, End, leaves
@@ -35,8 +37,6 @@ from duologue.graphs.rules.transitions import (
 )
 from duologue.graphs.rules.turns import NextTurn
 from duologue.graphs.speakers.context import RunningSummary
-from duologue.graphs.spec.conversation import Conversation
-from duologue.graphs.spec.limits import most_messages
 from oracle.onlooker import ALL_WORKED, Came, Rules, Spent, Table, Turn
 from oracle.reckoning import Tally, reason_of
 

@@ -9,8 +9,12 @@ from openai.types.responses.response_create_params import ResponseCreateParamsNo
 
 from duologue.nodes.testing import Prompt, Reply
 from duologue.nodes.testing.model_families import family_of
-from duologue.nodes.testing.openai_requests import NAME, check_ranges, openai_refusal
-from duologue.nodes.testing.openai_schemas import check_strict_schema
+from duologue.nodes.testing.openai_requests import (
+    NAME,
+    check_ranges,
+    check_strict_schema,
+    openai_refusal,
+)
 from duologue.nodes.testing.request_types import RequestType
 
 from .base import (

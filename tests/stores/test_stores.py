@@ -10,11 +10,11 @@ import pytest
 
 from duologue.graphs.batch import cells, record
 from duologue.graphs.common.versions import Versions
-from duologue.graphs.sessions.dumps import dump
-from duologue.graphs.spec import versions
-from duologue.graphs.spec.conversation import Conversation
-from duologue.graphs.spec.fields import SPEC_VERSION
-from duologue.graphs.store.sql import tables
+from duologue.graphs.conversation import conversation as versions
+from duologue.graphs.conversation.conversation import Conversation
+from duologue.graphs.conversation.fields import SPEC_VERSION
+from duologue.graphs.session import dump
+from duologue.graphs.store import sql_tables as tables
 
 from .contents import use_store, write_store
 

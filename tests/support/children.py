@@ -20,10 +20,10 @@ CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
     [
         "pytest",
-        "duologue.graphs.api.converse",
-        "duologue.graphs.cli.batch.run",
-        "duologue.graphs.store.sql.postgres",
-        "duologue.graphs.store.sql.sqlite_saver",
+        "duologue.graphs.session.converse",
+        "duologue.graphs.cli.run_batch",
+        "duologue.graphs.store.postgres",
+        "duologue.graphs.store.sqlite_saver",
         "duologue.nodes.models.client.clients",
         "anyio._backends._asyncio",
         "genai_prices.data_snapshot",

@@ -12,7 +12,7 @@ from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel
 SESSIONS, ROUNDS = 6, 12
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["duologue.graphs.api.converse", "duologue.nodes.testing"])
+CONTEXT.set_forkserver_preload(["duologue.graphs.session.converse", "duologue.nodes.testing"])
 
 
 def said(number: int, turn: int) -> str:

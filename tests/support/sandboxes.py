@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from duologue.graphs.common.errors import SpecError
-from duologue.graphs.spec.sandbox import Kept, Language, Level, Sandbox
+from duologue.graphs.conversation.sandbox import Kept, Language, Level, Sandbox
 from duologue.tools.sandbox.processes import family
 from duologue.tools.sandbox.sandbox import Ran, check, close, run
 
@@ -120,7 +120,7 @@ def wait_until(what: str, holds: "object", seconds: float = 20) -> None:
 
 PROGRAM = """
 import asyncio, json, sys
-from duologue.graphs.spec.sandbox import Kept, Sandbox
+from duologue.graphs.conversation.sandbox import Kept, Sandbox
 from duologue.tools.sandbox.sandbox import run
 
 async def session(level, codes):

@@ -11,9 +11,9 @@ from pydantic import BaseModel
 
 from duologue.graphs import build_graph
 from duologue.graphs.build import Graph
-from duologue.graphs.log.channels import log_of
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import CallOutcome, Speech
+from duologue.graphs.log.state import log_of
 from duologue.nodes.testing import Line as Scripted, Reply, ScriptedChatModel, ScriptedToolCall
 
 Saver = BaseCheckpointSaver[Any]

@@ -11,9 +11,9 @@ from langchain_core.messages.tool import ToolCall
 
 from duologue.graphs import Reason, SpecError, load_conversation
 from duologue.graphs.events import ToolCallFinished
-from duologue.graphs.log.channels import log_of
 from duologue.graphs.log.metadata import Failure
-from duologue.graphs.run.log_events import events_of
+from duologue.graphs.log.state import log_of
+from duologue.graphs.session.events import events_of
 from duologue.tools import Hook
 
 from .approval_help import (

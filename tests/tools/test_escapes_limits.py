@@ -5,7 +5,7 @@ import secrets
 
 import pytest
 
-from duologue.graphs.spec.sandbox import Level
+from duologue.graphs.conversation.sandbox import Level
 from support.sandboxes import (
     Session,
     are_gone,

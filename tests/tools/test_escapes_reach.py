@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from duologue.graphs.spec.sandbox import Level, Sandbox
+from duologue.graphs.conversation.sandbox import Level, Sandbox
 from duologue.tools.sandbox import bubblewrap
 from support.sandboxes import Session, answerer, bystander, listener, need
 

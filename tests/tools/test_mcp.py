@@ -30,14 +30,14 @@ from duologue.graphs import (
 )
 from duologue.graphs.cli.app import app
 from duologue.graphs.log.metadata import Failure
-from duologue.graphs.sessions.stored_session import StoredSession
+from duologue.graphs.session.stored_session import StoredSession
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools.mcp.servers import CommandServer, configured_servers, given_servers
 from duologue.tools.mcp.tools import asked, text_of, tools_of
-from duologue.tools.registry.arguments import check_arguments
+from duologue.tools.registry.functions import check_arguments
+from duologue.tools.registry.hooks import ArgumentsError, languages_of, timeout_of
 from duologue.tools.registry.registry import Registry
-from duologue.tools.registry.state import ArgumentsError, languages_of, timeout_of
 from support.fields import fields_of
 
 SERVED = str(Path(__file__).with_name("served.py"))

@@ -14,10 +14,10 @@ import pytest
 from pydantic import ValidationError
 
 from duologue.graphs.common.errors import SpecError
-from duologue.graphs.spec.sandbox import Kept, Language, Level, Sandbox
+from duologue.graphs.conversation.sandbox import Kept, Language, Level, Sandbox
 from duologue.tools.sandbox import sandbox as module
-from duologue.tools.sandbox.output import CappedOutput
 from duologue.tools.sandbox.sandbox import Ran, check, level_for, run
+from duologue.tools.sandbox.workers import CappedOutput
 from support.sandboxes import Session, is_running, need, wait_until
 
 LEVELS: tuple[Level, ...] = ("host", "bubblewrap", "monty")
@@ -387,7 +387,7 @@ async def test_what_was_closed_is_started_anew() -> None:
 
 RESUMES = """
 import asyncio, sys
-from duologue.graphs.spec.sandbox import Kept, Sandbox
+from duologue.graphs.conversation.sandbox import Kept, Sandbox
 from duologue.tools.sandbox.sandbox import run
 kept = Kept.model_validate_json(sys.stdin.read())
 ran = asyncio.run(run(Sandbox(level=sys.argv[1]), "python", "double(x)", kept))

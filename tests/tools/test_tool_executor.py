@@ -19,7 +19,7 @@ from langgraph.types import Command, interrupt
 
 from duologue.graphs import Conversation, Reason, Result, Session, aconverse, load_conversation
 from duologue.graphs.log.metadata import Failure
-from duologue.graphs.rules.ends.outcome_step import OutcomeStepKind
+from duologue.graphs.rules.outcome import OutcomeStepKind
 from duologue.nodes.execute.call import CallResult
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, ToolState, Turn

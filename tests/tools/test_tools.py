@@ -20,8 +20,8 @@ from duologue.graphs import (
 from duologue.graphs.events import ToolRoundLimitReached
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import ToolCalls
-from duologue.graphs.run.log_events import events_of_session
-from duologue.graphs.sessions.stored_session import StoredSession
+from duologue.graphs.session.events import events_of_session
+from duologue.graphs.session.stored_session import StoredSession
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools.registry.registry import Registry
 

@@ -58,6 +58,7 @@ from duologue.graphs import (
     stream,
     user_proxy,
 )
+from duologue.graphs.conversation.judges import RoundRobin
 from duologue.graphs.ends.end import AllOf, AnyOf
 from duologue.graphs.events import (
     ConversationEnded,
@@ -71,7 +72,6 @@ from duologue.graphs.events import (
     ToolCallRequested,
 )
 from duologue.graphs.speakers.replies import HumanInputMode
-from duologue.graphs.spec.judges import RoundRobin
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 

@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from langchain_core.tools import ToolException, tool
 from pydantic import Field
 
-from ...graphs.spec.sandbox import Kept, Sandbox
-from ..registry.state import ArgumentsError
+from ...graphs.conversation.sandbox import Kept, Sandbox
+from ..registry.hooks import ArgumentsError
 from ..sandbox import sandbox
 
 _FAR: Final = 1_000_000

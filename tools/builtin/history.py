@@ -6,7 +6,7 @@ from langchain_core.tools import tool
 from langgraph.prebuilt import ToolRuntime
 from pydantic import Field
 
-from ..registry.state import ToolState
+from ..registry.hooks import ToolState
 
 NO_HISTORY = "There are no messages yet."
 """The result if no message was sent yet."""

@@ -1,15 +1,20 @@
-"""Functions of the user's own: what they are given, and the one way to call them."""
+"""Functions and agents of the user's own: their arguments, and the one way to call them."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable, iscoroutinefunction, signature
 from typing import Any, TypeAlias, TypeVar, cast
 
 from langchain_core.messages import BaseMessage
+from langchain_core.runnables import Runnable, RunnableSequence, RunnableWithFallbacks
+from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from ...graphs.common.errors import failed
+from ...graphs.common.errors import SpecError, failed
 from ...graphs.common.threads import in_thread
-from .hooks import Turn
+from .hooks import ArgumentsError, Turn
 
 T = TypeVar("T")
 
@@ -83,3 +88,74 @@ def takes_values(score: Callable[..., object]) -> bool:
         return False
     second = [*takes.parameters.values()][1:2]
     return any(one.name == "values" or one.default is one.empty for one in second)
+
+
+def parameters_of(tool: BaseTool) -> dict[str, Any]:
+    """Give the JSON schema of a tool's arguments as models are told of them."""
+    found: dict[str, Any] = convert_to_openai_tool(tool)["function"].get("parameters") or {}
+    return found
+
+
+def check_arguments(schema: dict[str, Any], arguments: dict[str, Any]) -> None:
+    """Make sure that arguments are what a JSON schema asks for."""
+    # Here, since most conversations need none of it, and it takes long to load.
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import Draft202012Validator, validator_for
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+
+    kind = validator_for(schema, default=Draft202012Validator)
+    try:
+        kind.check_schema(schema)
+        # With a registry of its own it fetches nothing that the schema refers to.
+        found = list(kind(schema, registry=Registry()).iter_errors(arguments))
+    except (SchemaError, Unresolvable, re.error):
+        # It is the tool's to say.
+        return
+    if found:
+        wrong = (f"{'.'.join(map(str, one.path)) or 'they'}: {one.message:.200}" for one in found)
+        raise ArgumentsError("; ".join(wrong))
+
+
+Agent: TypeAlias = Runnable[Any, Any]
+"""A compiled graph, or any other of LangChain's Runnables."""
+
+
+def check_agent(agent: Agent, where: str) -> None:
+    """Refuse graphs that can't be given messages, and those that say how their steps are kept."""
+    graph = _asked(agent)
+    if isinstance(own := getattr(graph, "checkpointer", None), bool):
+        raise SpecError(
+            f"{where} is compiled with checkpointer={own}: leave that out, since the session keeps "
+            "its steps, and gives it what was said at each turn"
+        )
+    if hasattr(graph, "builder") and "messages" not in getattr(graph, "channels", ("messages",)):
+        raise SpecError(
+            f"{where} is a graph without messages in its state: add them, or wrap it in a "
+            "RunnableLambda that takes a list of messages"
+        )
+
+
+def takes_state(agent: Agent) -> bool:
+    """Whether it is given a state with messages, instead of the messages themselves."""
+    # Here, since what names no agent loads no LangGraph.
+    from langgraph.pregel.protocol import PregelProtocol
+
+    asked = _asked(agent)
+    if isinstance(asked, PregelProtocol):
+        # What a graph on a server takes is not known here; most take a state.
+        return "messages" in getattr(asked, "channels", ("messages",))
+    return "messages" in getattr(asked.get_input_schema(), "model_fields", ())
+
+
+def _asked(agent: Agent) -> Agent:
+    """Give what takes the input, of what is composed of several."""
+    match agent:
+        case RunnableBindingBase():
+            return _asked(agent.bound)
+        case RunnableWithFallbacks():
+            return _asked(agent.runnable)
+        case RunnableSequence():
+            return _asked(agent.first)
+        case _:
+            return agent

@@ -14,10 +14,9 @@ from pydantic import BaseModel
 from ...graphs.common.data import NAME_LENGTH
 from ...graphs.common.errors import SpecError
 from ...graphs.common.validation import kind_of
-from ...graphs.speakers.schemas import schema_of
-from ...graphs.spec.sandbox import Language
-from .agents import check_agent
-from .functions import takes_values
+from ...graphs.conversation.sandbox import Language
+from ...graphs.speakers.formats import schema_of
+from .functions import check_agent, takes_values
 from .hooks import Hook
 
 NOUNS: Final[Mapping[str, str]] = {

@@ -16,25 +16,21 @@ from typing_extensions import TypedDict
 from ...graphs.common.data import Bringing
 from ...graphs.common.errors import SpecError
 from ...graphs.common.validation import did_you_mean
+from ...graphs.conversation.conversation import Conversation
+from ...graphs.conversation.fields import Wording
+from ...graphs.conversation.judges import TurnFunction
+from ...graphs.conversation.sandbox import Language
 from ...graphs.ends.end import leaves
-from ...graphs.speakers.formats import SchemaFormat
+from ...graphs.speakers.formats import SchemaFormat, is_object
 from ...graphs.speakers.replies import AgentReply, FunctionReply, HumanReply
-from ...graphs.speakers.schemas import is_object
 from ...graphs.speakers.speaker import TO_USER, Speaker
-from ...graphs.spec.conversation import Conversation
-from ...graphs.spec.fields import Wording
-from ...graphs.spec.judges import TurnFunction
-from ...graphs.spec.sandbox import Language
 from ...nodes.prompts.texts import PROMPTS
 from ..mcp.found import found_tools
 from ..mcp.servers import McpServer, Server, configured_servers, given_servers, hint_of, is_at
-from .agents import Agent
-from .arguments import parameters_of
-from .functions import OrderFunction, PredicateFunction, ReplyFunction
-from .given import as_tool, by_name, check_name, loaded, tools_in
-from .hooks import Hook
+from .functions import Agent, OrderFunction, PredicateFunction, ReplyFunction, parameters_of
+from .hooks import Hook, languages_of
+from .loading import as_tool, by_name, check_name, loaded, tools_in
 from .registrable import NOUNS, check_kind
-from .state import languages_of
 
 
 class Registered(TypedDict, total=False):

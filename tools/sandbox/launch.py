@@ -1,8 +1,4 @@
-"""Starting an interpreter's process, and waiting until it is ready.
-
-What starts it, and what keeps it from the rest of the machine, is in `tools.sandbox.bubblewrap` and
-`tools.sandbox.host`; how it is asked then, in `tools.sandbox.workers`.
-"""
+"""Starting an interpreter's process: on the bare host, or Monty's."""
 
 import asyncio
 import json

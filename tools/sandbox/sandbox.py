@@ -15,12 +15,10 @@ from typing import Any
 
 from ...graphs.common.errors import SpecError
 from ...graphs.common.threads import LoopThread
-from ...graphs.spec.sandbox import CODE_KIB, Kept, Language, Level, Sandbox
+from ...graphs.conversation.sandbox import CODE_KIB, Kept, Language, Level, Sandbox
 from . import bubblewrap, host, monty
 from .launch import Launch, StartError
-from .output import CappedOutput
-from .pool import Workers
-from .workers import MOST_MEMORY, WorkerEnded
+from .workers import MOST_MEMORY, CappedOutput, WorkerEnded, Workers
 
 __all__ = ["Ran", "check", "close", "level_for", "run"]
 

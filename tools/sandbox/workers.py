@@ -1,9 +1,4 @@
-"""An interpreter in a process of its own, which runs one order after another.
-
-Whatever comes from such a process is data: code that runs in it can write into every channel it
-has, and so forge its own output and exit code, but nothing else. How it is started is in
-`tools.sandbox.launch`.
-"""
+"""Interpreters in processes of their own: one for each session, up to a limit."""
 
 import asyncio
 import json
@@ -13,15 +8,55 @@ import secrets
 import shutil
 import signal
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from codecs import getincrementaldecoder
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ...graphs.spec.sandbox import Sandbox
+from ...graphs.conversation.sandbox import Sandbox
 from .launch import Launch, ready, started
-from .output import CappedOutput
 from .processes import Snapshot, family, kill, memory, namespace_bytes, send, snapshot
+
+
+class CappedOutput:
+    """Takes bytes, keeps the first and the last of them, and counts the others."""
+
+    def __init__(self, kib: int) -> None:
+        self._kib = kib
+        self._first = kib * 512
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.size = 0
+        """How many bytes there were."""
+
+    def add(self, data: bytes) -> None:
+        """Take what was written next."""
+        self.size += len(data)
+        room = self._first - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:]
+        if len(self._tail) > 2 * self._first:
+            del self._tail[: -self._first]
+
+    def text(self) -> str:
+        """Give what is kept, and say where and how much was left out.
+
+        Bytes that are no UTF-8 are replaced; no character is cut in two.
+        """
+        if self.size <= 2 * self._first:
+            return (self._head + self._tail).decode(errors="replace")
+        decoder = getincrementaldecoder("utf-8")("replace")
+        head = decoder.decode(self._head)
+        cut, _ = decoder.getstate()
+        tail = bytes(self._tail[-self._first :])
+        while tail and tail[0] & 0xC0 == 0x80 and len(tail) > self._first - 3:
+            tail = tail[1:]
+        left_out = self.size - len(self._head) + len(cut) - len(tail)
+        said = f"[{left_out} bytes of output were left out here: at most {self._kib} KiB are kept]"
+        return f"{head}\n{said}\n{tail.decode(errors='replace')}"
+
 
 MOST_OUTPUT: Final = 128 << 20
 """Bytes of output after which a call is ended: more is only written to be thrown away."""
@@ -277,3 +312,116 @@ class Worker:
         if self._launch.folder is not None:
             await asyncio.to_thread(shutil.rmtree, self._launch.folder, ignore_errors=True)
         return code if code >= 0 else 128 - code
+
+
+MOST_KEPT: Final = 8
+"""How many interpreters there are at once; a call waits while all of them are busy."""
+
+_IDLE_SECONDS = 0.2
+"""Seconds between two looks at those that are idle."""
+
+
+def _are_idle(workers: list[Worker]) -> list[bool]:
+    return [worker.is_idle() for worker in workers]
+
+
+class Workers:
+    """The interpreters of this process. To be used on one event loop alone."""
+
+    def __init__(self) -> None:
+        self._idle: OrderedDict[str, Worker] = OrderedDict()
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+        self._room = asyncio.Semaphore(MOST_KEPT)
+        self._busy = 0
+        self._number = 0
+        self._guard: asyncio.Task[None] | None = None
+
+    @asynccontextmanager
+    async def kept(
+        self, key: str, runs: int, launch: Callable[[], Awaitable[Launch]]
+    ) -> AsyncIterator[tuple[Worker, bool]]:
+        """Check out the interpreter of a key; also tell whether it is new."""
+        async with self.lock(key), self._room:
+            known = self._idle.get(key)
+            if known is not None and (known.runs != runs or known.has_ended):
+                await self._idle.pop(key).close()
+            is_new = key not in self._idle
+            async with self._taken(key, launch) as worker:
+                worker.runs = runs + 1
+                yield worker, is_new
+
+    @asynccontextmanager
+    async def any(
+        self, kind: str, launch: Callable[[], Awaitable[Launch]]
+    ) -> AsyncIterator[Worker]:
+        """Check out any interpreter of a kind that keeps no state."""
+        async with self._room:
+            key = next((key for key in self._idle if key.startswith(f"any {kind} ")), None)
+            if key is None:
+                self._number += 1
+                key = f"any {kind} {self._number}"
+            async with self._taken(key, launch) as worker:
+                yield worker
+
+    @asynccontextmanager
+    async def _taken(
+        self, key: str, launch: Callable[[], Awaitable[Launch]]
+    ) -> AsyncIterator[Worker]:
+        worker = self._idle.pop(key, None)
+        self._busy += 1
+        try:
+            if worker is not None and worker.has_ended:
+                await worker.close()
+                worker = None
+            if worker is None:
+                while self._idle and len(self._idle) + self._busy > MOST_KEPT:
+                    _, oldest = self._idle.popitem(last=False)
+                    await oldest.close()
+                worker = await Worker.start(await launch())
+            yield worker
+        finally:
+            self._busy -= 1
+            if worker is not None and worker.alive:
+                self._idle[key] = worker
+                if self._guard is None or self._guard.done():
+                    self._guard = asyncio.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        """End interpreters that run on between calls, as long as any is idle."""
+        while self._idle:
+            await asyncio.sleep(_IDLE_SECONDS)
+            idle = [(key, worker, worker.asked) for key, worker in self._idle.items()]
+            found = await asyncio.to_thread(_are_idle, [worker for _, worker, _ in idle])
+            for (key, worker, asked), is_idle in zip(idle, found, strict=True):
+                # One that was asked meanwhile has been looked at while it was at work.
+                if not is_idle and self._idle.get(key) is worker and worker.asked == asked:
+                    await self._idle.pop(key).close()
+
+    @asynccontextmanager
+    async def once(self, launch: Launch) -> AsyncIterator[Worker]:
+        """Start an interpreter that is ended afterwards."""
+        worker = await Worker.start(launch)
+        try:
+            yield worker
+        finally:
+            await worker.close()
+
+    async def close(self, key: str) -> None:
+        """End the interpreter of a key, after the call that it may be at."""
+        async with self.lock(key):
+            worker = self._idle.pop(key, None)
+            if worker is not None:
+                await worker.close()
+
+    @asynccontextmanager
+    async def lock(self, name: str) -> AsyncIterator[None]:
+        """Hold the lock of a name."""
+        lock, users = self._locks.get(name, (asyncio.Lock(), 0))
+        self._locks[name] = (lock, users + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._locks.pop(name)
+            if users > 1:
+                self._locks[name] = (lock, users - 1)

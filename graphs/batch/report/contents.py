@@ -3,7 +3,7 @@
 from pydantic import AwareDatetime, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from ...common.data import Data
-from ...display.panel import Panel, Shown
+from ...common.display import Panel, Shown
 from .estimates import Estimate
 
 

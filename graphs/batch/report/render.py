@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from ...page.render import policy_of, style_of, templates
+from ...show.render import policy_of, style_of, templates
 from ..status import lasted
 from . import charts
 from .contents import BatchReport, brief, in_words, percent

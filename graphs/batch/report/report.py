@@ -1,4 +1,4 @@
-"""The report of a batch: read from its rows, and written as a page with its transcripts beside."""
+"""The report of a batch: read from its rows and written as a page."""
 
 import asyncio
 from collections.abc import Iterable
@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Final
 
 from ...common.errors import DuologueError, SpecError
-from ...common.new_file import NewFile
-from ...sessions.exports.page import read_page
-from ...store.address import Store
+from ...common.files import NewFile
+from ...session.page import read_page
 from ...store.batches import BatchRow, CellRow, CellsWanted
 from ...store.errors import unknown_batch
+from ...store.open import Store
 from .contents import BatchReport
-from .gather import MOST_LINES, report_of
+from .page import MOST_LINES, report_of
 from .rows import Rows
 
 _AT_ONCE: Final = 2000

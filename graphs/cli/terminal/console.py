@@ -1,16 +1,143 @@
-"""Where the command line prints: results to stdout, notices and errors to stderr."""
+"""Output to a terminal: results to stdout, notices to stderr, text fitted to the width."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
+from rich.control import Control
+from rich.segment import ControlType, Segment
 from rich.style import StyleType
 from rich.text import Text
 
-from ...common.sanitize import clean, escape_invisible_json
-from .text import Flow, one_line
+from ...common.sanitize import clean, escape_invisible, escape_invisible_json
+
+_CELL = 128
+"""The most columns of a cell: the longest id of a session fits."""
+
+
+def one_line(text: str, width: int | None = None) -> str:
+    """Return prose on one line."""
+    line = " ".join(clean(text).split())
+    if width is None or cell_len(line) <= width:
+        return line
+    return set_cell_size(line, max(0, width - 1)).rstrip() + "…"
+
+
+def cut_text(text: str, most: int) -> str:
+    """Cut a text after so many characters, and say how many it has."""
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
+
+
+def cell(text: str) -> str:
+    """Return an id, a name or a reason for a column, in which no two look the same."""
+    shown = escape_invisible(text)
+    return shown if cell_len(shown) <= _CELL else one_line(shown, _CELL)
+
+
+def pad(text: str, width: int) -> str:
+    """Fill a cell up with blanks."""
+    return text + " " * (width - cell_len(text))
+
+
+def beside(left: str, parts: Sequence[str], width: int) -> str:
+    """Put as much of a status as there is room for at the right of a line."""
+    for count in range(len(parts), 0, -1):
+        right = " · ".join(parts[:count])
+        gap = width - cell_len(left) - cell_len(right)
+        if gap > 1:
+            return f"{left}{' ' * gap}{right}"
+    return left
+
+
+class Flow:
+    """Writes a text to a terminal as it comes, wrapped between words.
+
+    White space is held back until a word follows, so that none ends a line or the text.
+    """
+
+    def __init__(self, console: Console, style: StyleType = "") -> None:
+        self.lines = 0
+        """How many lines are finished."""
+        self._console = console
+        self._style = style
+        self._word = ""
+        self._gap = ""
+        self._return = ""
+        self._column = 0
+        self._begun = False
+
+    def write(self, text: str) -> None:
+        """Write a piece of the text."""
+        text = self._return + text
+        # The next piece may begin with the rest of a line break.
+        self._return = "\r" if text.endswith("\r") else ""
+        for character in clean(text.removesuffix(self._return)):
+            if character.isspace():
+                self._flush()
+                self._gap += character
+            elif cell_len(character) > 1:
+                # Wide scripts have no spaces: each sign can begin a line.
+                self._flush()
+                self._word = character
+                self._flush()
+            else:
+                self._word += character
+
+    def end(self) -> None:
+        """Write what is held back, and a line break."""
+        self._word += clean(self._return)
+        self._flush()
+        if self._begun:
+            self._print("\n")
+            self.lines += 1
+
+    def _flush(self) -> None:
+        word, gap = self._word, self._gap.expandtabs(4)
+        if not word:
+            return
+        self._word = self._gap = ""
+        indent = gap.rpartition("\n")[2]
+        ends = gap.count("\n") if self._begun else 0
+        if ends or not self._begun:
+            self._column = 0
+        elif self._column + cell_len(indent + word) > self._console.width:
+            ends, indent, self._column = 1, "", 0
+        self._begun = True
+        self.lines += ends
+        self._put("\n" * ends, indent + word)
+
+    def _put(self, ends: str, text: str) -> None:
+        width = self._console.width
+        # A word that is longer than a line is cut, as a terminal would.
+        while self._column + cell_len(text) > width:
+            room = _fitting(text, width - self._column)
+            ends, text = ends + text[:room] + "\n", text[room:]
+            self._column = 0
+            self.lines += 1
+        self._column += cell_len(text)
+        self._print(ends + text)
+
+    def _print(self, text: str) -> None:
+        self._console.print(Text(text, self._style), end="", soft_wrap=True)
+
+
+def _fitting(text: str, width: int) -> int:
+    """How many characters of a text fit, at least one."""
+    room = 1
+    while room < len(text) and cell_len(text[: room + 1]) <= width:
+        room += 1
+    return room
+
+
+def erase_lines(console: Console, count: int) -> bool:
+    """Erase the last lines of the screen; return whether that was possible."""
+    if count >= console.height:
+        return False
+    up = [(ControlType.CURSOR_UP, 1), (ControlType.ERASE_IN_LINE, 2)] * count
+    console.control(Control(*up))
+    return True
 
 
 class _Console(Console):

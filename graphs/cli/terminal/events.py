@@ -1,7 +1,7 @@
 """Printing events: streamed on a terminal, whole messages when stdout is redirected.
 
-The text itself is handled in `graphs.cli.terminal.text`, what happens beside what is said put into
-words in `graphs.run.remarks`; what runs the conversation is in
+The text itself is handled in `graphs.cli.terminal.console`, what happens beside what is said put into
+words in `graphs.session.status`; what runs the conversation is in
 `graphs.cli.run`.
 """
 
@@ -14,6 +14,7 @@ from rich.rule import Rule
 from rich.style import StyleType
 from rich.text import Text
 
+from ...conversation.judges import Finding, Verdict
 from ...events import (
     ConversationEnded,
     Event,
@@ -29,15 +30,12 @@ from ...events import (
     VerdictGiven,
 )
 from ...log.metadata import Source
-from ...rules.ends.outcome_step import OutcomeStep
 from ...rules.message_words import CUT_OFF, describe_audience, describe_retry
-from ...run.remarks import remark
-from ...spec.judges import Finding, Verdict
-from .console import json_line, on_screen, plain, prose, whole
-from .ending import show_end
-from .follow_up import FollowUp
+from ...rules.outcome import OutcomeStep
+from ...session.status import remark
+from .console import cell, erase_lines, json_line, on_screen, one_line, plain, prose, whole
+from .follow_up import FollowUp, show_end
 from .reply import Reply
-from .text import cell, erase_lines, one_line
 
 # Legible on light and on dark; red is for errors.
 _COLOURS = ("cyan", "magenta", "green", "yellow", "blue")

@@ -1,11 +1,21 @@
-"""Commands for a session, as a person can copy them."""
+"""The end of a run on the terminal: its outcome, and commands that continue the session."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+
+from rich.console import Console
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
 
 from ...common.addresses import redacted
 from ...common.sanitize import clean
+from ...ends.all_ends import Reason
+from ...events import ConversationEnded
+from ...rules.outcome import OutcomeStep, OutcomeStepKind
+from ...session.status import money
+from .console import on_screen, one_line, prose
 
 
 @dataclass(frozen=True)
@@ -40,3 +50,48 @@ class FollowUp:
     def hint(self, session: str) -> str:
         """Say how an unfinished session goes on."""
         return f"Go on with: {self.command('resume', session)}"
+
+
+_STEPS = 3
+"""How many of the steps that led to the end are shown; `duologue show --why` shows all."""
+
+
+def show_end(
+    console: Console, event: ConversationEnded, why: Callable[[], Iterable[OutcomeStep]]
+) -> None:
+    """Show how a conversation ended; on a terminal with the last steps that led there."""
+    also = f"Also: {'; '.join(event.explanations[1:])}." if event.explanations[1:] else ""
+    if not on_screen(console):
+        prose(console, str(event), "bold")
+        for warning in event.warnings:
+            prose(console, warning, "yellow")
+        if also:
+            prose(console, also)
+        console.print(Text(_used(event), "dim"), soft_wrap=True)
+        return
+    page = Table.grid()
+    page.add_row(Text(one_line(str(event)), "bold"))
+    for warning in event.warnings:
+        page.add_row(Text(one_line(warning), "yellow"))
+    if also:
+        page.add_row(Text(one_line(also)))
+    for cause in [one for one in why() if _led_there(one, event)][-_STEPS:]:
+        # The border and its padding take four columns.
+        page.add_row(Text(one_line(str(cause), console.width - 4), "dim"))
+    page.add_row(Text(_used(event), "dim"))
+    console.print(Panel(page, border_style="dim"))
+
+
+def _led_there(cause: OutcomeStep, event: ConversationEnded) -> bool:
+    """Whether a step on the way led to a reason that held."""
+    if cause.kind is OutcomeStepKind.VERDICT:
+        return Reason.COMPLETED in event.reasons
+    return cause.message is not None and cause.reason in event.reasons
+
+
+def _used(event: ConversationEnded) -> str:
+    used = event.total
+    calls = "1 model call" if used.calls == 1 else f"{used.calls:,} model calls"
+    tokens = f"{used.input_tokens:,} tokens read, {used.output_tokens:,} written"
+    spent = f", {money(used.cost)} spent" if used.cost else ""
+    return f"{calls}, {tokens}{spent}."

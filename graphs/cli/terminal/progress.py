@@ -16,9 +16,8 @@ from rich.segment import ControlType
 from rich.spinner import Spinner
 from rich.text import Text
 
-from ...run.at_work import AtWork
-from .console import on_screen, plain
-from .text import beside, one_line
+from ...session.at_work import AtWork
+from .console import beside, on_screen, one_line, plain
 
 if TYPE_CHECKING:
     # What only waits for a list of models does not load LangGraph.
@@ -120,7 +119,7 @@ class Progress(AtWork):
             line = one_line(f"{frame} {what}… {now - began:.0f} s", room)
             if self.state is not None:
                 # What only waits for a list of models has no state, and loads none of this.
-                from ...run.status import status
+                from ...session.status import status
 
                 line = beside(line, status(self.state), room)
             # In one write, or the screen shows the line that is gone in between.

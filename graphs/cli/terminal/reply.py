@@ -9,7 +9,7 @@ from rich.segment import SegmentLines
 
 from ...common.sanitize import clean
 from ...text.fences import MARKS
-from .text import Flow, erase_lines
+from .console import Flow, erase_lines
 
 
 class Reply:

@@ -16,13 +16,13 @@ from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 
 from ....graphs.common.errors import SpecError
+from ....graphs.conversation.fields import TaskSpecification
 from ....graphs.log.metadata import ModelOutput
 from ....graphs.speakers.formats import LabelledFormat
-from ....graphs.speakers.parts import SmallModelPrompt
+from ....graphs.speakers.model_settings import SmallModelPrompt
 from ....graphs.speakers.speaker import Speaker
-from ....graphs.spec.fields import TaskSpecification
 from ...prompts.tasks import build_task_request
-from ...prompts.template import RenderPrompt
+from ...prompts.texts import RenderPrompt
 from ..gate import AtGate, Gate
 from ..settings import CallSettings, Learned, check_collisions
 from ..tool_calls import Names, normalise_calls

@@ -23,13 +23,13 @@ from langchain_core.tools import BaseTool
 from ....graphs.common.env_file import is_weights
 from ....graphs.common.errors import ModelUnavailableError
 from ....graphs.common.settings import EMBEDDED_CONTEXT, Settings
+from ....graphs.conversation.fields import TaskSpecification
 from ....graphs.log.metadata import ModelOutput, SpecifiedTask
 from ....graphs.speakers.formats import LabelledFormat
-from ....graphs.speakers.parts import SmallModelPrompt
+from ....graphs.speakers.model_settings import SmallModelPrompt
 from ....graphs.speakers.speaker import Speaker
-from ....graphs.spec.fields import TaskSpecification
 from ...prompts.tasks import build_small_model_task_request
-from ...prompts.template import RenderPrompt
+from ...prompts.texts import RenderPrompt
 from ..client.connections import Endpoint
 from ..settings import CallSettings
 from ..tools_by_schema import describe_tool

@@ -13,8 +13,7 @@ from pydantic import BaseModel, ValidationError
 from ....graphs.common.errors import DuologueError, ModelError, ModelUnavailableError
 from ....graphs.log.metadata import ModelOutput
 from ....graphs.log.viewpoint import copied
-from ....graphs.speakers.formats import LabelledFormat
-from ....graphs.speakers.schemas import is_strict, schema_of
+from ....graphs.speakers.formats import LabelledFormat, is_strict, schema_of
 from ..refusals import answer_in, excerpt_of, is_unavailable, read_too_long
 from ..settings import CallSettings, Learned, learned_of_object
 from ..tool_calls import Names, normalise_calls, recover_answer, without_mended_call

@@ -15,7 +15,7 @@ from langchain_core.utils.function_calling import convert_to_openai_function
 from pydantic import BaseModel
 
 from ....graphs.common.errors import SpecError
-from ....graphs.speakers.schemas import is_strict, schema_of
+from ....graphs.speakers.formats import is_strict, schema_of
 from ..settings import CallSettings
 from ..tool_calls import Names
 from ..tools_by_schema import answer_schema

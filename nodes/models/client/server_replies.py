@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ByteSize
 
 from ....graphs.common.sanitize import excerpt
-from ....graphs.spec.usage import token_count
+from ....graphs.conversation.usage import token_count
 
 _ENDINGS = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
 _CUT_OFF = frozenset({"max_tokens", "model_length", "MAX_TOKENS"})

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from duologue.graphs import BatchRun, Session
 from duologue.graphs.batch.status import BatchStatus
-from duologue.graphs.store.address import open_store
 from duologue.graphs.store.batches import CellsWanted
+from duologue.graphs.store.open import open_store
 from duologue.nodes.testing.server import ScriptedServer
 from support.batches import CALLS, CELLS, Player, batch, written
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from duologue.graphs.common.errors import BatchError
-from duologue.graphs.store.address import Store, open_store
 from duologue.graphs.store.batches import BatchLease, BatchRow, CellRow, CellsWanted
+from duologue.graphs.store.open import Store, open_store
 from support.stores import EACH_STORE, store_address
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678, UTC)

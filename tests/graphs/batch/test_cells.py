@@ -11,12 +11,11 @@ from langchain_core.tools import tool
 
 from duologue.graphs import Conversation, SpecError, converse, role_play
 from duologue.graphs.batch.cells import Cells
-from duologue.graphs.batch.grid.values import canonical
-from duologue.graphs.batch.load import load_batch
-from duologue.graphs.batch.spec import Batch
+from duologue.graphs.batch.spec import Batch, load_batch
+from duologue.graphs.batch.values import canonical
 from duologue.graphs.common.data import Bringing
+from duologue.graphs.conversation.fields import SPEC_VERSION
 from duologue.graphs.kinds.load import load_conversation
-from duologue.graphs.spec.fields import SPEC_VERSION
 from duologue.graphs.store.rows import check_session_id
 from duologue.nodes.testing import ScriptedChatModel
 from support.cases import drawn_cases

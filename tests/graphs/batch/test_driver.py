@@ -11,11 +11,11 @@ from hypothesis import given, settings, strategies as st
 
 from duologue.graphs.batch.cells import Cell, Cells
 from duologue.graphs.batch.driver import BatchSettings, Driver
-from duologue.graphs.batch.figures import new_row
 from duologue.graphs.batch.limiter import Figures
+from duologue.graphs.batch.record import new_row
 from duologue.graphs.common.errors import BatchError, DuologueError, ModelError, StoreError
-from duologue.graphs.store.address import Store, open_store
 from duologue.graphs.store.batches import BatchLease, BatchRow, CellRow
+from duologue.graphs.store.open import Store, open_store
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 

@@ -8,12 +8,11 @@ import pytest
 
 from duologue.graphs import arun_batch, run_batch
 from duologue.graphs.batch.cells import Cells
-from duologue.graphs.batch.figures import new_row
-from duologue.graphs.batch.record import used_before
+from duologue.graphs.batch.record import new_row, used_before
 from duologue.graphs.batch.spec import Batch
 from duologue.graphs.common.errors import SpecError
 from duologue.graphs.common.settings import load_settings, variables
-from duologue.graphs.store.address import Store, open_store
+from duologue.graphs.store.open import Store, open_store
 from duologue.nodes.testing import ScriptedChatModel
 
 BATCH = {

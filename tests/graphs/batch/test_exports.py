@@ -24,17 +24,17 @@ from duologue.graphs import (
     SpecError,
     load_conversation,
 )
-from duologue.graphs.batch.exports.rows import columns
-from duologue.graphs.common.background import run as wait_for
+from duologue.graphs.batch.status import columns
 from duologue.graphs.common.errors import BatchError
+from duologue.graphs.common.threads import run as wait_for
+from duologue.graphs.conversation.fields import ConversationFields
 from duologue.graphs.kinds.role_play import RolePlayForm
 from duologue.graphs.log.messages import make_message, make_tool_message as answered
 from duologue.graphs.log.metadata import Source, Speech, ToolCalls
-from duologue.graphs.sessions.exports.training import TRAINING, examples
-from duologue.graphs.sessions.stored_session import StoredSession
-from duologue.graphs.spec.fields import ConversationFields
-from duologue.graphs.store.address import open_store
+from duologue.graphs.session.export_training import TRAINING, examples
+from duologue.graphs.session.stored_session import StoredSession
 from duologue.graphs.store.batches import BatchRow, CellRow
+from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import Line, Reply, ScriptedToolCall
 from duologue.tools.registry.registry import Registry
 
@@ -582,7 +582,7 @@ async def test_an_export_that_is_broken_off_leaves_the_old_file(
 ) -> None:
     await BatchRun("b", store=many).aexport(tmp_path / "f", trial=2)
     before = files_in(tmp_path)
-    from duologue.graphs.batch.exports import export
+    from duologue.graphs.batch import export
 
     begun = asyncio.Event()
 

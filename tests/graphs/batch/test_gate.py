@@ -17,9 +17,9 @@ from duologue.graphs import SpecError
 from duologue.graphs.batch.limiter import Limiter
 from duologue.graphs.batch.spec import BatchLimits
 from duologue.graphs.common.errors import ModelUnavailableError, PausedError
-from duologue.graphs.run.engine import run_session
-from duologue.graphs.sessions.stored_session import StoredSession
-from duologue.graphs.spec.usage import Usage, total
+from duologue.graphs.conversation.usage import Usage, total
+from duologue.graphs.session.run import run_session
+from duologue.graphs.session.stored_session import StoredSession
 from duologue.nodes.models.gate import Gate
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import Request, ScriptedServer

@@ -10,7 +10,7 @@ import pytest
 from duologue.graphs.batch.limiter import Limiter
 from duologue.graphs.batch.spec import BatchLimits
 from duologue.graphs.common.errors import PausedError
-from duologue.graphs.spec.usage import Usage
+from duologue.graphs.conversation.usage import Usage
 from support.virtual_time import VirtualLoop, virtually
 
 

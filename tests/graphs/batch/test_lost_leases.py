@@ -10,8 +10,8 @@ import pytest
 
 from duologue.graphs import BatchError, arun_batch
 from duologue.graphs.batch import driver, worker
-from duologue.graphs.store.address import open_store
 from duologue.graphs.store.batches import CellRow, CellsWanted
+from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import Call, Prompt, ScriptedChatModel
 from support.locks import remove_locks
 

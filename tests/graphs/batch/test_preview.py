@@ -7,10 +7,10 @@ from hypothesis import given, settings, strategies as st
 
 from duologue.graphs import SpecError, converse
 from duologue.graphs.batch.cells import Cells
-from duologue.graphs.batch.load import load_batch
 from duologue.graphs.batch.preview import Preview, preview
+from duologue.graphs.batch.spec import load_batch
+from duologue.graphs.conversation.limits import most_calls, plain_calls
 from duologue.graphs.kinds.load import load_conversation
-from duologue.graphs.spec.limits import most_calls, plain_calls
 from duologue.nodes.testing import ScriptedChatModel
 
 PLAY: dict[str, Any] = {

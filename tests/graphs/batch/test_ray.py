@@ -21,8 +21,8 @@ import pytest
 
 from duologue.graphs import BatchLimits, BatchRun, run_batch
 from duologue.graphs.common.errors import BatchError, ModelError, SpecError, StoreError
-from duologue.graphs.store.address import open_store
 from duologue.graphs.store.batches import BatchRow
+from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import ScriptedChatModel
 from duologue.nodes.testing.script import Prompt
 from duologue.nodes.testing.server import Request, ScriptedServer
@@ -244,7 +244,7 @@ def test_what_can_not_be_done_by_ray_is_refused_before_anything_is_run(
 
 
 async def test_a_batch_whose_limiter_can_not_be_asked_says_why_it_stops() -> None:
-    from duologue.graphs.batch.ray.crew import RayCrew
+    from duologue.graphs.batch.ray.executor import RayCrew
 
     async def failing(why: str | None) -> str | None:
         raise StoreError("the store is gone")
@@ -261,8 +261,8 @@ async def test_no_more_calls_begin_once_the_driver_has_lost_the_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The driver may be stopped, and pause nothing."""
-    from duologue.graphs.batch.ray import actors
-    from duologue.graphs.batch.ray.kit import Kit
+    from duologue.graphs.batch.ray import workers as actors
+    from duologue.graphs.batch.ray.workers import Kit
 
     monkeypatch.setattr(actors, "BEAT", 0.02)
     path = tmp_path / "sessions.db"

@@ -14,13 +14,11 @@ import pytest
 
 from duologue.graphs import BatchRun, DuologueError, Reason, SpecError, aconverse, converse
 from duologue.graphs.batch.report.contents import BatchReport
-from duologue.graphs.batch.report.gather import report_of
+from duologue.graphs.batch.report.page import report_of, said_of
 from duologue.graphs.batch.report.render import render
-from duologue.graphs.batch.report.rows import Rows
-from duologue.graphs.batch.report.tallies import Spread
-from duologue.graphs.batch.report.words import said_of
-from duologue.graphs.store.address import open_store
+from duologue.graphs.batch.report.rows import Rows, Spread
 from duologue.graphs.store.batches import BatchRow, CellRow
+from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import ScriptedChatModel
 from pages import ALLOWED, HOSTILE
 

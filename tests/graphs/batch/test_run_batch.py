@@ -21,9 +21,9 @@ from duologue.graphs import (
     alist_sessions,
     arun_batch,
 )
-from duologue.graphs.store.address import open_store
 from duologue.graphs.store.batches import CellRow, CellsWanted
-from duologue.graphs.store.sql.tables import SqlStore
+from duologue.graphs.store.open import open_store
+from duologue.graphs.store.sql_tables import SqlStore
 from duologue.nodes.testing import Call, Line, Prompt, Reply, ScriptedChatModel
 
 ROLES = ["Cook", "Teacher", "Nurse", "Owner"]

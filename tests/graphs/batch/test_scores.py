@@ -10,8 +10,7 @@ from uuid import uuid4
 import pytest
 
 from duologue.graphs import Result, SpecError, converse, load_conversation
-from duologue.graphs.batch.scores.find import find_scores
-from duologue.graphs.batch.scores.score import has_score, score
+from duologue.graphs.batch.scores import find_scores, has_score, score
 from duologue.graphs.batch.spec import Batch
 from duologue.nodes.testing import Line, ScriptedChatModel
 

@@ -8,7 +8,7 @@ import pytest
 
 from duologue.graphs import SpecError, load_conversation
 from duologue.graphs.batch.cells import Cells
-from duologue.graphs.batch.load import load_batch
+from duologue.graphs.batch.spec import load_batch
 
 PLAY: dict[str, Any] = {
     "kind": "role_play",

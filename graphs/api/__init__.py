@@ -1,1 +1,0 @@
-"""The functions and handles that people use from Python: `converse`, `ask`, `Session`, `Result`."""

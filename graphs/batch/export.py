@@ -1,0 +1,326 @@
+"""A batch as a data set: one file, with a manifest beside it."""
+
+import asyncio
+import operator
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, get_args
+
+from pydantic import (
+    AwareDatetime,
+    BeforeValidator,
+    FiniteFloat,
+    JsonValue,
+    NonNegativeInt,
+    PositiveInt,
+)
+
+from ...tools.registry.options import check_options
+from ...tools.registry.registry import Registered, Registry
+from ..build import Graph, build_graph
+from ..common.data import Data, Spec
+from ..common.errors import SpecError
+from ..common.files import NewFile
+from ..common.validation import listing, near_or_all, validated
+from ..conversation.fields import SPEC_VERSION
+from ..ends.all_ends import Reason
+from ..log.trajectory import trajectory, transcript
+from ..session.checkpoints import stored_conversation
+from ..session.export_training import Line, examples, json_line, models_of, written
+from ..session.records import read_session
+from ..session.stored_session import StoredSession
+from ..store.batches import CellRow, CellStatus, CellsWanted
+from ..store.open import Store
+from .status import columns, known_batch
+
+_SIGNS: Final[Mapping[str, Callable[[float, float], bool]]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    "<": operator.lt,
+    "=": operator.eq,
+}
+
+_BOUND = re.compile(rf"\s*(.+?)\s*({'|'.join(_SIGNS)})\s*([^\s=<>!]+)\s*")
+
+
+class ScoreBound(Spec):
+    """What a score must be."""
+
+    name: str
+    """The score's name."""
+    sign: Literal[">=", "<=", "==", "!=", ">", "<", "="]
+    """How it is compared."""
+    value: FiniteFloat
+    """With what."""
+
+    def holds(self, scores: Mapping[str, float]) -> bool:
+        """Whether a session has this score, and it is so."""
+        return self.name in scores and _SIGNS[self.sign](scores[self.name], self.value)
+
+
+def _read_bound(given: object) -> object:
+    if not isinstance(given, str):
+        return given
+    found = _BOUND.fullmatch(given)
+    if found is None:
+        raise ValueError(f"must be a score and what it is, as in won>=0.5, not {given!r}")
+    name, sign, value = found.groups()
+    return {"name": name, "sign": sign, "value": value}
+
+
+def _read_reason(given: object) -> object:
+    known = [one.value for one in Reason]
+    if isinstance(given, str) and given not in known:
+        raise ValueError(f"{given!r} is unknown{near_or_all(given, known)}")
+    return given
+
+
+class Chosen(Spec):
+    """Which sessions of a batch are meant.
+
+    Raises:
+        SpecError: There is no such status or reason, or a comparison can't be read.
+    """
+
+    status: CellStatus | None = "finished"
+    """How they stand. None: in any way."""
+    reason: tuple[Annotated[Reason, BeforeValidator(_read_reason)], ...] = ()
+    """Why they ended: one of these reasons. Empty: any."""
+    score: tuple[Annotated[ScoreBound, BeforeValidator(_read_bound)], ...] = ()
+    """What their scores must be, all of it."""
+    trial: PositiveInt | None = None
+    """Which trial of their values they are. None: any."""
+
+    def leaves_out(self, row: CellRow) -> str | None:
+        """Give by which field a session is left out; None: it is one of those that are meant."""
+        if self.status not in (None, row.status):
+            return "status"
+        if self.reason and row.reason not in self.reason:
+            return "reason"
+        if self.trial not in (None, row.trial):
+            return "trial"
+        return None if all(bound.holds(row.scores) for bound in self.score) else "score"
+
+    def unknown_score(self, known: Iterable[str]) -> str | None:
+        """Give a score that is asked for and that no session has."""
+        return next((bound.name for bound in self.score if bound.name not in {*known}), None)
+
+
+BatchFormat = Literal["jsonl", "openai", "sharegpt"]
+"""What a batch can be exported as."""
+
+EXPORT_VERSION: Final = 1
+"""The version of the shape of the files."""
+
+
+class ExportManifest(Data):
+    """What is in an exported file, and of what it was made. It stands beside the file."""
+
+    file: str
+    """The file's name."""
+    format: BatchFormat
+    """Its format."""
+    version: int = EXPORT_VERSION
+    """The version of that format."""
+    batch: str
+    """The batch's name."""
+    speaker: str | None
+    """Whose view it holds. None: nobody's, or that of each speaker."""
+    filters: dict[str, JsonValue]
+    """Which sessions were asked for."""
+    sessions: NonNegativeInt
+    """How many sessions are in it."""
+    rows: NonNegativeInt
+    """How many lines it has."""
+    left_out: dict[str, NonNegativeInt]
+    """How many sessions that have begun are not in it, by the filter that they did not pass;
+    ``deleted``: the session is not there any more; ``speaker``: it has no speaker of that name;
+    ``nothing_said``: nobody has said anything in it that a model could learn."""
+    bytes: NonNegativeInt
+    """How long the file is."""
+    sha256: str
+    """Its hash."""
+    models: tuple[str, ...]
+    """The models that were called in its sessions."""
+    duologue: str
+    """The version of duologue that wrote it."""
+    spec_version: int
+    """The version of the specs of its sessions."""
+    written_at: AwareDatetime
+    """When it was written, UTC."""
+
+
+_AT_ONCE: Final = 32  # sessions that are read at the same time
+
+
+def read_export(
+    form: BatchFormat,
+    speaker: str | None,
+    filters: Mapping[str, object],
+    registered: Registered,
+    *,
+    metadata: bool,
+) -> "Export":
+    """Check the options of an export."""
+    check_options(registered, Registered)
+    if form not in get_args(BatchFormat):
+        raise SpecError(
+            f"format: of a batch there are {listing(get_args(BatchFormat))}, not {form!r}"
+        )
+    wanted = {**filters, **{name: _several(filters[name]) for name in ("reason", "score")}}
+    return Export(validated(Chosen, wanted), form, speaker, metadata, Registry(registered))
+
+
+async def write_export(store: Store, batch: str, path: Path, work: "Export") -> ExportManifest:
+    """Write the sessions of a batch to a file, and its manifest beside it."""
+    async with _new_files(path, Path(f"{path}.manifest.json")) as (data, beside):
+        await known_batch(store, batch)
+        async for text in work.lines(store, batch):
+            await asyncio.to_thread(data.write, text)
+        work.check(batch)
+        manifest = work.manifest(batch, data)
+        await asyncio.to_thread(beside.write, manifest.model_dump_json(indent=2) + "\n")
+        await asyncio.to_thread(data.put)
+        await asyncio.to_thread(beside.put)
+    return manifest
+
+
+def _several(given: object) -> object:
+    return (given,) if isinstance(given, str) else given
+
+
+@asynccontextmanager
+async def _new_files(*paths: Path) -> AsyncIterator[list[NewFile]]:
+    """Begin several files; what is not put in its place leaves nothing behind."""
+    files: list[NewFile] = []
+    try:
+        for path in paths:
+            files.append(await asyncio.to_thread(NewFile.begun, path))
+        yield files
+    finally:
+        for file in files:
+            await asyncio.to_thread(file.drop)
+
+
+@dataclass
+class Export:
+    """One export: what is asked for, and what was found."""
+
+    chosen: Chosen
+    form: BatchFormat
+    speaker: str | None
+    has_metadata: bool
+    registry: Registry
+    rows: int = 0
+    sessions: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    models: set[str] = field(default_factory=set)
+    scores: set[str] = field(default_factory=set)
+    names: tuple[str, ...] = ()
+
+    async def lines(self, store: Store, batch: str) -> AsyncIterator[str]:
+        """Give the file's text, that of some sessions at a time."""
+        graph = build_graph(checkpointer=store.checkpointer)
+        chunk: list[CellRow] = []
+        async for row in store.batches.each(CellsWanted(batch=batch)):
+            self.scores.update(row.scores)
+            if (why := self.chosen.leaves_out(row)) is not None:
+                self.left_out[why] += 1
+                continue
+            chunk.append(row)
+            if len(chunk) == _AT_ONCE:
+                yield await self._read(store, graph, chunk)
+                chunk = []
+        yield await self._read(store, graph, chunk)
+
+    async def _read(self, store: Store, graph: Graph, rows: Sequence[CellRow]) -> str:
+        found = await asyncio.gather(
+            *(self._result(store, graph, row) for row in rows), return_exceptions=True
+        )
+        lines: list[str] = []
+        for row, result in zip(rows, found, strict=True):
+            if isinstance(result, BaseException):
+                raise result
+            if isinstance(result, str):
+                self.left_out[result] += 1
+            else:
+                lines += self._written(row, result)
+        return "".join(lines)
+
+    async def _result(self, store: Store, graph: Graph, row: CellRow) -> StoredSession | str:
+        """Read a session, or say why it is left out."""
+        stored = await store.get(row.session)
+        if stored is None:
+            return "deleted"
+        conversation = stored_conversation(stored, store.url)
+        self.names = conversation.names
+        if self.speaker not in (None, *conversation.names):
+            return "speaker"
+        return await read_session(row.session, conversation, graph)
+
+    def _written(self, row: CellRow, result: StoredSession) -> Iterator[str]:
+        models = models_of(result)
+        told = columns(row) | {"models": models}
+        objects = [*self._objects(told, result)]
+        if not objects:
+            self.left_out["nothing_said"] += 1
+            return
+        self.models.update(models)
+        self.sessions += 1
+        self.rows += len(objects)
+        yield from map(json_line, objects)
+
+    def _objects(self, told: dict[str, Any], result: StoredSession) -> Iterable[Line]:
+        if self.form == "jsonl":
+            yield told | _said(result, self.speaker)
+            return
+        for one in examples(result, self.speaker, self.registry):
+            yield written(one, self.form, told if self.has_metadata else None)
+
+    def check(self, batch: str) -> None:
+        """Refuse what is asked for and that nothing has."""
+        unknown = self.chosen.unknown_score(self.scores)
+        if unknown is not None:
+            known = f"; there are {listing(sorted(self.scores))}" if self.scores else ""
+            raise SpecError(f"score: no session of batch {batch!r} has a score {unknown!r}{known}")
+        if self.left_out["speaker"] and not self.sessions + self.left_out["nothing_said"]:
+            raise SpecError(
+                f"nobody in batch {batch!r} is called {self.speaker!r}; in a session of it there "
+                f"are {listing(self.names)}"
+            )
+
+    def manifest(self, batch: str, data: NewFile) -> ExportManifest:
+        """Say what was written."""
+        return ExportManifest(
+            file=data.path.name,
+            format=self.form,
+            batch=batch,
+            speaker=self.speaker,
+            filters=self.chosen.model_dump(mode="json"),
+            sessions=self.sessions,
+            rows=self.rows,
+            left_out=dict(self.left_out.most_common()),
+            bytes=data.bytes,
+            sha256=data.sha256,
+            models=tuple(sorted(self.models)),
+            duologue=version("duologue"),
+            spec_version=SPEC_VERSION,
+            written_at=datetime.now(UTC),
+        )
+
+
+def _said(result: StoredSession, speaker: str | None) -> Line:
+    shown = (result.conversation, result.messages, result.specified_task)
+    if speaker is not None:
+        return {"speaker": speaker, "trajectory": trajectory(*shown, speaker)}
+    said = transcript(*shown)
+    return {"trajectory": said}

@@ -1,1 +1,0 @@
-"""A batch written down: rows for tables, and data sets to train models on."""

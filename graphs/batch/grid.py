@@ -1,0 +1,395 @@
+"""A conversation, and the rows of values that are filled into it by the paths of its fields."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, islice
+from math import prod
+from pathlib import Path as FilePath
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, JsonValue
+from pydantic_core import to_jsonable_python
+
+from ..common.data import by_kind
+from ..common.errors import SpecError
+from ..common.files import read_fields
+from ..common.validation import near_or_all
+from ..conversation.conversation import Conversation, Form
+from ..conversation.defaults import Own, made, marked, plain
+from ..conversation.merge import laid_over
+from ..conversation.sandbox import by_level
+from ..ends.end_chat import end_chat_fields
+from ..kinds.load import forms_by_kind, load_conversation
+from .paths import LABELS, Path, check_apart, paths_in, written
+from .spec import Batch
+from .values import LEFT, Axis, Row, axis_of, canonical, json_of
+
+_NOTHING = object()
+
+_BY_WORD = {"end_chat": end_chat_fields, "sandbox": by_level}
+"""Fields of which a bare word is something else than a kind."""
+
+
+@dataclass(frozen=True)
+class Base:
+    """A conversation into which values are filled."""
+
+    data: Mapping[str, Any]
+    """Its fields; those of a `Conversation` are marked where nobody set them."""
+    is_made: bool
+    """Whether it was given as a `Conversation`."""
+    form: type[Form] | None = None
+    """Its short form, if it is one."""
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any] | str | Conversation) -> "Base":
+        """Read a conversation's fields.
+
+        Raises:
+            SpecError: Its file can't be read.
+        """
+        if isinstance(given, Conversation):
+            return cls(marked(given), is_made=True)
+        if isinstance(given, str):
+            given = _read(FilePath(given))
+        kind = given.get("kind")
+        form = forms_by_kind().get(kind) if isinstance(kind, str) else None
+        return cls(given, is_made=False, form=form)
+
+    def place(self, path: Path) -> Path:
+        """Give the path in the data that a path stands for: that of a short form's speaker.
+
+        Raises:
+            SpecError: There is no such speaker.
+        """
+        roles = self.form.roles if self.form else {}
+        if not roles or path[0] != "speakers" or len(path) == 1:
+            return path
+        names = [self._name(role, field) for role, field in roles.items()]
+        return ([*roles][_index(names, path[1], "speakers")], *path[2:])
+
+    def _name(self, role: str, field: str) -> object:
+        """What a speaker of a short form is called, where that does not vary."""
+        given = self.data.get(role)
+        named = given.get("name") if isinstance(given, Mapping) else getattr(given, "name", given)
+        default = self.form.model_fields[field].default if self.form else None
+        return named or self.data.get(field) or default
+
+    def opened(self, place: Path) -> "Base":
+        """Take apart what is on the way to a place, once for all cells.
+
+        Raises:
+            SpecError: There is no such item in a list on the way.
+        """
+        return replace(self, data=self._put(self.data, place, _NOTHING, ()))
+
+    def filled(self, values: Mapping[Path, Any]) -> Mapping[str, Any]:
+        """Put values into the data, by their places. A table changes only what it names."""
+        data: Any = self.data
+        for place, value in values.items():
+            data = self._put(data, place, value, ())
+        found: Mapping[str, Any] = data
+        return found
+
+    def _put(self, into: Any, place: Path, value: object, at: Path) -> Any:  # noqa: ANN401
+        """Give something with another value at a place in it."""
+        if not place:
+            return into if value is _NOTHING else value
+        name, *rest = place
+        items = into.value if isinstance(into, Own) else into
+        if isinstance(items, list | tuple):
+            found = [Own(one) for one in items] if isinstance(into, Own) else [*items]
+            index = _index([_called(one) for one in items], name, written(at))
+            found[index] = self._put(found[index], tuple(rest), value, (*at, name))
+            return found
+        fields = self._fields(into, at)
+        if value is _NOTHING and (not rest or fields.get(name) is None):
+            return fields
+        if not rest:
+            fields = laid_over(fields, {name: value})
+        else:
+            fields = {**fields, name: self._put(fields.get(name), tuple(rest), value, (*at, name))}
+        if name == "system_prompt" and not rest:
+            # The few words for a tiny model say the old prompt's part.
+            fields.pop("small_model_prompt", None)
+        return fields
+
+    def _fields(self, of: object, at: Path) -> dict[str, Any]:
+        """The fields of a part, which may be given as a word."""
+        if isinstance(of, str) and at:
+            return dict(self._of_word(of, at))
+        if self.is_made or not isinstance(of, BaseModel):
+            return marked(of)
+        fields: dict[str, Any] = plain(marked(of))
+        return fields
+
+    def _of_word(self, word: str, at: Path) -> Any:  # noqa: ANN401
+        if len(at) == 1 and at[0] in _BY_WORD:
+            return _BY_WORD[at[0]](word)
+        if len(at) == 1 and self.form and at[0] in self.form.roles:
+            return {"name": word}
+        return {"text": word} if at[0] == "prompts" else by_kind(word)
+
+
+def _read(path: FilePath) -> Mapping[str, Any]:
+    try:
+        return read_fields(path, "conversation")
+    except SpecError as error:
+        raise SpecError(f"conversation: {error}") from error
+
+
+def conversation_of(data: Mapping[str, Any], *, is_made: bool) -> Conversation:
+    """Make a conversation of its data, marked or not.
+
+    Raises:
+        SpecError: It is not valid; names the field.
+    """
+    return made(Conversation, data) if is_made else load_conversation(data)
+
+
+def _called(one: object) -> object:
+    """What something in a list is called, if anything."""
+    value = one.value if isinstance(one, Own) else one
+    return value.get("name") if isinstance(value, Mapping) else getattr(value, "name", None)
+
+
+def _index(names: Sequence[object], name: str, where: str) -> int:
+    """Find what has this name, or else this number, from 0."""
+    if name in names:
+        return names.index(name)
+    if name.isdecimal() and int(name) < len(names):
+        return int(name)
+    known = [one for one in names if isinstance(one, str)]
+    if name.isdecimal() or not known:
+        raise SpecError(f"{where}: there is no {name}: they are {len(names)}, counted from 0")
+    raise SpecError(f"{where}: nobody is called {name!r}{near_or_all(name, known)}")
+
+
+def set_values(value: object) -> JsonValue:
+    """Return the values that the caller set, as JSON."""
+    match value:
+        case BaseModel():
+            found: JsonValue = value.model_dump(mode="json", exclude_unset=True, fallback=_name)
+            return found
+        case Mapping():
+            set_ = {str(name): one for name, one in value.items() if not isinstance(one, Own)}
+            return {name: set_values(one) for name, one in set_.items()}
+        case list() | tuple():
+            return [set_values(one) for one in value if not isinstance(one, Own)]
+        case _:
+            plain_value: JsonValue = to_jsonable_python(value, fallback=_name)
+            return plain_value
+
+
+def _name(thing: object) -> str:
+    """What is given in Python and is no data, by its name."""
+    return str(getattr(thing, "__name__", None) or getattr(thing, "name", None) or type(thing))
+
+
+T = TypeVar("T")
+
+_MOST_TRIES = 4096
+"""In how many ways columns of texts are read, to find one that the conversation takes."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A conversation, and the fields that vary in it; each combination takes a row of each axis."""
+
+    base: Base
+    """The conversation."""
+    axes: tuple[Axis, ...]
+    """What varies."""
+    places: Mapping[str, Path]
+    """Where in the conversation's data each path leads; labels are not among them."""
+
+    @classmethod
+    def of(cls, batch: Batch) -> "Grid":
+        """Read what varies in a batch.
+
+        Raises:
+            SpecError: A file can't be read, a row does not fit, a field is given twice, or two
+                rows are the same; names the field and the row.
+        """
+        base = Base.of(batch.conversation)
+        axes = tuple(axis_of(key, values) for key, values in batch.vary.items())
+        places = _places(base, axes)
+        for axis in axes:
+            for path in axis.paths:
+                base = _at(axis, base.opened, places[path]) if path in places else base
+        grid = cls(base, axes, places)._as_taken()
+        for axis in grid.axes:
+            axis.check_distinct()
+        return grid
+
+    @property
+    def combinations(self) -> int:
+        """How many combinations of values there are."""
+        return prod(len(axis.rows) for axis in self.axes)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of what varies, labels included."""
+        return tuple(path for axis in self.axes for path in axis.paths)
+
+    def rows(self, combination: int) -> list[int]:
+        """Give which row of each axis a combination takes, all counted from 0."""
+        found = []
+        for axis in reversed(self.axes):
+            combination, row = divmod(combination, len(axis.rows))
+            found.append(row)
+        return found[::-1]
+
+    def varied(self, rows: Sequence[int]) -> dict[str, JsonValue]:
+        """Give the values of a row of each axis, by path."""
+        found: dict[str, JsonValue] = {}
+        for axis, row in zip(self.axes, rows, strict=True):
+            found |= axis.varied(row)
+        return found
+
+    def filled(self, varied: Mapping[str, JsonValue]) -> Mapping[str, Any]:
+        """Fill values into the conversation's data."""
+        return self.base.filled(
+            {place: varied[path] for path, place in self.places.items() if path in varied}
+        )
+
+    def conversation(self, rows: Sequence[int]) -> Conversation:
+        """Make the conversation of a row of each axis.
+
+        Raises:
+            SpecError: The values do not fit together; names the field.
+        """
+        return conversation_of(self.filled(self.varied(rows)), is_made=self.base.is_made)
+
+    def check(self) -> None:
+        """Make sure that each row fits, in the conversation with the first values of the others.
+
+        Raises:
+            SpecError: One does not; names the field and the row.
+        """
+        first = [0] * len(self.axes)
+        try:
+            self.conversation(first)
+        except SpecError as error:
+            raise self._blamed(error) from error
+        for place, axis in enumerate(self.axes):
+            columns = [column for column, path in enumerate(axis.paths) if path in self.places]
+            seen = {_fields(axis.rows[0], columns)}
+            for row, values in enumerate(axis.rows):
+                # What differs in labels alone is the same conversation.
+                if (fields := _fields(values, columns)) in seen:
+                    continue
+                seen.add(fields)
+                try:
+                    self.conversation([*first[:place], row, *first[place + 1 :]])
+                except SpecError as error:
+                    raise axis.error(_without(error, axis.paths), row) from error
+
+    def _blamed(self, error: SpecError) -> SpecError:
+        """Say which first row is at fault, if it is one, or else the conversation."""
+        field = str(error).partition(": ")[0]
+        for axis in self.axes:
+            if any(f"{path}.".startswith(f"{field}.") for path in axis.paths):
+                return axis.error(_without(error, axis.paths), 0)
+        rows = ", ".join(f"{axis.place(0)} of vary.{axis.key}" for axis in self.axes)
+        told = "" if not rows or self._fails_anyway(error) else f" (with {rows})"
+        return SpecError(f"conversation: {error}{told}")
+
+    def _fails_anyway(self, error: SpecError) -> bool:
+        """Whether the last rows fail alike, so that it is hardly the rows' fault."""
+        last = [len(axis.rows) - 1 for axis in self.axes]
+        try:
+            self.conversation(last)
+        except SpecError as other:
+            return any(last) and str(other) == str(error)
+        return False
+
+    def _as_taken(self) -> "Grid":
+        """Read the texts of files as the conversation takes them: as they are, or as JSON."""
+        changing = [
+            found
+            for place, axis in enumerate(self.axes)
+            for column, path in enumerate(axis.paths)
+            if axis.is_text and path in self.places
+            if (found := _first_changing(axis, place, column)) is not None
+        ]
+        axes = [*self.axes]
+        for one in self._meant_as_json(changing):
+            axes[one.place] = axes[one.place].as_json(one.column)
+        return replace(self, axes=tuple(axes))
+
+    def _meant_as_json(self, texts: Sequence["_Text"]) -> list["_Text"]:
+        """Choose the texts that are taken as JSON alone, and those that mean the same both ways."""
+        tries = (chosen for most in range(len(texts) + 1) for chosen in combinations(texts, most))
+        for needed in islice(tries, _MOST_TRIES):
+            found = self._with_json(texts, needed)
+            if found is not None:
+                others = (one for one in texts if one not in needed)
+                same = [one for one in others if self._with_json(texts, (*needed, one)) == found]
+                return [*needed, *same]
+        # Something else is wrong, of which `check` tells.
+        return []
+
+    def _with_json(
+        self, texts: Sequence["_Text"], chosen: Sequence["_Text"]
+    ) -> Conversation | None:
+        varied = self.varied([0] * len(self.axes))
+        varied |= {one.path: json_of(one.text) if one in chosen else one.text for one in texts}
+        try:
+            return conversation_of(self.filled(varied), is_made=self.base.is_made)
+        except SpecError:
+            return None
+
+
+@dataclass(frozen=True)
+class _Text:
+    """The first text of a column that changes when it is read as JSON."""
+
+    place: int
+    column: int
+    path: str
+    text: str
+
+
+def _first_changing(axis: Axis, place: int, column: int) -> _Text | None:
+    texts = (row[column] for row in axis.rows)
+    changing = (text for text in texts if isinstance(text, str) and json_of(text) != text)
+    text = next(changing, None)
+    return None if text is None else _Text(place, column, axis.paths[column], text)
+
+
+def _places(base: Base, axes: Sequence[Axis]) -> dict[str, Path]:
+    """Find where each path leads."""
+    found: dict[str, Path] = {}
+    for axis in axes:
+        for text, path in zip(axis.paths, paths_in(axis.key), strict=True):
+            if path[0] != LABELS:
+                found[text] = _at(axis, base.place, path)
+            elif len(path) != 2:
+                raise axis.error(f"{text} is no label: it is written {LABELS}.NAME")
+    try:
+        check_apart([(place, text) for text, place in found.items()])
+    except ValueError as error:
+        raise SpecError(str(error)) from error
+    # Another prompt drops what was said beside it in short, unless that varies, too.
+    return dict(sorted(found.items(), key=lambda pair: pair[1][-1] != "system_prompt"))
+
+
+def _fields(row: Row, columns: Sequence[int]) -> str:
+    """What of a row stands in the conversation."""
+    return canonical([[column, row[column]] for column in columns if row[column] is not LEFT])
+
+
+def _at(axis: Axis, find: Callable[[Path], T], path: Path) -> T:
+    """Find something by a path; what is wrong is the axis' fault."""
+    try:
+        return find(path)
+    except SpecError as error:
+        raise axis.error(str(error)) from error
+
+
+def _without(error: SpecError, paths: Sequence[str]) -> str:
+    """Give what an error says, without the path in front that is named anyway."""
+    text = str(error)
+    named = (path for path in paths if text.startswith(f"{path}: "))
+    return text.removeprefix(f"{next(named, '')}: ")

@@ -1,1 +1,0 @@
-"""The combinations of a batch: the rows of its values, filled into its conversation."""

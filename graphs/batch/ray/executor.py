@@ -1,0 +1,154 @@
+"""The crew of a batch that Ray runs: one worker for each core, and one limiter."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from math import ceil
+from typing import Any, Final
+from uuid import uuid4
+
+import ray
+
+from ...common.errors import DuologueError, SpecError
+from ...store.batches import CellRow
+from ..cells import Cell
+from ..limiter import Figures
+from ..spec import BatchLimits
+from ..worker import Worker
+from .cluster import cores, joined, machines, ray_errors
+from .workers import Kit, LimiterActor, WorkerActor, packed
+
+_FOREVER: Final[dict[str, Any]] = {"max_restarts": -1, "max_task_retries": -1}
+"""An actor that dies is started again, and what it was doing is done again: a cell goes on."""
+
+_WAITING: Final = 100_000
+"""How many calls may wait at the limiter at once."""
+
+_CLOSING: Final = 5.0
+"""Seconds that actors have to close their stores."""
+
+
+class RayCrew:
+    """Runs cells by Ray's actors.
+
+    Args:
+        kit: What each worker is given.
+        workers: How many there are.
+        concurrency: How many cells they run at once, together.
+    """
+
+    def __init__(self, kit: Kit, workers: int, concurrency: int) -> None:
+        self._share = ceil(concurrency / workers)
+        self._why: str | None = None
+        name = f"duologue-{kit.batch}-{uuid4().hex}"
+        # Not detached: all end with the process that has made them, so a driver that is killed
+        # leaves nobody at work.
+        limiter: Any = ray.remote(LimiterActor)
+        self._limiter = limiter.options(
+            name=name, num_cpus=0, max_concurrency=_WAITING, **_FOREVER
+        ).remote(kit)
+        worker: Any = ray.remote(WorkerActor)
+        options = worker.options(
+            num_cpus=1,
+            scheduling_strategy="SPREAD",
+            max_concurrency=concurrency + 10,
+            **_FOREVER,
+        )
+        self._workers = [options.remote(kit, name) for _ in range(workers)]
+        self._free = asyncio.Queue[Any]()
+        """The workers that are ready, each as often as it can take a cell; or an error."""
+        self._starting = [asyncio.create_task(self._start(worker)) for worker in self._workers]
+
+    async def _start(self, worker: Any) -> None:  # noqa: ANN401  (Ray's handles have no types)
+        try:
+            with ray_errors("Starting a worker of Ray"):
+                await worker.ready.remote()
+        except DuologueError as error:
+            self._free.put_nowait(error)
+        else:
+            for _ in range(self._share):
+                self._free.put_nowait(worker)
+
+    async def run(self, cell: Cell) -> CellRow:
+        """See `Crew.run`."""
+        worker = await self._free.get()
+        try:
+            if isinstance(worker, DuologueError):
+                raise worker
+            with ray_errors(f"Running {cell.session} by Ray"):
+                row: CellRow = await worker.run.remote(cell)
+            return row
+        finally:
+            self._free.put_nowait(worker)
+
+    async def pause(self, why: str) -> None:
+        """See `Crew.pause`."""
+        self._why = self._why or why
+        await self.paused()
+
+    async def paused(self) -> str | None:
+        """See `Crew.paused`."""
+        try:
+            with ray_errors("Asking Ray's limiter"):
+                # It is told again each time: it may have been started anew.
+                why: str | None = await self._limiter.paused.remote(self._why)
+        except DuologueError:
+            if self._why is None:
+                raise
+            # The batch is stopping, as when the store has failed, which the limiter reads.
+            return self._why
+        return why
+
+    async def pace(self) -> Figures:
+        """See `Crew.pace`."""
+        with ray_errors("Asking Ray's limiter"):
+            found: Figures = await self._limiter.pace.remote()
+        return found
+
+    async def close(self) -> None:
+        """End the actors."""
+        for starting in self._starting:
+            starting.cancel()
+        closing = asyncio.gather(
+            *(actor.close.remote() for actor in (*self._workers, self._limiter)),
+            return_exceptions=True,
+        )
+        with suppress(TimeoutError):
+            await asyncio.wait_for(closing, _CLOSING)
+        for actor in (*self._workers, self._limiter):
+            ray.kill(actor)
+
+
+@asynccontextmanager
+async def ray_crew(
+    address: str, worker: Worker, limits: BatchLimits, concurrency: int
+) -> AsyncIterator[RayCrew]:
+    """Have cells run in a Ray cluster.
+
+    Args:
+        address: Where it is. ``auto``: this machine's, or one that is started for the batch.
+        worker: What would run them here.
+        limits: The batch's limits.
+        concurrency: How many cells run at once.
+
+    Raises:
+        SpecError: There is no such cluster, it can't share the store, or an option can't be sent.
+    """
+    url = worker.store.url
+    if url.startswith("memory:"):
+        raise SpecError(
+            f"ray: other processes can't read {url}: keep the sessions in PostgreSQL, or, on one "
+            "machine, in a file"
+        )
+    kit = packed(worker, limits)
+    async with joined(address):
+        if url.startswith("sqlite:") and (many := machines()) > 1:
+            raise SpecError(
+                f"ray: the {many} machines of the cluster can't share {url}: keep the sessions in "
+                "PostgreSQL, as by --store postgresql://…"
+            )
+        crew = RayCrew(kit, max(1, min(cores(), concurrency)), concurrency)
+        try:
+            yield crew
+        finally:
+            await crew.close()

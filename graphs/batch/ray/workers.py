@@ -1,0 +1,230 @@
+"""The processes of Ray that run a batch: what they are given, and the one limiter of them all."""
+
+import asyncio
+import gc
+import os
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray import cloudpickle
+
+from ...common.errors import BatchError, PausedError, SpecError, StoreError
+from ...common.sanitize import excerpt
+from ...common.settings import variables
+from ...conversation.usage import Usage
+from ...session.options import Options
+from ...store.batches import BatchLease, CellRow
+from ...store.errors import LostBatchError
+from ...store.open import Store, open_store
+from ..cells import Cell
+from ..driver import BEAT
+from ..limiter import Figures, Limiter
+from ..record import used_before
+from ..scores import ScoreFunction
+from ..spec import BatchLimits
+from ..worker import COLLECTED, Worker
+from .cluster import ray_errors
+
+
+@dataclass(frozen=True, repr=False)
+class Kit:
+    """What all workers of a batch have in common. It holds secrets, and is shown nowhere."""
+
+    batch: str
+    """The batch's name."""
+    lease: tuple[str, int]
+    """The owner and the number of the driver's lease on the batch."""
+    store: str
+    """The address of its store, with its password."""
+    limits: BatchLimits
+    options: Options
+    scores: Mapping[str, ScoreFunction]
+    environment: Mapping[str, str | None]
+    """The variables of the environment that settings and keys are read from. None: not set."""
+
+    def share_lease(self, store: Store) -> BatchLease:
+        """Return the driver's lease, for what this process writes to the batch."""
+        return store.share_batch_lease(self.batch, *self.lease)
+
+    def unpack(self) -> None:
+        """Set the environment of this process."""
+        for name, value in self.environment.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def packed(worker: Worker, limits: BatchLimits) -> Kit:
+    """Pack what a worker has, for others like it.
+
+    Raises:
+        SpecError: An option can't be sent to another process; names it.
+    """
+    url, target = worker.store.url, worker.options.get("store")
+    # The address of a database as it was given: the other lacks its password.
+    store = url if url.startswith("sqlite:") else str(target)
+    options: Options = {**worker.options, "store": store}
+    for name, value in options.items():
+        _check(name, value)
+    for name, function in worker.scores.items():
+        _check(f"scores.{name}", function)
+    keys = {name: value for name, value in os.environ.items() if _is_of_a_model(name)}
+    environment = {**keys, **variables()}
+    batch, (_, owner, number) = worker.lease.batch, worker.lease.lease.terms
+    return Kit(batch, (owner, number), store, limits, options, worker.scores, environment)
+
+
+def _is_of_a_model(variable: str) -> bool:
+    """Whether clients of models read a variable: each provider has a key of its own name."""
+    return variable.startswith(("DUOLOGUE_", "OPENAI_")) or variable.endswith("_API_KEY")
+
+
+def _check(name: str, value: object) -> None:
+    try:
+        cloudpickle.dumps(value)
+    except Exception as error:  # whatever an object of the user's raises
+        instead = (
+            "name the model instead, as in 'openai:gpt-5'"
+            if name.startswith("model")
+            else "give a function that makes what it needs when it is called"
+        )
+        raise SpecError(
+            f"{name}: can't be sent to Ray's workers ({excerpt(str(error))}): {instead}"
+        ) from error
+
+
+class LimiterActor:
+    """Holds the model calls of all workers to the limits of their batch.
+
+    One that is started anew counts from what the store holds.
+    """
+
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+        self._limiter: Limiter | None = None
+        self._opening = asyncio.Lock()
+        self._open = AsyncExitStack()
+        self._watching: asyncio.Task[None] | None = None
+
+    async def enter(self, model: str, tokens: int) -> str | None:
+        """Wait until a model may be called; gives why no more calls are made."""
+        limiter = await self._opened()
+        try:
+            await limiter.enter(model, tokens)
+        except PausedError as error:
+            return str(error)
+        return None
+
+    async def count(self, model: str, used: Usage) -> None:
+        """See `Gate.count`."""
+        (await self._opened()).count(model, used)
+
+    async def refused(self, model: str, seconds: float | None) -> None:
+        """See `Gate.refused`."""
+        (await self._opened()).refused(model, seconds)
+
+    async def paused(self, why: str | None) -> str | None:
+        """Let no more calls begin, if it is told why, and say why none do."""
+        limiter = await self._opened()
+        if why is not None:
+            limiter.pause(why)
+        return limiter.paused
+
+    async def pace(self) -> Figures:
+        """See `Crew.pace`."""
+        return (await self._opened()).figures()
+
+    async def _opened(self) -> Limiter:
+        async with self._opening:
+            if self._limiter is None:
+                kit = self._kit
+                async with AsyncExitStack() as stack:
+                    store = await stack.enter_async_context(open_store(kit.store))
+                    row = await store.batches.get(kit.batch)
+                    if row is None:
+                        raise BatchError(f"Batch {kit.batch!r} has been deleted.")
+                    used = await used_before(store, kit.batch)
+                    self._open = stack.pop_all()
+                self._limiter = Limiter(kit.limits, used, row.seconds)
+                watch = self._watch(kit.share_lease(store), self._limiter)
+                self._watching = asyncio.create_task(watch)
+            return self._limiter
+
+    async def _watch(self, lease: BatchLease, limiter: Limiter) -> None:
+        """Let no more calls begin once the driver, which may be stopped, has lost the batch."""
+        while True:
+            await asyncio.sleep(BEAT)
+            try:
+                await lease.check()
+            except StoreError:
+                continue  # The next look may succeed.
+            except LostBatchError as error:
+                return limiter.pause(str(error))
+
+    async def close(self) -> None:
+        """Close the store."""
+        if self._watching is not None:
+            self._watching.cancel()
+        await self._open.aclose()
+
+
+class RemoteGate:
+    """The limiter's gate, as it is passed from another process."""
+
+    def __init__(self, kit: Kit, limiter: str) -> None:
+        self.needs_prices = kit.limits.max_cost is not None
+        self._limiter: Any = ray.get_actor(limiter)
+
+    async def enter(self, model: str, tokens: int) -> None:
+        """See `Gate.enter`."""
+        with ray_errors("Asking for a model call"):
+            why = await self._limiter.enter.remote(model, tokens)
+        if why is not None:
+            raise PausedError(why)
+
+    def count(self, model: str, used: Usage) -> None:
+        """See `Gate.count`."""
+        self._limiter.count.remote(model, used)
+
+    def refused(self, model: str, seconds: float | None) -> None:
+        """See `Gate.refused`."""
+        self._limiter.refused.remote(model, seconds)
+
+
+class WorkerActor:
+    """Runs cells in a process of its own."""
+
+    def __init__(self, kit: Kit, limiter: str) -> None:
+        gc.set_threshold(*COLLECTED)
+        kit.unpack()
+        self._kit = kit
+        self._gate = RemoteGate(kit, limiter)
+        self._worker: Worker | None = None
+        self._opening = asyncio.Lock()
+        self._open = AsyncExitStack()
+
+    async def ready(self) -> None:
+        """Open the store."""
+        await self._opened()
+
+    async def run(self, cell: Cell) -> CellRow:
+        """See `Worker.run`."""
+        return await (await self._opened()).run(cell)
+
+    async def close(self) -> None:
+        """Close the store."""
+        await self._open.aclose()
+
+    async def _opened(self) -> Worker:
+        async with self._opening:
+            if self._worker is None:
+                kit = self._kit
+                # The driver has made it: a missing file means that this is another machine.
+                store = await self._open.enter_async_context(open_store(kit.store, create=False))
+                lease = kit.share_lease(store)
+                self._worker = Worker(lease, store, self._gate, kit.options, kit.scores)
+            return self._worker

@@ -1,0 +1,254 @@
+"""The page of a batch: its rows gathered, drawn as HTML and written beside its transcripts."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+from urllib.parse import quote
+
+from ...ends.all_ends import Reason
+from ...rules.met_ends import ENDS
+from ...show.charts import colour
+from ...store.batches import BatchRow, CellRow
+from .contents import BatchReport, Histogram, Kind, Line, Link, Score, Sentence, Value, Varied
+from .estimates import Estimate, Trials, mean_of, pass_hat
+from .rows import Fault, Group, Rows, Spread, joined, label, top
+
+NOT_ENDED: Final[Mapping[str, str]] = {
+    "failed": "It failed",
+    "waiting": "It waits for a person",
+    "paused": "It is paused",
+    "running": "It runs, or was broken off",
+    "not_begun": "It has not begun",
+}
+"""What is said of cells that have not ended, by their status."""
+
+
+def said_of(kind: str) -> str:
+    """Say in words why sessions ended, or where they stand."""
+    if kind in ENDS:
+        return ENDS[Reason(kind)].report
+    # A newer version may have left reasons in the store.
+    return NOT_ENDED.get(kind, kind.replace("_", " "))
+
+
+MOST_LINES: Final = 1000
+"""How many cells are listed, the first."""
+
+_MOST_VALUES: Final = 12
+"""How many values of a field are told apart, the most frequent."""
+
+_MOST_SENTENCES: Final = 20
+
+_MOST_BARS: Final = 30
+
+_VALUE: Final = 48
+"""How many characters of a value are shown in a table of cells."""
+
+_LABEL: Final = 160
+
+_TONES: Final[Mapping[str, str]] = {
+    "failed": "bad",
+    "waiting": "waiting",
+    "paused": "paused",
+    "running": "running",
+    "not_begun": "rail",
+}
+"""The colours of cells that have not ended."""
+
+
+def report_of(
+    batch: BatchRow, rows: Rows, *, is_running: bool, folder: str, written: Collection[str]
+) -> BatchReport:
+    """Put a batch on a page.
+
+    Args:
+        batch: Its row.
+        rows: What the rows of its cells come to.
+        is_running: Whether somebody is running it now.
+        folder: Where the transcripts are, beside the page.
+        written: The sessions whose transcripts are there.
+    """
+    linked = _Links(folder, written)
+    colours = _colours(rows.all.kinds)
+    counts = Counter(rows.all.kinds)
+    counts["not_begun"] = max(0, batch.cells - rows.all.cells)
+    lines = tuple(_line(rows, row, colours, linked) for row in rows.first[:MOST_LINES])
+    return BatchReport(
+        batch=batch.batch,
+        title=batch.title,
+        cells=batch.cells,
+        trials=rows.trials,
+        combinations=len(rows.combinations),
+        is_running=is_running,
+        stopped=batch.stopped,
+        seconds=batch.seconds,
+        created_at=batch.created_at,
+        updated_at=batch.updated_at,
+        calls=rows.calls,
+        tokens=rows.tokens,
+        cost=rows.cost,
+        kinds=_kinds(counts, colours),
+        histograms=tuple(_histograms(rows)),
+        scores=tuple(_score(rows, name) for name in rows.columns),
+        varied=tuple(
+            _varied(rows, path, colours) for path, one in rows.fields.items() if len(one.places) > 1
+        ),
+        failed=_sentences(rows.failed, linked),
+        unscored=_sentences(rows.unscored, linked),
+        paths=tuple(rows.fields),
+        lines=lines,
+        begun=rows.all.cells,
+        more_scores=rows.more_scores,
+        pages=len(written),
+    )
+
+
+class _Links:
+    """Where the transcripts of cells are."""
+
+    def __init__(self, folder: str, written: Collection[str]) -> None:
+        self._folder = quote(folder)
+        self._written = written
+
+    def to(self, row: CellRow) -> str | None:
+        """Give the address of a transcript. None: it was not written."""
+        return f"{self._folder}/{quote(row.session)}.html" if row.session in self._written else None
+
+
+def _colours(kinds: Counter[str]) -> dict[str, str]:
+    """Give each reason a colour, the same one everywhere; what has not ended has that of a tone."""
+    reasons = [name for name, _ in kinds.most_common() if name not in _TONES]
+    # Of more reasons than there are colours the rarest share one.
+    named = {name: colour(place if place < 8 else None) for place, name in enumerate(reasons)}
+    return {**named, **_TONES}
+
+
+def _kinds(counts: Mapping[str, int], colours: Mapping[str, str]) -> tuple[Kind, ...]:
+    """Put reasons first, the most frequent before others, then what has not ended."""
+    order = {name: place for place, name in enumerate(colours)}
+    found = [(name, cells) for name, cells in counts.items() if cells]
+    return tuple(
+        Kind(name=name, words=said_of(name), cells=cells, colour=colours[name])
+        for name, cells in sorted(found, key=lambda one: order[one[0]])
+    )
+
+
+def _histograms(rows: Rows) -> list[Histogram]:
+    spreads = [
+        ("Messages", rows.messages_spread),
+        ("Tokens", rows.tokens_spread),
+        ("Cost", rows.cost_spread),
+    ]
+    return [_histogram(title, spread) for title, spread in spreads if spread.most]
+
+
+def _histogram(title: str, spread: Spread) -> Histogram:
+    return Histogram(
+        title=title,
+        mean=spread.mean,
+        median=spread.below(0.5),
+        ninety=spread.below(0.9),
+        least=spread.least,
+        most=spread.most,
+        bars=tuple(spread.bars(_MOST_BARS)),
+    )
+
+
+def _score(rows: Rows, name: str) -> Score:
+    column, trials = rows.columns[name], rows.trials_of(name)
+    passes = pass_hat(trials) if column.is_share and rows.trials > 1 else ()
+    mean = mean_of(trials, is_share=column.is_share, spread=column.all.variance)
+    return Score(
+        name=name,
+        is_share=column.is_share,
+        mean=mean,
+        missing=max(0, rows.all.ended - column.all.many),
+        passes=tuple(passes),
+    )
+
+
+def _varied(rows: Rows, path: str, colours: Mapping[str, str]) -> Varied:
+    known = rows.fields[path]
+    shown = [1 + place for place in top([one.cells for one in known.groups[1:]], _MOST_VALUES)]
+    # The first group holds all values beyond those that were told apart.
+    rest = sorted({*range(len(known.groups))} - {*shown})
+    others = joined(known.groups[place] for place in rest)
+    lines = {place: line for line, place in enumerate(shown)}
+    scores = [_means(rows, name, path, lines) for name in rows.columns]
+    names = [*known.places]
+    values = [
+        _value(names[place - 1], known.groups[place], colours, [of[line] for of in scores])
+        for place, line in lines.items()
+    ]
+    if others.cells:
+        words = "all others" if known.groups[0].cells else f"{len(rest) - 1:,} others"
+        last = _value(words, others, colours, [of[-1] for of in scores])
+        values.append(last.model_copy(update={"is_rest": True}))
+    return Varied(path=path, values=tuple(values))
+
+
+def _means(
+    rows: Rows, name: str, path: str, lines: Mapping[int, int]
+) -> tuple[Estimate | None, ...]:
+    """Give the mean of a score of each value that has a line, and last that of all others."""
+    found: list[list[Trials]] = [[] for _ in range(len(lines) + 1)]
+    for place, trials in rows.trials_by(name, path):
+        found[lines.get(place, -1)].append(trials)
+    column = rows.columns[name]
+    # The spread of all is all that is known of a single combination.
+    is_share, spread = column.is_share, column.all.variance
+    return tuple(mean_of(one, is_share=is_share, spread=spread) if one else None for one in found)
+
+
+def _value(
+    name: str, group: Group, colours: Mapping[str, str], scores: Sequence[Estimate | None]
+) -> Value:
+    def average(total: float) -> float | None:
+        return total / group.ended if group.ended else None
+
+    return Value(
+        label=_cut(name, _LABEL),
+        cells=group.cells,
+        kinds=_kinds(group.kinds, colours),
+        messages=average(group.messages),
+        tokens=average(group.tokens),
+        cost=average(group.cost),
+        scores=tuple(scores),
+    )
+
+
+def _sentences(faults: Mapping[str, Fault], links: _Links) -> tuple[Sentence, ...]:
+    ranked = sorted(faults.items(), key=lambda one: -one[1].cells)
+    return tuple(
+        Sentence(
+            text=_cut(text, 300),
+            cells=fault.cells,
+            first=tuple(
+                Link(number=row.number, session=row.session, page=links.to(row))
+                for row in fault.first
+            ),
+        )
+        for text, fault in ranked[:_MOST_SENTENCES]
+    )
+
+
+def _line(rows: Rows, row: CellRow, colours: Mapping[str, str], links: _Links) -> Line:
+    kind = (row.reason if row.status == "finished" else None) or row.status
+    ((found,)) = _kinds({kind: 1}, colours)
+    return Line(
+        number=row.number,
+        session=row.session,
+        page=links.to(row),
+        trial=row.trial,
+        values=tuple(_cut(label(row.varied.get(path, "")), _VALUE) for path in rows.fields),
+        kind=found,
+        messages=row.messages,
+        tokens=row.input_tokens + row.output_tokens,
+        cost=row.cost,
+        scores=tuple(row.scores.get(name) for name in rows.columns),
+    )
+
+
+def _cut(text: str, most: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 2].rstrip()} …"

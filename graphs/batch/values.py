@@ -1,0 +1,269 @@
+"""The values of fields that vary together, from lists and files, row by row."""
+
+import csv
+import json
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from io import StringIO
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+from pydantic import JsonValue
+
+from ..common.errors import SpecError
+from ..common.files import read_file
+from ..common.validation import did_you_mean, kind_of, listing, near_or_all
+from .paths import paths_in, written
+from .spec import Values
+
+
+class _Left(Enum):
+    LEFT = "left"
+
+
+LEFT: Final = _Left.LEFT
+"""An empty cell of a table: the field stays as the conversation has it."""
+
+Value: TypeAlias = JsonValue | Literal[_Left.LEFT]
+"""The value of one field in one row."""
+
+Row: TypeAlias = tuple[Value, ...]
+"""The values of fields that vary together, in the order of their paths."""
+
+
+def canonical(value: object) -> str:
+    """Write a value as JSON in the one way that equal values have.
+
+    Raises:
+        ValueError: It holds a number that JSON does not have.
+    """
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Fields that vary together, and the rows of their values."""
+
+    key: str
+    """How they are named in the batch."""
+    paths: tuple[str, ...]
+    """Their paths."""
+    rows: Sequence[Row]
+    """Their values."""
+    file: str | None = None
+    """The name of the file that has the rows."""
+    lines: Sequence[int] = ()
+    """In which line of the file each row begins."""
+    is_text: bool = False
+    """Whether the file knows nothing but text: no numbers, no yes and no."""
+
+    def place(self, number: int) -> str:
+        """Say where a row stands, by its number from 0."""
+        return (
+            f"row {number + 1}" if self.file is None else f"{self.file}, line {self.lines[number]}"
+        )
+
+    def error(self, text: str, number: int | None = None) -> SpecError:
+        """Make the error for one row, or for all of it."""
+        at = "" if number is None else f"{self.place(number)}: "
+        return SpecError(f"vary.{self.key}: {at}{text}")
+
+    def varied(self, number: int) -> dict[str, JsonValue]:
+        """Give the values of a row by their paths, without those that are left as they are."""
+        pairs = zip(self.paths, self.rows[number], strict=True)
+        return {path: value for path, value in pairs if value is not LEFT}
+
+    def as_json(self, column: int) -> "Axis":
+        """Read the texts of a column as JSON, where they are such."""
+        rows = [
+            (*row[:column], _json_or_left(row[column]), *row[column + 1 :]) for row in self.rows
+        ]
+        return replace(self, rows=rows)
+
+    def check_distinct(self) -> None:
+        """Make sure that no two rows are the same: their sessions would be.
+
+        Raises:
+            SpecError: Two are; names both.
+        """
+        seen: dict[str, int] = {}
+        for number in range(len(self.rows)):
+            try:
+                text = canonical(self.varied(number))
+            except ValueError as error:
+                raise self.error("holds a number that JSON does not have", number) from error
+            first = seen.setdefault(text, number)
+            if first != number:
+                raise self.error(f"has the same values as {self.place(first)}", number)
+
+
+def json_of(value: JsonValue) -> JsonValue:
+    """Read a text as JSON, where it is such."""
+    if not isinstance(value, str):
+        return value
+    try:
+        read: JsonValue = _parsed(value)
+    except (ValueError, RecursionError):
+        return value
+    return read
+
+
+def _json_or_left(value: Value) -> Value:
+    return value if value is LEFT else json_of(value)
+
+
+def axis_of(key: str, values: Values) -> Axis:
+    """Read the rows of fields that vary together.
+
+    Raises:
+        SpecError: A row does not fit, or a file can't be read; names the fields and the row.
+    """
+    axis = Axis(key, tuple(map(written, paths_in(key))), ())
+    if isinstance(values, str):
+        return _from_file(axis, Path(values))
+    rows = [_row(axis, given, number) for number, given in enumerate(values)]
+    return replace(axis, rows=rows)
+
+
+def _row(axis: Axis, given: JsonValue, number: int) -> Row:
+    """Read a row of a list."""
+    if len(axis.paths) == 1:
+        return (given,)
+    if isinstance(given, Mapping):
+        unknown = next((name for name in given if name not in axis.paths), None)
+        if unknown is not None:
+            text = f"{unknown!r} is none of its fields{near_or_all(unknown, axis.paths)}"
+            raise axis.error(text, number)
+        return _picked(axis, given, number)
+    count = len(axis.paths)
+    if not isinstance(given, list):
+        raise axis.error(
+            f"must be a list of {count} values, or a table of them, not {kind_of(given)}", number
+        )
+    if len(given) != count:
+        raise axis.error(f"has {_counted(len(given))}, and the fields are {count}", number)
+    return tuple(given)
+
+
+def _picked(axis: Axis, given: Mapping[str, JsonValue], number: int) -> Row:
+    missing = [path for path in axis.paths if path not in given]
+    if missing:
+        raise axis.error(f"{missing[0]}: is missing{did_you_mean(missing[0], [*given])}", number)
+    return tuple(given[path] for path in axis.paths)
+
+
+def _counted(count: int) -> str:
+    return f"{count} value" if count == 1 else f"{count} values"
+
+
+def _from_file(axis: Axis, path: Path) -> Axis:
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        raise axis.error(
+            f"{path.name!r} is no .txt, .csv or .jsonl file: name one, or give a list of values"
+        )
+    lines, rows = array("Q"), []
+    for line, row in reader(replace(axis, file=path.name), _text(axis, path)):
+        lines.append(line)
+        rows.append(row)
+    if not rows:
+        raise axis.error(f"{path.name}: has no values")
+    is_text = path.suffix.lower() != ".jsonl"
+    return replace(axis, rows=rows, file=path.name, lines=lines, is_text=is_text)
+
+
+def _text(axis: Axis, path: Path) -> str:
+    try:
+        text: str = read_file(path, str)
+    except SpecError as error:
+        raise axis.error(str(error)) from error
+    return text
+
+
+def _at(axis: Axis, line: int) -> Axis:
+    """The axis as far as a file is read, for errors: the line is its only row."""
+    return replace(axis, lines=(line,))
+
+
+def _txt(axis: Axis, text: str) -> Iterator[tuple[int, Row]]:
+    """Read one value a line, without the white space around it; blank lines are none."""
+    if len(axis.paths) > 1:
+        raise axis.error(f"{axis.file}: holds one value a line: name a .csv or .jsonl file")
+    for line, value in enumerate(text.split("\n"), 1):
+        if value.strip():
+            yield line, (value.strip(),)
+
+
+def _csv(axis: Axis, text: str) -> Iterator[tuple[int, Row]]:
+    """Read the columns of these names."""
+    records = _records(axis, text)
+    _, header = next(records, (0, []))
+    names = [name.strip() for name in header]
+    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if twice is not None:
+        raise axis.error(f"{axis.file}: has two columns called {twice!r}")
+    columns = _columns(axis, names)
+    for line, record in records:
+        if len(record) != len(names):
+            raise _at(axis, line).error(
+                f"has {_counted(len(record))}, and the columns are {len(names)}", 0
+            )
+        yield line, tuple(record[column] or LEFT for column in columns)
+
+
+def _records(axis: Axis, text: str) -> Iterator[tuple[int, list[str]]]:
+    """Give the records of CSV, each with the line in which it begins; blank lines are none."""
+    reader = csv.reader(StringIO(text, newline=""), strict=True)
+    line = 1
+    try:
+        for record in reader:
+            if record:
+                yield line, record
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise _at(axis, line).error(f"is not valid CSV: {error}", 0) from error
+
+
+def _columns(axis: Axis, names: Sequence[str]) -> list[int]:
+    missing = next((path for path in axis.paths if path not in names), None)
+    if missing is None:
+        return [names.index(path) for path in axis.paths]
+    has = f"it has {listing(names)}" if names else "it has none"
+    raise axis.error(f"{axis.file}: has no column {missing!r}: {has}{did_you_mean(missing, names)}")
+
+
+def _jsonl(axis: Axis, text: str) -> Iterator[tuple[int, Row]]:
+    """Read one JSON object a line; for one field, also the value itself."""
+    for line, written_value in enumerate(text.split("\n"), 1):
+        if not written_value.strip():
+            continue
+        at = _at(axis, line)
+        try:
+            given = _parsed(written_value)
+        except (ValueError, RecursionError) as error:
+            raise at.error(f"is not valid JSON: {error}", 0) from error
+        if isinstance(given, Mapping) and (len(axis.paths) > 1 or axis.paths[0] in given):
+            yield line, _picked(at, given, 0)
+        elif len(axis.paths) == 1:
+            yield line, (given,)
+        else:
+            raise at.error(f"must be an object with {listing(axis.paths)}", 0)
+
+
+def _parsed(text: str) -> Any:  # noqa: ANN401
+    return json.loads(text, parse_constant=_refused)
+
+
+def _refused(word: str) -> None:
+    raise ValueError(f"{word} is no number in JSON")
+
+
+_READERS: Final[Mapping[str, Callable[[Axis, str], Iterable[tuple[int, Row]]]]] = {
+    ".txt": _txt,
+    ".csv": _csv,
+    ".jsonl": _jsonl,
+}

@@ -1,1 +1,0 @@
-"""The commands that run batches, and show how they stand."""

@@ -1,0 +1,108 @@
+"""How a batch goes, while it does: a table on a terminal, elsewhere a plain line now and then."""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from ..batch.limiter import Figures
+from ..batch.status import BatchStatus, lasted
+from ..session.status import money
+from .terminal.console import cell, on_screen, one_line, plain
+
+_FIRST_LINE: Final = 5.0
+"""Seconds until the first plain line; each next one takes three times as long."""
+
+_SELDOM: Final = 60.0
+"""The longest time between two of them, in seconds."""
+
+
+class BatchView:
+    """Shows a batch within its ``with`` block."""
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self._console = console
+        self._clock = clock
+        self._began = clock()
+        self._done_before: int | None = None
+        self._pause = _FIRST_LINE
+        self._next = self._began + self._pause
+        screen = on_screen(console)
+        self._live = Live(console=console, auto_refresh=False, transient=True) if screen else None
+
+    def __enter__(self) -> "BatchView":
+        """Begin."""
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End; a table is erased."""
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, status: BatchStatus, pace: Figures | None = None) -> None:
+        """Show how a batch stands now, and how fast it goes, where that is known."""
+        if self._done_before is None:
+            self._done_before = status.done
+        if self._live is not None:
+            self._live.update(self._table(status, pace), refresh=True)
+            return
+        if self._clock() >= self._next:
+            plain(self._console, one_line(" · ".join(self._words(status, pace))))
+            self._pause = min(3 * self._pause, _SELDOM)
+            self._next = self._clock() + self._pause
+
+    def say(self, text: str) -> None:
+        """Print a line above the table."""
+        plain(self._console, text)
+
+    def _table(self, status: BatchStatus, pace: Figures | None) -> RenderableType:
+        grid = Table.grid(padding=(0, 2))
+        for name, number in status.rows():
+            grid.add_row(Text(cell(name)), Text(f"{number:,}", justify="right"))
+        return Group(
+            Text(f"Batch {cell(status.batch)}: {status.done:,} of {status.cells:,} done", "bold"),
+            _bar(status.cells, status.done, min(60, self._console.width)),
+            grid,
+            Text(one_line(" · ".join(self._used(status, pace)), self._console.width), "dim"),
+        )
+
+    def _words(self, status: BatchStatus, pace: Figures | None) -> list[str]:
+        rows = [f"{number:,} {cell(name)}" for name, number in status.rows()]
+        return [f"{status.done:,} of {status.cells:,} done", *rows, *self._used(status, pace)]
+
+    def _used(self, status: BatchStatus, pace: Figures | None) -> list[str]:
+        calls, tokens, cost = status.calls, status.tokens, status.cost
+        if pace is not None:
+            # The rows of those that run know of no call yet.
+            whole = pace.used
+            calls, cost = whole.calls, whole.cost
+            tokens = whole.input_tokens + whole.output_tokens
+        used = [f"{calls:,} calls", f"{tokens:,} tokens"]
+        if cost:
+            used.append(f"{money(cost)} spent")
+        if pace is not None:
+            used += [f"{pace.calls_per_second:.1f} calls/s"]
+            used += [f"{pace.refusals:,} refused (429)"] if pace.refusals else []
+        left = self._left(status)
+        return used if left is None else [*used, f"about {left} left"]
+
+    def _left(self, status: BatchStatus) -> str | None:
+        """How long it may still take, where cells have ended since this is shown."""
+        done = status.done - (self._done_before or 0)
+        if not done or not status.left or not status.is_running:
+            return None
+        return lasted(round((self._clock() - self._began) / done * status.left))
+
+
+def _bar(most: int, done: int, width: int) -> Table:
+    # By itself it ends no line.
+    bar = Table.grid()
+    bar.add_row(ProgressBar(max(1, most), done, width=width))
+    return bar

@@ -1,0 +1,73 @@
+"""The commands that write a conversation to a file, check one and draw one."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..common.errors import SpecError
+from .options import OutputOption
+
+_File = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A .toml or .json file with a conversation.")
+]
+
+_SUFFIX = ".toml"
+
+
+def init(
+    kind: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="KIND",
+            help="role_play, group_solve, blogger, coder, user_proxy, chat; conversation, which "
+            "has every field; or batch, for `duologue batch run`. [default: role_play]",
+        ),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help="The file to write. [default: KIND.toml]"),
+    ] = None,
+) -> None:
+    """Write a conversation to begin from, as TOML with comments. Nothing is overwritten."""
+    if kind is not None and file is None and kind.endswith(_SUFFIX):
+        file, kind = Path(kind), None
+    from .file_template import template
+    from .terminal.console import plain, stderr, stdout
+    from .terminal.follow_up import FollowUp
+
+    kind = kind or "role_play"
+    text = template(kind)
+    file = file or Path(f"{kind}{_SUFFIX}")
+    if file.suffix.lower() != _SUFFIX:
+        raise SpecError(f"{file}: the file's name must end in {_SUFFIX}")
+    try:
+        with file.open("xb") as new:
+            new.write(text.encode())
+    except FileExistsError:
+        raise SpecError(f"{file} already exists: name another file") from None
+    except OSError as error:
+        raise SpecError(f"{file}: can't be written: {error.strerror or error}") from error
+    plain(stdout(), str(file))
+    run = "batch run" if kind == "batch" else "run"
+    plain(stderr(), f"Edit it, and run it with: {FollowUp().command(run, str(file))}")
+
+
+def check(file: _File) -> None:
+    """Check a conversation in a file, and say what it is. No model is called."""
+    from .file_template import describe
+    from .terminal.console import stdout
+
+    describe(file, stdout())
+
+
+def graph(file: _File, output: OutputOption = None) -> None:
+    """Draw who may speak after whom, and what ends it.
+
+    Mermaid is written to stdout. The name of the --output file says what it is: .svg, .png or .mmd.
+    """
+    from ..show.draw import draw
+
+    text = draw(file, output)
+    if output is None:
+        typer.echo(text.encode(), nl=False)

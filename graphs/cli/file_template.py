@@ -1,0 +1,294 @@
+"""Conversations to begin from, as TOML with comments, and a description of one in a few lines."""
+
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+import tomli_w
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from rich.console import Console
+
+from ...tools.registry.registry import Registry
+from ..batch.spec import Batch, BatchLimits
+from ..common.errors import SpecError
+from ..common.model_help import field_docs
+from ..common.validation import did_you_mean, listing
+from ..conversation.conversation import Conversation, how_it_ends
+from ..conversation.limits import most_calls, most_messages, plain_calls
+from ..ends.end_chat import EndChat
+from ..kinds.load import forms_by_kind, load_conversation, read_kind
+from ..kinds.role_play import RolePlayForm
+from ..show.draw import replies
+from ..speakers.speaker import Speaker
+from .terminal.console import on_screen, one_line, plain, prose
+
+_WIDTH = 77
+
+_CONVERSATION = "conversation"
+
+_BATCH = "batch"
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A table of a file."""
+
+    given: Mapping[str, Any]
+    """What is set."""
+    offered: Mapping[str, Any] = field(default_factory=dict)
+    """What stands in comments, to be switched on."""
+    head: str = ""
+    """The table's head; nothing of the file's own."""
+    model: type[BaseModel] | None = None
+    """Whose fields they are; None: those of the kind."""
+
+
+def _speaker(given: Mapping[str, Any], offered: Mapping[str, Any] | None = None) -> _Part:
+    return _Part(given, offered or {}, "[[speakers]]", Speaker)
+
+
+_END_CHAT = _Part(
+    {"mode": "one_last_chat_after_first_completion", "max_iterations": 8},
+    {
+        "when": [{"kind": "done_token", "token": "DEAL"}, {"kind": "max_seconds", "limit": 600}],
+        "tell_rounds_left": True,
+    },
+    "[end_chat]",
+    EndChat,
+)
+
+_OFFERED: Final = {"temperature": 0.7, "seed": 7, "model": "gpt-4.1"}
+
+_FILES: Final[Mapping[str, tuple[_Part, ...]]] = {
+    "role_play": (
+        _Part(
+            {
+                "task": "Plan a kitchen garden",
+                "user_role": "Cook",
+                "assistant_role": "Gardener",
+                "max_iterations": 5,
+            },
+            {
+                "mode": "end_chat_after_first_completion",
+                "specify_task": False,
+                "people": ["Cook"],
+                **_OFFERED,
+            },
+        ),
+    ),
+    "group_solve": (
+        _Part(
+            {"title": "A number to be found"},
+            {
+                "shift_owner": "Ben",
+                "shift_content": "Make your first guess.",
+                "reconcile_first_message": True,
+                "model": "gpt-4.1",
+            },
+        ),
+        _speaker(
+            {
+                "name": "Ann",
+                "task": "Answer guesses by higher, lower or right until the number is found.",
+                "checks_completion": True,
+                "private_opening": {"prompt": "Choose a secret number from 1 to 100."},
+            },
+            {"system_prompt": "You like riddles.", "model": "gpt-4.1"},
+        ),
+        _speaker({"name": "Ben", "task": "Find Ann's secret number."}, {"tools": ["calculator"]}),
+        _END_CHAT,
+    ),
+    "blogger": (
+        _Part(
+            {"task": "A post on how bees find their way", "rounds": 3},
+            {"writer": "Author", "critic": "Editor", "people": ["Critic"], **_OFFERED},
+        ),
+    ),
+    "coder": (
+        _Part(
+            {"task": "Print the first ten prime numbers.", "executions": 3},
+            {"sandbox": {"level": "monty", "seconds": 10}, **_OFFERED},
+        ),
+    ),
+    "user_proxy": (
+        _Part(
+            {"message": "Plan a day in Rome.", "human_input_mode": "TERMINATE"},
+            {
+                "max_consecutive_auto_reply": 10,
+                "code": False,
+                "tools": ["calculator"],
+                **_OFFERED,
+            },
+        ),
+    ),
+    "chat": (
+        _Part(
+            {"tools": ["calculator"]},
+            {
+                "message": "What is 6 times 7?",
+                "assistant_prompt": "You are {me}. Answer {user} in one sentence.",
+                "interrupt_on": {"calculator": True},
+                **_OFFERED,
+            },
+        ),
+    ),
+    _CONVERSATION: (
+        _Part(
+            {"task": "Agree on a price for the boat."},
+            {
+                "title": "The boat",
+                "model": "gpt-4.1",
+                "turn_order": {"kind": "moderator"},
+                "judge": {"criteria": ["They agree on a price."]},
+            },
+        ),
+        _speaker(
+            {"name": "Buyer", "task": "Pay 4,000 at most.", "checks_completion": True},
+            {
+                "system_prompt": "You are thrifty. {task}",
+                "replies": ["human"],
+                "tools": ["calculator"],
+                "model": "gpt-4.1",
+                "model_settings": {"temperature": 0.7, "max_tokens": 200},
+            },
+        ),
+        _speaker({"name": "Seller", "task": "Take 3,500 at least."}),
+        _END_CHAT,
+    ),
+    _BATCH: (
+        _Part({}, {"trials": 3, "score": "complete"}),
+        _Part(
+            {"specify_task": False, "max_iterations": 1},
+            {"mode": "end_chat_after_first_completion", **_OFFERED},
+            '[conversation]\nkind = "role_play"',
+            RolePlayForm,
+        ),
+        _Part(
+            {
+                "task": ["Plan a kitchen garden", "Plan a street party"],
+                "user_role": ["Cook", "Teacher", "Nurse", "Shopkeeper"],
+                "assistant_role": ["Gardener", "Programmer", "Writer"],
+            },
+            {"max_iterations": [1, 5]},
+            "# What varies: lists of values, or .txt, .csv or .jsonl files with them.\n[vary]",
+            RolePlayForm,
+        ),
+        _Part(
+            {},
+            {
+                "max_cost": 1.5,
+                "max_seconds": 3600,
+                "rates": {"gpt-4.1": {"requests_per_minute": 500}},
+            },
+            "[limits]",
+            BatchLimits,
+        ),
+    ),
+}
+
+
+_OTHERS: Final[Mapping[str, type[BaseModel]]] = {_CONVERSATION: Conversation, _BATCH: Batch}
+"""What is no kind of conversation."""
+
+
+def template(kind: str) -> str:
+    """Write a conversation of a kind to begin from, one of none of the kinds, or a batch."""
+    if kind not in _FILES:
+        hint = did_you_mean(kind, [*_FILES]) or f"; there are {listing(_FILES)}"
+        raise SpecError(f"there is no kind {kind!r}{hint}")
+    what = "batch" if kind == _BATCH else "conversation"
+    lines = [
+        f"# A {what} to begin from. Change what you like. Fields after # are off:",
+        "# take the # away to set one.",
+    ]
+    model = _OTHERS.get(kind)
+    if model is None:
+        model = forms_by_kind()[kind]
+        lines += ["", f'kind = "{kind}"']
+    told: set[tuple[type[BaseModel], str]] = set()
+    for part in _FILES[kind]:
+        lines += ["", part.head] if part.head else []
+        lines += _written(part, part.model or model, told)
+    return "\n".join(lines) + "\n"
+
+
+def _written(
+    part: _Part, model: type[BaseModel], told: set[tuple[type[BaseModel], str]]
+) -> Iterator[str]:
+    """The lines of a table; what a field means is told where it comes first."""
+    docs = field_docs(model)
+    for name, value in {**part.given, **part.offered}.items():
+        if (model, name) not in told:
+            told.add((model, name))
+            yield ""
+            text = _meaning(docs[name], model.model_fields[name])
+            for line in textwrap.wrap(text, _WIDTH, break_on_hyphens=False):
+                yield f"# {line}"
+        off = "" if name in part.given else "# "
+        yield f"{off}{name} = {_inline(value)}"
+
+
+def _meaning(doc: str, info: FieldInfo) -> str:
+    """Say what a field means to who writes a file, which has no None."""
+    text = doc.replace("``", "`")
+    if info.default is None:
+        text = text.replace("None: ", "Without it: ")
+    kind = info.annotation
+    if not isinstance(kind, type) or not issubclass(kind, Enum):
+        return text
+    return f"{text} One of: {', '.join(one.value for one in kind)}."
+
+
+def _inline(value: object) -> str:
+    """Write a value on one line."""
+    match value:
+        case Mapping():
+            pairs = (f"{_key(name)} = {_inline(one)}" for name, one in value.items())
+            return f"{{ {', '.join(pairs)} }}"
+        case list():
+            return f"[{', '.join(map(_inline, value))}]"
+        case _:
+            return tomli_w.dumps({"x": value}).removeprefix("x = ").strip()
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _inline(name)
+
+
+def describe(file: Path, out: Console) -> None:
+    """Say what a conversation in a file is, and whether all that it names is there."""
+    conversation = load_conversation(file)
+    names = ", ".join(map(one_line, conversation.names))
+    plain(out, f"{one_line(str(file))}: {read_kind(file) or 'a conversation'} of {names}", "bold")
+    if conversation.task:
+        width = out.width - 2 if on_screen(out) else None
+        plain(out, f"  {one_line(conversation.task, width)}", "dim")
+    for speaker in conversation.speakers:
+        by = replies(conversation, speaker)
+        tools = f"; tools: {', '.join(speaker.tools)}" if speaker.tools else ""
+        plain(out, one_line(f"{speaker.name}: {by}{tools}"))
+    prose(out, f"Ends: {'; '.join(map(one_line, how_it_ends(conversation)))}.")
+    if conversation.end_chat.is_capped:
+        messages, calls = most_messages(conversation), most_calls(conversation)
+        plain_way = ""
+        if not conversation.agents:
+            plain_way = f" ({plain_calls(conversation):,} where nothing is asked for again)"
+        prose(out, f"At most: {messages:,} messages, {calls:,} model calls{plain_way}.")
+    _check_names(conversation, out, f"{file}: ")
+
+
+def _check_names(conversation: Conversation, out: Console, where: str) -> None:
+    """Say of all that it names whether it is there; refuse it where something is not."""
+    registry = Registry()
+    for noun, name, is_there in registry.looked_up(conversation):
+        found = "registered" if is_there else "missing"
+        plain(out, one_line(f"The {noun} {name}: {found}"), "" if is_there else "yellow")
+    try:
+        registry.check(conversation)
+    except SpecError as error:
+        raise SpecError(f"{where}{error}") from error

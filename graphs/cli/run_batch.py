@@ -1,0 +1,126 @@
+"""The command that runs a batch: how it goes is shown, and a signal pauses it."""
+
+import asyncio
+import gc
+import os
+import signal
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import typer
+
+from ..batch.driver import BatchSettings, Driver
+from ..batch.run import open_driver
+from ..batch.status import BatchStatus, read_status
+from ..batch.worker import COLLECTED
+from ..session.options import Options
+from ..store.batches import CellRow
+from .batch_view import BatchView
+from .exit import ExitCode
+from .show_batch import print_status
+from .terminal.console import json_line, plain, stderr
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+_LOOK = 0.5
+"""Seconds between two looks at how it stands, where a look takes no time."""
+
+
+def run_here(file: Path, settings: BatchSettings, options: Options, *, as_json: bool) -> None:
+    """Run a batch in this process, as far as it goes."""
+
+    async def play() -> ExitCode:
+        async with open_driver(file, settings, options) as driver:
+            return await _Run(driver, as_json).play()
+
+    gc.set_threshold(*COLLECTED)
+    code = asyncio.run(play())
+    if code is not ExitCode.DONE:
+        raise typer.Exit(code)
+
+
+@dataclass
+class _Run:
+    driver: Driver
+    as_json: bool
+    unscored: int = 0
+    """How many cells that have ended lack scores."""
+    signals: list[int] = field(default_factory=list)
+    pausing: set[asyncio.Task[None]] = field(default_factory=set)
+    view: BatchView = field(default_factory=lambda: BatchView(stderr()))
+
+    async def play(self) -> ExitCode:
+        running = asyncio.create_task(self.driver.run())
+        self._listen(running)
+        self.driver.told = self._tell
+        try:
+            with self.view:
+                while not running.done():
+                    began = time.monotonic()
+                    if not self.as_json:
+                        status = await read_status(self.driver.store, self.driver.row.batch)
+                        self.view.show(status, await self.driver.crew.pace())
+                    # Counting a million cells takes half a second.
+                    took = time.monotonic() - began
+                    await asyncio.wait([running], timeout=max(_LOOK, 4 * took))
+            await running
+        except asyncio.CancelledError:
+            if not self.signals:
+                raise
+            plain(stderr(), "Broken off. The same command goes on with it.")
+            return ExitCode(128 + self.signals[0])
+        status = await read_status(self.driver.store, self.driver.row.batch)
+        status = status.model_copy(update={"is_running": False})
+        print_status(status, as_json=self.as_json)
+        if not self.as_json:
+            self._say_what_is_next(status)
+        return self._code(status)
+
+    def _tell(self, row: CellRow) -> None:
+        if row.status == "finished" and row.error is not None:
+            self.unscored += 1
+        if self.as_json:
+            json_line(row.model_dump_json())
+
+    def _code(self, status: BatchStatus) -> ExitCode:
+        if self.signals:
+            return ExitCode(128 + self.signals[0])
+        return ExitCode.DONE if status.finished == status.cells else ExitCode.UNFINISHED
+
+    def _say_what_is_next(self, status: BatchStatus) -> None:
+        waiting = status.of("waiting")
+        if waiting:
+            answered = "`duologue sessions` lists those that wait, `duologue answer` answers them"
+            plain(stderr(), f"{answered}; then the same command goes on.")
+        if status.left > waiting:
+            # What is used up holds for all runs together.
+            is_used_up = (status.stopped or "").startswith("limits.")
+            same = "With a larger limit the same" if is_used_up else "The same"
+            plain(stderr(), f"{same} command goes on with what is left.")
+        if status.failed:
+            plain(stderr(), "With --retry-failed it runs the cells that have failed again.")
+        if self.unscored:
+            report = f"`duologue batch report {status.batch}` says why"
+            plain(stderr(), f"Scores are missing, in {self.unscored:,} of the cells: {report}.")
+
+    def _listen(self, running: "asyncio.Task[object]") -> None:
+        loop = asyncio.get_running_loop()
+
+        def stop(number: int) -> None:
+            self.signals.append(number)
+            match len(self.signals):
+                case 1:
+                    self.view.say("Pausing, once the calls under way are answered …")
+                    task = loop.create_task(self.driver.crew.pause("It was interrupted."))
+                    self.pausing.add(task)
+                case 2:
+                    running.cancel()
+                case _:
+                    # What is answered is stored already: nothing is lost by not waiting.
+                    os._exit(128 + number)
+
+        for number in _SIGNALS:
+            with suppress(NotImplementedError):  # Windows
+                loop.add_signal_handler(number, stop, number)

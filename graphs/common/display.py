@@ -1,0 +1,180 @@
+"""How results and specs show themselves in notebooks and in a console."""
+
+from collections.abc import Iterator
+from functools import cache
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self, SupportsIndex, TypeVar, overload
+
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages.tool import ToolCall
+from pydantic import NonNegativeInt
+
+from .data import Data
+from .sanitize import clean, dump_exact_json, escape_invisible, in_markdown
+
+if TYPE_CHECKING:
+    from IPython.lib.pretty import RepresentationPrinter
+    from jinja2 import Template
+    from rich.console import RenderableType
+
+
+TEMPLATES: Final = Path(__file__).parent / "templates"
+"""Where the templates are, with the style of all that a notebook shows."""
+
+
+class Panel(Data):
+    """What is shown. Texts may be anybody's: each form of it escapes them."""
+
+    title: str = ""
+    """What it is, in a line."""
+    tag: str = ""
+    """Its name in code, such as the reason of an end."""
+    notes: tuple[str, ...] = ()
+    """What else is to be known, each in a line."""
+    head: tuple[str, ...] = ()
+    """The headings of the columns."""
+    rows: tuple[tuple[str, ...], ...] = ()
+    """The rows of the table."""
+    left_out: NonNegativeInt = 0
+    """How many rows before those are left out."""
+
+    def html(self) -> str:
+        """Write it as HTML, which also reads where styles are taken away."""
+        return _template().render(panel=self)
+
+    def markdown(self) -> str:
+        """Write it as Markdown."""
+        tag = f" `{self.tag}`" if self.tag else ""
+        parts = [f"**{_plain(self.title)}**{tag}"] if self.title else []
+        parts += map(_plain, self._said())
+        if self.rows:
+            lines = [self.head, ("---",) * len(self.head)]
+            lines += [tuple(map(_cell, row)) for row in self.rows]
+            parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
+        return "\n\n".join(parts) + "\n"
+
+    def renderable(self) -> "RenderableType":
+        """Give it as rich takes it."""
+        # Only a console needs it.
+        from rich import box
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        tag = f"  {self.tag}" if self.tag else ""
+        parts: list[RenderableType] = []
+        if self.title:
+            parts.append(Text.assemble((clean(self.title), "bold"), (tag, "dim")))
+        parts += [Text(clean(one), "dim") for one in self._said()]
+        if self.rows:
+            table = Table(
+                *self.head, box=box.SIMPLE_HEAD, pad_edge=False, show_header=any(self.head)
+            )
+            for row in self.rows:
+                table.add_row(*(Text(clean(cell)) for cell in row))
+            parts.append(table)
+        return Group(*parts)
+
+    def text(self) -> str:
+        """Write it as text of at most 80 columns."""
+        from rich.console import Console
+
+        # Within a kernel rich would show it there, too.
+        console = Console(width=80, file=StringIO(), color_system=None, force_jupyter=False)
+        with console.capture() as captured:
+            console.print(self.renderable())
+        return "\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip()
+
+    def _said(self) -> Iterator[str]:
+        yield from self.notes
+        if self.left_out:
+            yield f"{self.left_out:,} before these are left out."
+
+
+class Shown:
+    """What shows itself as a panel."""
+
+    def _panel(self) -> Panel:
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        return self._panel().html()
+
+    def _repr_markdown_(self) -> str:
+        return self._panel().markdown()
+
+    def _repr_pretty_(self, printer: "RepresentationPrinter", cycle: bool) -> None:
+        # Within a list or a dict it stands as what it is.
+        alone = len(printer.stack) == 1
+        printer.text(self._panel().text() if alone else repr(self))  # type: ignore[no-untyped-call]
+
+    def __rich__(self) -> "RenderableType":
+        return self._panel().renderable()
+
+
+def _plain(text: str) -> str:
+    # Notebooks read what stands between dollars as mathematics.
+    return in_markdown(clean(text)).replace("$", r"\$")
+
+
+def _cell(text: str) -> str:
+    return "<br>".join(map(_plain, clean(text).splitlines()))
+
+
+@cache
+def _template() -> "Template":
+    # Only what a notebook shows needs it.
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    templates = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters["shown"] = clean
+    return templates.get_template("panel.html")
+
+
+MOST: Final = 60
+"""How many lines are shown, the newest."""
+
+
+T = TypeVar("T")
+
+
+class ShownList(Shown, list[T]):
+    """A list that shows itself; so does a part of it."""
+
+    @overload
+    def __getitem__(self, place: SupportsIndex, /) -> T: ...
+
+    @overload
+    def __getitem__(self, place: slice, /) -> Self: ...
+
+    def __getitem__(self, place: SupportsIndex | slice, /) -> "T | Self":
+        found = super().__getitem__(place)
+        return type(self)(found) if isinstance(place, slice) else found  # type: ignore[arg-type,return-value]
+
+
+class Messages(ShownList[BaseMessage]):
+    """Messages as a speaker sees them."""
+
+    def _panel(self) -> Panel:
+        rows = tuple((_ROLES.get(one.type, one.type), _text(one)) for one in self[-MOST:])
+        return Panel(head=("Role", "Text"), rows=rows, left_out=len(self) - len(rows))
+
+
+_ROLES: Final = {"ai": "assistant", "human": "user"}
+
+
+def _text(message: BaseMessage) -> str:
+    calls = message.tool_calls if isinstance(message, AIMessage) else []
+    said = [message.text] if message.text else []
+    return "\n".join([*said, *map(_call, calls)])
+
+
+def _call(call: ToolCall) -> str:
+    return f"calls {escape_invisible(call['name'])} with {dump_exact_json(call['args'])}"

@@ -1,0 +1,154 @@
+"""What must hang together in a conversation: fields that are right alone and wrong together.
+
+Each check raises a ValueError that names the field, which pydantic turns into its own.
+"""
+
+from ...nodes.prompts.texts import PROMPTS
+from ..common.validation import near_or_all
+from ..ends.end import AllOf, AnyOf, BaseEnd, call_caps, check_name, leaves, message_caps
+from ..ends.end_chat import EndChatMode
+from .fields import ConversationFields
+from .judges import HAND_OFF, Handoff
+from .limits import check_limits, least_limit, most_calls, most_messages
+
+
+def check(conversation: ConversationFields) -> None:
+    """Make sure that a conversation hangs together."""
+    _check_tasks(conversation)
+    _check_prefixes(conversation)
+    _check_hearers(conversation)
+    _check_handoffs(conversation)
+    _check_prompts(conversation)
+    check_limits(conversation, lambda speaker: least_limit(conversation, speaker), "")
+    opening, end_chat = conversation.opening, conversation.end_chat
+    check_name(conversation, "opening.first_speaker", opening.first_speaker)
+    if opening.reconcile and not opening.answers:
+        raise ValueError("opening.reconcile: needs opening.answers")
+    if not (end_chat.is_capped or conversation.is_bounded_by_people):
+        raise ValueError(
+            "end_chat.max_iterations: none is possible only if every round needs a person, or with "
+            "MaxMessages; give a number of rounds"
+        )
+    _check_least(conversation)
+    if end_chat.on_guard == "ask" and not conversation.is_with_a_person:
+        raise ValueError(
+            "end_chat.on_guard: 'ask' needs two speakers in turn, one of them always a person"
+        )
+    needs_stopper = end_chat.mode is not EndChatMode.MAX_ITERATIONS_ONLY
+    if needs_stopper and not conversation.stoppers:
+        raise ValueError(
+            f"end_chat.mode: {end_chat.mode.value} needs a speaker with checks_completion = true"
+        )
+    for name in conversation.model_names if conversation.prices else ():
+        if name is not None and name not in conversation.prices:
+            raise ValueError(f"prices: there is none for the model {name!r}")
+    for path, end in leaves(end_chat.when, "end_chat.when"):
+        end.check(conversation, path)
+    _check_possible(conversation, "end_chat.when", end_chat.when)
+
+
+def _check_least(conversation: ConversationFields) -> None:
+    """Refuse to wait for more rounds than the caps allow."""
+    end_chat = conversation.end_chat
+    least, cap = end_chat.min_iterations, end_chat.max_iterations
+    if cap is not None and least > cap:
+        raise ValueError(
+            f"end_chat.min_iterations: {least} is above the cap, max_iterations, {cap}"
+        )
+    count, opening = len(conversation.speakers), conversation.opening.answers
+    messages = len(conversation.secretive) + count * (least + opening)
+    caps = message_caps(end_chat.when)
+    if least and any(limit < messages for limit in caps):
+        raise ValueError(
+            f"end_chat.min_iterations: {least} rounds have {messages} messages, above the cap, "
+            f"max_messages, {min(caps)}"
+        )
+
+
+def _check_tasks(conversation: ConversationFields) -> None:
+    # A person, or a first message, says what it is about.
+    is_told = any(speaker.human or speaker.first_message for speaker in conversation.speakers)
+    for speaker in conversation.speakers:
+        if speaker.task is None and conversation.task is None and not is_told:
+            raise ValueError(f"task: missing, and {speaker.name!r} has none of its own: give one")
+        if speaker.task is None and conversation.opening.answers:
+            raise ValueError(f"opening.answers: {speaker.name!r} has no task of its own to answer")
+    if conversation.task is None and conversation.task_specification is not None:
+        raise ValueError("task_specification: there is no task to make more specific")
+
+
+def _check_prefixes(conversation: ConversationFields) -> None:
+    for number, speaker in enumerate(conversation.speakers):
+        for name in speaker.prefixes:
+            check_name(conversation, f"speakers.{number}.prefixes", name)
+            if name == speaker.name:
+                raise ValueError(
+                    f"speakers.{number}.prefixes: {name!r} does not hear itself: name another"
+                )
+
+
+def _check_hearers(conversation: ConversationFields) -> None:
+    for number, speaker in enumerate(conversation.speakers):
+        at = f"speakers.{number}.speaks_to"
+        others = [name for name in speaker.speaks_to or () if name != speaker.name]
+        for name in others:
+            check_name(conversation, at, name)
+        if speaker.speaks_to is not None and not others:
+            raise ValueError(f"{at}: nobody would hear {speaker.name!r}: name another")
+
+
+def _check_handoffs(conversation: ConversationFields) -> None:
+    order = conversation.turn_order
+    if not isinstance(order, Handoff):
+        return
+    for name, others in order.to.items():
+        check_name(conversation, "turn_order.to", name)
+        for other in others:
+            check_name(conversation, f"turn_order.to.{name}", other)
+    for number, speaker in enumerate(conversation.speakers):
+        if HAND_OFF in speaker.tools:
+            raise ValueError(
+                f"speakers.{number}.tools: {HAND_OFF!r} is the tool that names who speaks next: "
+                "give yours another name"
+            )
+
+
+def _check_prompts(conversation: ConversationFields) -> None:
+    for name, own in conversation.prompts.items():
+        if name not in PROMPTS:
+            known = near_or_all(name, list(PROMPTS))
+            raise ValueError(f"prompts.{name}: there is no such prompt{known}")
+        if own.text is None and own.name is None:
+            raise ValueError(f"prompts.{name}: give a text, or the name of a registered one")
+        unfit = None if own.text is None else PROMPTS[name].find_placeholder_error(own.text)
+        if unfit is not None:
+            raise ValueError(f"prompts.{name}: {unfit}")
+
+
+def _check_possible(conversation: ConversationFields, path: str, end: BaseEnd | None) -> None:
+    """Refuse what can't all hold, since the conversation is over before."""
+    for place, part in enumerate(end.of if isinstance(end, AnyOf | AllOf) else ()):
+        at = f"{path}.of.{place}"
+        _check_possible(conversation, at, part)
+        if isinstance(end, AllOf) and not _is_possible(conversation, part):
+            messages, calls = _most(conversation)
+            field = f"{at}.limit" if part.most_messages or part.most_calls else at
+            raise ValueError(
+                f"{field}: can never hold: this conversation has at most {messages} messages and "
+                f"{calls} model calls"
+            )
+
+
+def _is_possible(conversation: ConversationFields, end: BaseEnd) -> bool:
+    if isinstance(end, AnyOf):
+        return any(_is_possible(conversation, part) for part in end.of)
+    if isinstance(end, AllOf):
+        return all(_is_possible(conversation, part) for part in end.of)
+    messages, calls = _most(conversation)
+    return (end.most_messages or 0) <= messages and (end.most_calls or 0) <= calls
+
+
+def _most(conversation: ConversationFields) -> tuple[int, int]:
+    """Return the most messages and calls: each message takes a call at least."""
+    calls = min([most_calls(conversation), *call_caps(conversation.end_chat.when)])
+    return min(most_messages(conversation), calls), calls

@@ -1,0 +1,89 @@
+"""What may be given where a conversation's fields stand, by type."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from typing_extensions import TypedDict
+
+from ..common.data import Fields, Name, Named, Thing
+from ..ends.end_chat import AnyEndChat
+from ..speakers.approval import InterruptOn, Rule
+from ..speakers.speaker import Speaker
+from ..speakers.speaker_options import SpeakerFields
+from .fields import Opening, TaskSpecification, Wording
+from .judges import AnyJudge, TurnOrder
+from .sandbox import Sandbox
+from .usage import Price
+
+AnySpeaker: TypeAlias = Speaker | SpeakerFields | Fields
+"""A speaker or its fields."""
+
+Role: TypeAlias = str | AnySpeaker
+"""What a short form takes for one of its speakers: the name, or fields."""
+
+
+@dataclass(frozen=True)
+class ReadAs:
+    """The type that an option's value has once it is read, if callers may pass other types."""
+
+    type: Any
+
+
+SpeakerName: TypeAlias = Annotated[Role, ReadAs(Name)]
+"""A speaker's name, beside which callers may pass other fields of the speaker."""
+
+Names: TypeAlias = Annotated[Sequence[str], ReadAs(tuple[Name, ...])]
+
+Things: TypeAlias = Annotated[Sequence[Thing], ReadAs(tuple[Named, ...])]
+"""Names of what is registered, or in Python the things themselves."""
+
+Approvals: TypeAlias = Annotated[
+    Mapping[Any, bool | InterruptOn | Fields], ReadAs(dict[Named, Rule])
+]
+"""The tools, or their names, that need approval before they run, and how it is given."""
+
+NO_APPROVALS: Final[Mapping[Any, bool]] = {}
+
+
+class OptionsBesideEndChat(TypedDict, total=False):
+    """The fields of a conversation that no short form declares as parameters of its own."""
+
+    title: str | None
+    turn_order: TurnOrder | str | Fields
+    task_specification: TaskSpecification | Fields | None
+    opening: Opening | Fields
+    judge: AnyJudge | str | Fields
+    model: str | None
+    prices: Mapping[str, Price | Fields]
+    max_tool_rounds: int
+    max_call_errors: int
+    max_tool_errors: int
+    tool_timeout: float
+    sandbox: Sandbox | str | Fields
+    seed: int | None
+    prompts: Mapping[str, str | Wording | Fields]
+
+
+class CommonOptions(OptionsBesideEndChat, total=False):
+    """The same, if the end is no parameter of its own."""
+
+    end_chat: AnyEndChat
+
+
+class TaskOptions(CommonOptions, total=False):
+    """The same, if the task is no parameter of its own either."""
+
+    task: str | None
+
+
+class ConversationOptions(CommonOptions, total=False):
+    """The fields of a `Conversation` that can't be given by position."""
+
+    version: Literal[12]
+
+
+class Changes(TaskOptions, total=False):
+    """The fields that `Conversation.replace` takes."""
+
+    speakers: Mapping[str, Fields] | Sequence[AnySpeaker]

@@ -1,0 +1,155 @@
+"""Limits that follow from a spec: messages, model calls, tool rounds, tokens of a context."""
+
+from collections import Counter
+from collections.abc import Callable
+
+from pydantic import BaseModel
+
+from ...nodes.prompts.summaries import SUMMARY_HEADING
+from ..common.data import MOST
+from ..common.errors import SpecError
+from ..ends.end import leaves, message_caps
+from ..ends.end_chat import EndChatMode
+from ..speakers.context import RunningSummary, TokenBudget
+from ..speakers.speaker import Speaker
+from ..text.words import tokens_of_texts
+from .fields import ConversationFields
+from .judges import Judge, Moderator, SeparateJudge
+
+
+def most_messages(conversation: ConversationFields) -> int:
+    """Give the most messages that a conversation can have."""
+    count = len(conversation.speakers)
+    opening = count if conversation.opening.answers else 0
+    most = len(conversation.secretive) + opening + count * conversation.end_chat.most_rounds
+    if any(speaker.human and speaker.human.sees_calls for speaker in conversation.speakers):
+        # A person may say something to each round of calls.
+        most *= 1 + most_tool_rounds(conversation)
+    caps = message_caps(conversation.end_chat.when)
+    last_words = {
+        EndChatMode.ONE_LAST_CHAT_AFTER_FIRST_COMPLETION: 1,
+        EndChatMode.ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION: count,
+    }
+    answers = (end.most_answers(count) for _, end in leaves(conversation.end_chat.when))
+    promised = last_words.get(conversation.end_chat.mode, 0) + sum(answers)
+    return min([most, *caps]) + promised
+
+
+def most_calls(conversation: ConversationFields) -> int:
+    """Give the most model calls that a conversation can take.
+
+    In a turn those are the summary of what went before, one for each round of tools, the reply, one
+    more where that is rejected and one where it is cut off, the judge's two questions, one of them
+    once more where its answer can't be read, and the choice of who speaks next. How many agents of
+    the user's own make is not known.
+    """
+    if conversation.agents:
+        return MOST
+    sums_up = any(map(conversation.sums_up, conversation.speakers))
+    per_turn = sums_up + conversation.asks_for_more + most_tool_rounds(conversation) + 2 + 3 + 1
+    return 2 + most_messages(conversation) * per_turn
+
+
+def plain_calls(conversation: ConversationFields) -> int:
+    """Give the model calls of a conversation that goes on up to its cap without anything special.
+
+    No tool is called, nothing is summed up, and nothing is asked for again. Where speakers are
+    chosen, each is taken to be chosen in its turn.
+    """
+    order, judge, end_chat = conversation.order, conversation.judge, conversation.end_chat
+    caps = message_caps(end_chat.when)
+    answering = conversation.names if conversation.opening.answers else ()
+    before = (*conversation.secretive, *answering)[: min(caps, default=MOST)]
+    in_rounds = [
+        len(order) * end_chat.most_rounds,
+        *(cap - len(before) for cap in caps),
+    ]
+    rounds, more = divmod(min(in_rounds), len(order))
+    turns = {name: rounds + (place < more) for place, name in enumerate(order)}
+    spoken = Counter(before) + Counter(turns)
+    calls = sum(spoken[one.name] for one in conversation.speakers if one.has_model)
+    judged = end_chat.mode is not EndChatMode.MAX_ITERATIONS_ONLY
+    if judged:
+        questions = 2 if isinstance(judge, Judge) and judge.form == "two_questions" else 1
+        calls += questions * sum(turns[name] for name in conversation.stoppers)
+    # A separate judge is not asked about what the first speaker says to nobody yet.
+    begins_alone = not answering and end_chat.waits_for_another
+    unasked = judged and begins_alone and isinstance(judge, SeparateJudge)
+    unasked = unasked and turns[order[0]] > 0 and order[0] in conversation.stoppers
+    calls -= unasked
+    if isinstance(judge, SeparateJudge) and judge.final_verdict:
+        is_judged = judged and order[more - 1] in conversation.stoppers
+        calls += not is_judged or (unasked and min(in_rounds) == 1)
+    if isinstance(conversation.turn_order, Moderator):
+        calls += max(0, min(in_rounds) - 1)
+    return calls + (conversation.task_specification is not None)
+
+
+def most_tool_rounds(conversation: ConversationFields) -> int:
+    """Give the most rounds of tool calls that one turn can have, those without success included.
+
+    One without success has an error at least, and the last of either kind ends the conversation.
+    """
+    errors = (conversation.max_call_errors - 1) + (conversation.max_tool_errors - 1)
+    return conversation.max_tool_rounds + errors
+
+
+ROOM = 64
+"""The least room for what is said, in tokens, that a prompt must have beside what always stands
+in it."""
+
+_TOKENS_PER_WORD = 2
+
+
+def tokens_of_summary(words: int) -> int:
+    """Estimate the tokens of the message that tells a summary of so many words."""
+    return tokens_of_texts([SUMMARY_HEADING]) + words * _TOKENS_PER_WORD
+
+
+def fixed_tokens(
+    conversation: ConversationFields,
+    speaker: Speaker,
+    task: str | None,
+    schema: type[BaseModel] | None = None,
+) -> int:
+    """Estimate the tokens of what stands in front of each prompt of a speaker."""
+    system = conversation.system_prompt(speaker, task, schema)
+    examples = [str(example.text) for example in speaker.examples]
+    return tokens_of_texts([system, *examples])
+
+
+def has_limits(conversation: ConversationFields) -> bool:
+    """Return whether a speaker's prompts are limited to a number of tokens."""
+    return any(
+        isinstance(one.context, TokenBudget | RunningSummary) for one in conversation.speakers
+    )
+
+
+def check_limits(
+    conversation: ConversationFields, least: Callable[[Speaker], int], more: str
+) -> None:
+    """Make sure that limits on speakers' prompts leave room for a message."""
+    for number, speaker in enumerate(conversation.speakers):
+        if not isinstance(speaker.context, TokenBudget | RunningSummary):
+            continue
+        needed, limit = least(speaker), speaker.context.limit
+        if limit < needed:
+            raise SpecError(
+                f"speakers.{number}.context.limit: {limit} tokens are too few for what always "
+                f"stands in a prompt of {speaker.name!r}{more} and a message: give {needed} or more"
+            )
+
+
+def least_limit(
+    conversation: ConversationFields, speaker: Speaker, schema: type[BaseModel] | None = None
+) -> int:
+    """Give the least number of tokens that a speaker's context can be limited to."""
+    opening = speaker.private_opening
+    told = [] if opening is None else [*opening.lines, opening.prompt or ""]
+    if conversation.opening.answers:
+        who = conversation.speakers if conversation.opening.reconcile else (speaker,)
+        told += [one.task or "" for one in who]
+    context = speaker.context
+    summary = tokens_of_summary(context.words) if isinstance(context, RunningSummary) else 0
+    standing = fixed_tokens(conversation, speaker, conversation.task, schema) + summary
+    return standing + tokens_of_texts(text for text in told if text) + ROOM

@@ -1,1 +1,0 @@
-"""How a message is read by the form that it has."""

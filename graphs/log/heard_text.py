@@ -1,0 +1,257 @@
+"""The text that others hear of a message: without done tokens, with words beside tool calls."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.messages.tool import ToolCall
+
+from ...nodes.prompts import handoffs as prompts
+from ...nodes.prompts.handoffs import PRIVATE_MESSAGE
+from ..conversation.conversation import Conversation
+from ..conversation.handoffs import first_of, read_name, targets
+from ..conversation.judges import HAND_OFF
+from ..speakers.speaker import TO_USER
+from ..ends.done_token import DoneToken
+from ..ends.end import leaves, lone
+from ..speakers.formats import LabelledFormat, plain
+from ..speakers.replies import DATA
+from ..text.done_words import may_say, says, settled, without
+from ..text.fences import prose_places
+from .marks import begins, length_of
+from .messages import metadata, place_of
+from .metadata import MessageMetadata, SpeakerReply, is_open_speech, is_public_speech
+from .parsing import holds_code, languages_run
+
+
+def done_tokens(conversation: Conversation, speaker: str | None, text: str) -> list[str]:
+    """Give the done tokens that a message says, of those that its speaker may say."""
+    mine = _tokens_of(conversation, speaker)
+    return [
+        end.token
+        for end in mine
+        if may_say(end.token, text)
+        and says(end.token, _shown(conversation, speaker, end, text), end.counts, speaker)
+    ]
+
+
+def unanswered_token(
+    conversation: Conversation, speaker: str, text: str, log: Sequence[BaseMessage]
+) -> str | None:
+    """Return the done token with which a message ends a conversation that nobody has joined yet.
+
+    A token that is joined to another end by ``&`` counts when that end says so, one that has to be
+    answered waits for the answer, and one beside code for another speaker until that has run it.
+
+    Args:
+        conversation: The spec.
+        speaker: Who says the message.
+        text: The message.
+        log: What was said before it, or up to it.
+    """
+    if not conversation.end_chat.waits_for_another:
+        return None
+    enough = {
+        end.token
+        for end in lone(conversation.end_chat.when)
+        if isinstance(end, DoneToken) and not end.answered and end.by in (None, speaker)
+    }
+    said = (token for token in done_tokens(conversation, speaker, text) if token in enough)
+    token = next(said, None)
+    if token is None or _is_run_by_another(conversation, speaker, text):
+        return None
+    return None if _has_heard_another(log, speaker) else token
+
+
+def _is_run_by_another(conversation: Conversation, speaker: str, text: str) -> bool:
+    others = (one for one in conversation.speakers if one.runs_code and one.name != speaker)
+    return any(holds_code(text, languages_run(conversation, one)) for one in others)
+
+
+def _has_heard_another(log: Sequence[BaseMessage], speaker: str) -> bool:
+    """Return whether another speaker has said something; opening messages count."""
+    read = map(metadata, log)
+    return any(is_open_speech(about) and about.speaker != speaker for about in read)
+
+
+def heard_text(conversation: Conversation, message: BaseMessage, about: MessageMetadata) -> str:
+    """Give what others hear of a message: all but the done tokens that it says."""
+    text: str = message.text
+    if is_public_speech(about) and about.source not in DATA:
+        return _without(conversation, about.speaker, text)
+    return text
+
+
+class HeardText:
+    """What others hear of a message that comes in pieces: what may be a done token is held back.
+
+    Args:
+        conversation: The spec. None: no done token counts where it is said.
+        speaker: Who says it.
+    """
+
+    def __init__(self, conversation: Conversation | None, speaker: str) -> None:
+        self._conversation, self._speaker = conversation, speaker
+        self._ends = [] if conversation is None else [*_tokens_of(conversation, speaker)]
+        self._text = ""
+        self._told = 0
+
+    def take(self, piece: str, *, is_over: bool) -> str:
+        """Take the next piece; give what is sure to be heard now."""
+        self._text += piece
+        before, conversation = self._told, self._conversation
+        if conversation is None:
+            self._told = len(self._text)
+            return piece
+        if is_over:
+            return _without(conversation, self._speaker, self._text)[before:]
+        who = conversation, self._speaker
+        known = (
+            settled(end.token, _shown(*who, end, self._text), end.counts, before, self._speaker)
+            for end in self._ends
+        )
+        self._told = min(known, default=len(self._text))
+        return self._text[before : self._told]
+
+
+def _without(conversation: Conversation, speaker: str | None, text: str) -> str:
+    for end in _tokens_of(conversation, speaker):
+        if may_say(end.token, text):
+            shown = _shown(conversation, speaker, end, text)
+            text = without(end.token, text, end.counts, speaker, shown)
+    return text
+
+
+def _shown(conversation: Conversation, speaker: str | None, end: DoneToken, text: str) -> str:
+    """Return a message with white space for its first mark, so that all else keeps its place.
+
+    "Instruction: ###STOP###" has nothing else to say. The same for the other marks and what comes
+    after them, unless it has the token itself.
+    """
+    marks = None if speaker is None or end.counts != "last" else conversation.speaker(speaker).marks
+    if marks is None or not may_say(end.token, text):
+        return text
+    places = [*prose_places(text)]
+    first = next((one for one in places if begins(one[1], marks.lines[0])), None)
+    if first is None:
+        return text
+    start, behind = first[0], first[0] + length_of(marks.lines[0], first[1])[0]
+    others = (
+        at
+        for at, one in places
+        if at > start and _begins_another(one, marks, goes_on=at + len(one) == len(text))
+    )
+    rest = next(others, len(text))
+    if may_say(end.token, text[rest:]):
+        rest = len(text)
+    return f"{text[:start]}{' ' * (behind - start)}{text[behind:rest]}{' ' * (len(text) - rest)}"
+
+
+def _begins_another(line: str, marks: LabelledFormat, *, goes_on: bool) -> bool:
+    """Whether a line begins with a mark after the first one, or may do so when it goes on."""
+    shown = plain(line)
+    return any(
+        begins(line, mark) or (goes_on and plain(mark).startswith(shown))
+        for mark in marks.lines[1:]
+    )
+
+
+def _tokens_of(conversation: Conversation, speaker: str | None) -> Iterator[DoneToken]:
+    for _, end in leaves(conversation.end_chat.when):
+        if isinstance(end, DoneToken) and end.by in (None, speaker):
+            yield end
+
+
+GAP = "\n\n"
+"""What stands between the parts of a message."""
+
+
+def together(content: str, texts: Iterable[str], late: str = "") -> str:
+    """Put together what is said beside calls."""
+    spoken = [*texts]
+    if not spoken:
+        return content + late
+    # Space at the end is not known to be the end while a message arrives.
+    parts = [content.rstrip(), *spoken, late.strip()]
+    return GAP.join(part for part in parts if part.strip())
+
+
+def apart(text: str, texts: Iterable[str]) -> str | None:
+    """Give the content without what is said by the calls' argument."""
+    spoken = GAP.join(texts)
+    if text == spoken:
+        return ""
+    if text.endswith(f"{GAP}{spoken}"):
+        return text.removesuffix(f"{GAP}{spoken}")
+    if text.startswith(f"{spoken}{GAP}"):
+        return text.removeprefix(f"{spoken}{GAP}")
+    before, between, after = text.partition(f"{GAP}{spoken}{GAP}")
+    return f"{before}{GAP}{after}" if between else None
+
+
+def put_back(
+    text: str, calls: list[ToolCall], texts: Mapping[str, str]
+) -> tuple[str, list[ToolCall]]:
+    """Show a message to the speaker who wrote it as its model wrote it."""
+    content = apart(text, texts.values()) if texts else None
+    if content is None or not texts.keys() <= {call["id"] for call in calls}:
+        return text, calls
+    return content, [_with(call, texts) for call in calls]
+
+
+def _with(call: ToolCall, texts: Mapping[str, str]) -> ToolCall:
+    said = texts.get(str(call["id"]))
+    args: dict[str, Any] = call["args"] if said is None else {TO_USER: said, **call["args"]}
+    return ToolCall(name=call["name"], args=args, id=call["id"], type="tool_call")
+
+
+def handing_over(
+    conversation: Conversation, about: SpeakerReply, message: BaseMessage
+) -> list[tuple[ToolCall, ToolMessage]]:
+    """Give the calls by which a line names who speaks next, and what came of them.
+
+    The speaker is shown them as other calls: models do as they see that they did.
+    """
+    render_prompt, may = conversation.render_prompt, targets(conversation, about.speaker or "")
+    chosen = first_of(conversation, about.speaker or "", about.handed_to)
+    made = []
+    for number, given in enumerate(about.handed_to if may else ()):
+        name = read_name(given, may)
+        if name is None:
+            result = render_prompt(prompts.HAND_OFF_REFUSED, other=given, names=", ".join(may))
+        elif name == chosen:
+            result, chosen = render_prompt(prompts.HAND_OFF_ACCEPTED, name=name), None
+        else:
+            result = render_prompt(prompts.HAND_OFF_IGNORED)
+        args = {"to": name or given} | ({"private": True} if about.private else {})
+        call_id = f"{place_of(message)}-to-{number}"
+        call = ToolCall(name=HAND_OFF, args=args, id=call_id, type="tool_call")
+        made.append((call, ToolMessage(result, tool_call_id=call_id, id=call_id)))
+    return made
+
+
+def provider_names(names: Sequence[str]) -> dict[str, str]:
+    """Map display names to names that providers accept, each to its own."""
+    mapped: dict[str, str] = {}
+    for number, name in enumerate(names, start=1):
+        # ASCII only: \w would let through letters that providers refuse.
+        plain = re.sub(r"[^a-zA-Z0-9_-]+", "_", name).strip("_")[:60] or f"speaker_{number}"
+        # A number keeps names apart that differ in signs only, or after the cut; counted on where
+        # another name ends in that very number.
+        free = plain
+        for suffix in count(number):
+            if free not in mapped.values():
+                break
+            free = f"{plain[:56]}_{suffix}"
+        mapped[name] = free
+    return mapped
+
+
+def as_heard_alone(conversation: Conversation, about: MessageMetadata, name: str, text: str) -> str:
+    """Mark what another has said, in the rounds, to this speaker and not to all."""
+    if not (about.is_spoken and about.is_aloud):
+        return text
+    names = ("you", *(one for one in about.confidants if one != name))
+    return conversation.render_prompt(PRIVATE_MESSAGE, names=" and ".join(names), text=text)

@@ -1,0 +1,253 @@
+"""Find the marks of a message, the text after each, and whose marks they are. Pure functions.
+
+Most lines begin with no mark and most texts are much longer than one, so that only as much of a
+text is compared as can matter: its first characters, or its last ones.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from ..conversation.conversation import Conversation
+from ..speakers.formats import (
+    BEFORE_COLON,
+    EMPHASIS,
+    EMPHASIS_SIGNS,
+    LEADING,
+    WIDE,
+    LabelledFormat,
+    plain,
+)
+from ..speakers.speaker import Speaker
+from ..text.fences import prose_places
+
+_SIGNS = re.escape(EMPHASIS)
+_CLOSING = re.compile(f"[{_SIGNS}]*")
+_BEFORE = re.compile(rf"[#>\s{_SIGNS}]*")
+"""What may come before a mark."""
+
+_BARE = f"{EMPHASIS} \t\r\n"
+"""What may come after an end mark."""
+
+_DECORATED = f"{_BARE}#>"
+"""The same where the mark itself does not end with one of these signs."""
+
+_SENTENCE_END = frozenset("\r\n.!?:…。！？：")  # noqa: RUF001
+_AFTER_SENTENCE = frozenset(f"{EMPHASIS}\"'”)]")
+"""What may come between the end of a sentence and an end mark, beside white space."""
+
+_NARROW: Final = {**WIDE, **dict.fromkeys(map(ord, EMPHASIS))}
+
+_SHARE: Final = 64
+"""The number of characters that are compared first, beside those of a mark."""
+
+
+def begins(line: str, mark: str) -> bool:
+    """Whether a line begins with a mark. Case and Markdown around it do not matter."""
+    wanted = _plain_mark(mark)
+    before = _BEFORE.match(line)
+    place = before.end() if before else 0
+    # Cheap first: nearly all lines begin with another character.
+    if line[place : place + 1].translate(WIDE).casefold()[:1] != wanted[:1]:
+        return not wanted
+    size = place + len(wanted) + _SHARE
+    while True:
+        head = line if size >= len(line) else _head(line, size)
+        found = plain(head)
+        if len(head) == len(line) or len(found) >= len(wanted) or not wanted.startswith(found):
+            return found.startswith(wanted)
+        size *= 2
+
+
+def _head(line: str, size: int) -> str:
+    """The beginning of a line, which is compared alike whatever comes after it."""
+    # Space counts if no colon comes after it, with or without signs in between.
+    while size and (line[size - 1].isspace() or line[size - 1] in EMPHASIS):
+        size -= 1
+    return line[:size]
+
+
+@lru_cache(maxsize=256)
+def _plain_mark(mark: str) -> str:
+    """A mark as it is compared; a conversation has few."""
+    return plain(mark)
+
+
+def read_marks(lines: Sequence[str], end: str | None, text: str) -> list[str] | None:
+    """Read what comes after the marks of a message."""
+    places = _places(lines, text)
+    if len(places) < len(lines):
+        return None
+    last = (len(text), len(text)) if end is None else end_of(end, text)
+    # The end may not be a part of the last mark.
+    if last is None or places[-1].behind > last[1]:
+        return None
+    values: list[str] = []
+    for number, place in enumerate(places, start=1):
+        until = places[number].start if number < len(places) else last[0]
+        value = text[place.behind : until].strip()
+        values.append(_unsigned(value, place.open) if place.open else value)
+    return values
+
+
+class _Place(NamedTuple):
+    """Where a mark stands."""
+
+    start: int
+    """Where its line begins."""
+    behind: int
+    """Where the text after it begins."""
+    open: str
+    """What closes the emphasis that begins before the mark, where it goes on after it."""
+
+
+def _places(lines: Sequence[str], text: str) -> list[_Place]:
+    """For each mark in turn where it stands."""
+    found, left, start = list[_Place](), list(lines), 0
+    for line in text.splitlines(keepends=True):
+        if not left:
+            return found
+        if line.strip():
+            if begins(line, left[0]):
+                length, closing = length_of(left.pop(0), line)
+                found.append(_Place(start, start + length, closing))
+            elif not found:
+                # Nothing may stand before the first mark.
+                return found
+        start += len(line)
+    return found
+
+
+def _unsigned(value: str, closing: str) -> str:
+    """What comes after a mark, without the emphasis that begins before the mark."""
+    head, line_break, rest = value.partition("\n")
+    if head.count(closing) == 1 and head.rstrip().endswith(closing):
+        head = head.rstrip().removesuffix(closing).rstrip()
+    return head + line_break + rest
+
+
+def length_of(mark: str, line: str) -> tuple[int, str]:
+    """How long the mark is that a line begins with, and what closes an emphasis that goes on."""
+    first, last = _span_of(_plain_mark(mark), line)
+    closing = line[len(line[:first].rstrip(EMPHASIS)) : first][::-1]
+    # In "**Input:** 3" the mark's own emphasis ends after it; in "Input: *3*" it is the value's.
+    if line.startswith(closing, last + 1):
+        return last + 1 + len(closing), ""
+    return last + 1, closing
+
+
+def _span_of(mark: str, line: str) -> tuple[int, int]:
+    """The first and the last character of the mark that a line begins with."""
+    before = _BEFORE.match(line)
+    size = (before.end() if before else 0) + len(mark) + _SHARE
+    while True:
+        head = line if size >= len(line) else _head(line, size)
+        signs, places = _folded(head)
+        leading = LEADING.match(signs)
+        skipped = leading.end() if leading else 0
+        if len(head) == len(line) or skipped + len(mark) <= len(signs):
+            return places[skipped], places[skipped + len(mark) - 1]
+        size *= 2
+
+
+def end_of(end: str, text: str) -> tuple[int, int] | None:
+    """Where the end mark of a message begins, with the Markdown before it and without."""
+    for behind in (_BARE, _DECORATED):
+        body = text.rstrip(behind)
+        start = _start_of_end(_plain_mark(end), body)
+        if start is None:
+            continue
+        # In "It waits for the next request." it is no mark.
+        is_written = _unsigned_text(end).endswith(_unsigned_text(body[start:]))
+        if not is_written and not _begins_sentence(text, start):
+            continue
+        line = max(text.rfind("\n", 0, start), text.rfind("\r", 0, start)) + 1
+        if not plain(text[line:start]):
+            return line, start
+        closing = _CLOSING.match(text, len(body))
+        opening = closing[0][::-1] if closing else ""
+        return (start - len(opening) if text.endswith(opening, 0, start) else start), start
+    return None
+
+
+def _start_of_end(mark: str, body: str) -> int | None:
+    """Return where the mark begins that a text ends with."""
+    size = len(mark) + _SHARE
+    while True:
+        first = max(len(body) - size, 0)
+        signs, places = _folded(body[first:])
+        if first == 0 or len(signs) >= len(mark) or not mark.endswith(signs):
+            break
+        size *= 2
+    return first + places[len(signs) - len(mark)] if signs.endswith(mark) else None
+
+
+def _begins_sentence(text: str, start: int) -> bool:
+    """Return whether a sentence or a line begins at a place, or what decorates one before it."""
+    place = start
+    while place and (text[place - 1].isspace() or text[place - 1] in _AFTER_SENTENCE):
+        place -= 1
+        if text[place] in _SENTENCE_END:
+            return True
+    return not place or text[place - 1] in _SENTENCE_END
+
+
+def _unsigned_text(text: str) -> str:
+    """Text without emphasis and width."""
+    return text.translate(_NARROW)
+
+
+def _folded(text: str) -> tuple[str, Sequence[int]]:
+    """Text as marks are compared, and of each of its characters where it comes from."""
+    folded = text.translate(WIDE).casefold()
+    # No character folds to less than one.
+    is_same_length = len(folded) == len(text) and EMPHASIS_SIGNS.search(text) is None
+    if is_same_length and BEFORE_COLON.search(text) is None:
+        return folded, range(len(text))
+    spaces = [found.span() for found in BEFORE_COLON.finditer(text)]
+    signs, places, at = list[str](), list[int](), 0
+    for start, end in (*spaces, (len(text), len(text))):
+        for place in range(at, start):
+            if text[place] not in EMPHASIS:
+                sign = text[place].translate(WIDE).casefold()
+                signs.append(sign)
+                places += [place] * len(sign)
+        at = end
+    return "".join(signs), places
+
+
+def plays(conversation: Conversation, speaker: Speaker, text: str) -> str | None:
+    """Find the other speaker whose part a message plays."""
+    own = speaker.format.lines if isinstance(speaker.format, LabelledFormat) else ()
+    shown = [one for _, one in prose_places(text.strip())]
+    for other in conversation.speakers:
+        mark = other.format.lines[0] if isinstance(other.format, LabelledFormat) else None
+        if mark is None or mark in own or other.name == speaker.name:
+            continue
+        found = [place for place, one in enumerate(shown) if begins(one, mark)]
+        if found and found[-1] >= _length_of_form(speaker, shown):
+            return other.name
+    # Further down a name and a colon may well stand in a list, a note or a quoted line.
+    first = _labels(conversation, shown[:1])
+    if conversation.is_pair or not first:
+        return first[0] if first and first[0] != speaker.name else None
+    labels = _labels(conversation, shown)
+    others = [name for name in labels if name != speaker.name]
+    return others[0] if others and len(labels) > 1 else None
+
+
+def _labels(conversation: Conversation, lines: Sequence[str]) -> list[str]:
+    """The names of speakers, and a colon, with which lines begin."""
+    names = [(name, f"{name}:") for name in conversation.names]
+    return [name for one in lines for name, label in names if begins(one, label)]
+
+
+def _length_of_form(speaker: Speaker, shown: Sequence[str]) -> int:
+    """Return how many lines a message that has its form takes: within it may stand any text."""
+    marks = speaker.marks
+    if marks is None or marks.end is None:
+        return 0
+    opens = [place for place, one in enumerate(shown) if begins(one, marks.lines[0])]
+    closes = (plain(one).rstrip().endswith(plain(marks.end)) for one in shown)
+    return next((place for place, one in enumerate(closes, 1) if one and opens == [0]), 0)

@@ -1,0 +1,281 @@
+"""Reading a reply by its speaker's format: text in, plain values or a problem out. Pure."""
+
+import ast
+import json
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from pydantic import BaseModel, JsonValue, ValidationError
+
+from ..common.data import Data
+from ..common.validation import explained
+from ..conversation.conversation import Conversation
+from ..conversation.sandbox import Language
+from ..speakers.formats import (
+    BlockFormat,
+    CodeFormat,
+    Format,
+    LabelledFormat,
+    ParsedBlock,
+    ParseStatus,
+    SchemaFormat,
+    describe_format,
+    describe_repeated_marks,
+    describe_schema_error,
+    describe_unclosed_block,
+    written_json,
+)
+from ..speakers.speaker import Speaker
+from ..speakers.structured_answers import read_structured
+from ..text.fences import Fence, fences
+from ..text.json_objects import UnreadableJsonError
+from .marks import read_marks
+from .mending import begins_anew, mended
+from .messages import storable
+
+_BREAK: Final = r"\r?\n"
+
+_INTEGERS: Final = range(-(2**63), 2**64)
+"""The whole numbers that a session can store."""
+
+
+class Parsed(Data):
+    """What a reply says by its speaker's format."""
+
+    value: JsonValue = None
+    """It as plain values. None: it could not be read. Beside a problem only blocks are given, each
+    with its status."""
+    problem: str | None = None
+    """What is wrong with it, in a sentence for the speaker. None: nothing."""
+    text: str | None = None
+    """It with the marks that were missing; where its first one was, that is a problem, too. None:
+    none were, or it can't be told where they belong."""
+
+
+def parse(
+    format: Format,  # noqa: A002
+    text: str,
+    *,
+    stop: Sequence[str] = (),
+    schema: type[BaseModel] | None = None,
+    name: str = "",
+) -> Parsed:
+    """Read a reply by a format; its speaker's own name may stand in front of its marks."""
+    text = storable(text)
+    match format:
+        case LabelledFormat():
+            return _marked(format, text, stop, name)
+        case BlockFormat():
+            return _listed(format, list(_blocks(format, text, stop)))
+        case CodeFormat():
+            return _listed(format, list(_code(format, text, stop)))
+        case SchemaFormat():
+            if schema is None:
+                raise ValueError(f"schema: give the pydantic model that {format.name!r} stands for")
+            return _fields(schema, text)
+
+
+def _marked(format: LabelledFormat, text: str, stop: Sequence[str], name: str) -> Parsed:  # noqa: A002
+    if begins_anew(format, text):
+        return Parsed(problem=describe_repeated_marks(format))
+    for whole in (text, *_ended(text, format.end, stop)):
+        found = read_marks(format.lines, format.end, whole)
+        if found is not None:
+            return Parsed(value=dict(zip(format.lines, found, strict=True)))
+    made = mended(format, text, name)
+    if made is None or made.is_opened:
+        return Parsed(problem=describe_format(format), text=made and made.text)
+    return _marked(format, made.text, (), name).model_copy(update={"text": made.text})
+
+
+def _ended(text: str, end: str | None, stop: Sequence[str]) -> Iterator[str]:
+    """The reply with the end mark at which the model may have stopped."""
+    for one in filter(str.strip, stop):
+        if end is not None and end in one:
+            yield text + one
+        elif end is not None and one in end:
+            yield text + end[end.index(one) :]
+
+
+def _listed(format: BlockFormat | CodeFormat, blocks: list[ParsedBlock]) -> Parsed:  # noqa: A002
+    problem = None
+    if any(block.status is ParseStatus.BROKEN for block in blocks):
+        problem = describe_unclosed_block(format)
+    elif format.required and not any(block.status is ParseStatus.VALID for block in blocks):
+        problem = describe_format(format)
+    return Parsed(value=[block.model_dump(mode="json") for block in blocks], problem=problem)
+
+
+def _blocks(format: BlockFormat, text: str, stop: Sequence[str]) -> Iterator[ParsedBlock]:  # noqa: A002
+    begin, end = (mark.replace("\r\n", "\n") for mark in (format.begin, format.end))
+    opens, closes = re.compile(_pattern(begin)), re.compile(_pattern(end, at_end=True))
+    # In an empty block the line break after the begin is the one before the end, too.
+    shared = begin.endswith("\n") and end.startswith("\n")
+    closes_at_once = re.compile(_pattern(end[1:], at_end=True)) if shared else closes
+    start = 0
+    while opened := opens.search(text, start):
+        at = opened.end()
+        closed = closes_at_once.match(text, at) or closes.search(text, at)
+        action = text[at : closed.start()] if closed else _stopped(text[at:], end, stop)
+        yield ParsedBlock(
+            thought=text[start : opened.start()],
+            action=text[at:] if action is None else action,
+            tool_type=format.tool_type,
+            status=ParseStatus.BROKEN if action is None else ParseStatus.VALID,
+        )
+        start = closed.end() if closed else len(text)
+    yield from _prose(text[start:])
+
+
+def _pattern(mark: str, *, at_end: bool = False) -> str:
+    """A pattern for a mark, whose line breaks may be those of any system.
+
+    Where it may stand at the end of a text, that counts as its last line break.
+    """
+    parts = [re.escape(part) for part in mark.split("\n")]
+    if at_end and parts[-1] == "":
+        return _BREAK.join(parts[:-1]) + rf"(?:{_BREAK}|\Z)"
+    return _BREAK.join(parts)
+
+
+def _stopped(rest: str, end: str, stop: Sequence[str]) -> str | None:
+    """What stands in the last block where the model stopped at its end. None: it did not."""
+    for text in stop:
+        if text.startswith(end):
+            return rest
+        before, found, _ = end.partition(text) if text.strip() else ("", "", "")
+        if found and rest.endswith(before):
+            return rest.removesuffix(before)
+    return None
+
+
+def _code(format: CodeFormat, text: str, stop: Sequence[str]) -> Iterator[ParsedBlock]:  # noqa: A002
+    wanted = {language.casefold() for language in format.languages}
+    lines, found = fences(text)
+    start = 0
+    for fence in found:
+        if wanted and fence.language not in wanted:
+            continue
+        is_stopped = fence.behind == len(lines) and fence.is_closed_by(stop)
+        yield ParsedBlock(
+            thought="".join(lines[start : fence.first]),
+            action=fence.content,
+            tool_type=fence.language,
+            status=ParseStatus.VALID if fence.is_closed or is_stopped else ParseStatus.BROKEN,
+        )
+        start = fence.behind
+    yield from _prose("".join(lines[start:]))
+
+
+def _prose(text: str) -> Iterator[ParsedBlock]:
+    if text.strip():
+        yield ParsedBlock(thought=text)
+
+
+def _fields(schema: type[BaseModel], text: str) -> Parsed:
+    try:
+        found = read_structured(schema, text)
+    except ValidationError as error:
+        return Parsed(problem=describe_schema_error(explained(error, schema)))
+    except UnreadableJsonError as error:
+        return Parsed(problem=describe_schema_error(str(error)))
+    written = written_json(found)
+    try:
+        # What JSON does not have, such as infinity, is none.
+        return Parsed(value=json.loads(written, parse_int=_storable, parse_constant=_no_number))
+    except ValueError as error:
+        return Parsed(problem=describe_schema_error(str(error)))
+
+
+def _no_number(name: str) -> None:
+    """What stands for a number that JSON does not have."""
+
+
+def _storable(digits: str) -> int:
+    number = int(digits)
+    if number not in _INTEGERS:
+        raise ValueError(f"{digits[:20]}… is too large a number: write it as text")
+    return number
+
+
+_LABELS: Final[dict[str, Language]] = {
+    **dict.fromkeys(("python", "py", "python3", "py3", "ipython", "pycon"), "python"),
+    **dict.fromkeys(("shell", "sh", "bash", "zsh", "console"), "shell"),
+}
+
+_COMMAND = re.compile(
+    r"(?:\$ )?(?:apt|apt-get|awk|bash|cat|cd|chmod|cp|curl|cut|date|df|du|echo|env|export|find|git|"
+    r"grep|head|kill|ls|make|mkdir|mv|node|npm|pip3?|printf|ps|pwd|python3?|rm|rmdir|sed|seq|sh|sleep|"
+    r"sort|tail|tar|tee|test|touch|tr|uname|uniq|uv|wc|wget|which|xargs)"
+    # What follows must not be read as Python: a sum, a comparison, an assignment.
+    r"(?:\s+(?![=+*/%&|^<>]|-\s|in\b|is\b|if\b|and\b|or\b)|$)"
+)
+"""How a shell command begins that Python might read, too."""
+
+
+class RunnableBlock(NamedTuple):
+    """Fenced code of a message."""
+
+    language: str
+    """A `Language`, or the label of one that can't be run; empty where none can be made out."""
+    code: str
+    """What is run."""
+
+
+Languages: TypeAlias = Collection[Language] | None
+"""The languages that a fence must be marked with. None: any fence holds code."""
+
+
+def languages_run(conversation: Conversation, speaker: Speaker) -> Languages:
+    """Give the languages whose fences a speaker runs."""
+    is_marked = speaker.code is not None and speaker.code.fences == "marked"
+    return conversation.sandbox.languages if is_marked else None
+
+
+def code_blocks(text: str, languages: Languages = None) -> list[RunnableBlock]:
+    """Find the fenced code of a message that is to be run (AutoGen)."""
+    return [_block(fence) for fence in _with_code(text, languages) if fence.is_closed]
+
+
+def open_blocks(text: str, languages: Languages = None) -> list[RunnableBlock]:
+    """Find the code of a message whose fence is not closed: it may be a part, and is not run."""
+    return [_block(fence) for fence in _with_code(text, languages) if not fence.is_closed]
+
+
+def holds_code(text: str, languages: Languages = None) -> bool:
+    """Whether a message holds fenced code, whole or not."""
+    return any(True for _ in _with_code(text, languages))
+
+
+def _with_code(text: str, languages: Languages) -> Iterator[Fence]:
+    for fence in fences(text)[1]:
+        is_begun = fence.language is not None and not fence.is_closed
+        label = _LABELS.get(fence.language or "")
+        is_code = languages is None or label in languages
+        if is_code and (fence.content.strip() or is_begun):
+            yield fence
+
+
+def _block(fence: Fence) -> RunnableBlock:
+    return RunnableBlock(_language(fence.language, fence.content), fence.content)
+
+
+def _language(label: str | None, code: str) -> str:
+    if label is not None:
+        return _LABELS.get(label, label)
+    return inferred(code)
+
+
+def inferred(code: str) -> str:
+    """Make out the language of code that has no label."""
+    first = code.lstrip().splitlines()[0]
+    if first.startswith("#!"):
+        return "python" if "python" in first else "shell"
+    if _COMMAND.match(first):
+        return "shell"
+    try:
+        ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    return "python"

@@ -1,1 +1,0 @@
-"""Pictures of conversations: what may follow what."""

@@ -1,1 +1,0 @@
-"""Context policies: which part of a long log is put into a prompt."""

@@ -1,0 +1,440 @@
+"""The messages that one speaker said or heard, and how many tokens each takes in its prompt.
+
+`graphs.rules.shortening` decides which of them are left out.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from copy import copy
+from functools import partial
+from typing import NamedTuple
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+
+from ...nodes.prompts import summaries as prompts
+from ...nodes.prompts.texts import RenderPrompt
+from ..common.fold import Fold
+from ..conversation.conversation import Conversation
+from ..conversation.limits import tokens_of_summary
+from ..log.heard_text import as_heard_alone, handing_over
+from ..log.messages import KEY, metadata, place_of, stored_form
+from ..log.metadata import (
+    HookVersion,
+    Instruction,
+    JudgeQuestion,
+    MemoryReset,
+    MessageMetadata,
+    RememberedMessage,
+    SpeakerReply,
+    Stage,
+    Summary,
+)
+from ..log.remembered import is_in_view, is_told, remembered
+from ..log.viewpoint import SILENCE
+from ..speakers.context import KeepAll, LastMessages, RunningSummary, TokenBudget
+from ..text.words import tokens_of_message
+
+
+class Part(NamedTuple):
+    """A message that one speaker said or heard."""
+
+    place: int  # its place in the log, from 0
+    message: BaseMessage  # the message
+    about: MessageMetadata  # what stands beside it
+    is_own: bool  # whether it is the speaker's own, and not something heard
+    tokens: int  # what it takes in the speaker's prompt
+    is_talk: bool  # whether it is something that the speaker or another said
+    is_pinned: bool  # whether it is known from before the rounds, or is the speaker's task
+    begins_turn: bool  # whether it is heard right after a turn of the speaker's in the rounds
+    replaces: list[int]  # the places of the messages that it stands for
+    sums_up_to: int | None  # where the messages begin that it does not sum up. None: no summary.
+
+    def with_more(self, tokens: int) -> "Part":
+        """The same, where it takes more tokens."""
+        return self._replace(tokens=self.tokens + tokens)
+
+
+def is_summary(about: MessageMetadata, name: str) -> bool:
+    """Whether a line is a summary of what this speaker said and heard."""
+    return isinstance(about, Summary) and about.speaker == name
+
+
+class Parts:
+    """Reads what one speaker said or heard, and its summaries."""
+
+    def __init__(self, conversation: Conversation, name: str) -> None:
+        self._conversation = conversation
+        self._name = name
+        self._task = conversation.speaker(name).task
+        # The places where the rounds begin, and of what has the first speaker begin them.
+        self._begin: int | None = None
+        self._first_line: int | None = None
+        self._opening: list[BaseMessage] = []
+        self._reset()
+
+    def _reset(self) -> None:
+        self.found: list[Part] = []
+        self._read = 0
+        self._places: dict[str, int] = {}
+        self._pinned: set[str] = set()
+        self._own: MessageMetadata | None = None  # the line before, where it is the speaker's own
+        self._has_spoken = False
+
+    def add(self, message: BaseMessage) -> None:
+        """Take the next message of the log."""
+        if self._begin is None and _begins_rounds(metadata(message)):
+            self._begin = len(self._opening)
+            cues = (place for place, one in enumerate(self._opening) if metadata(one).is_cue)
+            # It is out of date once the rounds have begun.
+            self._first_line = max(cues, default=None)
+            opening, self._opening = self._opening, []
+            self._reset()
+            for one in opening:
+                self._take(one, metadata(one))
+        if self._begin is None:
+            self._opening.append(message)
+        self._take(message, metadata(message))
+
+    def _take(self, message: BaseMessage, about: MessageMetadata) -> None:
+        name, place = self._name, self._read
+        self._read += 1
+        have_begun = self._begin is not None and place >= self._begin
+        # A memory contains other conversations, rounds and all.
+        is_remembered = isinstance(about, RememberedMessage)
+        stays = isinstance(about, RememberedMessage) and about.stays
+        in_rounds = have_begun or (is_remembered and not stays)
+        # Of the whole log: a summary may name a message that was removed since.
+        self._places[place_of(message)] = place
+        sums_up, is_own = is_summary(about, name), about.speaker == name
+        if not (sums_up or is_in_view(message, about, name)):
+            return
+        replaced = about.instead_of if isinstance(about, HookVersion) else ()
+        is_pinned = not sums_up and (
+            (not in_rounds and place != self._first_line)
+            or not self._pinned.isdisjoint(replaced)
+            or stays
+            or self._tells_task(message, about)
+        )
+        if is_pinned:
+            self._pinned.add(place_of(message))
+        label = "" if is_own else _label(self._conversation, name, about)
+        silence = "" if message.text.strip() else SILENCE
+        tokens = tokens_of_message(message, label + silence)
+        if is_own and isinstance(about, SpeakerReply) and about.handed_to:
+            tokens += _tokens_handing_over(self._conversation, message, about)
+        part = Part(
+            place,
+            message,
+            about,
+            is_own,
+            tokens=tokens,
+            is_talk=_is_talk(message, about),
+            is_pinned=is_pinned,
+            begins_turn=not is_own
+            and self._has_spoken
+            and not isinstance(about, JudgeQuestion)
+            and self._own is not None
+            and self._own.can_end_turn,
+            replaces=[self._places[one] for one in replaced if one in self._places],
+            sums_up_to=self._summed_up(about, place) if sums_up else None,
+        )
+        self.found.append(part)
+        if not sums_up:
+            self._own = about if is_own else None
+            self._has_spoken |= is_own and in_rounds and about.is_talk and about.can_end_turn
+
+    def _tells_task(self, message: BaseMessage, about: MessageMetadata) -> bool:
+        """Whether the speaker is told its task once more, as after a fork."""
+        alone = isinstance(about, Instruction) and about.audience == (self._name,)
+        return alone and self._task is not None and self._task in message.text
+
+    def _summed_up(self, about: MessageMetadata, place: int) -> int:
+        # What it names may be gone: the log that is given may begin later.
+        since = about.since if isinstance(about, Summary) else None
+        return place if since is None else self._places.get(since, 0)
+
+
+def _tokens_handing_over(
+    conversation: Conversation, message: BaseMessage, about: SpeakerReply
+) -> int:
+    """What the calls take that are shown with a line of the speaker's own."""
+    made = handing_over(conversation, about, message)
+    results = sum(tokens_of_message(result) for _, result in made)
+    return results + tokens_of_message(AIMessage("", tool_calls=[call for call, _ in made]))
+
+
+def _label(conversation: Conversation, name: str, about: MessageMetadata) -> str:
+    """What stands in front of what a speaker hears."""
+    speaker, other = conversation.speaker(name), about.speaker
+    if other is None and is_told(about):
+        return conversation.mark_instruction(speaker, "")
+    labelled = other is not None and conversation.hears_labels(speaker)
+    label = speaker.prefixes.get(other or "", "") + (f"{other}: " if labelled else "")
+    return label if about.audience is None else as_heard_alone(conversation, about, name, label)
+
+
+def _is_talk(message: BaseMessage, about: MessageMetadata) -> bool:
+    # What the conversation itself told a speaker is remembered, too.
+    is_told = isinstance(about, RememberedMessage) and about.speaker is None
+    has_text = not about.has_calls or bool(message.text.strip())
+    is_talk = about.is_talk and not isinstance(message, ToolMessage)
+    return is_talk and has_text and not is_told
+
+
+def _begins_rounds(about: MessageMetadata) -> bool:
+    """Whether a line of a speaker's in the rounds begins them, where it is the first."""
+    if not isinstance(about, SpeakerReply):
+        # Results of tools and code have no stage: that of their call counts.
+        return False
+    return about.speaker is not None and about.stage not in (Stage.PRIVATE, Stage.OPENING)
+
+
+class Around(NamedTuple):
+    """The tokens of what stands in a prompt beside the log."""
+
+    front: int  # those of the system prompt, the examples and the tools
+    each: int = 0  # those of what is put after each message that the speaker has heard
+    behind: int = 0  # those of what is asked after the log, in this prompt alone
+
+
+class Shortened(NamedTuple):
+    """What of a log is put into a speaker's prompt."""
+
+    lines: Sequence[BaseMessage]  # messages for `graphs.log.viewpoint`, oldest first
+    since: str | None  # the place of the first message after the cut. None: nothing is left out.
+
+
+class History:
+    """What one speaker remembers of a log, as far as its context policy keeps it.
+
+    What is pinned, and what was said since the speaker's last turn, always stay. A cut made by a
+    summary counts whatever the policy.
+    """
+
+    def __init__(self, conversation: Conversation, name: str) -> None:
+        self._conversation = conversation
+        self._name = name
+        self._keeps_all = isinstance(conversation.speaker(name).context, KeepAll)
+        self._memory = Fold[_Memory, BaseMessage](partial(_Memory, name), _Memory.add)
+        self._parts = Fold[Parts, BaseMessage](partial(Parts, conversation, name), Parts.add)
+        self._beside = (0, 0)
+        self._walk = self._walked_beside(*self._beside)
+
+    def remembered(self, log: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
+        """Leave out of a log what the speaker has forgotten."""
+        return remembered(log, self._name) if self._memory.of(log).forgets else log
+
+    def shortened(self, log: Sequence[BaseMessage], around: Around) -> Shortened:
+        """Shorten a log for the speaker's prompt."""
+        sums_up = self._memory.of(log).sums_up
+        log = self.remembered(log)
+        if self._keeps_all and not sums_up:
+            return Shortened(log, None)
+        walk = self._walked(log, around)
+        pinned = [log[place] for place in walk.pinned if place < walk.cut]
+        told = [] if walk.told is None else [walk.told]
+        since = place_of(log[walk.cut]) if 0 < walk.cut < len(log) else None
+        return Shortened([*pinned, *told, *log[walk.cut :]], since)
+
+    def to_summarise(
+        self, log: Sequence[BaseMessage], around: Around
+    ) -> tuple[list[BaseMessage], str] | None:
+        """Give what is to be summed up before the speaker's next prompt."""
+        if not isinstance(self._conversation.speaker(self._name).context, RunningSummary):
+            return None
+        log = self.remembered(log)
+        walk = self._walked(log, around._replace(behind=0))
+        if walk.cut <= walk.for_good:
+            return None
+        left_out = range(walk.for_good, walk.cut)
+        return [log[place] for place in left_out if place in walk.tokens], place_of(log[walk.cut])
+
+    def halved(self, log: Sequence[BaseMessage], around: Around) -> str | None:
+        """Say where to cut for good after a model has refused the prompt as too long."""
+        log = self.remembered(log)
+        walk = self._walked(log, around).copy()
+        before, most = walk.cut, walk.kept // 2
+        while walk.kept > most and walk.cut_at_next_turn():
+            pass
+        return None if walk.cut == before else place_of(log[walk.cut])
+
+    def last_summary(self, log: Sequence[BaseMessage]) -> BaseMessage | None:
+        """Give the newest summary of what the speaker remembers."""
+        known = reversed(self.remembered(log))
+        return next(
+            (message for message in known if is_summary(metadata(message), self._name)), None
+        )
+
+    def _walked(self, log: Sequence[BaseMessage], around: Around) -> "_Walk":
+        if self._beside != (around.front, around.each):
+            self._beside = (around.front, around.each)
+            self._walk = self._walked_beside(*self._beside)
+        walk = self._walk.of(self._parts.of(log).found)
+        if not around.behind:
+            return walk
+        walk = walk.copy()
+        walk.make_room(around.behind)
+        return walk
+
+    def _walked_beside(self, front: int, each: int) -> "Fold[_Walk, Part]":
+        begin = partial(_Walk, self._conversation, self._name, front, each)
+        return Fold(begin, _Walk.add)
+
+
+class _Memory:
+    """Whether a log says what a speaker remembers."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.forgets = False
+        self.sums_up = False
+
+    def add(self, message: BaseMessage) -> None:
+        about = metadata(message)
+        if about.speaker == self._name:
+            self.forgets |= isinstance(about, MemoryReset)
+            self.sums_up |= isinstance(about, Summary)
+
+
+class _Walk:
+    """Where the cut is after a walk over a log, and what comes after it."""
+
+    def __init__(self, conversation: Conversation, name: str, front: int, each: int) -> None:
+        self.cut = 0
+        """The place of the first message that is kept beside what is pinned."""
+        self.for_good = 0
+        """Before which place the newest summary stands for what was said."""
+        self.told: BaseMessage | None = None
+        """What the speaker is told of what is left out."""
+        self.pinned: dict[int, int] = {}
+        """The places of what is pinned, with their tokens."""
+        self.tokens: dict[int, int] = {}
+        """The places of what else the speaker said or heard, with their tokens."""
+        self.kept = 0
+        """The tokens after the cut that are not pinned."""
+        self._talk: set[int] = set()
+        self._kept_talk = 0
+        self._standing = front
+        self._each = each
+        self._summary_tokens = 0
+        # Where the speaker's turns begin to which the cut can still move.
+        self._turns: deque[int] = deque()
+        self._context = conversation.speaker(name).context
+        self._render_prompt = conversation.render_prompt
+
+    def copy(self) -> "_Walk":
+        """Give another one that goes on from here."""
+        other = copy(self)
+        # Its collections are its own; the message that is told must stay the same object.
+        other.pinned, other.tokens = copy(self.pinned), copy(self.tokens)
+        other._talk, other._turns = copy(self._talk), copy(self._turns)
+        return other
+
+    def add(self, part: Part) -> None:
+        """Take the next message that the speaker said or heard."""
+        if part.sums_up_to is not None:
+            self._sum_up(part, part.sums_up_to)
+        else:
+            for replaced in part.replaces:
+                self._take_out(replaced)
+            self._add(part if part.is_own else part.with_more(self._each))
+        if self._is_over():
+            self._cut_down()
+
+    def make_room(self, tokens: int) -> None:
+        """Count what comes after the log in one prompt, and cut where that is too much."""
+        self._standing += tokens
+        if self._is_over():
+            self._cut_down()
+
+    def _add(self, part: Part) -> None:
+        if part.begins_turn:
+            self._turns.append(part.place)
+        if part.is_pinned:
+            self.pinned[part.place] = part.tokens
+            self._standing += part.tokens
+            return
+        self.tokens[part.place] = part.tokens
+        self.kept += part.tokens
+        if part.is_talk:
+            self._talk.add(part.place)
+            self._kept_talk += 1
+
+    def _take_out(self, place: int) -> None:
+        """Take out of the sums what another message has taken the place of."""
+        if place in self.pinned:
+            self._standing -= self.pinned[place]
+            self.pinned[place] = 0
+        elif place >= self.cut:
+            self.kept -= self.tokens.pop(place, 0)
+            self._kept_talk -= place in self._talk
+            self._talk.discard(place)
+
+    def _sum_up(self, part: Part, place: int) -> None:
+        """Cut for good where a summary says."""
+        about = part.about
+        if not (isinstance(about, Summary) and about.problem):
+            self.for_good = place
+        # What a model has refused is left out from then on, and still to be summed up.
+        if place > self.cut:
+            self._cut_at(place)
+        self.told = _told(part.message, self._render_prompt) if part.message.text.strip() else None
+        self._summary_tokens = 0 if self.told is None else tokens_of_message(self.told)
+
+    def _is_over(self) -> bool:
+        match self._context:
+            case LastMessages():
+                return self._kept_talk > self._context.limit
+            case TokenBudget() | RunningSummary():
+                # The room of a summary is kept free from the first cut on, before it is made.
+                summary = self._room_for_summary() if self.cut else self._summary_tokens
+                return self._standing + summary + self.kept > self._context.limit
+            case _:
+                return False
+
+    def _cut_down(self) -> None:
+        """Move the cut until about half of the limit is free, or only the newest turn is left."""
+        while not self._is_small() and self.cut_at_next_turn():
+            pass
+
+    def _is_small(self) -> bool:
+        match self._context:
+            case LastMessages():
+                return self._kept_talk <= self._context.limit // 2
+            case TokenBudget() | RunningSummary():
+                # What always stands there can't be halved.
+                free = self._context.limit - self._standing - self._room_for_summary()
+                return self.kept <= free // 2
+            case _:
+                return True
+
+    def _room_for_summary(self) -> int:
+        """The tokens of the summary that stands there, or that is still to be made."""
+        if isinstance(self._context, RunningSummary):
+            return max(self._summary_tokens, tokens_of_summary(self._context.words))
+        return self._summary_tokens
+
+    def cut_at_next_turn(self) -> bool:
+        """Move the cut to the next turn of the speaker's; whether there is one."""
+        while self._turns and self._turns[0] <= self.cut:
+            self._turns.popleft()
+        if not self._turns:
+            return False
+        self._cut_at(self._turns.popleft())
+        return True
+
+    def _cut_at(self, place: int) -> None:
+        for left_out in range(self.cut, place):
+            self.kept -= self.tokens.get(left_out, 0)
+            self._kept_talk -= left_out in self._talk
+        self.cut = place
+
+
+def _told(summary: BaseMessage, render_prompt: RenderPrompt) -> BaseMessage:
+    """What a speaker is told of a summary, in the place of what it stands for."""
+    about = Instruction(audience=(str(metadata(summary).speaker),))
+    return HumanMessage(
+        render_prompt(prompts.SUMMARY_HEADING, summary=summary.text.strip()),
+        id=summary.id,
+        additional_kwargs={KEY: stored_form(about)},
+    )

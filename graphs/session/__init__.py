@@ -1,0 +1,1 @@
+"""Sessions: running a conversation, resuming it, answering, forking, dumping and replaying it."""

@@ -1,0 +1,141 @@
+"""Answers and messages that a run begins with, bound to the question that waited at the call.
+
+A run waits for its session. Meanwhile another run may take an answer to that question and ask the
+next one, which the caller has not seen.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..common.errors import SessionError
+from ..conversation.questions import MessageQuestion, Question
+from .take_over import waits_for
+
+
+class GivenAnswer(NamedTuple):
+    """An answer that a run begins with, as its caller gives it."""
+
+    value: Any
+    """The answer."""
+    question: str | None = None
+    """The id of the question. None: the only question that waits at the call."""
+
+
+class BoundAnswer(NamedTuple):
+    """An answer with the question that it is for."""
+
+    value: Any
+    """The answer."""
+    question: str | None
+    """The id of the question. None: no question waited at the call."""
+    waited: bool
+    """Whether that question waited at the call."""
+
+
+def bind_answer(session: str, waiting: Sequence[Question], answer: GivenAnswer) -> BoundAnswer:
+    """Bind an answer to its question.
+
+    Args:
+        session: The session's id.
+        waiting: The questions that wait at the call, before the session is waited for.
+        answer: The answer.
+
+    Returns:
+        The answer with the id of its question.
+
+    Raises:
+        SessionError: Several questions wait, and the answer names none of them.
+    """
+    ids = [one.id for one in waiting]
+    if answer.question is not None:
+        return BoundAnswer(answer.value, answer.question, answer.question in ids)
+    if len(ids) > 1:
+        raise SessionError(
+            f"Session {session!r} waits for several answers: name the question, one of "
+            f"{', '.join(ids)}."
+        )
+    return BoundAnswer(answer.value, ids[0] if ids else None, bool(ids))
+
+
+def answered_question(
+    session: str, waiting: Sequence[Question], answer: BoundAnswer, *, has_ended: bool = False
+) -> Question:
+    """Return the question that an answer is for.
+
+    Args:
+        session: The session's id.
+        waiting: The questions that wait now, while the session is held.
+        answer: The answer.
+        has_ended: Whether the session has ended.
+
+    Returns:
+        The question.
+
+    Raises:
+        SessionError: The question does not wait any more, or never did.
+    """
+    for question in waiting:
+        if question.id == answer.question:
+            return question
+    now = waits_for(waiting, has_ended=has_ended)
+    if answer.waited:
+        problem = (
+            f"did not take the answer: the question {answer.question!r} was already answered or "
+            f"dropped; {now}"
+        )
+    elif answer.question is not None:
+        problem = (
+            f"does not wait for an answer to {answer.question!r}: the question was already "
+            f"answered or dropped, or never asked; {now}"
+        )
+    elif has_ended:
+        problem = "has ended: it waits for no answer"
+    elif waiting:
+        problem = f"did not take the answer: no question waited when it was given; {now}"
+    else:
+        problem = "waits for no answer: resume it without one"
+    raise SessionError(f"Session {session!r} {problem}.")
+
+
+class BoundInput(NamedTuple):
+    """The answer or message that a run begins with, and the questions that waited at the call."""
+
+    session: str
+    """The session's id."""
+    waited: Sequence[Question]
+    """The questions that waited at the call."""
+    answer: BoundAnswer | None
+    """The answer, if there is one."""
+    has_message: bool
+    """Whether a person's message is bound to the question for a message that waited."""
+
+    def check(self, waiting: Sequence[Question], *, has_ended: bool) -> None:
+        """Refuse an answer or a message that was meant for another question.
+
+        Args:
+            waiting: The questions that wait now, while the session is held.
+            has_ended: Whether the session has ended.
+
+        Raises:
+            SessionError: Its question was answered, or another was asked, since the call.
+        """
+        if self.answer is not None:
+            answered_question(self.session, waiting, self.answer, has_ended=has_ended)
+            return
+        before, now = _asks_for_message(self.waited), _asks_for_message(waiting)
+        if not self.has_message or before == now:
+            return
+        problem = (
+            f"the question {before[0]!r} was already answered or dropped"
+            if before
+            else "another run has asked a question meanwhile"
+        )
+        raise SessionError(
+            f"Session {self.session!r} did not take the message: {problem}; "
+            f"{waits_for(waiting, has_ended=has_ended)}."
+        )
+
+
+def _asks_for_message(questions: Sequence[Question]) -> list[str]:
+    """Return the ids of the questions for a message."""
+    return [one.id for one in questions if isinstance(one, MessageQuestion)]

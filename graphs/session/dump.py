@@ -1,0 +1,423 @@
+"""Dumps: a session, or the memory of one speaker, as plain JSON."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Protocol, Self
+from uuid import uuid4
+
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    InvalidToolCall,
+    ToolMessage,
+)
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.tool import ToolCall
+from pydantic import BeforeValidator, Field, JsonValue, PlainSerializer, model_validator
+
+from ..common.data import Data
+from ..common.errors import SpecError
+from ..common.files import read_file
+from ..common.validation import DEEPEST, check_depth, validated
+from ..common.versions import Migration, Versions, upgraded
+from ..conversation.conversation import Conversation, migrated, restored
+from ..conversation.sandbox import Kept, new_key
+from ..conversation.usage import Usage, told_of, used_so_far
+from ..log.messages import (
+    make_message,
+    metadata,
+    metadata_kwargs,
+    number_of,
+    place_name,
+    place_of,
+    storable,
+)
+from ..log.metadata import (
+    AnyMetadata,
+    EarlierEnd,
+    RememberedMessage,
+    Speech,
+    kind_name,
+    original_metadata,
+)
+from ..log.reducer import take_back
+from ..log.state import State, log_of, update_of
+from ..rules.end_chat import decide
+from ..rules.moves import MOVES
+from ..rules.outcome import Outcome
+from ..rules.position import Position
+from ..speakers.approval import AnyDecision
+
+
+class DumpedCall(Data):
+    """A call of a tool."""
+
+    name: str
+    """The tool."""
+    args: dict[str, JsonValue]
+    """Its arguments."""
+    id: str | None = None
+    """Its id, by which its result is found."""
+
+
+class BrokenCall(Data):
+    """A call of a tool whose arguments are not JSON."""
+
+    name: str | None = None
+    """The tool."""
+    args: str | None = None
+    """Its arguments, as the model wrote them."""
+    id: str | None = None
+    """Its id."""
+    error: str | None = None
+    """The reason why they could not be read."""
+
+
+class Message(Data):
+    """A message of the log."""
+
+    id: str
+    """Its place in the log, such as ``m0004``."""
+    text: str
+    """Its text."""
+    tool_calls: tuple[DumpedCall, ...] = ()
+    """The tools it calls."""
+    invalid_tool_calls: tuple[BrokenCall, ...] = ()
+    """Calls whose arguments are not JSON."""
+    call_id: str | None = None
+    """The id of the call that it answers, if it is a tool's result."""
+    failed: bool = False
+    """Whether that call failed."""
+    message_id: str | None = None
+    """The id that no other message has. None: it is given a new one."""
+    metadata: Annotated[AnyMetadata, Field(discriminator="kind")]
+    """What kind of message it is, who said it, who hears it, and the rest of its metadata."""
+    usage: UsageMetadata | None = None
+    """The tokens of the model's answer, as LangChain counts them."""
+    model: dict[str, JsonValue] = Field(default_factory=dict)
+    """What the model's client said of the answer, such as the model's name."""
+
+    def restore(self) -> AnyMessage:
+        """Return the message of the log."""
+        extra = metadata_kwargs(self.metadata, number_of(self.id))
+        if self.call_id is not None:
+            return ToolMessage(
+                storable(self.text),
+                id=self.message_id or str(uuid4()),
+                tool_call_id=self.call_id,
+                status="error" if self.failed else "success",
+                additional_kwargs=extra,
+            )
+        # A removed message is of the type that it had before.
+        made = make_message(
+            number_of(self.id),
+            self.text,
+            original_metadata(self.metadata),
+            answer=AIMessage(
+                "", id=self.message_id, usage_metadata=self.usage, response_metadata=self.model
+            ),
+            tool_calls=[
+                ToolCall(name=call.name, args=dict(call.args), id=call.id, type="tool_call")
+                for call in self.tool_calls
+            ],
+            invalid_tool_calls=[
+                InvalidToolCall(
+                    name=call.name,
+                    args=call.args,
+                    id=call.id,
+                    error=call.error,
+                    type="invalid_tool_call",
+                )
+                for call in self.invalid_tool_calls
+            ],
+        )
+        return made.model_copy(update={"additional_kwargs": extra})
+
+
+def dumped(message: BaseMessage) -> Message:
+    """Return a message of the log as a dump contains it."""
+    known: dict[str, Any] = {}
+    if isinstance(message, AIMessage):
+        known = {
+            "usage": message.usage_metadata,
+            "model": told_of(message),
+            "tool_calls": [
+                DumpedCall(name=call["name"], args=call["args"], id=call["id"])
+                for call in message.tool_calls
+            ],
+            "invalid_tool_calls": [
+                BrokenCall(name=call["name"], args=call["args"], id=call["id"], error=call["error"])
+                for call in message.invalid_tool_calls
+            ],
+        }
+    if isinstance(message, ToolMessage):
+        known = {"call_id": message.tool_call_id, "failed": message.status == "error"}
+    return Message(
+        id=place_of(message),
+        message_id=message.id,
+        text=message.text,
+        metadata=metadata(message),
+        **known,
+    )
+
+
+class _Step(Protocol):
+    @property
+    def messages(self) -> tuple[Message, ...]: ...
+    @property
+    def position(self) -> Position | None: ...
+    @property
+    def spec(self) -> Conversation | None: ...
+
+
+def check_steps(steps: Sequence[_Step], spec: Conversation) -> None:
+    """Make sure that a session can go on from any of its steps."""
+    names = spec.names
+    log: dict[str, Message] = {}
+    for number, step in enumerate(steps):
+        where = f"steps.{number}"
+        if step.spec is not None and step.spec.names != names:
+            raise ValueError(f"{where}.spec.speakers: they differ from those of the spec")
+        for place, message in enumerate(step.messages):
+            _check_message(f"{where}.messages.{place}", message, log, names)
+            log[message.id] = message
+        ids = [one.message_id for one in log.values() if one.message_id is not None]
+        if len({*ids}) < len(ids):
+            raise ValueError(f"{where}.messages: two of the log have the same message_id")
+        if step.position is not None:
+            _check_position(f"{where}.position", step.position, [*log.values()], names)
+    if steps and steps[-1].position is not None:
+        _check_end(f"steps.{len(steps) - 1}.position", spec, steps[-1].position)
+
+
+def _check_end(where: str, spec: Conversation, position: Position) -> None:
+    try:
+        decide(spec, position)
+    except Exception as error:
+        raise ValueError(f"{where}: nothing can follow it: {error}") from error
+
+
+def _check_message(
+    where: str, message: Message, log: dict[str, Message], names: Sequence[str]
+) -> None:
+    free = place_name(len(log))
+    if message.id not in log and message.id != free:
+        raise ValueError(f"{where}.id: must be {free!r}, the next one, not {message.id!r}")
+    about = message.metadata
+    # What is remembered of another conversation may be a stranger's.
+    is_ours = not isinstance(about, RememberedMessage) and about.speaker is not None
+    if is_ours and about.speaker not in names:
+        raise ValueError(f"{where}.metadata.speaker: nobody is called {about.speaker!r}")
+
+
+def _check_position(
+    where: str, position: Position, log: Sequence[Message], names: Sequence[str]
+) -> None:
+    some = (position.speaker, position.chosen, *position.completed, *position.owed)
+    for name in some:
+        if name is not None and name not in names:
+            raise ValueError(f"{where}: nobody is called {name!r}")
+    # What was removed since then is counted as it was.
+    were = [original_metadata(one.metadata) for one in log]
+    # What ended once is counted anew from there.
+    ends = (place for place, line in enumerate(were) if isinstance(line, EarlierEnd))
+    first = 1 + max(ends, default=-1)
+    said = sum(isinstance(line, Speech) for line in were[first:])
+    removed = said - sum(isinstance(one.metadata, Speech) for one in log[first:])
+    counted = position.facts.messages
+    if not said - removed <= counted <= said:
+        raise ValueError(f"{where}: {counted} messages were said, and {said} stand")
+    reads = MOVES[position.phase].reads
+    if reads.newest and not (were and isinstance(were[-1], reads.newest)):
+        kinds = " or ".join(map(kind_name, reads.newest))
+        raise ValueError(f"{where}: the newest message must be of the kind {kinds}")
+    reads_calls = any(kind.has_calls for kind in reads.first)
+    if reads_calls and not any(one.tool_calls or one.invalid_tool_calls for one in log):
+        raise ValueError(f"{where}: there are no calls that could run")
+
+
+DUMP_VERSION: Final = 7
+"""The version of the dumps this release writes. Specs inside have a version of their own."""
+
+DUMP_VERSIONS: Final = Versions[Migration](oldest=7)
+"""The versions of a dump; the newest is `DUMP_VERSION`."""
+
+
+def _spec(given: object) -> object:
+    return migrated(dict(given)) if isinstance(given, Mapping) else given
+
+
+Spec = Annotated[Conversation, BeforeValidator(_spec), PlainSerializer(Conversation.stored)]
+"""A spec of this or an older version."""
+
+
+class Decided(Data):
+    """What a person has decided of calls that have not run yet."""
+
+    message: str
+    """The place of the message with the calls."""
+    decisions: dict[str, AnyDecision] | None = None
+    """The decisions, by the ids of the calls. None: the person has seen them, and lets them run."""
+
+
+class DumpedStep(Data):
+    """What one step of a session wrote."""
+
+    messages: tuple[Message, ...] = ()
+    """The messages it wrote, oldest first; one at a known place takes the older one's."""
+    position: Position | None = None
+    """Where the conversation is after it. None: the task does not stand yet."""
+    usage: dict[str, Usage] = Field(default_factory=dict)
+    """What was used up to then, by model."""
+    specified_task: str | None = None
+    """The task that the speakers are given from there on. None: as before."""
+    spec: Spec | None = None
+    """The spec from there on. None: as before; before the first one, the session's."""
+    interpreter: Kept | None = None
+    """What is kept of the interpreter that runs its code. None: as before."""
+    decisions: Decided | None = None
+    """What a person has decided of calls that have not run yet. None: nothing."""
+    outcome: Outcome | None = None
+    """Why it ended. None: it goes on."""
+
+
+class SessionDump(Data):
+    """A whole session: it goes on where it was, and can be forked from any message."""
+
+    format: Literal["duologue.session"]
+    """What it is."""
+    version: Literal[7]
+    """The version of its shape."""
+    session: str
+    """The id of the session that was dumped."""
+    spec: Spec
+    """The spec it goes on by."""
+    steps: tuple[DumpedStep, ...] = ()
+    """Its steps, oldest first. None where it has not begun."""
+
+    @model_validator(mode="after")
+    def _hangs_together(self) -> Self:
+        check_steps(self.steps, self.spec)
+        return self
+
+
+_DEEPEST: Final = DEEPEST + 40
+"""How many levels deep a dump may be nested: what stands in it may have as many as any spec."""
+
+_FORMAT: Final = "duologue.session"
+
+
+def written(dump: Data) -> dict[str, Any]:
+    """Write a dump, or a part of one, as plain JSON values, without what is as usual."""
+    return dump.model_dump(mode="json", exclude_defaults=True)
+
+
+def read_dump(source: Mapping[str, Any] | str | Path) -> SessionDump:
+    """Read a dump of this or an older version."""
+    if isinstance(source, Mapping):
+        return _read(source, "")
+    if not isinstance(source, str | Path):
+        raise SpecError(f"a dump is a dict or the path of a .json file, not {source!r}")
+    path = Path(source)
+    if path.suffix.lower() != ".json":
+        raise SpecError(f"{path}: a dump is read from a .json file")
+    return _read(read_file(path, json.loads), f"{path}: ")
+
+
+def _read(data: object, where: str) -> SessionDump:
+    if not isinstance(data, Mapping) or "format" not in data:
+        raise SpecError(f"{where}format: is missing: this is not a dump of a session")
+    check_depth(data, where, _DEEPEST)
+    if data["format"] != _FORMAT:
+        raise SpecError(
+            f"{where}format: {data['format']!r} is not a duologue dump; must be {_FORMAT!r}"
+        )
+    if "version" not in data:
+        raise SpecError(f"{where}version: is missing")
+    return validated(SessionDump, upgraded(dict(data), DUMP_VERSIONS, where), where, _DEEPEST)
+
+
+def whole(session: str, conversation: Conversation, states: Sequence[State]) -> SessionDump:
+    """Write down a whole session."""
+    return SessionDump(
+        format=_FORMAT,
+        version=DUMP_VERSION,
+        session=session,
+        spec=conversation,
+        steps=_steps_of(conversation, states),
+    )
+
+
+def _steps_of(conversation: Conversation, states: Sequence[State]) -> tuple[DumpedStep, ...]:
+    steps: list[DumpedStep] = []
+    spec, stored, task = conversation, conversation.stored(), ""
+    kept: dict[str, Any] = {}
+    for state in states:
+        before = spec
+        if state["spec"] != stored:
+            stored = state["spec"]
+            spec = restored(stored)
+        given, ended = state.get("specified_task", ""), state.get("outcome")
+        stands = state.get("position")
+        keeps = state.get("interpreter") or kept
+        decided = state.get("decisions")
+        steps.append(
+            DumpedStep(
+                messages=tuple(map(dumped, log_of(state))),
+                position=None if stands is None else Position.model_validate(stands),
+                usage=used_so_far(state),
+                specified_task=None if given == task else given,
+                spec=None if spec == before else spec,
+                interpreter=None if keeps == kept else Kept.model_validate(keeps).without_key(),
+                decisions=Decided.model_validate(decided) if decided else None,
+                outcome=Outcome.model_validate(ended) if ended else None,
+            )
+        )
+        task, kept = given, keeps
+    return tuple(steps)
+
+
+def states_of(dump: SessionDump) -> list[State]:
+    """Give what each step of a dump writes."""
+    states: list[State] = []
+    spec: Conversation | None = None
+    ended = decided = False
+    # The session that was dumped may still have an interpreter at work.
+    key = new_key()
+    ids: dict[str, str] = {}
+    log: list[AnyMessage] = []
+    for step in dump.steps:
+        messages = _written(step, ids)
+        state = update_of(messages, log)
+        log += messages
+        state["usage"] = {label: used.model_dump(mode="json") for label, used in step.usage.items()}
+        if spec is None or step.spec is not None:
+            spec = step.spec or dump.spec
+            state |= {"conversation": spec.stored(), "spec": spec.stored()}
+        if step.position is not None:
+            state["position"] = step.position.model_dump(mode="json", exclude_defaults=True)
+        if step.specified_task is not None:
+            state["specified_task"] = step.specified_task
+        if step.interpreter is not None:
+            state["interpreter"] = step.interpreter.under(key)
+        if step.decisions is not None or decided:
+            decisions = step.decisions
+            state["decisions"] = {} if decisions is None else written(decisions)
+        decided = step.decisions is not None
+        if step.outcome is not None or ended:
+            state["outcome"] = step.outcome.model_dump(mode="json") if step.outcome else {}
+        ended = step.outcome is not None
+        states.append(state)
+    return states
+
+
+def _written(step: DumpedStep, ids: dict[str, str]) -> list[AnyMessage]:
+    """Give what a step writes to the log; `ids` holds those of the steps before, by place."""
+    messages = [one.restore() for one in step.messages]
+    before = {ids[one.id] for one in step.messages if one.id in ids}
+    ids |= {place_of(message): str(message.id) for message in messages}
+    # What stood at its place is gone, where it has not moved to another one.
+    gone = sorted(before.difference(ids.values()))
+    return [*map(take_back, gone), *messages]

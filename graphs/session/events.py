@@ -1,0 +1,258 @@
+"""The events of a run: those of the log's messages, and those of tokens."""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from ..conversation.conversation import Conversation
+from ..events import (
+    CodeBlock,
+    CodeStarted,
+    ConversationEnded,
+    ConversationReopened,
+    Event,
+    HistoryShortened,
+    MessageSaid,
+    MessageStarted,
+    MessageToken,
+    ReplyRejected,
+    SpeakerChosen,
+    TaskSpecified,
+    ThoughtReceived,
+    ToolCallFinished,
+    ToolCallRequested,
+    ToolRoundLimitReached,
+    VerdictGiven,
+)
+from ..log.heard_text import heard_text
+from ..log.messages import metadata, place_of, says_something
+from ..log.metadata import (
+    CodeCalls,
+    Draft,
+    EarlierEnd,
+    MessageMetadata,
+    Reflection,
+    SpeakerChoice,
+    SpeakerReply,
+    SpecifiedTask,
+    Speech,
+    Summary,
+    ToolCalls,
+    ToolResult,
+    thought_text,
+)
+from ..rules.outcome import Outcome
+from .stored_session import StoredSession
+
+
+def events_of_session(result: StoredSession) -> Iterator[Event]:
+    """Yield the events that a stored session has had."""
+    yield from events_of(result.conversation, result.messages)
+    if result.outcome is not None:
+        yield ConversationEnded.of(result.session_id, result.outcome)
+
+
+def events_of(conversation: Conversation, log: Iterable[BaseMessage]) -> Iterator[Event]:
+    """Yield the events of the messages of a log, or of its new messages."""
+    for message in log:
+        yield from _events_of_message(conversation, message)
+
+
+def _events_of_message(conversation: Conversation, message: BaseMessage) -> Iterator[Event]:
+    about = metadata(message)
+    if thought := thought_text(about):
+        yield ThoughtReceived(speaker=about.speaker, text=thought)
+    speaker = about.speaker or ""
+    match about:
+        case Speech():
+            yield _said(conversation, message, about)
+        case Draft():
+            yield ReplyRejected(
+                id=place_of(message),
+                speaker=about.speaker,
+                text=message.text,
+                problem=about.problem or "",
+                cut_off=about.cut_off,
+            )
+        case CodeCalls() | ToolCalls() if isinstance(message, AIMessage):
+            if says_something(message, about):
+                yield _said(conversation, message, about)
+            runs_code = isinstance(about, CodeCalls)
+            yield from (_code_started if runs_code else _calls_requested)(message, speaker)
+        case ToolResult() if isinstance(message, ToolMessage):
+            yield ToolCallFinished(
+                speaker=speaker,
+                call_id=message.tool_call_id,
+                text=message.text,
+                failed=message.status == "error",
+                decision=about.decision,
+            )
+            if about.tool_round == conversation.max_tool_rounds:
+                yield ToolRoundLimitReached(
+                    id=place_of(message), speaker=speaker, rounds=about.tool_round
+                )
+        case _:
+            yield from _beside(message, about)
+
+
+def _beside(message: BaseMessage, about: MessageMetadata) -> Iterator[Event]:
+    """Yield the events of messages that are no part of a speaker's turn."""
+    place = place_of(message)
+    match about:
+        case SpecifiedTask():
+            yield TaskSpecified(text=message.text, problem=about.problem)
+        case Reflection() if about.verdict is not None:
+            yield VerdictGiven(id=place, by=about.speaker, verdict=about.verdict)
+        case Summary():
+            yield HistoryShortened(id=place, speaker=about.speaker or "", text=message.text)
+        case SpeakerChoice():
+            yield SpeakerChosen(id=place, speaker=about.to or "", problem=about.problem)
+        case EarlierEnd():
+            yield ConversationReopened(id=place, outcome=Outcome.model_validate(about.outcome))
+
+
+def _said(conversation: Conversation, message: BaseMessage, about: SpeakerReply) -> MessageSaid:
+    has_tokens = conversation.end_chat.when is not None
+    heard = heard_text(conversation, message, about) if has_tokens else message.text
+    return MessageSaid(
+        id=place_of(message),
+        speaker=about.speaker or "",
+        text=message.text,
+        heard_text=None if heard == message.text else heard,
+        problem=about.problem,
+        cut_off=about.cut_off,
+        audience=None if about.audience is None else about.confidants,
+        parsed=about.parsed,
+        has_tool_calls=isinstance(about, ToolCalls),
+        source=about.source,
+    )
+
+
+def _code_started(message: AIMessage, speaker: str) -> Iterator[Event]:
+    """Yield the event of code that runs now, if there is any whole block."""
+    blocks = tuple(
+        CodeBlock(language=call["name"], code=call["args"]["code"]) for call in message.tool_calls
+    )
+    if blocks:
+        yield CodeStarted(id=place_of(message), speaker=speaker, blocks=blocks)
+
+
+def _calls_requested(message: AIMessage, speaker: str) -> Iterator[Event]:
+    """Yield the events of tool calls that run now."""
+    for call in message.tool_calls:
+        yield ToolCallRequested(
+            speaker=speaker,
+            call_id=call["id"] or "",
+            name=call["name"],
+            arguments=call["args"],
+        )
+
+
+@dataclass
+class _Message:
+    """The message that is being streamed."""
+
+    answer: str | None = None
+    """The answer that it is read from."""
+    told: str = ""
+    """What was told of the message."""
+    says: str = ""
+    """What of that this answer has said itself."""
+    space: str = ""
+    """Space that is the end of the content, or not."""
+    is_beside: bool = False
+    """Whether something is said beside calls already."""
+    thought: str = ""
+    """The thought that was told of it."""
+
+
+class TokenStream:
+    """Makes events of the pieces of messages as they arrive, one speaker at a time.
+
+    The tokens after the newest `MessageStarted` in front of a message, joined, are what others hear
+    of it. An answer that broke off and was asked for again goes on where it was, as far as it says
+    the same again; where it does not, a second `MessageStarted` says that it begins anew.
+    """
+
+    def __init__(self, beside: Collection[str] = ()) -> None:
+        self._beside = beside
+        self._now = _Message()
+        self._rejected = False
+
+    def content(self, speaker: str, text: str, answer: str | None) -> Iterator[Event]:
+        """Take a piece of what a model writes as a message's content."""
+        if answer != self._now.answer:
+            self._now = _Message(answer, self._now.told, thought=self._now.thought)
+        now = self._now
+        if now.is_beside:
+            # It comes after what is said beside the calls, and is told there.
+            return
+        if speaker in self._beside:
+            # Space at the end is left out where something is said beside calls.
+            text = now.space + text
+            now.space = text[len(text.rstrip()) :]
+            text = text.rstrip()
+        yield from self._told(speaker, text)
+
+    def beside(self, speaker: str, text: str) -> Iterator[Event]:
+        """Take a piece of what is said beside calls; as for `content`."""
+        self._now.is_beside = True
+        yield from self._told(speaker, text)
+
+    def thought(self, speaker: str | None, text: str, answer: str | None = None) -> Iterator[Event]:
+        """Take what was thought; what was told of it is not told again."""
+        new = text.removeprefix(self._now.thought).strip()
+        self._now.thought = text
+        if new:
+            yield ThoughtReceived(speaker=speaker, text=new)
+
+    def whole(self, event: Event) -> Iterator[Event]:
+        """Take an event of a message that stands in the log."""
+        if isinstance(event, ThoughtReceived):
+            yield from self.thought(event.speaker, event.text)
+            self._now.thought = ""
+            return
+        if isinstance(event, HistoryShortened):
+            # It was found out while the message was written, and stands in front of it.
+            yield event
+            return
+        told = self._now.told
+        if isinstance(event, ReplyRejected) and told and event.speaker:
+            # Its tokens do not count, so that nothing of it is still to be told.
+            self._rejected = True
+        elif isinstance(event, MessageSaid) and (told or self._rejected) and event.speaker:
+            self._rejected = False
+            text = event.text if event.heard_text is None else event.heard_text
+            if told and text.startswith(told):
+                yield from self._token(event.speaker, text[len(told) :])
+            else:
+                yield MessageStarted(speaker=event.speaker)
+                yield from self._token(event.speaker, text)
+        self._now = _Message()
+        yield event
+
+    def _told(self, speaker: str, piece: str) -> Iterator[Event]:
+        if not piece:
+            return
+        now = self._now
+        goes_on = now.says == now.told
+        now.says += piece
+        if goes_on:
+            if not now.told:
+                yield MessageStarted(speaker=speaker)
+        elif now.told.startswith(now.says):
+            # An answer that was asked for again says what was heard before.
+            return
+        elif now.says.startswith(now.told):
+            piece = now.says[len(now.told) :]
+        else:
+            yield MessageStarted(speaker=speaker)
+            piece = now.says
+        now.told = now.says
+        yield from self._token(speaker, piece)
+
+    @staticmethod
+    def _token(speaker: str, piece: str) -> Iterator[Event]:
+        if piece:
+            yield MessageToken(speaker=speaker, text=piece)

@@ -1,0 +1,135 @@
+"""A session written down: as a Markdown page to read, as JSON Lines for programs. Pure functions.
+
+What a message says is a model's or a user's text: in a page it stands in a quotation that it can't
+leave, what is HTML in it, which a reader would not see, is shown as it is written, and control
+characters are escaped.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+from markdown_it import MarkdownIt
+
+from ..common.sanitize import clean_page, escaped, in_markdown
+from ..log.messages import metadata, place_of
+from ..log.metadata import thought_text
+from ..log.remembered import memory
+from ..rules.outcome import Outcome
+from ..show.contents import Line
+from ..show.talk import read_lines
+from .dump import dumped
+from .records import title_of
+from .stored_session import StoredSession
+
+
+def as_json_lines(result: StoredSession, speaker: str | None = None) -> str:
+    """Write a session as JSON Lines, one object a message."""
+    told = speaker is not None
+    objects = (
+        json.dumps(_object(one, told=told), ensure_ascii=False) for one in _log(result, speaker)
+    )
+    return "".join(escaped(one) + "\n" for one in objects)
+
+
+def _object(message: BaseMessage, *, told: bool) -> dict[str, Any]:
+    says = dumped(message).model_dump(mode="json", exclude={"metadata", "message_id"})
+    about = metadata(message).model_dump(mode="json", exclude={"since", "refusal", "thought"})
+    if (thought := thought_text(metadata(message))) and not told:
+        # No speaker remembers what was thought.
+        about["thought"] = thought
+    first = {"id": says.pop("id"), "kind": about.pop("kind"), "speaker": about.pop("speaker")}
+    return first | {"text": says.pop("text")} | about | says
+
+
+def as_markdown(result: StoredSession, speaker: str | None = None) -> str:
+    """Write a session as a Markdown page."""
+    parts = [f"# {in_markdown(title_of(result.conversation))}"]
+    if speaker is not None:
+        parts.append(f"What {in_markdown(speaker)} remembers.")
+    if result.specified_task:
+        parts += ["**Task:**", _quoted(result.specified_task)]
+    is_memory = speaker is not None
+    for message, line in read_lines(
+        _log(result, speaker), result.conversation.names, in_memory=is_memory
+    ):
+        # The code of a line of code is in the message before.
+        if line.kind != "code" and (is_memory or line.kind != "told"):
+            parts += _paragraphs(message, line)
+    parts += ["---", *_end(result.outcome)]
+    return clean_page("\n\n".join(parts)) + "\n"
+
+
+def _log(result: StoredSession, speaker: str | None) -> Sequence[BaseMessage]:
+    return result.messages if speaker is None else memory(result.messages, speaker)
+
+
+def _end(outcome: Outcome | None) -> Iterator[str]:
+    if outcome is None:
+        yield "Not finished."
+        return
+    yield f"**{in_markdown(str(outcome))}**"
+    if outcome.explanations[1:]:
+        yield f"Also: {in_markdown('; '.join(outcome.explanations[1:]))}."
+    yield from map(in_markdown, outcome.warnings)
+
+
+def _paragraphs(message: BaseMessage, line: Line) -> Iterator[str]:
+    """Yield the paragraphs of one message."""
+    if line.kind == "note":
+        yield f"*{in_markdown(line.text)}*"
+        return
+    if line.kind != "result":
+        yield f"## {in_markdown(line.name)} ({in_markdown(place_of(message))})"
+    thoughts = [fold for fold in line.folds if fold.kind == "thought"]
+    for fold in thoughts:
+        yield f"*{fold.title}:*"
+        yield _quoted(fold.text)
+    yield from (f"*{in_markdown(remark)}*" for remark in line.remarks)
+    if line.text or line.kind not in ("calls", "result"):
+        yield _quoted(message.text)
+    for fold in line.folds:
+        if fold.kind in ("call", "result"):
+            yield f"*{in_markdown(fold.title)}:*"
+        # A result's text says the same as its values.
+        if fold.kind != "thought" and not (fold.kind == "parsed" and line.kind == "result"):
+            yield _fenced(fold.text, "json" if fold.is_json else "text")
+
+
+def _quoted(text: str) -> str:
+    """Write text as a quotation, whose Markdown ends where it ends."""
+    text = text.strip("\r\n")
+    if not text.strip():
+        return "> *(empty message)*"
+    return _behind_marks(text if _is_self_contained(text) else _fenced(text))
+
+
+def _behind_marks(text: str) -> str:
+    return "\n".join(f"> {part}".rstrip(" ") for part in _lines(text))
+
+
+def _is_self_contained(text: str) -> bool:
+    """Whether a text, as Markdown, shows all that it says, and names nothing for other texts."""
+    found: dict[str, Any] = {}
+    blocks = _MARKDOWN.parse(_behind_marks(text), found)
+    inside = [token for block in blocks for token in (block, *(block.children or ()))]
+    return not found.get("references") and not any(
+        token.type in ("html_block", "html_inline") for token in inside
+    )
+
+
+_MARKDOWN = MarkdownIt("commonmark")
+
+
+def _fenced(text: str, kind: str = "text") -> str:
+    """Write text as code, between fences that are longer than any in it."""
+    longest = max(map(len, re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return "\n".join([f"{fence}{kind}", *_lines(text), fence])
+
+
+def _lines(text: str) -> list[str]:
+    """Split text where Markdown does."""
+    return re.split(r"\r\n|\r|\n", text)

@@ -1,0 +1,237 @@
+"""Forks: a new session that continues from any message of another one, by other rules if wanted."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from langchain_core.messages import AnyMessage, BaseMessage, RemoveMessage
+
+from ...nodes.prompts import speaking as prompts
+from ...nodes.turn.next_message import going_on, lines_before, not_in_the_log
+from ..build import build_graph
+from ..common.errors import SpecError
+from ..conversation.conversation import Conversation, restored
+from ..conversation.judges import SeparateJudge
+from ..conversation.merge import fields_in
+from ..conversation.sandbox import Kept, new_key
+from ..ends.all_ends import Reason
+from ..log.messages import PLACE, make_message, metadata
+from ..log.metadata import Instruction, Speech, Stage, verdict_of
+from ..log.reducer import append, take_back
+from ..log.remembered import known_before
+from ..log.state import State, log_of, update_of
+from ..rules.end_chat import decide
+from ..rules.facts import facts_of
+from ..rules.met_ends import met_ends, reasons_of
+from ..rules.outcome import Outcome
+from ..rules.position import Position
+from ..rules.transitions import first_read, standing
+from ..rules.turns import last_words
+from ..store.open import Store
+from ..store.rows import check_session_id
+from .checkpoints import MessageLike, StoredStep, copy_steps, find_step, write_state
+from .records import known_session, made_up_id, new_session
+
+
+def forked(found: State, new: Conversation) -> State:
+    """Give the state that a new session goes on from, with the whole log as its messages."""
+    # Not the spec that is listed: messages from before a fork followed the older one.
+    old = restored(found["spec"])
+    state: State = {
+        "conversation": new.stored(),
+        "spec": new.stored(),
+        "specified_task": found.get("specified_task", ""),
+        "messages": log_of(found),
+        "usage": found.get("usage", {}),
+    }
+    if found.get("interpreter"):
+        state["interpreter"] = found["interpreter"]
+    if new.task != old.task:
+        state["specified_task"] = new.task or ""
+    if "position" in found:
+        before = standing(Position.model_validate(found["position"]), state["messages"])
+        position = carried(old, new, before, state["messages"])
+        was_next, told_new = decide(old, before), _new_tasks(old, new)
+    elif new.task != old.task or new.task_specification is None:
+        # It was being rewritten; now it stands as given.
+        state["specified_task"] = new.task or ""
+        before = position = Position()
+        was_next, told_new = None, known_before(new, 0)
+    else:
+        return state
+    state["position"] = position.model_dump(mode="json")
+    following = decide(new, position)
+    if was_next is not None and following != was_next:
+        told = lines_before(old, before, was_next, state["messages"])
+        state["messages"] = _without(told, state["messages"])
+    state["messages"] = put_in(told_new, position, state["messages"])
+    return going_on(new, position, following, state, is_new=following != was_next)
+
+
+def carried(
+    old: Conversation, new: Conversation, position: Position, log: Sequence[BaseMessage]
+) -> Position:
+    """Give the position as the new rules would have it.
+
+    Facts are counted again, and who completed a task that has changed has not completed it. With
+    another end-chat mode, last words are promised again, by the newest completion or not at all. If
+    the conversation is not over by the new rules, its last words count as turns.
+    """
+    before = position.facts
+    kept = not_in_the_log(before)
+    # A function can't be asked here; what it said of this very log still stands.
+    kept["predicates"] = tuple(name for name in before.predicates if name in new.predicates)
+    carries = position.model_copy(
+        update={
+            "facts": facts_of(new, log).model_copy(update=kept),
+            "completed": _completed(old, new, position.completed),
+        }
+    )
+    same_mode = new.end_chat.mode is old.end_chat.mode
+    if same_mode and carries.completed == position.completed:
+        return carries
+    is_completed = Reason.COMPLETED in reasons_of(met_ends(new, carries))
+    if not (same_mode and is_completed):
+        is_new = is_completed and _has_just_completed(carries, log)
+        owed = last_words(new, carries.speaker or "") if is_new else ()
+        carries = carries.model_copy(update={"owed": owed})
+    if is_completed or position.stage is not Stage.LAST_WORDS:
+        return carries
+    spoken = len(last_words(old, position.speaker or "")) - len(position.owed)
+    return carries.model_copy(update={"stage": Stage.ROUNDS, "turns": position.turns + spoken})
+
+
+def _completed(old: Conversation, new: Conversation, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the names whose task is still the one that was judged complete."""
+    if _criteria(old) != _criteria(new):
+        return ()
+    kept = tuple(name for name in names if _task_of(old, name) == _task_of(new, name))
+    # A separate judge judges all at once.
+    return names if kept == names else () if isinstance(new.judge, SeparateJudge) else kept
+
+
+def _criteria(conversation: Conversation) -> tuple[str, ...] | None:
+    judge = conversation.judge
+    return judge.criteria if isinstance(judge, SeparateJudge) else None
+
+
+def _task_of(conversation: Conversation, name: str) -> str | None:
+    return conversation.speaker(name).task or conversation.task
+
+
+def _has_just_completed(position: Position, log: Sequence[BaseMessage]) -> bool:
+    """Whether the turn before was judged complete, and nobody has spoken since."""
+    if position.stage is not Stage.ROUNDS:
+        return False
+    for message in reversed(log):
+        about = metadata(message)
+        if isinstance(about, Speech):
+            return False
+        if (verdict := verdict_of(about)) is not None:
+            return verdict.complete and not verdict.final and verdict.speaker == position.speaker
+    return False
+
+
+def _new_tasks(old: Conversation, new: Conversation) -> list[AnyMessage]:
+    """Tell speakers of their new tasks, where those stand in the log and not in system prompts."""
+    return [
+        make_message(
+            0,
+            new.render_prompt(prompts.NEW_TASK, task=speaker.task),
+            Instruction(audience=(speaker.name,)),
+        )
+        for before, speaker in zip(old.speakers, new.speakers, strict=True)
+        if new.opening.answers and speaker.task != before.task
+    ]
+
+
+def _without(told: Sequence[BaseMessage], log: list[AnyMessage]) -> list[AnyMessage]:
+    """Take back what was told before a turn that does not come."""
+    first = len(log)
+    while first > 0 and metadata(log[first - 1]).is_cue:
+        first -= 1
+    gone = [(message.text, metadata(message)) for message in told]
+    kept = [message for message in log[first:] if (message.text, metadata(message)) not in gone]
+    return [*log[:first], *_numbered(kept, first)]
+
+
+def put_in(told: list[AnyMessage], position: Position, log: list[AnyMessage]) -> list[AnyMessage]:
+    """Put what is told into a log, before the lines that the next node reads by their place."""
+    place = first_read(position.phase, log)
+    return [*log[:place], *_numbered([*told, *log[place:]], place)]
+
+
+def _numbered(lines: list[AnyMessage], first: int) -> list[AnyMessage]:
+    return [
+        message.model_copy(
+            update={"additional_kwargs": {**message.additional_kwargs, PLACE: number}}
+        )
+        for number, message in enumerate(lines, start=first)
+    ]
+
+
+_FIXED: Final = ("version", "opening")
+_FIXED_OF_SPEAKERS: Final = ("name", "private_opening", "memory")
+
+
+async def fork_session(
+    store: Store,
+    session: str,
+    at: MessageLike | None,
+    into: str | None,
+    changes: Mapping[str, object],
+) -> str:
+    """Fork a session at a message, by other rules, and return the new session's id."""
+    new = made_up_id(session, "fork") if into is None else check_session_id(into)
+    conversation = changed(await known_session(store, session), changes)
+    step = await find_step(build_graph(checkpointer=store.checkpointer), session, at)
+    await _write(store, new, conversation, step)
+    return new
+
+
+def changed(conversation: Conversation, changes: Mapping[str, object]) -> Conversation:
+    """Give a conversation by other rules, between the same speakers."""
+    for field in _FIXED:
+        if field in changes:
+            raise SpecError(f"{field}: can't change in a fork")
+    of_speakers = fields_in(changes.get("speakers", {}), "speakers", "from names to what changes")
+    for name, fields in of_speakers.items():
+        for field in _FIXED_OF_SPEAKERS:
+            if isinstance(fields, Mapping) and field in fields:
+                raise SpecError(f"speakers.{name}.{field}: can't change in a fork")
+    given: dict[str, Any] = {**changes}
+    found = conversation.replace(**given)
+    for name, own in found.prompts.items():
+        if own.text is None:
+            raise SpecError(f"prompts.{name}: give the text itself: a fork has no registered texts")
+    return found
+
+
+async def _write(store: Store, session: str, conversation: Conversation, step: StoredStep) -> None:
+    """Store a new session; until the row is there, which goes last, nobody knows of it."""
+    # What was removed later stays removed, whatever message it goes on from.
+    gone = [RemoveMessage(id=one) for one in step.removed]
+    log = append(log_of(step.state), gone)
+    state = forked({**step.state, "messages": log, "unspoken": []}, conversation)
+    if state.get("interpreter"):
+        # The other session's may be at work still.
+        kept = Kept.model_validate(state["interpreter"])
+        state["interpreter"] = kept.under(new_key())
+    ended = state.get("outcome")
+    reason = Outcome.model_validate(ended).reason.value if ended else None
+    async with new_session(store, session, conversation, reason) as held:
+        graph = build_graph(checkpointer=held.checkpointer)
+        await copy_steps(graph, step.before, session)
+        # An end that stands in the steps before it is not the fork's.
+        if "outcome" in step.state:
+            state = {"outcome": {}, **state}
+        log = state.pop("messages")
+        await write_state(graph, session, {**state, **update_of(_written(log, step.known), log)})
+
+
+def _written(log: Sequence[AnyMessage], known: Sequence[AnyMessage]) -> list[AnyMessage]:
+    """What makes a log of the one that the copied steps hold, whose lines may have moved."""
+    both = enumerate(zip(known, log, strict=False))
+    first = next((place for place, (old, new) in both if old != new), min(len(known), len(log)))
+    stay = {message.id for message in log}
+    gone = [take_back(str(message.id)) for message in known if message.id not in stay]
+    return [*gone, *log[first:]]

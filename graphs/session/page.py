@@ -1,0 +1,144 @@
+"""A session read for its HTML page; what stands on the page is in `graphs.show`."""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final, cast
+
+from langchain_core.messages import BaseMessage
+
+from ...nodes.models.resolve import Models
+from ...nodes.turn.context import Resources
+from ...nodes.turn.sent import last_prompt
+from ...tools.registry.registry import Registry
+from ..build import Graph, build_graph
+from ..common.errors import DuologueError
+from ..conversation.conversation import Conversation
+from ..conversation.judges import SeparateJudge
+from ..conversation.usage import total, used_so_far
+from ..log.state import State
+from ..rules.moves import TURN_ENDS
+from ..rules.position import Phase, Position
+from ..show.contents import Spent
+from ..show.gather import Session, memory_page_of, page_of
+from ..store.open import Store
+from .checkpoints import config_of, read_states, reading_session
+from .records import check_speaker, known_session, read_session, title_of
+from .stored_session import StoredSession
+
+_LOGS: Final = 200
+"""In how many steps, the newest, prompts are looked for."""
+
+
+async def read_page(store: Store, session: str, speaker: str | None) -> str:
+    """Read a session, or what one speaker remembers of it, and draw its page."""
+    # One speaker's page tells nothing of the others.
+    read = await read_for_page(store, session, speaker, past=speaker is None)
+    return await asyncio.to_thread(_drawn, read, speaker)
+
+
+async def read_for_page(
+    store: Store, session: str, speaker: str | None = None, *, past: bool = True
+) -> Session:
+    """Read what stands on a session's page; without its past only what its newest state holds."""
+    conversation = await known_session(store, session)
+    if speaker is not None:
+        check_speaker(session, conversation, speaker)
+    graph = build_graph(checkpointer=store.checkpointer)
+    result = await read_session(session, conversation, graph)
+    told = await (_read_past if past else _read_now)(graph, result)
+    return Session(
+        id=result.session_id,
+        title=title_of(result.conversation),
+        conversation=result.conversation,
+        log=result.messages,
+        task=result.specified_task,
+        outcome=result.outcome,
+        pending=result.pending,
+        position=told.position,
+        steps=told.steps,
+        prompts=told.prompts,
+    )
+
+
+@dataclass(frozen=True)
+class _Past:
+    """What only a session's steps tell."""
+
+    position: Position = field(default_factory=Position)
+    steps: Sequence[Spent] = ()
+    prompts: Mapping[str, Sequence[BaseMessage]] = field(default_factory=dict)
+
+
+async def _read_now(graph: Graph, result: StoredSession) -> _Past:
+    with reading_session(graph, result.session_id):
+        state = await graph.aget_state(config_of(result.session_id))
+        return _Past(_position(cast("State", state.values)))
+
+
+async def _read_past(graph: Graph, result: StoredSession) -> _Past:
+    states = await read_states(graph, result.session_id, logs=_LOGS)
+    with reading_session(graph, result.session_id):
+        prompts = {
+            name: prompt
+            for name in result.conversation.names
+            if (prompt := await _prompt(states[-_LOGS:], name)) is not None
+        }
+        newest = states[-1] if states else State()
+        return _Past(_position(newest), [*_spent(result.conversation, states)], prompts)
+
+
+async def _prompt(states: Sequence[State], name: str) -> Sequence[BaseMessage] | None:
+    """What a speaker's model was sent last, where it can be told without what was registered."""
+    resources = Resources(Models(), Registry({}), allow_host=True)
+    with suppress(DuologueError):
+        return await last_prompt(states, resources, name)
+    return None
+
+
+def _drawn(session: Session, speaker: str | None) -> str:
+    # Of all that writes sessions down only this needs Jinja.
+    from ..show.render import render
+
+    return render(page_of(session) if speaker is None else memory_page_of(session, speaker))
+
+
+def _position(state: State) -> Position:
+    return Position.model_validate(state.get("position") or {})
+
+
+_BESIDE: Final = {Phase.CHECKED, Phase.ASKED, Phase.UNREAD, Phase.JUDGED, Phase.CHOSEN}
+"""What happens between turns."""
+
+
+def _spent(conversation: Conversation, states: Sequence[State]) -> Iterator[Spent]:
+    """Tell what each step has used: what was used after it and not before."""
+    for before, after in pairwise([State(), *states]):
+        was, now = _position(before), _position(after)
+        used, spent = total(used_so_far(before).values()), total(used_so_far(after).values())
+        if was == now or (now.phase is Phase.STARTED and used == spent):
+            continue
+        ended = not before.get("position") or was.phase in (*TURN_ENDS, Phase.STARTED)
+        yield Spent(
+            who=_who(conversation, now),
+            is_new_turn=ended and now.phase not in _BESIDE,
+            calls=max(0, spent.calls - used.calls),
+            input_tokens=max(0, spent.input_tokens - used.input_tokens),
+            output_tokens=max(0, spent.output_tokens - used.output_tokens),
+            seconds=max(0.0, now.facts.seconds - was.facts.seconds),
+            cost=max(0.0, spent.cost - used.cost),
+        )
+
+
+def _who(conversation: Conversation, position: Position) -> str:
+    """For whom a step was taken."""
+    is_verdict = position.phase in (Phase.ASKED, Phase.UNREAD, Phase.JUDGED)
+    if is_verdict and isinstance(conversation.judge, SeparateJudge):
+        return "The judge"
+    if position.phase is Phase.CHOSEN:
+        return "Who speaks next"
+    if position.phase is Phase.CHECKED:
+        return "Predicates"
+    return position.speaker or "The task"

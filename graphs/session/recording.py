@@ -1,0 +1,236 @@
+"""What a log records of models and of people, as answers that can be given once more.
+
+Pure functions. Giving them is in `graphs.session.replay`.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import takewhile
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
+from langchain_core.messages.tool import ToolCall
+
+from ...nodes.models.answers import RECORDED, THOUGHT
+from ...nodes.testing import Reply
+from ..conversation.conversation import Conversation
+from ..conversation.judges import HAND_OFF, Moderator, SeparateJudge, Verdict
+from ..conversation.questions import EXIT, ApprovalQuestion, MessageQuestion
+from ..ends.all_ends import Reason
+from ..log.messages import metadata, newest_calls
+from ..log.metadata import (
+    CallOutcome,
+    Draft,
+    MessageMetadata,
+    ModelOutput,
+    Reflection,
+    Source,
+    SpeakerChoice,
+    SpeakerReply,
+    SpecifiedTask,
+    Speech,
+    Summary,
+    ToolCalls,
+    UnheardReply,
+    is_by_person,
+    outcome_of,
+)
+from ..rules.approval import needing_approval
+from ..rules.outcome import Outcome
+from ..speakers.approval import Action, AnyDecision, Approve, Decisions, Edit, Reject, Respond
+from ..speakers.speaker import TO_USER
+from .stored_session import StoredSession
+
+
+def answers(conversation: Conversation, log: Sequence[AnyMessage]) -> Iterator[Reply | AIMessage]:
+    """Give the answers of models that a log records."""
+    for message, about in _given(log):
+        reply = _answer(conversation, message, about)
+        if reply is not None:
+            yield reply
+
+
+def replies_of_agents(log: Sequence[AnyMessage]) -> Iterator[dict[str, Any]]:
+    """Give what agents of the user's own replied, as states of theirs."""
+    for message, about in _given(log):
+        if isinstance(about, Speech | UnheardReply) and about.source is Source.AGENT:
+            thought = {THOUGHT: about.thought}
+            said = AIMessage(message.text, additional_kwargs=thought)
+            yield {"messages": [said], "structured_response": about.parsed}
+
+
+def _given(log: Sequence[AnyMessage]) -> Iterator[tuple[AnyMessage, MessageMetadata]]:
+    """Give the lines of a log as they were first given, and not what was made of them."""
+    waiting = False
+    for message in log:
+        about = metadata(message)
+        if waiting and isinstance(about, Speech | ToolCalls | UnheardReply):
+            # What hooks made of the answer before, or the first try in the place of a second.
+            waiting = isinstance(about, UnheardReply)
+            continue
+        if about.speaker is not None and not isinstance(message, ToolMessage):
+            waiting = isinstance(about, UnheardReply)
+        yield message, about
+
+
+def _answer(
+    conversation: Conversation, message: AnyMessage, about: MessageMetadata
+) -> Reply | AIMessage | None:
+    match about:
+        case SpecifiedTask():
+            # A blank rewrite leaves the task as it was given, and so does one that is rejected
+            # twice. The task itself is rejected for the same reason.
+            is_blank = message.text == conversation.task and about.problem is None
+            return _answered("" if is_blank else message.text, about)
+        case Draft() | Speech() | ToolCalls() | UnheardReply():
+            if not isinstance(message, AIMessage):
+                # A draft of the task is nobody's.
+                return _answered(message.text, about) if isinstance(about, Draft) else None
+            return _spoken(message, about) if about.source is Source.MODEL else None
+        case Reflection():
+            return _answered(_judged(conversation, message.text, about.verdict), about)
+        case SpeakerChoice() if _is_asked(conversation):
+            return _answered(message.text, about)
+        case Summary() if about.problem is not None:
+            return Reply(error=400, code="context_length_exceeded", message=about.problem)
+        case Summary():
+            return _answered(message.text, about)
+        case _:
+            return None
+
+
+def _answered(text: str, about: ModelOutput) -> AIMessage:
+    """What a model answered, its thought told from it already."""
+    return AIMessage(text, additional_kwargs={THOUGHT: about.thought})
+
+
+def _spoken(message: AIMessage, about: SpeakerReply) -> AIMessage:
+    """What a speaker's model answered, as it is after all reading of what a server sends."""
+    alone = {"private": True} if about.private else {}
+    named = [
+        ToolCall(name=HAND_OFF, args={"to": name, **alone}, id=None) for name in about.handed_to
+    ]
+    calls = [*message.tool_calls, *named]
+    said = [about.to_user.get(str(call["id"])) for call in calls]
+    return AIMessage(
+        message.text,
+        tool_calls=calls,
+        invalid_tool_calls=[*message.invalid_tool_calls],
+        additional_kwargs={
+            THOUGHT: about.thought,
+            RECORDED: True,
+            **({TO_USER: said} if about.to_user else {}),
+        },
+        response_metadata={"finish_reason": "length"} if about.cut_off else {},
+    )
+
+
+def _judged(conversation: Conversation, text: str, verdict: Verdict | None) -> str:
+    """What the judge answered, in the form it was asked for."""
+    judge = conversation.judge
+    if verdict is None or not verdict.readable:
+        return text
+    if not isinstance(judge, SeparateJudge):
+        left = list(verdict.objectives_left)
+        answer: dict[str, object] = {"objectives_left": left, "complete": verdict.complete}
+        return json.dumps(answer) if judge.form == "structured" else text
+    found = [verdict.findings[criterion] for criterion in judge.criteria]
+    numbered = list(enumerate(found, start=1))
+    if judge.form == "lines":
+        return "\n".join(f"{number}: {finding.in_words}" for number, finding in numbered)
+    return json.dumps({f"criterion_{number}": finding.value for number, finding in numbered})
+
+
+def _is_asked(conversation: Conversation) -> bool:
+    """Whether a model is asked who speaks next; of two it is always the other."""
+    return isinstance(conversation.turn_order, Moderator) and not conversation.is_pair
+
+
+def message_given(
+    question: MessageQuestion, rest: Sequence[BaseMessage], ended: Outcome | None
+) -> str | None:
+    """Give what a person said to a question for a message."""
+    if not rest:
+        return _leaving(ended)
+    if isinstance(rest[0], ToolMessage):
+        spoken = next((one for one in rest if not isinstance(one, ToolMessage)), None)
+        about = None if spoken is None else metadata(spoken)
+        interrupts = (
+            isinstance(about, Speech) and about.interrupts and about.speaker == question.speaker
+        )
+        return spoken.text if spoken is not None and interrupts else ""
+    for message in rest:
+        about = metadata(message)
+        if isinstance(about, SpeakerReply) and about.speaker is not None:
+            if about.speaker != question.speaker:
+                return None
+            return message.text if is_by_person(about) else ""
+    return None
+
+
+def decisions_given(
+    question: ApprovalQuestion,
+    conversation: Conversation,
+    log: Sequence[BaseMessage],
+    rest: Sequence[BaseMessage],
+    ended: Outcome | None,
+) -> dict[str, Any] | str | None:
+    """Give what a person decided of calls."""
+    if not rest:
+        return _leaving(ended)
+    # Where hooks have seen a result, theirs is the newer one.
+    results: dict[str, BaseMessage] = {}
+    for one in takewhile(lambda found: isinstance(found, ToolMessage), rest):
+        assert isinstance(one, ToolMessage)  # noqa: S101  # as just seen
+        results.setdefault(one.tool_call_id, one)
+    called = newest_calls(log)
+    speaker = conversation.speaker(metadata(called).speaker or "")
+    decisions: list[AnyDecision] = []
+    calls = needing_approval(speaker, called.tool_calls)
+    for call, review in zip(calls, question.review_configs, strict=True):
+        found = results.get(str(call["id"]))
+        decision = None if found is None else _decision(call, found, review["allowed_decisions"])
+        if decision is None:
+            return None
+        decisions.append(decision)
+    return Decisions(decisions=tuple(decisions)).model_dump(mode="json")
+
+
+def _decision(call: ToolCall, found: BaseMessage, allowed: Sequence[str]) -> AnyDecision | None:
+    about = metadata(found)
+    if not isinstance(about, CallOutcome):
+        return None
+    match about.decision:
+        case "approve" if "approve" in allowed:
+            return Approve(type="approve")
+        case "approve" | "edit":
+            # Who changes nothing has approved.
+            args = call["args"] if about.arguments is None else about.arguments
+            action = Action(name=about.tool or call["name"], args=args)
+            return Edit(type="edit", edited_action=action)
+        case "reject":
+            return Reject(type="reject", message=about.refusal)
+        case "respond":
+            return Respond(type="respond", message=found.text)
+        case None:
+            return None
+
+
+def _leaving(ended: Outcome | None) -> str | None:
+    """What a person answered who ended the conversation by it. None: nobody did."""
+    for reason in () if ended is None else ended.reasons:
+        if reason is Reason.QUIT:
+            return EXIT
+        if reason in (Reason.TERMINATION, Reason.MAX_CONSECUTIVE_AUTO_REPLY):
+            return ""
+    return None
+
+
+def up_to_each_end(recorded: StoredSession) -> Iterator[StoredSession]:
+    """Give the session as it was at each of its ends, and as it is now."""
+    for place, message in enumerate(recorded.messages):
+        if (ended := outcome_of(metadata(message))) is not None:
+            outcome = Outcome.model_validate(ended)
+            yield replace(recorded, messages=recorded.messages[:place], outcome=outcome)
+    yield recorded

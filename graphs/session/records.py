@@ -1,0 +1,111 @@
+"""The record of a session in a store: adding it and reading it."""
+
+import json
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final, cast
+
+from langchain_core.messages import BaseMessage
+
+from ...nodes.models.resolve import Models
+from ...nodes.turn.context import Resources
+from ...nodes.turn.sent import last_prompt
+from ...tools.registry.registry import Registry
+from ..build import Graph, build_graph
+from ..common.errors import SessionError, SpecError
+from ..common.validation import listing
+from ..conversation.conversation import Conversation
+from ..log.state import State
+from ..store.errors import taken_session, unknown_session
+from ..store.open import Held, Store
+from .checkpoints import (
+    check_state,
+    config_of,
+    failure_of,
+    read_states,
+    reading_session,
+    still_open,
+    stored_conversation,
+)
+from .stored_session import StoredSession
+
+_LONGEST: Final = 128  # the characters of a session's id
+
+
+@asynccontextmanager
+async def new_session(
+    store: Store, session: str, conversation: Conversation, ended: str | None
+) -> AsyncIterator[Held]:
+    """Add a session whose state is written inside the block.
+
+    Nobody knows of it until the block has ended: the row goes last.
+    """
+    async with store.lock(session) as held:
+        if await store.get(session) is not None:
+            raise taken_session(session, store.url)
+        # What was killed half-way leaves a state that no row knows.
+        await held.checkpointer.adelete_thread(session)
+        yield held
+        spec = json.dumps(conversation.stored(), ensure_ascii=False)
+        await held.add(title=title_of(conversation), spec=spec)
+        if ended is not None:
+            await held.finish(ended)
+
+
+def made_up_id(session: str, word: str) -> str:
+    """Make up the id of a session that comes from another one."""
+    ending = f"-{word}-{secrets.token_hex(3)}"
+    return session[: _LONGEST - len(ending)] + ending
+
+
+async def known_session(store: Store, session: str) -> Conversation:
+    """Read the spec of a session that must be there."""
+    row = await store.get(session)
+    if row is None:
+        raise unknown_session(session, store.url)
+    return stored_conversation(row, store.url)
+
+
+def check_speaker(session: str, conversation: Conversation, name: str) -> None:
+    """Refuse a name that nobody in a session has."""
+    if name not in conversation.names:
+        names = listing(conversation.names)
+        raise SpecError(f"nobody in session {session!r} is called {name!r}; there are {names}")
+
+
+async def read_stored_session(store: Store, session: str) -> StoredSession:
+    """Read a session that must be there."""
+    conversation = await known_session(store, session)
+    return await read_session(session, conversation, build_graph(checkpointer=store.checkpointer))
+
+
+async def read_session(session: str, conversation: Conversation, graph: Graph) -> StoredSession:
+    """Read what a graph's checkpointer holds of a session."""
+    with reading_session(graph, session):
+        state = await graph.aget_state(config_of(session))
+        pending = await still_open(graph, config_of(session), state)
+        check_state(session, conversation, cast("State", state.values))
+        return StoredSession.of(session, conversation, state.values, pending, failure_of(state))
+
+
+def title_of(conversation: Conversation) -> str:
+    """Give what lists of sessions show of a conversation: its title, else a task."""
+    speakers = conversation.speakers
+    own = next((speaker.task for speaker in speakers if speaker.task), None)
+    first = next((speaker.first_message for speaker in speakers if speaker.first_message), None)
+    return conversation.title or conversation.task or own or first or "session"
+
+
+async def read_prompt(
+    store: Store, session: str, speaker: str, registry: Registry
+) -> list[BaseMessage]:
+    """Make once more what a speaker's model was sent at its newest turn."""
+    conversation = await known_session(store, session)
+    check_speaker(session, conversation, speaker)
+    states = await read_states(build_graph(checkpointer=store.checkpointer), session)
+    resources = Resources(Models(), registry, allow_host=True, allow_paths=True)
+    prompt = await last_prompt(states, resources, speaker)
+    if prompt is None:
+        raise SessionError(f"No model has spoken for {speaker!r} in session {session!r} yet.")
+    return prompt

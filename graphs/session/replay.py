@@ -1,0 +1,309 @@
+"""Replaying a recorded session: the same conversation again with the recorded answers."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, BaseRunManager
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+from pydantic import PrivateAttr
+
+from ...nodes.models.resolve import Models
+from ...nodes.testing import Call, Prompt, Reply, ScriptedChatModel, ScriptExhaustedError
+from ...nodes.turn.context import Resources
+from ...nodes.turn.next_message import spoken
+from ...tools.registry.registry import Registered, Registry
+from ...tools.sandbox import sandbox
+from ..build import Graph, compiled
+from ..common.errors import AnswerError, DuologueError, SessionError
+from ..conversation.conversation import Conversation
+from ..conversation.questions import ApprovalQuestion, MessageQuestion, Question
+from ..ends.all_ends import Reason
+from ..log.messages import metadata, place_of
+from ..log.metadata import (
+    Draft,
+    EarlierEnd,
+    Instruction,
+    JudgeQuestion,
+    SpecifiedTask,
+    original_metadata,
+    outcome_of,
+)
+from ..log.state import State, log_of
+from ..rules.end_chat import Node
+from ..rules.moves import max_steps
+from ..rules.position import Position
+from .checkpoints import config_of, settle, write_state
+from .dump import dumped
+from .recording import (
+    answers,
+    decisions_given,
+    message_given,
+    replies_of_agents,
+    up_to_each_end,
+)
+from .records import read_session
+from .stored_session import StoredSession
+
+
+def compare(
+    recorded: StoredSession, messages: Sequence[BaseMessage], same: int, misfit: str
+) -> None:
+    """Make sure that so far the same was said, and that a person's answer fits as it did."""
+    where = f"session {recorded.session_id!r} goes another way now, from message"
+    said = zip(recorded.messages[same:], messages[same:], strict=False)
+    for before, now in said:
+        one, other = _plain(before), _plain(now)
+        different = next((field for field in one if one[field] != other[field]), None)
+        if different is not None:
+            raise SessionError(
+                f"{where} {place_of(before)} on: "
+                f"its {different} is {other[different]!r} instead of {one[different]!r}"
+            )
+    if len(messages) > len(recorded.messages):
+        raise SessionError(
+            f"session {recorded.session_id!r} goes on now: message "
+            f"{place_of(messages[len(recorded.messages)])} is not in the record"
+        )
+    if misfit:
+        raise SessionError(f"{where} {place_of(recorded.messages[len(messages)])} on: {misfit}")
+
+
+def compare_ends(recorded: StoredSession, again: StoredSession) -> None:
+    """Make sure that what was run once more came to the end of the record."""
+    if len(again.messages) < len(recorded.messages):
+        raise SessionError(
+            f"session {recorded.session_id!r} ends earlier now: message "
+            f"{place_of(recorded.messages[len(again.messages)])} is not said"
+        )
+
+
+def _plain(message: BaseMessage) -> dict[str, Any]:
+    """What is compared of a message: all that a dump holds of it but its id, and our own words."""
+    # A model that speaks from a record uses nothing.
+    says = dumped(message).model_dump(mode="json", exclude={"message_id", "usage", "model"})
+    text, about = says.pop("text"), says.pop("metadata") | {"problem": None}
+    # A newer release may word them otherwise.
+    ours = isinstance(metadata(message), JudgeQuestion | Instruction)
+    if ours or about.get("verdict") is not None:
+        text = ""
+    return {"id": says.pop("id"), "text": text, **about, **says}
+
+
+async def replay_session(recorded: StoredSession, registered: Registered) -> StoredSession:
+    """Run a recorded session again, from its record, and return what was said this time."""
+    conversation = recorded.conversation
+    # Where models have prices, the one that stands for all must have one.
+    name = next(iter(conversation.prices), "recorded")
+    model = _Recorded([*answers(conversation, recorded.messages)], name)
+    named = {name: model for name in conversation.model_names if name is not None}
+    given = {**registered, "agents": _agents(recorded)}
+    models, registry = Models(model, named), Registry(cast("Registered", given))
+    resources = Resources(models, registry, allow_host=True, allow_paths=True, asks_again=False)
+    await resources.find(conversation)
+    graph = compiled(resources, InMemorySaver())
+    try:
+        return await _run(graph, recorded)
+    finally:
+        await _close_interpreter(graph, recorded.session_id)
+
+
+class _NoMoreError(DuologueError):
+    """No agent has replied more."""
+
+
+def _agents(recorded: StoredSession) -> dict[str, Runnable[Any, Any]]:
+    """Give for all agents one that replies what they have replied, in the order of the log."""
+    replies = replies_of_agents(recorded.messages)
+
+    def again(_: object) -> dict[str, Any]:
+        found = next(replies, None)
+        if found is None:
+            raise _NoMoreError("no agent has replied more")
+        return found
+
+    agent = RunnableLambda(again)
+    return dict.fromkeys(recorded.conversation.agents, agent)
+
+
+async def _run(graph: Graph, recorded: StoredSession) -> StoredSession:
+    """Run it as far as it went, on from each end that it went on from."""
+    native = _natively(recorded)
+    said: list[AnyMessage] = []
+    given: Any = {"conversation": native.stored()}
+    for part in up_to_each_end(recorded):
+        if said:
+            await _go_on(graph, native, recorded, said)
+            given = None
+        again = await _until_end(graph, given, native, part, said)
+    compare_ends(recorded, again)
+    return replace(again, conversation=recorded.conversation)
+
+
+async def _go_on(
+    graph: Graph, conversation: Conversation, recorded: StoredSession, said: list[AnyMessage]
+) -> None:
+    """Say what was said to a session that had ended."""
+    known, session = len(said), recorded.session_id
+    rest = [(metadata(message), message.text) for message in recorded.messages[known:]]
+    ends = next(place for place, (about, _) in enumerate(rest) if isinstance(about, EarlierEnd))
+    await _close_interpreter(graph, session)
+    # Not all that has ended it is in the log.
+    ended: State = {"outcome": outcome_of(rest[ends][0]) or {}}
+    state: State = {**await settle(graph, session, conversation), **ended}
+    position = Position.model_validate(state["position"])
+    about, text = rest[ends + 1]
+    # What was removed since differs, as anywhere else.
+    speaker = str(original_metadata(about).speaker)
+    new = spoken(state, conversation, position, speaker, text)
+    await write_state(graph, session, new)
+    said += log_of(new)
+    compare(recorded, said, known, "")
+
+
+async def _close_interpreter(graph: Graph, session: str) -> None:
+    state = (await graph.aget_state(config_of(session))).values
+    if state.get("interpreter"):
+        await sandbox.close(state["interpreter"]["key"])
+
+
+async def _until_end(
+    graph: Graph,
+    given: Any,  # noqa: ANN401
+    conversation: Conversation,
+    recorded: StoredSession,
+    said: list[AnyMessage],
+) -> StoredSession:
+    """Run it up to its end, or as far as it went: nothing runs after what differs."""
+    while True:
+        misfit, is_over = "", False
+        try:
+            is_over = await _leg(graph, given, recorded, said)
+        except (ScriptExhaustedError, _NoMoreError):
+            # It was recorded no further, or goes another way now, which shows in what was said.
+            is_over = True
+        except AnswerError as error:
+            misfit = str(error)
+        again = await read_session(recorded.session_id, conversation, graph)
+        compare(recorded, again.messages, len(said), misfit)
+        if is_over or again.outcome is not None or not again.pending:
+            return again
+        value = _given(again.pending[0], recorded, again)
+        if value is None:
+            return again
+        given = Command(resume={again.pending[0].id: value})
+
+
+async def _leg(graph: Graph, given: Any, recorded: StoredSession, said: list[AnyMessage]) -> bool:  # noqa: ANN401
+    """Run it up to its end or a question, and add what is said; whether the record ends here."""
+    most_steps = max_steps(recorded.conversation)
+    config: RunnableConfig = {**config_of(recorded.session_id), "recursion_limit": most_steps}
+    steps = graph.astream(given, config, stream_mode="updates")
+    # The next step begins only when it is asked for.
+    async with aclosing(cast("AsyncGenerator[dict[str, Any], None]", steps)) as updates:
+        async for update in updates:
+            # Calls of tools that finish are told beside the node that runs them.
+            written = [update[node.value] for node in Node if update.get(node.value)]
+            for one in written:
+                known = len(said)
+                said += log_of(one)
+                compare(recorded, said, known, "")
+            if len(said) == len(recorded.messages) and _breaks_off(recorded):
+                return True
+    return False
+
+
+def _natively(recorded: StoredSession) -> Conversation:
+    """The same conversation, but that what a model says is taken as it is.
+
+    Its calls were read before, and the embedded model was perhaps not asked for a task.
+    """
+    conversation = recorded.conversation
+    native = tuple(
+        speaker.model_copy(update={"tool_calling": "native"}) for speaker in conversation.speakers
+    )
+    update: dict[str, Any] = {"speakers": native}
+    lines = [metadata(message) for message in recorded.messages]
+    is_asked = any(isinstance(about, SpecifiedTask) for about in lines)
+    is_begun = any(isinstance(about, Draft) and about.speaker is None for about in lines)
+    if lines and not is_asked and not is_begun:
+        update["task_specification"] = None
+    return conversation.model_copy(update=update)
+
+
+_NOT_IN_THE_LOG: Final = (
+    *(Reason.STOP_REQUESTED, Reason.MAX_COST, Reason.MAX_TOKENS, Reason.MAX_SECONDS),
+)
+"""Why a conversation may have ended that the log alone does not give."""
+
+
+def _breaks_off(recorded: StoredSession) -> bool:
+    """Whether something else than the conversation's own rules was behind the record's end."""
+    if recorded.outcome is None:
+        return True
+    # How often agents have called models stands in no log.
+    by_calls = recorded.outcome.reason is Reason.MAX_CALLS and bool(recorded.conversation.agents)
+    return by_calls or recorded.outcome.reason in _NOT_IN_THE_LOG
+
+
+def _given(question: Question, recorded: StoredSession, again: StoredSession) -> Any:  # noqa: ANN401
+    """What a person answered to a question. None: the record goes no further."""
+    rest = recorded.messages[len(again.messages) :]
+    if isinstance(question, MessageQuestion):
+        return message_given(question, rest, recorded.outcome)
+    if isinstance(question, ApprovalQuestion):
+        log = again.messages
+        return decisions_given(question, recorded.conversation, log, rest, recorded.outcome)
+    newest = place_of(again.messages[-1])
+    raise SessionError(
+        f"session {recorded.session_id!r} can't be replayed from message {newest} on: "
+        "a tool asks a person, and no log records the answer; register another tool of that name, "
+        "which does not ask"
+    )
+
+
+class _Recorded(ScriptedChatModel):
+    """Says what models have said, by a name of its own. What they have used is not known."""
+
+    model_name: str
+    max_tokens: int = 1
+    """Below this an answer has ended for want of room: where one had, a cut stands in the log."""
+
+    _spoken: list[Reply | AIMessage] = PrivateAttr()
+
+    def __init__(self, answers: Sequence[Reply | AIMessage], model_name: str) -> None:
+        script = [one if isinstance(one, Reply) else one.text for one in answers]
+        # Pieces of it would be read once more, which may give something else.
+        super().__init__(script, model_name=model_name, disable_streaming=True)
+        self._spoken = [*answers]
+
+    def _play(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None,
+        run_manager: BaseRunManager | None,
+        kwargs: Mapping[str, Any],
+    ) -> tuple[Prompt, Reply]:
+        # What it is asked is not looked at; to write it all down would take longer at each call.
+        number = self._tape.record(Call((), {}))
+        return [], self._tape.answer(number, [])
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: object,
+    ) -> ChatResult:
+        found = await super()._agenerate(messages, stop, run_manager, **kwargs)
+        answer = self._spoken[len(self.calls) - 1]
+        message = answer if isinstance(answer, AIMessage) else found.generations[0].message
+        nothing = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
+        message = message.model_copy(update={"usage_metadata": nothing})
+        return ChatResult(generations=[ChatGeneration(message=message)])

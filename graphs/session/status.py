@@ -1,0 +1,99 @@
+"""One-line descriptions of a running conversation and of its events."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..common.sanitize import escape_invisible
+from ..ends.end_chat import EndChat
+from ..events import (
+    CodeStarted,
+    ConversationReopened,
+    HistoryShortened,
+    SpeakerChosen,
+    ToolCallFinished,
+    ToolCallRequested,
+    ToolRoundLimitReached,
+    VerdictGiven,
+)
+from ..rules.message_words import describe_choice, describe_reopening, describe_verdict
+
+_LEAST = 0.000001
+
+
+def remark(
+    event: ToolCallRequested
+    | CodeStarted
+    | ToolCallFinished
+    | ToolRoundLimitReached
+    | VerdictGiven
+    | SpeakerChosen
+    | HistoryShortened
+    | ConversationReopened,
+) -> str:
+    """Describe an event on one line; an empty text if there is nothing to say."""
+    match event:
+        case CodeStarted():
+            count = len(event.blocks)
+            return f"{event.speaker} runs {'the code' if count == 1 else f'{count} blocks of code'}"
+        case ToolCallRequested():
+            arguments = ", ".join(f"{key}={value!r}" for key, value in event.arguments.items())
+            return f"{event.speaker} calls {escape_invisible(f'{event.name}({arguments})')}"
+        case ToolCallFinished():
+            return _result(event)
+        case ToolRoundLimitReached():
+            return f"{event.speaker} has had {event.rounds} rounds of tools and answers without"
+        case VerdictGiven():
+            return describe_verdict(event.verdict, separate=event.by is None)
+        case SpeakerChosen():
+            return describe_choice(event.speaker, readable=event.problem is None)
+        case ConversationReopened():
+            return describe_reopening(event.outcome)
+        case HistoryShortened():
+            # A cut without a summary has been told as it happened.
+            return f"{event.speaker} remembers in short: {event.text}" if event.text else ""
+
+
+def _result(event: ToolCallFinished) -> str:
+    """Return the result of a call, or who answered in the tool's place."""
+    if event.decision == "reject":
+        return event.text
+    if event.decision == "respond":
+        return f"A person answers in its place: {event.text}"
+    return f"{'The call failed' if event.failed else 'It answers'}: {event.text}"
+
+
+def money(cost: float) -> str:
+    """Write an amount of whatever currency the price table is in."""
+    if cost >= 1:
+        return f"{cost:,.2f}"
+    # A call may cost a small part of a cent.
+    return f"{cost:.6f}".rstrip("0") if cost >= _LEAST else f"less than {_LEAST:.6f}"
+
+
+def status(state: Mapping[str, Any]) -> Sequence[str]:
+    """Say how far a conversation is: round, calls, tokens, cost, seconds; the foremost first.
+
+    Args:
+        state: The state of its graph, as plain values.
+    """
+    spec, position = state.get("spec"), state.get("position")
+    if not spec or position is None:
+        return ()
+    facts = position.get("facts", {})
+    calls, tokens, cost = (facts.get(name, 0) for name in ("calls", "tokens", "cost"))
+    parts = [
+        _round(spec, position.get("turns", 0)),
+        "1 call" if calls == 1 else f"{calls:,} calls",
+        f"{tokens:,} tokens",
+        *([f"{money(cost)} spent"] if cost else []),
+        f"{facts.get('seconds', 0):.0f} s in all",
+    ]
+    return parts if calls else parts[:1]
+
+
+def _round(spec: Mapping[str, Any], turns: int) -> str:
+    complete = turns // len(spec["speakers"])
+    left = EndChat.model_validate(spec.get("end_chat", {})).rounds_left(complete)
+    if left is None:
+        return f"round {complete + 1}"
+    return f"round {complete + min(1, left)} of {complete + left}"

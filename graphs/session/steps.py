@@ -1,0 +1,276 @@
+"""The steps of one run: from where a session is to its end, or to a question that waits.
+
+What stands around them, from the lock to the outcome, is in `graphs.session.run`.
+"""
+
+import inspect
+import re
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from typing import Any, Literal, NamedTuple, cast
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import Command
+
+from ...nodes.turn.running import Part, StepProgress, StepStream
+from ..build import Graph
+from ..common.errors import AnswerError, failed
+from ..common.threads import in_caller
+from ..conversation.conversation import Conversation
+from ..conversation.handoffs import has_tool
+from ..conversation.questions import (
+    Answer,
+    ApprovalQuestion,
+    MessageQuestion,
+    Question,
+    ToolQuestion,
+    check_message,
+)
+from ..events import Event, Notice, QuestionAsked
+from ..log.messages import storable
+from ..log.state import log_of
+from ..rules.approval import check_decisions
+from ..rules.moves import max_steps
+from ..store.serializer import check_storable
+from .answers import BoundAnswer, answered_question
+from .checkpoints import checkpointer_of, config_of, questions_of, write_state
+from .events import TokenStream, events_of
+
+_TRIES = 5
+"""How often the same question is asked in vain, at most, before the session is left waiting."""
+
+
+_LIKE_AN_ID = re.compile(r"[0-9a-f]{32}")
+"""What LangGraph takes for the id of a question."""
+
+
+class RunOptions(NamedTuple):
+    """Who is told of a run's steps, and how they are stored."""
+
+    callbacks: list[BaseCallbackHandler]
+    """LangChain callback handlers."""
+    durability: Literal["sync", "async"]
+    """How each step is written."""
+    progress: StepProgress
+    """How far the run's newest step is."""
+
+
+class Steps:
+    """Runs the graph of one session."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        session: str,
+        conversation: Conversation,
+        options: RunOptions,
+        answer: Answer | None = None,
+        reply: BoundAnswer | None = None,
+        message: str | None = None,
+        *,
+        is_new: bool,
+    ) -> None:
+        self._graph = graph
+        self._session = session
+        self._conversation = conversation
+        self._options = options
+        self._answer = answer
+        self._reply = reply
+        self.message = message
+        """What the person is still to say."""
+        self._is_new = is_new
+        """Whether nothing of the session is stored yet, so that there is nothing to read."""
+        self._interrupted = False
+        self._ended = False
+
+    async def run(self) -> AsyncGenerator[Event, None]:
+        """Run it from where it is, and tell what happens."""
+        asked = [] if self._is_new else await self.waiting()
+        reply = None if self._reply is None else self._paired(asked, self._reply)
+        # Going on would give a tool or an agent the answer that another has had in the same step.
+        runs = reply is not None or not any(map(_is_foreign, asked))
+        at_hand, tries, problem, skipped = reply is not None, 0, "", set[str]()
+        while True:
+            try:
+                if runs:
+                    async with aclosing(self._legs(await self._given(reply))) as events:
+                        async for event in events:
+                            yield event
+                    tries, problem = 0, ""
+                    # Most runs end without a question, and need not be read for one.
+                    asked = await self.waiting() if self._interrupted else []
+            except AnswerError as error:
+                tries, problem = tries + 1, str(error)
+                if at_hand or tries >= _TRIES:
+                    raise
+                asked = await self.waiting()
+            at_hand = False
+            left = [one for one in asked if one.id not in skipped]
+            if not left:
+                return
+            # One at a time: what is asked next may depend on it.
+            question = next((one for one in left if reply and one.id == reply[0].id), left[0])
+            is_same = reply is None or question.id == reply[0].id
+            if problem and is_same:
+                question = question.model_copy(update={"problem": problem})
+            yield QuestionAsked(question=question)
+            value = await self._value(question)
+            runs = value is not None
+            if runs:
+                reply = (question, value)
+            else:
+                skipped.add(question.id)
+
+    def _paired(self, asked: Sequence[Question], answer: BoundAnswer) -> tuple[Question, Any]:
+        """Pair an answer with its question, which must wait."""
+        return answered_question(self._session, asked, answer), answer.value
+
+    async def waiting(self) -> list[Question]:
+        """Give the questions that the session waits with."""
+        return await questions_of(self._graph, self._session)
+
+    async def _legs(self, given: Any) -> AsyncGenerator[Event, None]:  # noqa: ANN401
+        """Run it up to its end or its next question."""
+        async with aclosing(self._leg(given)) as events:
+            async for event in events:
+                yield event
+        if await self._breaks_off():
+            await write_state(self._graph, self._session, {})
+            async with aclosing(self._leg(None)) as events:
+                async for event in events:
+                    yield event
+
+    async def _breaks_off(self) -> bool:
+        """Whether nothing follows, though it is not over and nobody is asked.
+
+        A run was cancelled after a node and before its edge: LangGraph takes the node for finished.
+        """
+        if self._interrupted or self._ended:
+            return False
+        state = await self._graph.aget_state(config_of(self._session))
+        return not state.values.get("outcome") and not state.interrupts
+
+    async def _given(self, reply: tuple[Question, Any] | None) -> Any:  # noqa: ANN401
+        """The graph's input: the conversation, an answer, or None to go on."""
+        if reply is None:
+            if self._is_new or await self._has_no_state():
+                self._is_new = False
+                return {"conversation": self._conversation.stored()}
+            return None
+        question, value = reply
+        value = _storable(value)
+        if isinstance(question, MessageQuestion):
+            # LangGraph stores it before it is looked at.
+            check_message(question, value)
+        if isinstance(question, ApprovalQuestion) and _is_foreign(question):
+            # An agent would fail with it, and go on doing so.
+            check_decisions(question, value)
+        is_map = isinstance(value, dict) and all(map(_LIKE_AN_ID.fullmatch, map(str, value)))
+        # Without an id it is stored before anything is done with it; but then other questions of
+        # the same step may be given it, too, and a map would be taken for answers by their ids.
+        by_id = is_map or _is_foreign(question)
+        return Command(resume={question.id: value} if by_id else value)
+
+    async def _has_no_state(self) -> bool:
+        saver = checkpointer_of(self._graph)
+        return await saver.aget_tuple(config_of(self._session)) is None
+
+    async def _leg(self, given: Any) -> AsyncGenerator[Event, None]:  # noqa: ANN401
+        """Stream the graph up to its end or its next interrupt."""
+        config: RunnableConfig = {
+            "configurable": {"thread_id": self._session},
+            "recursion_limit": max_steps(self._conversation),
+            "callbacks": self._options.callbacks,
+        }
+        stream = self._graph.astream(
+            given,
+            config,
+            # Not "messages", whose handler costs more than half a step: the nodes tell tokens.
+            stream_mode=["updates", "custom"],
+            durability=self._options.durability,
+        )
+        reading = StepStream(cast("AsyncGenerator[Part, None]", stream), self._options.progress)
+        # Closed here: else a reader who leaves early has it run on after the store is closed.
+        async with aclosing(reading.read()) as parts:
+            streamed = TokenStream(_beside(self._conversation))
+            self._interrupted = self._ended = False
+            async for mode, found in parts:
+                if mode == "updates":
+                    self._interrupted |= "__interrupt__" in found
+                    self._ended |= any("outcome" in (update or ()) for update in found.values())
+                for event in self._events(mode, found, streamed):
+                    yield event
+
+    def _events(self, mode: str, found: Any, streamed: TokenStream) -> Iterator[Event]:  # noqa: ANN401
+        """Turn what LangGraph streams into events."""
+        if mode == "custom" and "notice" in found:
+            yield Notice(text=found["notice"])
+        elif mode == "custom" and "speech" in found:
+            yield from streamed.beside(**found["speech"])
+        elif mode == "custom" and "token" in found:
+            yield from streamed.content(**found["token"])
+        elif mode == "custom" and "thought" in found:
+            yield from streamed.thought(**found["thought"])
+        elif mode == "updates" and "__interrupt__" not in found:
+            for update in found.values():
+                for event in events_of(self._conversation, log_of(update or {})):
+                    yield from streamed.whole(event)
+
+    async def _value(self, question: Question) -> Any:  # noqa: ANN401
+        """The message or the answer for a question; None if there is none."""
+        if self.message is not None and isinstance(question, MessageQuestion):
+            value, self.message = self.message, None
+            return value
+        value = await self._answered(question)
+        if value is not None:
+            # Whoever answers may take days, in which this run may have lost the session.
+            self._paired(await self.waiting(), BoundAnswer(value, question.id, waited=True))
+        return value
+
+    async def _answered(self, question: Question) -> Any:  # noqa: ANN401
+        """The answer to a question; None where there is none."""
+        answer = self._answer
+        if answer is None:
+            return None
+        try:
+            if inspect.iscoroutinefunction(answer):
+                return await answer(question)
+            # It may well wait for somebody, which must not hold up other conversations.
+            found = await in_caller(answer, question)
+            return await found if inspect.isawaitable(found) else found
+        except EOFError:
+            # Nobody is there any more, as at the end of a terminal's input.
+            return None
+        except Exception as error:
+            # Ctrl-C is no fault of it, but meant for whoever runs the conversation.
+            raise failed("function", "answer", error) from error
+
+
+def _beside(conversation: Conversation) -> set[str]:
+    """Give whose messages may go on by what their calls say."""
+    speakers = conversation.speakers
+    return {
+        one.name for one in speakers if one.speaks_with_tool_calls or has_tool(conversation, one)
+    }
+
+
+def _is_foreign(question: Question) -> bool:
+    """Whether a tool or an agent of the user's own asks: ours say which answers fit."""
+    return isinstance(question, ToolQuestion) or not question.response_schema
+
+
+def _storable(value: Any) -> Any:  # noqa: ANN401
+    """Make sure that an answer can be stored."""
+    if value is None:
+        raise AnswerError("the answer does not fit, and the question stays open: it is None")
+    try:
+        check_storable(value)
+    except Exception as error:
+        if isinstance(value, str):
+            # Half a character has no encoding.
+            return storable(value)
+        raise AnswerError(
+            f"the answer can't be stored, and the question stays open: {error}"
+        ) from error
+    return value

@@ -1,0 +1,100 @@
+"""Taking over a session that is not running, to add a message or to end it."""
+
+from collections.abc import Sequence
+
+from ...nodes.turn.next_message import going_on, is_opening, spoken
+from ..build import build_graph
+from ..common.errors import SessionError, SpecError
+from ..conversation.conversation import Conversation
+from ..conversation.questions import Question
+from ..log.state import log_of
+from ..rules.end_chat import Node, decide
+from ..rules.position import Position
+from ..rules.transitions import standing
+from ..store.errors import damaged_store
+from ..store.open import Held, Store
+from .checkpoints import questions_of, settle, write_state
+from .records import check_speaker, known_session, read_session
+from .stored_session import StoredSession
+
+
+def waits_for(questions: Sequence[Question], *, has_ended: bool = False) -> str:
+    """Return the answers that a session waits for now, as the end of a sentence."""
+    if has_ended:
+        return "it has ended"
+    if not questions:
+        return "now it waits for no answer"
+    return f"now it waits for an answer to {', '.join(repr(one.id) for one in questions)}"
+
+
+def check_still_waits(session: str, before: Sequence[Question], now: Sequence[Question]) -> None:
+    """Refuse to speak for somebody in a session that was answered or has asked meanwhile.
+
+    Args:
+        session: The session's id.
+        before: The questions that waited at the call.
+        now: The questions that wait now, while the session is held.
+
+    Raises:
+        SessionError: They are not the same.
+    """
+    if [one.id for one in before] != [one.id for one in now]:
+        raise SessionError(
+            f"Session {session!r} has gone on meanwhile, so nothing was said: {waits_for(now)}; "
+            "read what it says, then say it again."
+        )
+
+
+async def add_message(store: Store, session: str, speaker: str, text: str) -> StoredSession:
+    """Add a message of a speaker to a session that nobody runs."""
+    if not isinstance(text, str) or not text.strip():
+        raise SpecError("text: must be text that is not empty")
+    conversation = await known_session(store, session)
+    check_speaker(session, conversation, speaker)
+    graph = build_graph(checkpointer=store.checkpointer)
+    before = await questions_of(graph, session)
+    async with store.lock(session) as held:
+        check_still_waits(session, before, await questions_of(graph, session))
+        return await say_in(held, conversation, speaker, text)
+
+
+async def say_in(held: Held, conversation: Conversation, speaker: str, text: str) -> StoredSession:
+    """Say something in a session that is held."""
+    session, graph = held.session, build_graph(checkpointer=held.checkpointer)
+    state = await settle(graph, session, conversation)
+    position = Position.model_validate(state["position"]) if "position" in state else None
+    if position is None or is_opening(conversation, position):
+        if state.get("outcome"):
+            raise SessionError(f"Session {session!r} ended at its opening: run it anew.")
+        raise SessionError(f"Session {session!r} is still at its opening: resume it first.")
+    new = spoken(state, conversation, position, speaker, text)
+    await write_state(graph, session, new)
+    await held.reopen()
+    result = await read_session(session, conversation, graph)
+    if result.outcome is not None:
+        await held.finish(result.outcome.reason.value)
+    return result
+
+
+async def end_waiting(store: Store, session: str) -> None:
+    """End a session that waits for a person, as a stop does."""
+    conversation = await known_session(store, session)
+    async with store.lock(session) as held:
+        graph = build_graph(checkpointer=held.checkpointer)
+        state = await settle(graph, session, conversation)
+        if "position" not in state:
+            raise damaged_store(store.url, "it waits, and its steps are missing", session)
+        log = log_of(state)
+        position = standing(Position.model_validate(state["position"]), log)
+        facts = position.facts.model_copy(update={"stop_requested": True})
+        position = position.model_copy(update={"facts": facts})
+        following = decide(conversation, position)
+        if following.node is not Node.END:
+            raise SessionError(
+                f"Session {session!r} waits for an answer, and by its end_chat.when a stop alone "
+                "does not end it: answer it, or delete it."
+            )
+        ended = going_on(conversation, position, following, {**state, "messages": log}, is_new=True)
+        written = position.model_dump(mode="json", exclude_defaults=True)
+        await write_state(graph, session, {"position": written, "outcome": ended["outcome"]})
+        await held.finish(following.reasons[0].value)

@@ -1,0 +1,168 @@
+"""Dumping, loading, copying and exporting sessions, or the memory of one speaker."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, Literal, NamedTuple
+
+from langchain_core.messages import AnyMessage
+
+from ...tools.registry.registry import Registry
+from ..build import Graph, build_graph
+from ..common.errors import SessionError, SpecError
+from ..common.validation import listing
+from ..conversation.conversation import Conversation
+from ..log.messages import place_of
+from ..log.state import log_of, update_of
+from ..rules.position import Position
+from ..store.open import Held, Store
+from ..store.rows import check_session_id
+from .checkpoints import read_steps, reading_session, settle, write_state, write_steps
+from .dump import SessionDump, states_of, whole
+from .forgetting import forgetting
+from .records import check_speaker, known_session, new_session, read_stored_session
+from .stored_session import StoredSession
+
+ExportFormat = Literal["markdown", "jsonl", "html", "openai", "sharegpt"]
+"""The formats in which a session can be exported."""
+
+
+async def export_session(
+    store: Store,
+    session: str,
+    form: ExportFormat,
+    speaker: str | None,
+    registry: Registry,
+    *,
+    metadata: bool,
+) -> str:
+    """Write a session as text in one of the formats."""
+    if form not in _WRITERS:
+        raise SpecError(f"format: {form!r} is unknown; there are {listing(_WRITERS)}")
+    return await _WRITERS[form](_Export(store, session, form, speaker, registry, metadata))
+
+
+class _Export(NamedTuple):
+    """A request for an export."""
+
+    store: Store
+    session: str
+    form: ExportFormat
+    speaker: str | None
+    registry: Registry
+    metadata: bool
+
+    async def read(self) -> StoredSession:
+        """Read the session, and check that it has the speaker."""
+        found = await read_stored_session(self.store, self.session)
+        if self.speaker is not None:
+            check_speaker(self.session, found.conversation, self.speaker)
+        return found
+
+
+# Each format has its own libraries, which take long to import.
+
+
+async def _write_markdown(export: _Export) -> str:
+    from .export_text import as_markdown
+
+    return as_markdown(await export.read(), export.speaker)
+
+
+async def _write_json_lines(export: _Export) -> str:
+    from .export_text import as_json_lines
+
+    return as_json_lines(await export.read(), export.speaker)
+
+
+async def _write_page(export: _Export) -> str:
+    from .page import read_page
+
+    return await read_page(export.store, export.session, export.speaker)
+
+
+async def _write_examples(export: _Export) -> str:
+    from .export_training import as_examples
+
+    read = await export.read()
+    return as_examples(read, export.form, export.speaker, export.registry, metadata=export.metadata)
+
+
+_WRITERS: Final[Mapping[ExportFormat, Callable[[_Export], Awaitable[str]]]] = {
+    "markdown": _write_markdown,
+    "jsonl": _write_json_lines,
+    "html": _write_page,
+    "openai": _write_examples,
+    "sharegpt": _write_examples,
+}
+"""What writes each format."""
+
+
+async def dump_session(store: Store, session: str) -> SessionDump:
+    """Read a whole session."""
+    conversation = await known_session(store, session)
+    graph = build_graph(checkpointer=store.checkpointer)
+    states = await read_steps(graph, session)
+    with reading_session(graph, session):
+        return whole(session, conversation, states)
+
+
+async def load_dump(store: Store, dump: SessionDump, into: str | None) -> str:
+    """Write a whole session, and return its id."""
+    session = check_session_id(into or dump.session)
+    last = dump.steps[-1].outcome if dump.steps else None
+    reason = None if last is None else last.reason.value
+    async with new_session(store, session, dump.spec, reason) as held:
+        await write_steps(build_graph(checkpointer=held.checkpointer), session, states_of(dump))
+    return session
+
+
+async def begin_anew(store: Store, session: str) -> None:
+    """Delete what a session holds, but not the session."""
+    async with _held(store, session) as held:
+        # The state goes first: a kill in between leaves an end without one, which begins anew too.
+        await held.writable.checkpointer.adelete_thread(session)
+        await held.writable.reopen()
+
+
+async def replace_memory(
+    store: Store, session: str, speaker: str, messages: Sequence[AnyMessage] = ()
+) -> None:
+    """Replace a speaker's memory by messages, or reset it if there are none."""
+    async with _held(store, session) as held:
+        check_speaker(session, held.conversation, speaker)
+        state = await settle(held.graph, session, held.conversation)
+        if "position" not in state:
+            if not messages:
+                return
+            raise SessionError(
+                f"Session {session!r} has not begun: nobody in it has a memory to replace yet."
+            )
+        position = Position.model_validate(state["position"])
+        log = log_of(state)
+        new = forgetting(held.conversation, position, log, speaker, messages)
+        written = update_of(new, log)
+        written["position"] = state["position"]
+        decided = state.get("decisions")
+        if decided:
+            # They are of the newest message, whose place may be another one now.
+            written["decisions"] = {**decided, "message": place_of(new[-1])}
+        await write_state(held.graph, session, written)
+        row = await store.get(session)
+        if row is not None and row.status == "waiting":
+            # Its question is asked anew.
+            await held.writable.reopen()
+
+
+class _Opened(NamedTuple):
+    """A session that nobody else runs meanwhile."""
+
+    writable: Held
+    graph: Graph
+    conversation: Conversation
+
+
+@asynccontextmanager
+async def _held(store: Store, session: str) -> AsyncIterator[_Opened]:
+    async with store.lock(session) as held:
+        conversation = await known_session(store, session)
+        yield _Opened(held, build_graph(checkpointer=held.checkpointer), conversation)

@@ -1,1 +1,0 @@
-"""Dumps: sessions and memories as plain JSON."""

@@ -1,1 +1,0 @@
-"""Sessions written down for readers and for programs."""

@@ -1,0 +1,217 @@
+"""The lines of the talk: what was said, and who sees it in which role and in which words."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from ..common.sanitize import dump_exact_json, escape_invisible
+from ..conversation.conversation import Conversation
+from ..log.messages import metadata, place_of
+from ..log.metadata import (
+    CallOutcome,
+    CodeCalls,
+    MessageMetadata,
+    Source,
+    SpeakerReply,
+    SpecifiedTask,
+    Speech,
+    Summary,
+    UnheardReply,
+    UnheardResult,
+    is_by_person,
+    parsed_of,
+    thought_text,
+)
+from ..log.remembered import memory
+from ..log.viewpoint import SILENCE, View
+from ..rules.message_words import describe_note, describe_result, list_remarks, name_author
+from .contents import Fold, Heard, Line, LineKind, Role
+
+_LABEL = 200
+"""The longest that stands in front of what is heard; what is longer is another text."""
+
+
+def anchors(log: Sequence[BaseMessage]) -> dict[str, str]:
+    """Give the ids that lines have on the page, by their places; a place may be any text."""
+    places = [place_of(message) for message in log]
+    return {
+        place: place if place[:1] == "m" and place[1:].isdecimal() and place.isascii() else f"n{at}"
+        for at, place in enumerate(places)
+    }
+
+
+def lines_of(
+    conversation: Conversation, log: Sequence[BaseMessage], only: str | None = None
+) -> Iterator[Line]:
+    """Give the lines of a log.
+
+    Args:
+        conversation: The spec.
+        log: The log; of one speaker what it remembers.
+        only: That speaker.
+
+    Yields:
+        The lines, oldest first. Of one speaker's memory without what nobody heard.
+    """
+    names = conversation.names
+    numbers = {name: number for number, name in enumerate(names)}
+    viewers = [only] if only is not None else names
+    seen = [_Seen(conversation, log, name, numbers[name]) for name in viewers]
+    for message, line in read_lines(log, names, in_memory=only is not None):
+        about = metadata(message)
+        roles = {one.number: role for one in seen if (role := one.role(message, about))}
+        if line.kind == "told" and not roles:
+            continue
+        by = [one for one in seen if one.number in roles]
+        heard = tuple(_heard(message, line.text if line.kind == "note" else None, by))
+        yield line.model_copy(update={"roles": roles, "heard": heard})
+
+
+def read_lines(
+    log: Sequence[BaseMessage], names: Sequence[str], *, in_memory: bool
+) -> Iterator[tuple[BaseMessage, Line]]:
+    """Yield the messages of a log that people read, each with its line, oldest first.
+
+    Args:
+        log: The log, or a speaker's memory.
+        names: The names of the speakers.
+        in_memory: Whether it is a memory: no speaker remembers thoughts.
+    """
+    numbers = {name: number for number, name in enumerate(names)}
+    found, called = anchors(log), dict[str, str]()
+    for message in log:
+        about, place = metadata(message), place_of(message)
+        kind = _kind_of(message, about)
+        if kind is None:
+            continue
+        note = describe_note(about)
+        line = Line(
+            anchor=found[place],
+            place=place if place == found[place] else "",
+            kind=kind,
+            speaker=numbers.get(about.speaker or ""),
+            name=name_author(about),
+            text=_text(message) if note is None else note,
+            remarks=list_remarks(about),
+            is_person=is_by_person(about),
+            folds=tuple(_folds(message, about, called, in_memory=in_memory)),
+        )
+        yield message, line
+
+
+def _kind_of(message: BaseMessage, about: MessageMetadata) -> LineKind | None:
+    """Return how a message is drawn, or None if it is not."""
+    if isinstance(about, UnheardReply | UnheardResult | Summary):
+        # The first two are shown as the message that followed from them.
+        return None
+    if describe_note(about) is not None:
+        return "note"
+    if isinstance(about, SpecifiedTask):
+        # It is shown above the talk.
+        return None
+    if isinstance(message, ToolMessage):
+        return "result"
+    if about.has_calls:
+        return "code" if isinstance(about, CodeCalls) else "calls"
+    if isinstance(about, Speech):
+        return "said"
+    return "draft" if about.on_page else "told"
+
+
+def _text(message: BaseMessage) -> str:
+    return "" if isinstance(message, ToolMessage) else message.text.strip()
+
+
+class _Seen:
+    """What one speaker sees."""
+
+    def __init__(
+        self, conversation: Conversation, log: Sequence[BaseMessage], name: str, number: int
+    ) -> None:
+        self.name = name
+        self._view = View(conversation, name)
+        self._known = {id(message) for message in memory(log, name)}
+        self.number = number
+
+    def role(self, message: BaseMessage, about: MessageMetadata) -> Role | None:
+        """Give the role that a line has; None where it is not seen."""
+        if id(message) not in self._known:
+            return None
+        if isinstance(message, ToolMessage):
+            return "tool"
+        return "assistant" if about.speaker == self.name else "user"
+
+    def text(self, message: BaseMessage) -> str:
+        """Give what is heard of another's line."""
+        shown = self._view.of([message])
+        return shown[-1].text if shown else message.text
+
+
+def _heard(message: BaseMessage, told: str | None, seen: Sequence[_Seen]) -> Iterator[Heard]:
+    """Tell who sees a line otherwise than the page tells it to all."""
+    by_words = defaultdict[tuple[str, str | None], list[int]](list)
+    said = _text(message) if told is None else ""
+    for one in seen:
+        if told is None and metadata(message).speaker == one.name:
+            continue
+        text = one.text(message)
+        before, found, rest = text.rpartition(said) if said else (text, "", "")
+        if told is None and text == (said or SILENCE):
+            continue
+        is_label = bool(found) and not rest and len(before) <= _LABEL
+        by_words[(before.strip(), None) if is_label else ("", text)].append(one.number)
+    for (front, instead), numbers in by_words.items():
+        yield Heard(by=tuple(numbers), before=front, instead=instead)
+
+
+def _folds(
+    message: BaseMessage, about: MessageMetadata, called: dict[str, str], *, in_memory: bool
+) -> Iterator[Fold]:
+    if (thought := thought_text(about)) and not in_memory:
+        yield Fold(kind="thought", title="Thought, which no other speaker hears", text=thought)
+    if _adds_to_text(about):
+        yield Fold(kind="parsed", title="Read as", text=_json(parsed_of(about)), is_json=True)
+    if isinstance(message, AIMessage):
+        yield from _calls(message, called, "Runs" if isinstance(about, CodeCalls) else "Calls")
+    elif isinstance(message, ToolMessage) and isinstance(about, CallOutcome):
+        failed = message.status == "error"
+        name = called.get(message.tool_call_id, "The tool")
+        title = describe_result(name, about, failed=failed)
+        yield Fold(kind="result", title=title, text=message.text)
+
+
+def _adds_to_text(about: MessageMetadata) -> bool:
+    """Return whether the values that were read from a message say more than its text."""
+    # The text of a code's report contains all of them.
+    by_code = isinstance(about, SpeakerReply) and about.source is Source.CODE
+    return parsed_of(about) is not None and not by_code
+
+
+def _calls(message: AIMessage, called: dict[str, str], does: str) -> Iterator[Fold]:
+    for call in message.tool_calls:
+        name = called[str(call["id"])] = escape_invisible(call["name"])
+        text = _code_alone(call["args"])
+        yield Fold(
+            kind="call",
+            title=f"{does} {name}",
+            text=dump_exact_json(call["args"], indent=2) if text is None else text,
+            is_json=text is None,
+        )
+    for broken in message.invalid_tool_calls:
+        name = called[str(broken["id"])] = escape_invisible(broken["name"] or "a tool")
+        title = f"Calls {name} with what is not JSON"
+        text = escape_invisible(broken["args"] or "", keep="\n")
+        yield Fold(kind="call", title=title, text=text)
+
+
+def _code_alone(args: Mapping[str, object]) -> str | None:
+    """Return the only argument if it is code and all of it is visible, or None."""
+    code = args.get("code")
+    is_code = len(args) == 1 and isinstance(code, str)
+    return str(code) if is_code and escape_invisible(str(code), keep="\n\t") == code else None
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2)

@@ -1,0 +1,97 @@
+"""Settings of model calls and the short prompts for small models, as data."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Self, TypeAlias
+
+from pydantic import AfterValidator, Field, JsonValue, PositiveInt, model_validator
+
+from ..common.data import Accepts, Spec, Temperature, Text, default
+
+_SENT: Final = ("authorization", "content-length", "content-type", "host", "user-agent")
+
+_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""The name of a header (RFC 9110, section 5.1)."""
+
+_TEXT: Final = re.compile(r"[\x20-\x7e]*")
+
+
+def _check_headers(given: dict[str, str]) -> dict[str, str]:
+    for name, text in given.items():
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} can't be the name of a header")
+        if not _TEXT.fullmatch(text):
+            raise ValueError(f"{name!r}: a header is one line of ASCII text")
+        if name.lower() in _SENT or name.lower().startswith("x-stainless-"):
+            raise ValueError(f"{name!r} is set by each call: remove it")
+    return given
+
+
+Further: TypeAlias = dict[str, JsonValue]
+"""Settings by the names of the model's provider."""
+
+Headers: TypeAlias = Annotated[dict[str, str], AfterValidator(_check_headers)]
+"""Headers of a request."""
+
+
+class ModelSettings(Spec):
+    """Settings that are sent with a model call. A setting that is None is not sent."""
+
+    temperature: Temperature = None
+    """Sampling temperature, 0 to 2. If None: 0.2 for speakers and 1.0 for the task's rewriting, if
+    the model accepts a temperature. ``unset`` sends none."""
+    max_tokens: PositiveInt | None = None
+    """The longest answer, in tokens."""
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    """Nucleus sampling, above 0 and up to 1."""
+    stop: Accepts[tuple[str, ...], Sequence[str]] = default(())
+    """Texts at which the model stops."""
+    seed: int | None = None
+    """Asks the model for the same answer to the same prompt."""
+    extra_args: Accepts[Further, Mapping[str, Any]] = default({})
+    """Further settings of the model's LangChain client, by its names. They are stored with the
+    session."""
+    extra_body: Accepts[Further, Mapping[str, Any]] = default({})
+    """Further fields of the request's JSON body. They are stored with the session."""
+    extra_headers: Accepts[Headers, Mapping[str, str]] = default({})
+    """Further headers of the request. They are stored with the session, so they must not contain a
+    secret."""
+
+    @model_validator(mode="after")
+    def _set_once(self) -> Self:
+        for name in self.extra_args:
+            if name in self.extra_body:
+                raise ValueError(f"{name!r} is in extra_args and in extra_body: set it once")
+        return self
+
+
+class SmallModelPrompt(Spec):
+    """What a speaker is told instead where a very small model speaks for it, as the embedded one.
+
+    Its form is held by a grammar, so it need not be told; what it is told must be short.
+    """
+
+    system_prompt: Text = Field(kw_only=False)
+    """The system prompt; ``{task}`` in it stands for the task."""
+    reminder: Text = Field(kw_only=False)
+    """What comes after each line the speaker hears; ``{task}`` in it stands for the task as it
+    was given."""
+
+
+class PrivateOpening(Spec):
+    """What one speaker knows before all else, and the others never see (Yacana's secret).
+
+    Raises:
+        SpecError: Neither or both are given.
+    """
+
+    lines: Accepts[tuple[Text, ...], Sequence[str]] = default(())
+    """What it is told."""
+    prompt: Text | None = None
+    """What it answers alone, such as "Choose a secret number." It keeps the answer in mind."""
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if bool(self.lines) is (self.prompt is not None):
+            raise ValueError("give either lines or a prompt")
+        return self

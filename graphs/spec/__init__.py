@@ -1,1 +1,0 @@
-"""What a conversation is, as data."""

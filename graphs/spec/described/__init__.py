@@ -1,1 +1,0 @@
-"""A conversation in words, for who reads it."""

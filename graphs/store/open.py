@@ -1,0 +1,154 @@
+"""Opening a store by its address. One open store serves a process, an address and an event loop."""
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from platformdirs import user_data_path
+
+from ..common.addresses import redacted
+from ..common.errors import StoreError
+from .base import Held, Store, settled
+from .errors import store_failure
+from .sqlite import SqliteStore
+
+
+class _Shared:
+    """An open store, or one that is being opened, and how many use it."""
+
+    def __init__(self, make: Callable[[], Store]) -> None:
+        # A task of its own: the first user may be cancelled while others wait for it.
+        self.opening = asyncio.create_task(_opened(make))
+        self.users = 0
+
+    async def close(self) -> None:
+        """Close the store, or give up opening it."""
+        self.opening.cancel()
+        with suppress(Exception, asyncio.CancelledError):
+            store = await self.opening
+            await store.close()
+
+
+async def _opened(make: Callable[[], Store]) -> Store:
+    store = make()
+    try:
+        await store.open()
+    except BaseException:
+        await settled(store.close())
+        raise
+    return store
+
+
+_OPEN: dict[tuple[str, asyncio.AbstractEventLoop], _Shared] = {}
+# Kept, because a forked child must not close the SQLite connections that it inherits.
+_OF_THE_PARENT: list[object] = []
+
+
+def _begin_anew() -> None:
+    _OF_THE_PARENT.extend(_OPEN.values())
+    _OPEN.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
+
+
+@asynccontextmanager
+async def shared(address: str, make: Callable[[], Store]) -> AsyncIterator[Store]:
+    """Use the open store at an address; the first user opens it, the last closes it."""
+    key = address, asyncio.get_running_loop()
+    store = _OPEN.get(key)
+    if store is None:
+        store = _OPEN[key] = _Shared(make)
+    store.users += 1
+    try:
+        yield await asyncio.shield(store.opening)
+    finally:
+        store.users -= 1
+        # In a forked child it is the parent's.
+        if not store.users and _OPEN.get(key) is store:
+            del _OPEN[key]
+            await settled(store.close())
+
+
+__all__ = ["Held", "Store", "default_store_url", "open_store"]
+
+# Two characters at least, so that a drive (C:) still begins a path.
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+
+
+def default_store_url() -> str:
+    """Give the address of the store in the user's data folder, `sqlite:///…/sessions.db`."""
+    return f"sqlite:///{(user_data_path('duologue') / 'sessions.db').as_posix()}"
+
+
+@asynccontextmanager
+async def open_store(
+    target: str | Path | None = None, *, create: bool = True
+) -> AsyncIterator[Store]:
+    """Open a store; it is shared by all that open its address on the same event loop."""
+    # In a thread, like all that touches files: the dev server refuses it in a coroutine.
+    place = await asyncio.to_thread(_place, target, create=create)
+    async with shared(place.address, place.make) as store:
+        yield store
+
+
+class _Place(NamedTuple):
+    """A store that may be open already, and how to make it."""
+
+    address: str
+    make: Callable[[], Store]
+
+
+def _place(target: str | Path | None, *, create: bool) -> _Place:
+    if target is None:
+        target = default_store_url()
+    if isinstance(target, Path):
+        return _sqlite(target, create=create)
+    if not isinstance(target, str):
+        raise _unfit(type(target).__name__)
+    if target.startswith(("postgresql://", "postgres://")):
+        return _Place(target, partial(_postgres(), target))
+    if re.fullmatch(r"memory:[A-Za-z0-9._-]*", target):
+        from .memory import MemoryStore  # loads LangGraph
+
+        return _Place(target, partial(MemoryStore, target))
+    path = target.removeprefix("sqlite:///")
+    if path in {"", ":memory:"} or (path == target and _SCHEME.match(target)):
+        raise _unfit(repr(redacted(target)))
+    return _sqlite(Path(path), create=create)
+
+
+def _unfit(given: str) -> StoreError:
+    return StoreError(
+        f"Sessions can't be kept in {given}: use a file's path, sqlite:///file.db, postgresql://…, "
+        "memory: or memory:name."
+    )
+
+
+def _sqlite(path: Path, *, create: bool) -> _Place:
+    # Resolved, so that a link and what it points to are one store.
+    try:
+        path = path.expanduser().resolve()
+        is_there = path.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise store_failure(f"sqlite:///{path.as_posix()}", str(error)) from error
+    url = f"sqlite:///{path.as_posix()}"
+    if not create and not is_there:
+        raise store_failure(url, "there is no such file")
+    return _Place(url, partial(SqliteStore, path, url))
+
+
+def _postgres() -> Callable[[str], Store]:
+    try:
+        from .postgres import PostgresStore
+    except ImportError as error:
+        raise StoreError(
+            "Sessions in PostgreSQL need more packages: install duologue[postgres]."
+        ) from error
+    return PostgresStore

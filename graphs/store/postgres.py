@@ -1,0 +1,370 @@
+"""How an open PostgreSQL store shows that it lives: a connection that holds a lock of its own."""
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
+from hashlib import sha256
+from secrets import token_hex
+from typing import Any, Final, LiteralString, NamedTuple, TypeAlias
+from urllib.parse import unquote
+
+import langgraph.checkpoint.postgres as langgraph
+import psycopg
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import DictRow, dict_row, tuple_row
+
+from ..common.addresses import redacted
+from ..common.errors import StoreError
+from .base import settled
+from .errors import as_store_error, store_errors, store_failure
+from .lease import Lease
+from .postgres_pool import Connection, Connections, FetchedRows, UnreachableError
+from .serializer import PlainSerializer
+from .sql_saver import LeasedSaver, NotingSaver
+from .sql_tables import STORE_VERSION, SqlStore
+from .writer import Job, Results, Statement, WriteFailure, Writer
+
+_Connection: TypeAlias = psycopg.AsyncConnection[DictRow]
+
+# The server notices within a minute that this machine is gone; this side's is in the conninfo.
+_KEEPALIVES: Final[LiteralString] = (
+    "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3"
+)
+ALIVE: Final[LiteralString] = (
+    "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted "
+    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+    "AND classid::bigint = ? AND objid::bigint = ?"
+)
+"""Gives a row while somebody holds the lock with this key, given as `halves` gives it."""
+
+
+def key(name: str) -> int:
+    """Return the 64-bit key of an advisory lock; all schemas of a database share them."""
+    return int.from_bytes(sha256(f"duologue\0{name}".encode()).digest()[:8], signed=True)
+
+
+def halves(name: str) -> tuple[int, int]:
+    """Return the two halves of a lock's key, as PostgreSQL lists them."""
+    whole = key(name)
+    return whole >> 32 & 0xFFFFFFFF, whole & 0xFFFFFFFF
+
+
+class PostgresOwner:
+    """An open store, known to other processes by its name."""
+
+    def __init__(self, conninfo: str, url: str, *, is_direct: bool) -> None:
+        self.name = token_hex(16)
+        self.url = url
+        self._conninfo = conninfo
+        self.is_direct = is_direct
+        self._connection: _Connection | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    async def open(self) -> _Connection:
+        """Connect and take the lock."""
+        with store_errors(self.url):
+            self._connection = connection = await self._connected()
+            pid = await (await connection.execute("SELECT pg_backend_pid() AS pid")).fetchone()
+        # A pooler gives its clients numbers of its own.
+        if not self.is_direct and pid and pid["pid"] != connection.info.backend_pid:
+            raise store_failure(
+                self.url,
+                "a pooler of connections answers there: add direct=HOST:PORT to the address, where "
+                "the server itself listens, for the one connection that must go past the pooler",
+            )
+        return connection
+
+    async def _connected(self) -> _Connection:
+        connection = await psycopg.AsyncConnection.connect(
+            self._conninfo, autocommit=True, prepare_threshold=None, row_factory=dict_row
+        )
+        try:
+            await connection.execute(_KEEPALIVES)
+            take: LiteralString = "SELECT pg_try_advisory_lock(%s) AS got"
+            found = await (await connection.execute(take, [key(self.name)])).fetchone()
+            if not (found and found["got"]):
+                # The server has not noticed yet that the connection before is gone.
+                raise psycopg.OperationalError("the lock of this store is still held")
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    def watch(self) -> None:
+        """From now on, make a new connection whenever this one breaks."""
+        self._watching = asyncio.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        while True:
+            connection = self._connection
+            assert connection is not None  # noqa: S101  # watched once it is open
+            with suppress(psycopg.Error):
+                # No notification is ever sent: the loop ends when the connection breaks.
+                async for _ in connection.notifies():
+                    pass
+            await connection.close()
+            pause = 0.05
+            while connection is self._connection:
+                try:
+                    self._connection = await self._connected()
+                except (psycopg.Error, StoreError):
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, 0.2)
+
+    async def close(self) -> None:
+        """Let go of the lock."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
+        if self._connection is not None:
+            # Said aloud, because the server learns of a closed connection a little later.
+            with suppress(psycopg.Error):
+                await self._connection.execute("SELECT pg_advisory_unlock_all()")
+            await self._connection.close()
+
+
+class _NotingSaver(NotingSaver, langgraph.PostgresSaver):
+    @contextmanager
+    def _cursor(self, *, pipeline: bool = False) -> Iterator[Any]:
+        yield self.noted
+
+
+class PostgresSaver(LeasedSaver, AsyncPostgresSaver):
+    """Our saver on a PostgreSQL database."""
+
+    def __init__(
+        self, url: str, connections: Connections, writer: Writer, lease: Lease | None
+    ) -> None:
+        super().__init__(connections.pool, serde=PlainSerializer())
+        # It never connects. LangGraph's async one serializes in threads, which takes longer.
+        noting = _NotingSaver(None, serde=self.serde)  # type: ignore[arg-type]
+        self._write_by(noting, writer, lease)
+        self.store_url = url
+        self._connections = connections
+
+    @asynccontextmanager
+    async def _cursor(self, *, pipeline: bool = False) -> AsyncIterator[Any]:
+        await self.flush()
+        yield FetchedRows(self._connections)
+
+
+_POOL_SIZE: Final = 10
+_CONNECT: Final = 10  # seconds
+_KEPT_ALIVE: Final = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+_TURN: Final = 60.0  # seconds that another process may take to make the tables
+_STANDING: Final[LiteralString] = (
+    "SELECT session, owner, number FROM duologue_leases JOIN unnest("
+    "%(sessions)s::text[], %(owners)s::text[], %(numbers)s::integer[]) "
+    "AS given (session, owner, number) USING (session, owner, number) "
+    # Ordered, so that two batches can't deadlock; FOR SHARE, so that nobody takes a lease over
+    # before the commit.
+    "ORDER BY session FOR SHARE OF duologue_leases"
+)
+"""Gives those of the given leases that stand."""
+
+_ALL_STAND: Final[LiteralString] = (
+    "SELECT 1 / (count(*) = %(count)s)::integer FROM (" + _STANDING + ") AS standing"  # noqa: S608
+)
+"""Fails, and with it its transaction, unless all of the given leases stand."""
+
+
+class _Address(NamedTuple):
+    """The parts of a store's address."""
+
+    url: str
+    """As users see it, without the password."""
+    conninfo: str
+    """What the pool connects to."""
+    direct: str
+    """What the connection that shows that the store lives connects to."""
+    is_direct: bool
+    """Whether `direct` was given, since the other leads to a pooler."""
+    pool_size: int
+    timeout: float
+    """Seconds to connect in, and to wait for a connection of the pool."""
+
+
+class PostgresStore(SqlStore):
+    """A store in one schema of a PostgreSQL database."""
+
+    # Within this time a connection that broke is made anew, and nothing may be taken over.
+    second_look = 2.0
+    like = "ILIKE"
+    each_of = "SELECT json_array_elements_text(CAST(? AS json))"
+    known_tables = "SELECT 1 WHERE to_regclass('duologue_schema') IS NOT NULL"
+
+    def __init__(self, target: str) -> None:
+        super().__init__()
+        address = _address(target)
+        self.url = address.url
+        self._owner = PostgresOwner(address.direct, address.url, is_direct=address.is_direct)
+        self.owner = self._owner.name
+        self._connections = Connections(
+            address.conninfo,
+            size=address.pool_size,
+            timeout=address.timeout,
+            # A pooler may use another connection for each transaction.
+            prepares=not address.is_direct,
+        )
+        self.writer = Writer(self._commit, self._explain)
+
+    def _saver(self, lease: Lease | None = None) -> PostgresSaver:
+        return PostgresSaver(self.url, self._connections, self.writer, lease)
+
+    async def open(self) -> None:
+        """Connect, and make LangGraph's tables and ours where they are missing."""
+        connection = await self._owner.open()
+        with store_errors(self.url):
+            if self._owner.is_direct:
+                # Tried alone, because the pool would not say why it gets none.
+                await self._connections.connect_once()
+            found = await (await connection.execute("SELECT current_schema() AS s")).fetchone()
+        if found is None or found["s"] is None:
+            raise store_failure(self.url, "no schema of its search_path exists")
+        with store_errors(self.url):
+            await self._connections.pool.open()
+            async with _turn(connection, f"set-up {found['s']}", self.url):
+                known = await self._read(self.known_tables)
+                missing = self.missing_tables(await self._read(STORE_VERSION) if known else [])
+                if missing:
+                    await self.writer.write(*missing)
+                await AsyncPostgresSaver(self._connections.pool).setup()
+        self._owner.watch()
+
+    def statement(self, sql: LiteralString, *values: object) -> Statement:
+        """See `SqlStore.statement`."""
+        return Statement(sql.replace("?", "%s"), values)
+
+    async def _read(self, sql: LiteralString, *values: object) -> Sequence[Sequence[Any]]:
+        with store_errors(self.url):
+            return await self._connections.fetch(sql.replace("?", "%s"), values, tuple_row)
+
+    async def _is_alive(self, owner: str) -> bool:
+        return bool(await self._read(ALIVE, *halves(owner)))
+
+    async def _commit(self, jobs: Sequence[Job]) -> Results:
+        return await self._connections.again(partial(self._committed, jobs))
+
+    def _explain(self, error: Exception) -> WriteFailure:
+        return WriteFailure(as_store_error(self.url, error), isinstance(error, UnreachableError))
+
+    async def _committed(self, jobs: Sequence[Job]) -> Results:
+        async with self._connections.pool.connection() as connection:
+            try:
+                # Everything goes to the server at once.
+                async with connection.pipeline(), connection.transaction():
+                    # A row that somebody else has locked must not stop all sessions.
+                    await connection.execute("SET LOCAL lock_timeout = '5s'")
+                    if any(job.lease is not None for job in jobs):
+                        await connection.execute(_ALL_STAND, _terms(jobs))
+                    sent = [await _sent(connection, job) for job in jobs]
+                return [cursor.rowcount for cursor in sent]
+            except psycopg.errors.DivisionByZero:
+                return await self._fenced(connection, jobs)
+
+    async def _fenced(self, connection: Connection, jobs: Sequence[Job]) -> Results:
+        """Commit the jobs whose leases stand, where some don't."""
+        async with connection.transaction():
+            cursor = connection.cursor(row_factory=tuple_row)
+            standing = set(await (await cursor.execute(_STANDING, _terms(jobs))).fetchall())
+            results = list[int | Exception]()
+            for job in jobs:
+                if job.lease is not None and job.lease.terms not in standing:
+                    results.append(job.lease.subject.lost_error())
+                else:
+                    results.append((await _sent(connection, job)).rowcount)
+            return results
+
+    async def close(self) -> None:
+        """See `Store.close`."""
+        await super().close()
+        await self._connections.pool.close()
+        await self._owner.close()
+
+
+def _terms(jobs: Sequence[Job]) -> dict[str, Any]:
+    leases = {job.lease.terms for job in jobs if job.lease is not None}
+    sessions, owners, numbers = ([term[place] for term in leases] for place in range(3))
+    return {"sessions": sessions, "owners": owners, "numbers": numbers, "count": len(leases)}
+
+
+async def _sent(connection: Connection, job: Job) -> psycopg.AsyncCursor[Any]:
+    """Send a job's statements; return the cursor of the last."""
+    cursor = connection.cursor(binary=True)
+    for sql, values, many in job.statements:
+        cursor = connection.cursor(binary=True)
+        # LangGraph's statements and ours, neither made of what anybody says.
+        query: Any = sql
+        await (cursor.executemany if many else cursor.execute)(query, values)
+    return cursor
+
+
+@asynccontextmanager
+async def _turn(connection: Connection, what: str, url: str) -> AsyncIterator[None]:
+    """Hold an advisory lock meanwhile, so that no other process does the same."""
+    until = time.monotonic() + _TURN
+    # Asked again and again: a statement that waits inside PostgreSQL would stop the holder's
+    # CREATE INDEX CONCURRENTLY, which waits for all statements under way.
+    take: LiteralString = "SELECT pg_try_advisory_lock(%s) AS got"
+    while True:
+        found = await (await connection.execute(take, [key(what)])).fetchone()
+        if found and found["got"]:
+            break
+        if time.monotonic() > until:
+            raise store_failure(url, f"another process has been making its tables for {_TURN:g} s")
+        await asyncio.sleep(0.05)
+    try:
+        yield
+    finally:
+        await settled(connection.execute("SELECT pg_advisory_unlock(%s)", [key(what)]))
+
+
+def _address(target: str) -> _Address:
+    """Read an address, in which two parameters are ours and not libpq's."""
+    url = redacted(target)
+    address, _, query = target.partition("?")
+    ours = dict[str, str]()
+    others = list[str]()
+    for pair in filter(None, query.split("&")):
+        name, _, value = pair.partition("=")
+        if name in ("pool_size", "direct"):
+            ours[name] = unquote(value)
+        else:
+            others.append(pair)
+    try:
+        given = "?".join(filter(None, (address, "&".join(others))))
+        timeout = int(conninfo_to_dict(given).get("connect_timeout") or 0) or _CONNECT
+        # What libpq would do by itself notices after two hours that the server's machine is gone.
+        known = conninfo_to_dict(given)
+        kept = {name: value for name, value in _KEPT_ALIVE.items() if name not in known}
+        conninfo = make_conninfo(given, connect_timeout=timeout, **kept)
+    except ValueError:
+        raise StoreError(f"{url!r} is not valid: connect_timeout must be in seconds.") from None
+    except psycopg.ProgrammingError:
+        # Not chained: what libpq says of a bad address may hold parts of the password.
+        raise StoreError(
+            f"{url!r} is not a valid PostgreSQL address: "
+            "use postgresql://user:password@host:port/database, with special characters as %XX."
+        ) from None
+    size = ours.get("pool_size", str(_POOL_SIZE))
+    if not re.fullmatch("[1-9][0-9]{0,3}", size):
+        raise StoreError(f"{url!r} is not valid: pool_size must be a whole number from 1 to 9999.")
+    past, direct = conninfo, ours.get("direct")
+    if direct is not None:
+        host, _, port = direct.rpartition(":")
+        if not host.strip("[]") or not port.isdigit():
+            raise StoreError(f"{url!r} is not valid: direct must be HOST:PORT of the server.")
+        # The address of the pooler's machine would stand above the host's name.
+        parts: dict[str, Any] = conninfo_to_dict(conninfo)
+        parts.pop("hostaddr", None)
+        past = make_conninfo(**parts | {"host": host.strip("[]"), "port": port})
+    return _Address(url, conninfo, past, direct is not None, int(size), timeout)

@@ -1,0 +1,160 @@
+"""Who runs which session or batch, by a table of leases in SQL.
+
+A lease is a row with the open store that has taken it, its owner. A lease whose owner is dead may
+be taken over; every write looks for its lease in its own transaction.
+"""
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import count
+from typing import Any, Final, LiteralString
+
+from ..common.errors import StoreError
+from .base import L, LeaseHolder, Store
+from .lease import Lease, LeaseSubject
+from .writer import Statement, Writer
+
+LEASE: Final = "SELECT 1 FROM duologue_leases WHERE session = ? AND owner = ? AND number = ?"
+"""Gives a row while a lease stands."""
+
+_RETRY: Final = 1.0  # seconds
+
+
+class LeasedStore(Store):
+    """A store with a table of leases."""
+
+    owner: str
+    writer: Writer
+    second_look: float = 0.0
+    """Seconds after which an owner that seems dead is looked at again; 0: it is not."""
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+        self._taken = set[int]()
+        """The numbers of the leases that are taken here, or are being taken."""
+        self._freeing = set[asyncio.Task[None]]()
+
+    @abstractmethod
+    async def _read(self, sql: LiteralString, *values: object) -> Sequence[Sequence[Any]]:
+        """Give the rows of a query, whose placeholders are `?`."""
+
+    @abstractmethod
+    def statement(self, sql: LiteralString, *values: object) -> Statement:
+        """Give a statement, whose placeholders are `?`, as this database writes them."""
+
+    @abstractmethod
+    async def _is_alive(self, owner: str) -> bool:
+        """Whether another open store still lives."""
+
+    async def write(self, sql: LiteralString, *values: object, lease: Lease | None = None) -> int:
+        """Run and commit one statement; give how many rows it changed."""
+        return await self.writer.write(self.statement(sql, *values), lease=lease)
+
+    async def _is_leased(self, subject: LeaseSubject) -> bool:
+        lease = await self._lease(subject)
+        return lease is not None and await self._stands(lease)
+
+    async def is_valid(self, lease: Lease) -> bool:
+        """Return whether a lease is not lost."""
+        return bool(await self._read(LEASE, *lease.terms))
+
+    async def _lease(self, subject: LeaseSubject) -> tuple[str, int] | None:
+        """Read the lease on a subject: its owner, and its number."""
+        found = await self._read(
+            "SELECT owner, number FROM duologue_leases WHERE session = ?", subject.key
+        )
+        # Not checked: it is compared as it stands there when it is taken over.
+        return (found[0][0], found[0][1]) if found else None
+
+    async def _stands(self, lease: tuple[str, int]) -> bool:
+        """Whether somebody works under this lease."""
+        owner, number = lease
+        # One of ours that is only in the table could not be deleted when it was freed.
+        return number in self._taken if owner == self.owner else await self._is_alive(str(owner))
+
+    async def _take(self, subject: LeaseSubject, make: Callable[[Lease], L]) -> L | None:
+        lease = Lease(subject, self.owner, next(self._numbers))
+        self._taken.add(lease.number)
+        try:
+            if await self._is_taken(lease):
+                return make(lease)
+        except BaseException:
+            # A caller who is cancelled may take it all the same: the writer goes on.
+            self._taken.remove(lease.number)
+            self._free_later(lease)
+            raise
+        self._taken.remove(lease.number)
+        return None
+
+    async def _is_taken(self, lease: Lease) -> bool:
+        """Take a lease; whether that was possible."""
+        # Twice: it may be freed between the look and the write.
+        for _ in range(2):
+            held = await self._lease(lease.subject)
+            if held is None:
+                added = await self.write(
+                    "INSERT INTO duologue_leases (session, owner, number) VALUES (?, ?, ?) "
+                    "ON CONFLICT (session) DO NOTHING",
+                    *lease.terms,
+                )
+                if added:
+                    return True
+                continue
+            if await self._stands(held) or await self._is_alive_after_all(held):
+                return False
+            taken_over = await self.write(
+                "UPDATE duologue_leases SET owner = ?, number = ? "
+                "WHERE session = ? AND owner = ? AND number = ?",
+                *(lease.owner, lease.number, lease.subject.key, *held),
+            )
+            if taken_over:
+                return True
+        return False
+
+    async def _is_alive_after_all(self, lease: tuple[str, int]) -> bool:
+        """Whether another owner is alive after all, some seconds after it has seemed dead."""
+        if not self.second_look or lease[0] == self.owner:
+            return False
+        await asyncio.sleep(self.second_look)
+        return await self._stands(lease)
+
+    async def _free(self, holder: LeaseHolder) -> None:
+        lease = holder.lease
+        try:
+            with suppress(Exception):
+                # What a cancelled step has written comes first; nobody waits for it any more.
+                await holder.drain()
+            await self._delete(lease)
+        except StoreError:
+            self._free_later(lease)
+        finally:
+            self._taken.remove(lease.number)
+
+    def _free_later(self, lease: Lease) -> None:
+        """Have a lease deleted; for other processes it stands while this store is open."""
+        task = asyncio.create_task(self._delete_at_last(lease))
+        self._freeing.add(task)
+        task.add_done_callback(self._freeing.discard)
+
+    async def _delete_at_last(self, lease: Lease) -> None:
+        while True:
+            try:
+                return await self._delete(lease)
+            except StoreError:
+                await asyncio.sleep(_RETRY)
+
+    async def _delete(self, lease: Lease) -> None:
+        await self.write(
+            "DELETE FROM duologue_leases WHERE session = ? AND owner = ? AND number = ?",
+            *lease.terms,
+        )
+
+    async def close(self) -> None:
+        """See `Store.close`."""
+        if self._freeing:
+            for task in self._freeing:
+                task.cancel()
+            await asyncio.wait(self._freeing)
+        await self.writer.drain()

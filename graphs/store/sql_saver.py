@@ -1,0 +1,199 @@
+"""What the savers on SQL databases share: each step is one transaction, under a lease."""
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, Self
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+)
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+from ..common.errors import SessionError
+from .errors import lost_session
+from .lease import Lease
+from .saver import GuardedSaver
+from .writer import Statement, Writer
+
+_NODE: Final = "~__pregel_pull"
+"""How LangGraph begins the path of a node's task, unlike that of a call which a node makes."""
+
+_SOON: Final = 0.1
+"""Seconds that what a node has written waits for its checkpoint, at most."""
+
+
+class Noted:
+    """Takes statements where LangGraph's savers expect a cursor."""
+
+    def __init__(self) -> None:
+        self.statements: list[Statement] = []
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> Self:
+        """Note a statement."""
+        self.statements.append(Statement(sql, values))
+        return self
+
+    def executemany(self, sql: str, values: Sequence[Any]) -> Self:
+        """Note a statement that is run once for each of the values."""
+        self.statements.append(Statement(sql, values, many=True))
+        return self
+
+
+class NotingSaver(BaseCheckpointSaver[str]):
+    """Stands before one of LangGraph's savers for threads, to give its statements a place."""
+
+    noted: Noted
+
+
+class _NodeWrites(NamedTuple):
+    """What a node has written, as LangGraph gives it."""
+
+    config: RunnableConfig
+    writes: Sequence[tuple[str, Any]]
+    task_id: str
+    task_path: str
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether the next to be saved is the checkpoint that these writes lead to.
+
+        Our graph runs one node at a time. Graphs that tools run inside of it may run several.
+        """
+        return (
+            self.task_path.startswith(_NODE)
+            and not self.config["configurable"]["checkpoint_ns"]
+            and not any(channel in WRITES_IDX_MAP for channel, _ in self.writes)
+        )
+
+    @property
+    def place(self) -> object:
+        """The checkpoint that they were written to."""
+        return self.config["configurable"]["checkpoint_id"]
+
+
+class StepSaver(BaseCheckpointSaver[str]):
+    """Leaves to the writer what LangGraph's saver for threads would run, a step at once.
+
+    LangGraph saves what a node has written, then the checkpoint that it leads to, and begins the
+    next node when both are saved. So the first waits for the second, though not for long: who
+    follows a stream is told of it before, and may take any time. Questions, answers, errors, and
+    what the calls of a node have given are committed when they come.
+    """
+
+    lease: Lease | None
+
+    def _write_by(self, noting: NotingSaver, writer: Writer, lease: Lease | None) -> None:
+        """Take what it writes by; the constructor is LangGraph's."""
+        self._noting = noting
+        self._writer = writer
+        self.lease = lease
+        self._waiting: list[_NodeWrites] = []
+        self._order = asyncio.Lock()
+        self._late: asyncio.TimerHandle | None = None
+        self._flushing: asyncio.Task[None] | None = None
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Save a checkpoint and what led to it, see LangGraph's saver."""
+        place = config["configurable"]
+        values = checkpoint["channel_values"]
+        held = [name for name, value in values.items() if not isinstance(value, _DeltaSnapshot)]
+        # In order: a checkpoint must not be saved where what led to it could not be.
+        async with self._order:
+            waiting = self._take(place.get("checkpoint_id"))
+            put = self._statements(
+                partial(self._noting.put, config, checkpoint, metadata, new_versions)
+            )
+            await self._write(*(self._writes(one, held) for one in waiting), *put)
+        kept = {name: place[name] for name in ("thread_id", "checkpoint_ns")}
+        return {"configurable": kept | {"checkpoint_id": checkpoint["id"]}}
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Save what one task wrote, see LangGraph's saver."""
+        given = _NodeWrites(config, writes, task_id, task_path)
+        if not given.can_wait:
+            await self._write(self._writes(given))
+            return
+        self._waiting.append(given)
+        if self._late is None:
+            self._late = asyncio.get_running_loop().call_later(_SOON, self._flush_late)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Delete all checkpoints of a session, see LangGraph's saver."""
+        await self.flush()
+        await self._write(*self.deletion(thread_id))
+
+    def deletion(self, session: str) -> Sequence[Statement]:
+        """Return the statements that delete all checkpoints of a session."""
+        return self._statements(partial(self._noting.delete_thread, session))
+
+    async def flush(self) -> None:
+        """Save what waits for its checkpoint."""
+        async with self._order:
+            waiting, self._waiting = self._waiting, []
+            if not waiting:
+                return
+            try:
+                await self._write(*map(self._writes, waiting))
+            except Exception:
+                # Only who flushes is told. Who wrote is told by the checkpoint, which tries again.
+                self._waiting = waiting + self._waiting
+                raise
+
+    def _flush_late(self) -> None:
+        self._late = None
+        self._flushing = asyncio.create_task(self.flush())
+        # Read here, so that asyncio does not report an exception that the next write raises, too.
+        self._flushing.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def _take(self, place: object) -> list[_NodeWrites]:
+        """Take from what waits what was written to a checkpoint."""
+        taken = [one for one in self._waiting if one.place == place]
+        self._waiting = [one for one in self._waiting if one.place != place]
+        if self._late is not None and not self._waiting:
+            self._late.cancel()
+            self._late = None
+        return taken
+
+    def _writes(self, given: _NodeWrites, left_out: Collection[str] = ()) -> Statement:
+        """Give the statement that saves writes; what is left keeps its number among all."""
+        values = [(name, None if name in left_out else value) for name, value in given.writes]
+        (put,) = self._statements(partial(self._noting.put_writes, *given._replace(writes=values)))
+        rows = zip(put.values, values, strict=True)
+        return put._replace(values=[row for row, (name, _) in rows if name not in left_out])
+
+    async def _write(self, *statements: Statement) -> None:
+        await self._writer.write(*statements, lease=self.lease)
+
+    def _statements(self, *calls: Callable[[], object]) -> Sequence[Statement]:
+        noted = self._noting.noted = Noted()
+        for call in calls:
+            call()
+        return noted.statements
+
+
+class LeasedSaver(GuardedSaver, StepSaver):
+    """A saver that writes under a lease; the commit looks whether it still stands."""
+
+    def _check_writable(self, session: str) -> None:
+        if self.lease is None:
+            raise SessionError(f"Session {session!r} can't be written without holding its lock.")
+        if session != self.lease.subject.name:
+            raise lost_session(session)

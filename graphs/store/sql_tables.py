@@ -1,0 +1,222 @@
+"""The table of sessions, in the SQL that SQLite and PostgreSQL share."""
+
+import re
+from abc import abstractmethod
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, LiteralString
+
+from ..common.versions import Versions
+from .base import Held
+from .errors import taken_session, unknown_session
+from .lease import Lease
+from .rows import SessionRow, SessionStatus, Wanted, moment, new_row, read_row, read_version
+from .sql_batches import BATCH_TABLES, SqlBatches, SqlBatchLease
+from .sql_leases import LeasedStore
+from .writer import Statement
+
+if TYPE_CHECKING:
+    from .sql_saver import LeasedSaver
+
+_INDEXES: Final[Sequence[LiteralString]] = (
+    """CREATE INDEX IF NOT EXISTS duologue_sessions_by_time
+    ON duologue_sessions ({by_time})""",
+    """CREATE INDEX IF NOT EXISTS duologue_sessions_by_status
+    ON duologue_sessions (status, created_at DESC, session)""",
+    """CREATE INDEX IF NOT EXISTS duologue_sessions_by_reason
+    ON duologue_sessions (reason, created_at DESC, session)""",
+)
+STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](oldest=6)
+"""The versions of the tables; a step is the statements that make the next version of one."""
+STORE_VERSION: Final = "SELECT version FROM duologue_schema"
+"""A query for the version of the tables, which are made or upgraded if it is not the newest."""
+_ROW: Final = """SELECT session, title, spec, digest, status, reason, stop_requested,
+    created_at, updated_at FROM duologue_sessions"""
+_ORDER: Final = " ORDER BY created_at DESC, session"
+# In the order of SessionRow's fields. Times are ISO 8601 text of one width, in UTC, so that both
+# databases sort and return them alike.
+_TABLES: Final[Sequence[LiteralString]] = (
+    """CREATE TABLE IF NOT EXISTS duologue_sessions (
+    session TEXT PRIMARY KEY, title TEXT NOT NULL, spec TEXT NOT NULL, digest TEXT NOT NULL,
+    status TEXT NOT NULL, reason TEXT, stop_requested INTEGER NOT NULL,
+    created_at TEXT NOT NULL, updated_at TEXT NOT NULL)""",
+    """CREATE TABLE IF NOT EXISTS duologue_leases (
+    session TEXT PRIMARY KEY, owner TEXT NOT NULL, number INTEGER NOT NULL)""",
+    "CREATE TABLE IF NOT EXISTS duologue_schema (version INTEGER NOT NULL)",
+    "INSERT INTO duologue_schema SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM duologue_schema)",
+    *_INDEXES,
+    *BATCH_TABLES,
+)
+
+
+class SqlStore(LeasedStore):
+    """A store in SQL; a database's own class says how statements are run."""
+
+    like: LiteralString = "LIKE"
+    """How a text is looked for, in any case."""
+    each_of: LiteralString
+    """A query that gives each text of a JSON list."""
+    by_time: LiteralString = "created_at DESC, session"
+    """What stands in the index by which sessions are listed."""
+    known_tables: LiteralString
+    """A query that gives a row where our tables are there."""
+
+    @abstractmethod
+    def _saver(self, lease: Lease | None = None) -> "LeasedSaver":
+        """Give a saver that writes under a lease; without one it only reads."""
+
+    @cached_property
+    def checkpointer(self) -> "LeasedSaver":
+        """See `Store.checkpointer`."""
+        return self._saver()
+
+    @cached_property
+    def batches(self) -> SqlBatches:
+        """See `Store.batches`."""
+        return SqlBatches(self, self.each_of)
+
+    def _make_session_lease(self, lease: Lease) -> "SqlHeld":
+        return SqlHeld(self, lease, self._saver(lease))
+
+    def _make_batch_lease(self, lease: Lease) -> SqlBatchLease:
+        return SqlBatchLease(self, lease)
+
+    def missing_tables(self, versions: Sequence[Sequence[object]]) -> Sequence[Statement]:
+        """Return the statements that make our tables, or upgrade them; none if they are up to date.
+
+        Args:
+            versions: The rows of `STORE_VERSION`. None if the table is missing.
+        """
+        version = read_version(versions, STORE_VERSIONS, self.url)
+        if version == STORE_VERSIONS.newest:
+            return ()
+        steps = [_TABLES] if version is None else STORE_VERSIONS.steps_from(version)
+        texts = [sql.replace("{by_time}", self.by_time) for step in steps for sql in step]
+        newest = self.statement("UPDATE duologue_schema SET version = ?", STORE_VERSIONS.newest)
+        return *(self.statement(sql) for sql in texts), newest
+
+    async def get(self, session: str) -> SessionRow | None:
+        """See `Store.get`."""
+        found = await self._read(_ROW + " WHERE session = ?", session)
+        return read_row(found[0], self.url) if found else None
+
+    async def find(self, wanted: Wanted) -> list[SessionRow]:
+        """See `Store.find`."""
+        conditions: list[LiteralString] = []
+        values: list[object] = []
+        if wanted.status is not None:
+            conditions.append("status = ?")
+            values.append(wanted.status)
+        if wanted.reason is not None:
+            conditions.append("reason = ?")
+            values.append(wanted.reason)
+        if wanted.after is not None:
+            created_at, session = wanted.after
+            # The first is a range of the index, as the second alone would not be.
+            conditions.append("created_at <= ? AND (created_at < ? OR session > ?)")
+            values += [created_at, created_at, session]
+        if wanted.text:
+            like = self.like + " ? ESCAPE '!'"
+            conditions.append("(title " + like + " OR session " + like + ")")
+            values += [_pattern(wanted.text)] * 2
+        where: LiteralString = " WHERE " + " AND ".join(conditions) if conditions else ""
+        found = await self._read(_ROW + where + _ORDER + " LIMIT ?", *values, wanted.limit)
+        return [read_row(row, self.url) for row in found]
+
+    async def list(self) -> list[SessionRow]:
+        """See `Store.list`."""
+        found = await self._read(_ROW + _ORDER)
+        return [read_row(values, self.url) for values in found]
+
+    async def request_stop(self, session: str) -> None:
+        """See `Store.request_stop`."""
+        await self.update(session, "stop_requested = 1")
+
+    async def update(
+        self, session: str, changes: LiteralString, *values: object, lease: Lease | None = None
+    ) -> None:
+        """Change fields of a session's row."""
+        changed = await self.write(
+            f"UPDATE duologue_sessions SET {changes}, updated_at = ? WHERE session = ?",  # noqa: S608
+            *(*values, _now(), session),
+            lease=lease,
+        )
+        if not changed:
+            raise unknown_session(session, self.url)
+
+    async def stop_requested(self, session: str) -> bool:
+        """See `Store.stop_requested`."""
+        # Asked at every turn, and the whole row holds the spec.
+        found = await self._read(
+            "SELECT stop_requested FROM duologue_sessions WHERE session = ?", session
+        )
+        if not found:
+            raise unknown_session(session, self.url)
+        return bool(found[0][0])
+
+
+class SqlHeld(Held):
+    """A session that this run holds by a lease."""
+
+    checkpointer: "LeasedSaver"
+
+    def __init__(self, store: SqlStore, lease: Lease, checkpointer: "LeasedSaver") -> None:
+        self.session = lease.subject.name
+        self.url = store.url
+        self.lease = lease
+        self.checkpointer = checkpointer
+        self._store = store
+
+    async def add(self, *, title: str, spec: str) -> SessionRow:
+        """See `Held.add`."""
+        return await self._add(title, spec)
+
+    async def begin(self, *, title: str, spec: str) -> SessionRow:
+        """See `Held.begin`; one transaction."""
+        return await self._add(title, spec, *self.checkpointer.deletion(self.session))
+
+    async def _add(self, title: str, spec: str, *first: Statement) -> SessionRow:
+        row = new_row(self.session, title, spec)
+        insert = self._store.statement(
+            "INSERT INTO duologue_sessions (session, title, spec, digest, status, reason, "
+            "stop_requested, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT (session) DO NOTHING",
+            *(row.session, row.title, row.spec, row.digest, row.status, row.reason),
+            *(int(row.stop_requested), moment(row.created_at), moment(row.updated_at)),
+        )
+        added = await self._store.writer.write(*first, insert, lease=self.lease)
+        # A write that is retried after its connection broke may find its own row.
+        if not added and await self._store.get(self.session) != row:
+            raise taken_session(self.session, self.url)
+        return row
+
+    async def _remove(self) -> bool:
+        # Looked for first: a retried DELETE, after its connection broke, may change no row.
+        row: LiteralString = "FROM duologue_sessions WHERE session = ?"
+        found = await self._store._read("SELECT 1 " + row, self.session)
+        await self._store.write("DELETE " + row, self.session, lease=self.lease)
+        return bool(found)
+
+    async def drain(self) -> None:
+        """See `Held.drain`."""
+        await self.checkpointer.flush()
+        await self.lease.drain()
+
+    async def _mark(self, status: SessionStatus, reason: str | None = None) -> None:
+        changes: LiteralString = "status = ?, reason = ?"
+        await self._store.update(self.session, changes, status, reason, lease=self.lease)
+
+    async def clear_stop(self) -> None:
+        """See `Held.clear_stop`."""
+        await self._store.update(self.session, "stop_requested = 0", lease=self.lease)
+
+
+def _pattern(text: str) -> str:
+    """Make the pattern of what holds a text, whatever signs are in it."""
+    found = re.sub("[!%_]", r"!\g<0>", text)
+    return f"%{found}%"
+
+
+def _now() -> str:
+    return moment(datetime.now(UTC))

@@ -1,0 +1,76 @@
+"""LangGraph's saver on SQLite: it reads in a thread, and leaves writing to the writer."""
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
+from langgraph.checkpoint.sqlite import SqliteSaver
+
+from .lease import Lease
+from .serializer import PlainSerializer
+from .sql_saver import LeasedSaver, NotingSaver, StepSaver
+from .sqlite_files import SqliteThread
+from .writer import Writer
+
+T = TypeVar("T")
+
+
+class _NotingSaver(NotingSaver, SqliteSaver):
+    @contextmanager
+    def cursor(self, transaction: bool = True) -> Iterator[Any]:
+        """Give what notes the statements of a transaction."""
+        yield self.noted
+
+
+class _ThreadedSaver(StepSaver, SqliteSaver):
+    """LangGraph's saver, which reads in a thread and leaves writing to the writer."""
+
+    def __init__(self, url: str, reader: SqliteThread, writer: Writer, lease: Lease | None) -> None:
+        super().__init__(reader.connection, serde=PlainSerializer())
+        self._write_by(_NotingSaver(reader.connection, serde=self.serde), writer, lease)
+        self.store_url = url
+        self._reader = reader
+
+    @contextmanager
+    def cursor(self, transaction: bool = True) -> Iterator[Any]:
+        """Give a cursor to read by, in one transaction; the tables are there."""
+        with closing(self.conn.cursor()) as cursor:
+            # LangGraph reads by several queries, between which a step may be saved.
+            cursor.execute("BEGIN")
+            try:
+                yield cursor
+            finally:
+                self.conn.rollback()
+
+    def get_next_version(self, current: str | None, channel: None) -> str:
+        """Count a channel's writes in fewer digits than LangGraph, which stores many of them."""
+        # LangGraph compares them as text: any of these is more than any of its own, which older
+        # sessions hold. Its random part is for databases that keep values by their version.
+        number = 0 if current is None else int(current.partition(".")[0])
+        return f"{number + 1:08}."
+
+    async def _read(self, call: Callable[..., T], *given: Any, **named: Any) -> T:
+        await self.flush()
+        return await self._reader.run(partial(call, *given, **named))
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Read one checkpoint, see LangGraph's saver."""
+        return await self._read(self.get_tuple, config)
+
+    async def alist(self, *given: Any, **named: Any) -> AsyncIterator[CheckpointTuple]:
+        """Read checkpoints, newest first, see LangGraph's saver."""
+        for one in await self._read(lambda: list(self.list(*given, **named))):
+            yield one
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Read the writes of delta channels, see LangGraph's saver."""
+        return await self._read(self.get_delta_channel_history, config=config, channels=channels)
+
+
+class SqliteSessionSaver(LeasedSaver, _ThreadedSaver):
+    """Our saver on one SQLite file."""

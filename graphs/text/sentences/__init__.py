@@ -1,1 +1,0 @@
-"""What a sentence says of a word in it. Pure functions."""

@@ -1,0 +1,12 @@
+"""The results of calls and of code that did not run, or that have no output."""
+
+NOT_CLOSED = "The code was not run because its fence is not closed. It may be incomplete."
+"""The result of code that breaks off, for example because the reply was cut off."""
+
+PRINTED_NOTHING = "The code ran and printed nothing."
+NO_OUTPUT = "(nothing)"
+"""The text for an empty output, whether the code succeeded or failed."""
+
+
+NOT_RUN = "Not run: the same call with the same arguments was repeated too often."
+"""The result of a call that a guard has stopped."""

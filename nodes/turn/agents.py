@@ -1,0 +1,427 @@
+"""Agents of the user's own as speakers: asking one, counting and gating its model calls."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from contextvars import copy_context
+from copy import copy
+from functools import partial
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    ToolMessage,
+    convert_to_messages,
+)
+from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config, merge_configs
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+)
+from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand, is_invalid_resume
+from langgraph.pregel.protocol import PregelProtocol
+from pydantic import JsonValue, ValidationError
+from pydantic_core import to_json, to_jsonable_python
+
+from ...graphs.common.errors import DuologueError, PausedError, SpecError, failed
+from ...graphs.common.threads import in_thread
+from ...graphs.common.validation import listing
+from ...graphs.conversation.conversation import Conversation
+from ...graphs.conversation.questions import unfit
+from ...graphs.conversation.usage import Charges, Usage, total
+from ...graphs.ends.limits import ends_by_money
+from ...graphs.log.messages import storable
+from ...graphs.text.words import tokens_of_message
+from ...tools.registry.functions import Agent, is_cancelled, takes_state
+from ...tools.registry.hooks import Turn
+from ..models.adapters.list_prices import (
+    ListPrice,
+    has_list,
+    label_of_call,
+    list_price_of_call,
+)
+from ..models.answers import THOUGHT, count_usage, normalise_answer
+from ..models.gate import Gate, Unbroken
+from ..models.model import NO_STREAM
+from ..models.refusals import find_refusal, is_for_now, read_retry_seconds
+from .people import unstorable
+from .running import recorded, runs_in_threads
+
+_record: Final = recorded("model_call")
+
+
+async def _recorded(given: dict[str, Any]) -> dict[str, Any]:
+    """Record a call, or a mark; where a node runs again, give what was recorded at this place."""
+
+    async def itself() -> dict[str, Any]:
+        return given
+
+    found: dict[str, Any] = await _record(itself)
+    return found
+
+
+class ModelCalls(BaseCallbackHandler):
+    """Counts the calls of one run.
+
+    Args:
+        agent: The agent's name.
+        conversation: The spec, with what models charge.
+    """
+
+    run_inline = True
+    raise_error = True
+
+    def __init__(self, agent: str, conversation: Conversation) -> None:
+        self._agent = agent
+        self._conversation = conversation
+        self._counts_money = ends_by_money(conversation.end_chat.when)
+        self._prices: dict[str, Charges | None] = {}
+        self._has_list = False
+        self._asked: dict[UUID, tuple[str, Sequence[BaseMessage]]] = {}
+        self._used: list[tuple[str, Usage]] = []
+        self._recording: list[asyncio.Task[None]] = []
+        self._unpriced: SpecError | None = None
+        # Models may be asked in other threads, and within other nodes.
+        self._loop = asyncio.get_running_loop()
+        self._context = copy_context()
+
+    async def begin(self) -> None:
+        """Count what was recorded before, where the agent goes on."""
+        if not self._conversation.prices:
+            self._has_list = await asyncio.to_thread(has_list)
+        mark = {"mark": uuid4().hex}
+        while (found := await _recorded(mark)) != mark:
+            # Other marks are where earlier runs began.
+            if "model" in found:
+                self._used.append((found["model"], Usage.model_validate(found["used"])))
+
+    async def recorded(self) -> None:
+        """Wait until all calls are recorded; raise where one has no price."""
+        # What other threads have told comes first.
+        await asyncio.sleep(0)
+        await asyncio.gather(*self._recording)
+        if self._unpriced is not None:
+            # The agent may have made something else of it.
+            raise self._unpriced
+
+    def added(self, usage: Mapping[str, Usage]) -> dict[str, Usage]:
+        """Give usage with these calls added to it."""
+        found = dict(usage)
+        for model, used in self._used:
+            found[model] = total((found.get(model, Usage()), used))
+        return found
+
+    def tell(self, messages: Sequence[BaseMessage]) -> None:
+        """Count what the messages tell of their calls, where nothing was heard of any."""
+        if self._used:
+            return
+        for one in messages:
+            if isinstance(one, AIMessage) and one.usage_metadata is not None:
+                model = str(one.response_metadata.get("model_name") or self._agent)
+                self._find_price(model)
+                self._begin_recording(self._counted(model, one, []))
+
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],
+        messages: list[list[BaseMessage]],
+        *,
+        run_id: UUID,
+        metadata: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Any:  # noqa: ANN401  # nothing, or what is awaited
+        """Note which model is asked, and with what; refuse one without a price."""
+        made, told = serialized or {}, metadata or {}
+        model = label_of_call(made, told)
+        self._asked[run_id] = model, messages[0]
+        self._find_price(model, list_price_of_call(made, told) if self._has_list else None)
+
+    def on_llm_start(
+        self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **kwargs: Any
+    ) -> Any:  # noqa: ANN401  # as above
+        """Note the same of a model that completes text."""
+        messages: list[BaseMessage] = [HumanMessage(prompts[0])]
+        return self.on_chat_model_start(serialized, [messages], run_id=run_id, **kwargs)
+
+    async def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
+        """Count an answered call, and record it before the agent goes on with the answer."""
+        model, prompt = self._asked.pop(run_id, ("a model", ()))
+        found = response.generations[0][0]
+        message = found.message if isinstance(found, ChatGeneration) else AIMessage(found.text)
+        if not isinstance(message, AIMessage):
+            return
+        call = self._counted(model, message, prompt)
+        if asyncio.get_running_loop() is self._loop:
+            await self._begin_recording(call)
+            return
+        # Not waited for: what is not async may hold up the loop.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._begin_recording, call)
+
+    def _counted(
+        self, model: str, answer: AIMessage, prompt: Sequence[BaseMessage]
+    ) -> dict[str, Any]:
+        used = Usage().plus(count_usage(answer, prompt), self._prices.get(model))
+        self._used.append((model, used))
+        return {"model": model, "used": used.model_dump(mode="json")}
+
+    def _begin_recording(self, call: dict[str, Any]) -> asyncio.Task[None]:
+        async def begun() -> None:
+            await _recorded(call)
+
+        # As a part of the node that asks, wherever the model is asked.
+        task = self._loop.create_task(begun(), context=self._context.copy())
+        self._recording.append(task)
+        return task
+
+    def _find_price(self, model: str, listed: ListPrice | None = None) -> None:
+        """Note what a model charges; refuse one whose price is to be known and is not."""
+        prices = self._conversation.prices
+        self._prices[model] = price = prices.get(model) if prices else listed
+        if price is None and (prices or self._counts_money):
+            why = f": only for {listing(prices)}" if prices else ": max_cost needs it"
+            self._unpriced = SpecError(
+                f"prices: there is none for the model {model!r}, which the agent {self._agent!r} "
+                f"asks{why}"
+            )
+            raise self._unpriced
+
+
+class HeldCalls(ModelCalls):
+    """Counts the calls of one run, each of which passes the gate first.
+
+    Those that are not async do not wait: they may hold up the loop.
+
+    Args:
+        agent: The agent's name.
+        conversation: The spec, with what models charge.
+        gate: The gate.
+    """
+
+    # Where an inline one raises, LangChain never awaits those behind it.
+    run_inline = False
+
+    def __init__(self, agent: str, conversation: Conversation, gate: Gate) -> None:
+        super().__init__(agent, conversation)
+        self._counts_money = self._counts_money or gate.needs_prices
+        self._gate = gate
+        self._paused: PausedError | None = None
+
+    async def recorded(self) -> None:
+        """Wait until all calls are recorded; raise where one was not made."""
+        await super().recorded()
+        if self._paused is not None:
+            # The agent may have made something else of it.
+            raise self._paused
+
+    async def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],
+        messages: list[list[BaseMessage]],
+        *,
+        run_id: UUID,
+        **kwargs: Any,
+    ) -> None:
+        """Wait until the model may be asked."""
+        super().on_chat_model_start(serialized, messages, run_id=run_id, **kwargs)
+        if asyncio.get_running_loop() is not self._loop:
+            return
+        model, prompt = self._asked[run_id]
+        try:
+            await self._gate.enter(model, sum(map(tokens_of_message, prompt)))
+        except PausedError as error:
+            self._paused = error
+            raise
+
+    async def on_llm_start(
+        self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **kwargs: Any
+    ) -> None:
+        """Wait before a model that completes text, too."""
+        await super().on_llm_start(serialized, prompts, run_id=run_id, **kwargs)
+
+    async def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        """Hold back all calls where a server refuses this one for now."""
+        model, _ = self._asked.pop(run_id, ("", ()))
+        found = find_refusal(error)
+        if model and found is not None and is_for_now(error):
+            self._loop.call_soon_threadsafe(
+                self._gate.refused, model, read_retry_seconds(found.headers)
+            )
+
+    def _begin_recording(self, call: dict[str, Any]) -> asyncio.Task[None]:
+        self._gate.count(call["model"], Usage.model_validate(call["used"]))
+        return super()._begin_recording(call)
+
+
+_LENT = "__pregel_checkpointer"
+"""Where LangGraph lends a subgraph the checkpointer."""
+
+
+def for_loop(config: RunnableConfig) -> RunnableConfig:
+    """Give a configuration whose checkpointer works by its methods for threads alone."""
+    configurable = config.get("configurable", {})
+    saver = configurable.get(_LENT)
+    if not isinstance(saver, BaseCheckpointSaver):
+        return config
+    lent = copy(saver)
+    # LangGraph may copy it once more, so no method of it may be bound to this one.
+    lent.__class__ = type(type(saver).__name__, (_InThreads, type(saver)), {})
+    return {**config, "configurable": {**configurable, _LENT: lent}}
+
+
+class _InThreads(BaseCheckpointSaver[Any]):
+    """What a run needs of a checkpointer, in threads of its own."""
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return await in_thread(self.get_tuple, config)
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        return await in_thread(self.put, config, checkpoint, metadata, new_versions)
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        await in_thread(self.put_writes, config, writes, task_id, task_path)
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Any:  # noqa: ANN401  # as LangGraph has it
+        found = partial(self.get_delta_channel_history, config=config, channels=channels)
+        return await in_thread(found)
+
+
+_STEPS: Final = 10_000
+"""How many steps a graph may take that names no limit: as many as LangGraph itself allows."""
+
+
+async def ask_agent(
+    agent: Agent,
+    name: str,
+    turn: Turn,
+    usage: Mapping[str, Usage],
+    conversation: Conversation,
+    gate: Gate | None,
+) -> tuple[AIMessage, JsonValue, dict[str, Usage]]:
+    """Ask for a reply; give it, what it says as plain values, and the usage after it."""
+    if gate is None:
+        calls = ModelCalls(name, conversation)
+    else:
+        # A graph keeps its own steps; any other runs again as a whole.
+        is_graph = isinstance(agent, PregelProtocol)
+        calls = HeldCalls(name, conversation, gate if is_graph else Unbroken(gate))
+    await calls.begin()
+    try:
+        found = await _run(agent, name, turn, calls)
+    except Exception:
+        if not is_cancelled():
+            await calls.recorded()
+        raise
+    messages = _messages(name, found)
+    calls.tell(messages)
+    await calls.recorded()
+    structured = found.get("structured_response") if isinstance(found, Mapping) else None
+    parsed: JsonValue = to_jsonable_python(structured, fallback=str)
+    is_state = isinstance(found, Mapping)
+    heard = {one.id for one in turn.messages if one.id is not None} if is_state else set[str]()
+    last = messages[-1] if messages else None
+    if last is None or last.id in heard:
+        raise SpecError(f"the agent {name!r} failed: it gave no message of its own")
+    return _reply(name, last, parsed), parsed, calls.added(usage)
+
+
+async def _run(agent: Agent, name: str, turn: Turn, calls: ModelCalls) -> object:
+    """Run it as a part of the node that asks, whatever it raises."""
+    own = getattr(agent, "config", None) or {}
+    config = RunnableConfig(
+        callbacks=[calls],
+        metadata={"speaker": turn.speaker},
+        # A graph's models are streamed as those of a subgraph. Of what else they say nobody knows
+        # what is the reply, which may be for one alone.
+        tags=[] if isinstance(agent, PregelProtocol) else [NO_STREAM],
+        # Else it had that of the session, which is made for its own steps.
+        recursion_limit=own.get("recursion_limit", _STEPS),
+    )
+    messages, where = [*turn.messages], f"the turn of {turn.speaker!r}"
+    given = {"messages": messages} if takes_state(agent) else messages
+    whole = merge_configs(ensure_config(), config)
+    try:
+        return await agent.ainvoke(given, for_loop(whole) if runs_in_threads() else whole)
+    except (DuologueError, GeneratorExit):
+        raise
+    except ParentCommand as error:
+        raise SpecError(
+            f"the agent {name!r} failed in {where}: it gave a Command to its parent graph, the "
+            "conversation's: who speaks next is a matter of the turn order"
+        ) from error
+    except GraphInterrupt as error:
+        problem = unstorable(error)
+        if problem is None:
+            raise
+        raise SpecError(
+            f"the agent {name!r} failed in {where}: what it asks can't be stored: {problem}"
+        ) from error
+    except GraphBubbleUp:
+        raise
+    except ValidationError as error:
+        if is_invalid_resume(error):
+            raise unfit(error) from error
+        raise failed("agent", name, error, where) from error
+    except BaseException as error:
+        # What is no exception would end the loop that runs all sessions.
+        if is_cancelled():
+            raise asyncio.CancelledError from error
+        raise failed("agent", name, error, where) from error
+
+
+def _messages(name: str, found: object) -> Sequence[BaseMessage]:
+    """Read what it gave."""
+    match found:
+        case str():
+            return [AIMessage(found)]
+        case BaseMessage():
+            return [found]
+        case {"messages": list() as messages}:
+            # A graph on a server gives them as plain data.
+            return convert_to_messages(messages)
+    raise SpecError(
+        f"the agent {name!r} failed: it must give text, a message or a state with messages, not "
+        f"{type(found).__name__}"
+    )
+
+
+def _reply(name: str, last: BaseMessage, parsed: JsonValue) -> AIMessage:
+    """Make a reply of the last of its messages."""
+    calls = last.tool_calls if isinstance(last, AIMessage) else []
+    plain = AIMessage(last.content, additional_kwargs=last.additional_kwargs, id=last.id)
+    answer = normalise_answer(plain, name)
+    text = str(answer.text)
+    if parsed is not None and (isinstance(last, ToolMessage) or not text.strip()):
+        # It was given by a call of a tool.
+        text = to_json(parsed).decode()
+    elif calls and not text.strip():
+        called = calls[0]["name"]
+        raise SpecError(
+            f"the agent {name!r} failed: it gave a call of the tool {called!r}, which nobody runs: "
+            "give an agent that runs its tools itself"
+        )
+    thought = answer.additional_kwargs.get(THOUGHT)
+    return AIMessage(storable(text), additional_kwargs={THOUGHT: thought}, id=last.id)

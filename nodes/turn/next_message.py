@@ -1,0 +1,220 @@
+"""Messages of the conversation itself, and messages said as a speaker. Pure functions."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from langchain_core.messages import AnyMessage, BaseMessage, ToolMessage
+
+from ...graphs.conversation.conversation import Conversation
+from ...graphs.conversation.fields import Opening
+from ...graphs.conversation.judges import RoundRobin
+from ...graphs.conversation.usage import used_so_far
+from ...graphs.ends.facts import Facts
+from ...graphs.log.messages import make_message, make_tool_message, metadata, newest_calls
+from ...graphs.log.metadata import (
+    NOBODY,
+    CallOutcome,
+    CodeCalls,
+    EarlierEnd,
+    Failure,
+    Instruction,
+    MessageMetadata,
+    OpeningAnswer,
+    Source,
+    Speech,
+    Stage,
+)
+from ...graphs.log.reducer import take_back
+from ...graphs.log.state import State, log_of, update_of
+from ...graphs.rules.end_chat import Decision, Node, decide
+from ...graphs.rules.facts import counter_of, facts_of
+from ...graphs.rules.moves import BETWEEN_TURNS, TURN_ENDS
+from ...graphs.rules.outcome import Outcome, outcome
+from ...graphs.rules.position import Phase, Position
+from ...graphs.rules.transitions import after_turn, reopened, standing
+from ...graphs.rules.turns import next_turn
+from ...graphs.speakers.speaker import Speaker
+from ..prompts import speaking as prompts
+
+
+def lines_before(
+    conversation: Conversation,
+    position: Position,
+    decision: Decision,
+    log: Sequence[BaseMessage],
+) -> list[AnyMessage]:
+    """Give what is told before the turn that comes next."""
+    speaks = decision.node in (Node.USER_AGENT, Node.ASSISTANT_AGENT)
+    if position.phase not in BETWEEN_TURNS or not speaks:
+        return []
+    told = _before(conversation, position, decision, log)
+    return [make_message(len(log) + place, text, about) for place, (text, about) in enumerate(told)]
+
+
+def _before(
+    conversation: Conversation,
+    position: Position,
+    decision: Decision,
+    log: Sequence[BaseMessage],
+) -> list[tuple[str, MessageMetadata]]:
+    name = decision.speaker
+    speaker = conversation.speaker(name)
+    if decision.stage is Stage.PRIVATE:
+        prompt = speaker.private_opening.prompt if speaker.private_opening else None
+        return [(prompt or "", _to(name))]
+    if decision.stage is Stage.OPENING:
+        heard_by_all = conversation.opening.reconcile
+        about = Instruction(to=name, audience=None if heard_by_all else (name,))
+        return [(speaker.task or "", about)]
+    if decision.stage is Stage.ROUNDS and position.turns == 0:
+        if _begins_by_itself(speaker) and conversation.opening == Opening():
+            return []
+        return [_shift(conversation, name, log)]
+    if speaker.human is not None and not speaker.has_model:
+        # A person's question says whose turn it is.
+        return []
+    if not conversation.is_pair or not isinstance(conversation.turn_order, RoundRobin):
+        return [(conversation.render_prompt(prompts.YOUR_TURN, name=name), _to(name))]
+    return []
+
+
+def _begins_by_itself(speaker: Speaker) -> bool:
+    """Whether no word is needed for its first message: that is given, or a person's."""
+    is_given = speaker.first_message is not None or speaker.human is not None
+    # Many models refuse a prompt that begins with their own words.
+    return is_given and not speaker.has_model
+
+
+def _shift(
+    conversation: Conversation, owner: str, log: Sequence[BaseMessage]
+) -> tuple[str, MessageMetadata]:
+    """What has the first speaker of the rounds begin (Yacana's shift message)."""
+    opening = conversation.opening
+    if opening.first_line is not None:
+        return opening.first_line, _to(owner)
+    if opening.reconcile:
+        # All answers are known to all: none is handed on once more, least of all to who gave it.
+        return conversation.render_prompt(prompts.CONTINUE_CONVERSATION), _to(owner)
+    if not opening.answers:
+        return conversation.render_prompt(prompts.BEGIN), _to(owner)
+    before = conversation.order[-1]
+    said_before = (
+        message.text
+        for message in reversed(log)
+        if isinstance(metadata(message), Speech) and metadata(message).speaker == before
+    )
+    answer = next(said_before, None)
+    if answer is None:
+        # It was removed.
+        return conversation.render_prompt(prompts.BEGIN), _to(owner)
+    return answer, OpeningAnswer(speaker=before, audience=(owner,))
+
+
+def _to(name: str) -> MessageMetadata:
+    return Instruction(audience=(name,))
+
+
+_NOT_IN_THE_LOG: Final = ("calls", "tokens", "cost", "seconds")
+"""Facts that are not counted from the log."""
+
+
+def is_opening(conversation: Conversation, position: Position) -> bool:
+    """Whether speakers still prepare themselves, or answer their tasks alone."""
+    within = position.stage in (Stage.PRIVATE, Stage.OPENING) and position.phase not in TURN_ENDS
+    comes = next_turn(conversation, position).stage
+    return within or comes in (Stage.PRIVATE, Stage.OPENING)
+
+
+def spoken(
+    state: State,
+    conversation: Conversation,
+    position: Position,
+    speaker: str,
+    text: str,
+    message_id: str | None = None,
+) -> State:
+    """Give what is written to a session's state when something is said as a speaker."""
+    log = log_of(state)
+    position = standing(position, log)
+    about = metadata(log[-1]) if log else None
+    taken_back: list[AnyMessage] = []
+    if about and isinstance(about, Instruction) and position.phase in TURN_ENDS:
+        # It told somebody that it was their turn; where it was another's, it is taken back.
+        taken_back = [] if about.audience == (speaker,) else [log.pop()]
+    known = len(log)
+    log += _dropped(log, position, speaker)
+    if ended := state.get("outcome"):
+        end = EarlierEnd(audience=NOBODY, outcome=ended)
+        log.append(make_message(len(log), str(Outcome.model_validate(ended)), end))
+        position = reopened(position)
+    stage = Stage.LAST_WORDS if position.owed[:1] == (speaker,) else Stage.ROUNDS
+    about = Speech(
+        speaker=speaker,
+        audience=conversation.speaker(speaker).speaks_to,
+        source=Source.HUMAN,
+        stage=stage,
+    )
+    log.append(make_message(len(log), text, about, id=message_id))
+    facts = facts_of(conversation, log).model_copy(update=not_in_the_log(position.facts))
+    after = after_turn(conversation, position, speaker, stage).model_copy(update={"facts": facts})
+    following = decide(conversation, after)
+    gone_on = going_on(conversation, after, following, {**state, "messages": log}, is_new=True)
+    new = [*(take_back(str(one.id)) for one in taken_back), *gone_on["messages"][known:]]
+    written = update_of(new, log)
+    written["position"] = after.model_dump(mode="json", exclude_defaults=True)
+    if ended or following.node is Node.END:
+        # An empty one is none.
+        written["outcome"] = gone_on["outcome"] if following.node is Node.END else {}
+    return written
+
+
+def _dropped(log: Sequence[AnyMessage], position: Position, speaker: str) -> list[AnyMessage]:
+    """What is told of calls that wait, for whoever has made them."""
+    if position.phase not in (Phase.CALLED, Phase.RAN):
+        return []
+    called = newest_calls(log)
+    if isinstance(metadata(called), CodeCalls):
+        return []
+    # What hooks have not seen yet has come back all the same.
+    came = {
+        one.tool_call_id: (one.text, _failure_of(one))
+        for one in log
+        if isinstance(one, ToolMessage)
+    }
+    unknown = (f"Result unknown: {speaker} sent a message instead.", Failure.PERSON)
+    ids = [str(call["id"]) for call in (*called.tool_calls, *called.invalid_tool_calls)]
+    results = [came.get(call_id, unknown) for call_id in ids]
+    return [
+        make_tool_message(
+            len(log) + place,
+            text,
+            speaker=position.speaker or "",
+            call_id=call_id,
+            failure=failure,
+        )
+        for place, (call_id, (text, failure)) in enumerate(zip(ids, results, strict=True))
+    ]
+
+
+def _failure_of(result: ToolMessage) -> Failure | None:
+    about = metadata(result)
+    return about.failure if isinstance(about, CallOutcome) else None
+
+
+def not_in_the_log(facts: Facts) -> dict[str, Any]:
+    """Give the facts that are counted beside the log, and go on from any message, by name."""
+    return {name: getattr(facts, name) for name in _NOT_IN_THE_LOG}
+
+
+def going_on(
+    new: Conversation, position: Position, following: Decision, state: State, *, is_new: bool
+) -> State:
+    """Add what a step writes once it is known what comes next."""
+    log = state["messages"]
+    if following.node is Node.END:
+        usage, tallies = used_so_far(state), counter_of(new, log).tallies
+        ended = outcome(new, position, following.reasons, log, usage, tallies)
+        state["outcome"] = ended.model_dump(mode="json")
+    elif is_new:
+        state["messages"] = [*log, *lines_before(new, position, following, log)]
+    return state

@@ -1,0 +1,287 @@
+"""What a run is started with, and what it means for a session: the rules of the chat protocol."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
+
+from ...graphs.common.errors import SessionError, SpecError
+from ...graphs.common.validation import listing, validated
+from ...graphs.conversation.conversation import Conversation, Form, restored
+from ...graphs.conversation.questions import is_exit
+from ...graphs.log.messages import KEY, PLACE, make_message, stored_form, stored_metadata
+from ...graphs.log.metadata import INPUT, InputMessage, RememberedMessage
+from ...graphs.log.reducer import take_back
+from ...graphs.log.state import State, log_of
+from ...graphs.rules.end_chat import Node, decide
+from ...graphs.rules.moves import BETWEEN_TURNS
+from ...graphs.rules.people import asking_of_calls
+from ...graphs.rules.position import Position
+from ...graphs.rules.transitions import standing
+from .next_message import is_opening, spoken
+
+
+class Brought(NamedTuple):
+    """The messages that a run is started with."""
+
+    new: Sequence[AnyMessage]
+    """Those that the session does not know, oldest first."""
+    known: list[AnyMessage]
+    """The others."""
+    last: Sequence[AnyMessage]
+    """Of them the user's newest, with those of the user's right in front of it."""
+    text: str | None
+    """What these say. None: the user says nothing new."""
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any]) -> Self:
+        """Read what a run is started with.
+
+        Raises:
+            SpecError: The user's newest message is blank, or holds more than text.
+        """
+        messages = state.get("messages") or []
+        new = _behind_own(messages, state.get("unspoken") or []) if state.get("spec") else messages
+        ids = {one.id for one in new}
+        known = [one for one in messages if one.id not in ids]
+        end = len(new)
+        while end and not isinstance(new[end - 1], HumanMessage):
+            end -= 1
+        first = end
+        while first and isinstance(new[first - 1], HumanMessage):
+            first -= 1
+        last = new[first:end]
+        if not last:
+            return cls(new, known, (), None)
+        newest = _only_text(last[-1])
+        if not newest.strip():
+            raise SpecError("messages: the user's newest message must not be empty")
+        before = [text for text in map(_text_of, last[:-1]) if text.strip() and not is_exit(text)]
+        return cls(new, known, last, "\n\n".join([*before, newest]))
+
+    def speaker(self, conversation: Conversation) -> str | None:
+        """Give who says it. None: nobody in the conversation is a person.
+
+        Raises:
+            SpecError: There are several people, and the message names none of them.
+        """
+        people = conversation.people
+        named = self.last[-1].name if self.last else None
+        if len(people) > 1 and named not in people:
+            raise SpecError(
+                f"messages: people speak for {listing(people)} in this conversation; name one of "
+                "them in the message's name"
+            )
+        return (named if named in people else people[0]) if people else None
+
+    def kept(self, sayer: str | None = None) -> list[AnyMessage]:
+        """Give the writes with which the messages stay, as no lines of the log.
+
+        Args:
+            sayer: Who says the user's newest in its next turn, if anybody does.
+        """
+        writes: list[AnyMessage] = []
+        said = {one.id for one in self.last} if sayer else set()
+        for message in self.new:
+            is_last = bool(self.last) and message is self.last[-1]
+            if KEY in message.additional_kwargs or (message.id in said and not is_last):
+                # A line of another conversation, or said together with the newest.
+                writes.append(take_back(str(message.id)))
+            if message.id not in said:
+                writes.append(as_given(message))
+            elif is_last:
+                writes.append(as_given(message, sayer).model_copy(update={"content": self.text}))
+        return writes
+
+    def remembered(self, conversation: Conversation, sayer: str) -> list[AnyMessage]:
+        """Give the lines by which the others know what was said before, elsewhere."""
+        others = [name for name in conversation.names if name != sayer]
+        lines: list[AnyMessage] = []
+        for message in self.new:
+            if self.last and message is self.last[0]:
+                break
+            text = _text_of(message)
+            if not text.strip() or not isinstance(message, HumanMessage | AIMessage):
+                continue
+            name = message.name if message.name in others else others[0]
+            if isinstance(message, HumanMessage):
+                name = sayer
+            about = RememberedMessage(speaker=name, audience=conversation.names)
+            lines.append(make_message(len(lines), text, about))
+        return lines
+
+
+def waiting(messages: Sequence[AnyMessage], speaker: str) -> AnyMessage | None:
+    """Give the message that a person has given a run, and that is still to be said."""
+    for message in reversed(messages):
+        about = stored_metadata(message)
+        if about.get("speaker") == speaker:
+            return message if about.get("kind") == INPUT else None
+    return None
+
+
+def is_task_given(messages: Sequence[AnyMessage]) -> bool:
+    """Whether a message of the user's was kept that nobody says."""
+    return any(isinstance(one, HumanMessage) and _is_kept(one) for one in messages)
+
+
+def as_given(message: AnyMessage, sayer: str | None = None) -> AnyMessage:
+    """Mark a message as no line of the log, to be said by a speaker where one is named."""
+    about = InputMessage(speaker=sayer)
+    extra = {name: one for name, one in message.additional_kwargs.items() if name != PLACE}
+    extra[KEY] = stored_form(about)
+    return message.model_copy(update={"additional_kwargs": extra})
+
+
+def _behind_own(
+    messages: Sequence[AnyMessage], unspoken: Sequence[BaseMessage]
+) -> Sequence[AnyMessage]:
+    """Give the messages behind the last line of the session's own, but for those kept earlier."""
+    taken = {one.additional_kwargs.get(PLACE) for one in unspoken}
+    end = 0
+    for number, message in enumerate(messages):
+        place = message.additional_kwargs.get(PLACE)
+        if not isinstance(place, int):
+            continue
+        if place in taken:
+            # A line of another conversation, and so is what stands behind it.
+            break
+        taken.add(place)
+        end = number + 1
+    return [one for one in messages[end:] if not _is_kept(one)]
+
+
+def _is_kept(message: BaseMessage) -> bool:
+    about = stored_metadata(message)
+    return about.get("kind") == INPUT and about.get("speaker") is None
+
+
+def _text_of(message: BaseMessage) -> str:
+    return str(message.text)
+
+
+def _only_text(message: BaseMessage) -> str:
+    blocks = message.content if isinstance(message.content, list) else []
+    for block in blocks:
+        kind = "text" if isinstance(block, str) else block.get("type")
+        if kind != "text":
+            raise SpecError(f"messages: only text is understood here, and there is a {kind!r}")
+    return _text_of(message)
+
+
+class Given(NamedTuple):
+    """The conversation that a run is started with."""
+
+    conversation: Conversation | None
+    filled: Mapping[str, Any]
+    """The form's fields that a message has filled in."""
+    is_task: bool
+    """Whether the message is the task."""
+
+
+def given_to(state: State, form: type[Form] | None, brought: Brought, *, is_new: bool) -> Given:
+    """Read the conversation that a run is started with.
+
+    Args:
+        state: The state, with the input.
+        form: The form of the graph.
+        brought: What the user says.
+        is_new: Whether a message begins a new conversation on this thread, with its own task.
+    """
+    text = brought.text
+    whole: object = state.get("conversation")
+    if whole:
+        # In Python it may be the object itself.
+        given = whole if isinstance(whole, Conversation) else _read(state, text)
+        is_said = is_new or not given.task or given.task == text
+        is_task = text is not None and is_said and not given.people
+        return Given(given.model_copy(update={"task": text}) if is_task else given, {}, is_task)
+    if form is None:
+        return Given(None, {}, is_task=False)
+    fields: Mapping[str, Any] = state
+    known = {name: fields[name] for name in form.model_fields if fields.get(name) is not None}
+    filled: dict[str, Any] = {}
+    if text is not None:
+        filled = {name: one for name, one in form.beside_message.items() if name not in known}
+        if form.message_field and (is_new or form.message_field not in known):
+            filled[form.message_field] = text
+    return Given(validated(form, known | filled).conversation(), filled, is_task="task" in filled)
+
+
+def _read(state: State, text: str | None) -> Conversation:
+    """Read a whole conversation, whose task may be what the user says, or has said."""
+    given: object = state["conversation"]
+    if not isinstance(given, Mapping):
+        what = type(given).__name__
+        raise SpecError(f"conversation: give the fields of a Conversation, not a {what}")
+    task = text or (state.get("spec") or {}).get("task")
+    if task and not given.get("task"):
+        told = restored({**given, "task": task})
+        if not told.people:
+            return told
+    return restored({**given})
+
+
+def begins_anew(brought: Brought, known: Conversation, state: State) -> bool:
+    """Whether what the user says is another task for a conversation without a person."""
+    if brought.text is None or known.people:
+        return False
+    return bool(state.get("outcome")) or brought.text != known.task
+
+
+def emptied(state: State, brought: Brought) -> dict[str, Any]:
+    """Give the writes that leave of a session what it has said, as no lines of the log.
+
+    What was brought now comes behind it.
+    """
+    messages: list[AnyMessage] = []
+    for message in state.get("messages") or ():
+        if PLACE in message.additional_kwargs:
+            messages += [take_back(str(message.id)), as_given(message)]
+    messages += [take_back(str(message.id)) for message in brought.new]
+    unspoken = [take_back(str(message.id)) for message in state.get("unspoken") or ()]
+    nothing: dict[str, Any] = {"position": {}, "outcome": {}, "usage": {}}
+    nothing |= {"interpreter": {}, "decisions": {}}
+    return {**nothing, "messages": messages, "unspoken": [unspoken]}
+
+
+def gone_on(state: State, conversation: Conversation, brought: Brought) -> dict[str, Any]:
+    """Give what is written where a session goes on, or has ended.
+
+    A person who is asked, or whose turn it is, says it then; in any other place it is said at once,
+    as `graphs.session.take_over` does.
+    """
+    sayer = brought.speaker(conversation) if brought.text else None
+    position = standing(Position.model_validate(state["position"]), log_of(state))
+    text, ended = brought.text or "", bool(state.get("outcome"))
+    if sayer is None or (ended and is_exit(text)):
+        return {"messages": brought.kept()}
+    if is_opening(conversation, position):
+        if ended:
+            raise SessionError("this session ended at its opening: start a new thread")
+        return {"messages": brought.kept(sayer)}
+    if not ended and _is_next(conversation, position, sayer):
+        return {"messages": brought.kept(sayer)}
+    message_id = str(brought.last[-1].id)
+    written = spoken(state, conversation, position, sayer, text, message_id)
+    said = written["messages"]
+    kept = [one for one in brought.kept(sayer) if one.id != message_id]
+    # What comes of calls that waited stands right behind them.
+    moved = [take_back(message_id)] if len(said) > 1 else []
+    return {**written, "messages": [*kept, *moved, *said]}
+
+
+def _is_next(conversation: Conversation, position: Position, name: str) -> bool:
+    """Whether a speaker's person is the next to say something."""
+    turn = decide(conversation, position)
+    if turn.node is Node.TOOL_EXECUTOR:
+        asked = asking_of_calls(conversation, position, turn.speaker)
+        return asked is not None and asked.speaker == name
+    speaks = turn.node in (Node.USER_AGENT, Node.ASSISTANT_AGENT)
+    return speaks and position.phase in BETWEEN_TURNS and turn.speaker == name
+
+
+def both(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
+    """Give two updates as one: what the second writes to the log comes behind the first's."""
+    names = {"messages", "unspoken"} & first.keys() & then.keys()
+    return {**first, **then, **{name: [*first[name], *then[name]] for name in names}}
