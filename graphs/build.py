@@ -19,7 +19,7 @@ from ..nodes.models.resolve import Models
 from ..nodes.task_specification import read_start, task_specification
 from ..nodes.tool_executor import tool_executor
 from ..nodes.turn.context import AskedToStop, Resources, session_id
-from ..nodes.turn.running import RunningSessions, waited_for
+from ..nodes.turn.running import RunningSessions, wait_for
 from ..nodes.user_agent import user_agent
 from ..tools.registry.options import check_options, list_options
 from ..tools.registry.registry import Registered, Registry
@@ -116,10 +116,10 @@ def build_graph(
         allow_host=allow_host,
         allow_paths=allow_paths,
     )
-    return compiled(resources, checkpointer, name)
+    return compile_graph(resources, checkpointer, name)
 
 
-def compiled(
+def compile_graph(
     resources: Resources,
     checkpointer: BaseCheckpointSaver[Any] | None = None,
     name: str | None = None,
@@ -197,7 +197,7 @@ class _BothWays(Runnable[State, Any]):
     def invoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002, ANN401  # as LangChain has it
         """Wait for it."""
         resources = resources_of_run()
-        return waited_for(lambda: self._run(resources, input, config or {}))
+        return wait_for(lambda: self._run(resources, input, config or {}))
 
     async def ainvoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002, ANN401  # as LangChain has it
         """Run it."""

@@ -17,7 +17,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Checkpointer, Command, StateUpdate, ensure_valid_checkpointer
 
 from ..nodes.turn.context import Resources
-from ..nodes.turn.running import waited_for
+from ..nodes.turn.running import wait_for
 from .common.errors import SpecError
 from .log.reducer import read_messages
 from .log.state import Input, Output, State, apply_update, hide_removed, is_removed
@@ -100,7 +100,7 @@ class ConversationGraph(CompiledStateGraph[State, Any, Input, Output]):
             given = self._add_removals(given, known)
             if isinstance(given, dict):
                 state = self._preview_state(given, known)
-                waited_for(lambda: self._check(state, options.get("context")))
+                wait_for(lambda: self._check(state, options.get("context")))
         with closing(cast("Any", super().stream(given, config, **options))) as parts:
             while True:
                 # Not around the yield: what the reader does is not a part of the run.

@@ -14,10 +14,10 @@ from langgraph.runtime import get_runtime
 from ..graphs.common.data import MARK_LENGTH
 from ..graphs.common.errors import SessionError, SpecError
 from ..graphs.conversation.assistant import AssistantSettings, prompts_set
-from ..graphs.conversation.conversation import Conversation, restored
+from ..graphs.conversation.conversation import Conversation, restore_conversation
 from ..graphs.conversation.fields import TASK_TEMPERATURE, TaskSpecification
 from ..graphs.conversation.merge import first_difference
-from ..graphs.conversation.usage import Usage, dumped, used_so_far
+from ..graphs.conversation.usage import Usage, dump_usage, read_usage
 from ..graphs.log.messages import make_message, metadata
 from ..graphs.log.metadata import NOBODY, Draft, Flaw, SpecifiedTask
 from ..graphs.log.remembered import known_before
@@ -31,8 +31,15 @@ from .models.answers import thought_of
 from .models.model import Model
 from .prompts import tasks as prompts
 from .prompts.texts import RenderPrompt
-from .turn.context import Moment, Resources, session_id
-from .turn.run_input import Brought, begins_anew, both, emptied, given_to, gone_on
+from .turn.context import NodeContext, Resources, session_id
+from .turn.run_input import (
+    RunInput,
+    begins_anew,
+    continue_session,
+    empty_session,
+    join_updates,
+    read_requested_conversation,
+)
 from .turn.running import RunningSession
 
 
@@ -45,7 +52,7 @@ class Start(NamedTuple):
     """The writes that take the input in."""
     conversation: Conversation
     """The conversation that runs."""
-    brought: Brought
+    brought: RunInput
     """The messages of the input."""
     sayer: str | None = None
     """The person who says the user's newest message. None if nobody does."""
@@ -69,17 +76,17 @@ async def read_start(state: State, resources: Resources, context: object) -> Sta
     """
     begun: dict[str, Any] = {**hide_removed(state)}
     state = apply_update(state, begun)
-    brought = Brought.of(state)
-    known = restored(state["spec"]) if state.get("spec") else None
+    brought = RunInput.of(state)
+    known = restore_conversation(state["spec"]) if state.get("spec") else None
     state = {**state, "messages": brought.known}
     is_new = known is not None and begins_anew(brought, known, state)
     if is_new:
-        begun, known = both(begun, emptied(state, brought)), None
+        begun, known = join_updates(begun, empty_session(state, brought)), None
         state = {**state, "messages": [], "unspoken": [], "usage": {}}
     if known is None and resources.form is not None:
         given_fields = {name: value for name, value in state.items() if value is not None}
         state = cast("State", prompts_set(resources.form, context) | given_fields)
-    given = given_to(state, resources.form, brought, is_new=is_new)
+    given = read_requested_conversation(state, resources.form, brought, is_new=is_new)
     if known is None:
         if given.conversation is None:
             raise SpecError("conversation: is missing")
@@ -94,11 +101,11 @@ async def read_start(state: State, resources: Resources, context: object) -> Sta
             # In another process nothing that it names is known yet.
             resources.registry.bring(given.conversation)
         if state.get("position"):
-            begun = both(begun, gone_on(state, conversation, brought))
+            begun = join_updates(begun, continue_session(state, conversation, brought))
             return Start(state, begun, conversation, brought, is_complete=True)
     is_said = brought.text is not None and not given.is_task
     sayer = brought.speaker(conversation) if is_said else None
-    begun = both(begun, {"messages": brought.kept(sayer)})
+    begun = join_updates(begun, {"messages": brought.kept(sayer)})
     return Start(state, begun, conversation, brought, sayer, is_first=known is None)
 
 
@@ -110,10 +117,10 @@ async def task_specification(state: State, resources: Resources) -> dict[str, An
         # At the least the task, so that a run of a session that has ended gives its state.
         return {"specified_task": state.get("specified_task", ""), **start.begun}
     drafts = log_of(state)
-    session, usage = RunningSession(conversation), used_so_far(state)
+    session, usage = RunningSession(conversation), read_usage(state)
     if start.is_first:
         resources.running.begin(session_id(), start.begun["spec"], session)
-    moment = Moment(resources, session, Position(), drafts, usage, None)
+    moment = NodeContext(resources, session, Position(), drafts, usage, None)
     specification = conversation.task_specification
     rewriting = None if specification is None else await _Rewriting.begin(moment, specification)
     if rewriting is None:
@@ -122,7 +129,7 @@ async def task_specification(state: State, resources: Resources) -> dict[str, An
         update = await _begin(moment, conversation.task, before, moment.usage)
     else:
         update = await _rewrite(moment, rewriting)
-    return both(start.begun, update)
+    return join_updates(start.begun, update)
 
 
 def _refuse_another(given: Conversation | None, known: Conversation) -> None:
@@ -141,7 +148,7 @@ class _Rewriting(NamedTuple):
     request: str
 
     @classmethod
-    async def begin(cls, moment: Moment, specification: TaskSpecification) -> Self | None:
+    async def begin(cls, moment: NodeContext, specification: TaskSpecification) -> Self | None:
         """Return the request, or None if the model is not asked for such a task."""
         conversation, model = moment.conversation, await moment.model(specification.model)
         request = model.adapter.prompting.task_request(
@@ -150,7 +157,7 @@ class _Rewriting(NamedTuple):
         return None if request is None else cls(specification, model, request)
 
 
-async def _rewrite(moment: Moment, rewriting: _Rewriting) -> dict[str, Any]:
+async def _rewrite(moment: NodeContext, rewriting: _Rewriting) -> dict[str, Any]:
     specification, model, request = rewriting
     task, limit = moment.conversation.task or "", specification.word_limit
     render_prompt = moment.conversation.render_prompt
@@ -184,7 +191,7 @@ async def _rewrite(moment: Moment, rewriting: _Rewriting) -> dict[str, Any]:
             thought=thought,
         )
         draft = make_message(len(moment.log), text, rejected, answer=answer)
-        return {"usage": dumped(usage), **update_of([draft], moment.log)}
+        return {"usage": dump_usage(usage), **update_of([draft], moment.log)}
     is_kept = problem is not None and problem.flaw is Flaw.NO_REPLY
     # A blank rewrite leaves the task as it was given, too.
     specified = task if is_kept else cut(text, limit) or task
@@ -217,7 +224,7 @@ def _problem_of(text: str, task: str, limit: int, render_prompt: RenderPrompt) -
 
 
 async def _begin(
-    moment: Moment, task: str | None, new: list[AnyMessage], usage: dict[str, Usage]
+    moment: NodeContext, task: str | None, new: list[AnyMessage], usage: dict[str, Usage]
 ) -> dict[str, Any]:
     """The update with which the speakers can begin."""
     new = [*new, *known_before(moment.conversation, len(moment.log) + len(new))]

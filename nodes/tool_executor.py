@@ -20,59 +20,65 @@ from ..graphs.log.state import State
 from ..graphs.rules.met_ends import stops_calls
 from ..graphs.rules.people import person_of
 from ..graphs.rules.position import Leaving, Phase
-from ..graphs.rules.transitions import left, paused
+from ..graphs.rules.transitions import after_leaving, after_pause
 from ..graphs.speakers.speaker import Speaker
-from .execute.approval import ask_about, decided, is_seen, question, seen
+from .execute.approval import approval_question, ask_about, is_seen, read_decisions, record_seen
 from .execute.calls import CallsRun, Interpreter
-from .execute.results import given_back, interrupted, past_hooks, result_lines, returned
-from .turn.context import Moment, Resources
-from .turn.people import asked_about_calls
+from .execute.results import (
+    interrupt_calls,
+    result_lines,
+    return_results,
+    return_turn,
+    run_result_hooks,
+)
+from .turn.context import NodeContext, Resources
+from .turn.people import ask_about_calls
 
 
 async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
     """Run the calls of the newest message, or the hooks after them."""
-    moment = await Moment.of(state, resources)
+    moment = await NodeContext.of(state, resources)
     if (anew := await moment.anew()) is not None:
         return anew
     speaker = moment.conversation.speaker(moment.turn.speaker)
     hooks = resources.registry.hooks_of(speaker)
     message = newest_calls(moment.log)
     if moment.position.phase is Phase.RAN:
-        answers = await past_hooks(moment, speaker, hooks, message)
-        return await returned(moment, speaker, message, answers)
+        answers = await run_result_hooks(moment, speaker, hooks, message)
+        return await return_results(moment, speaker, message, answers)
     if (stopped := await _stopped(moment, state, speaker, message)) is not None:
         return stopped
-    decisions = decided(state, message)
-    request = question(moment, speaker, message) if decisions is None else None
+    decisions = read_decisions(state, message)
+    request = approval_question(moment, speaker, message) if decisions is None else None
     if request is not None:
         # A step of its own: what was decided must stand before anything runs.
         decided_now = ask_about(moment, request, speaker, message)
         if decided_now is None:
             leaving = Leaving(by=person_of(moment.conversation, speaker.name), reason="quit")
-            return await moment.step(left(moment.position, moment.turn, leaving), [])
+            return await moment.step(after_leaving(moment.position, moment.turn, leaving), [])
         return {"decisions": decided_now}
     before = state.get("interpreter") or {}
     interpreter = Interpreter(moment.conversation.sandbox, before)
     answers = await CallsRun(moment, speaker, hooks, interpreter).all_of(message, decisions or {})
     if any(hook.after_tool for _, hook in hooks):
-        ran = paused(moment.position, moment.turn, Phase.RAN)
+        ran = after_pause(moment.position, moment.turn, Phase.RAN)
         update = await moment.step(ran, result_lines(moment, speaker, answers, final=False))
     else:
-        update = await returned(moment, speaker, message, answers)
+        update = await return_results(moment, speaker, message, answers)
     kept = interpreter.dumped()
     update |= {"interpreter": kept} if kept not in ({}, before) else {}
     return update | ({"decisions": {}} if state.get("decisions") else {})
 
 
 async def _stopped(
-    moment: Moment, state: State, speaker: Speaker, message: AIMessage
+    moment: NodeContext, state: State, speaker: Speaker, message: AIMessage
 ) -> dict[str, Any] | None:
     """What is written before calls run, by a guard or by a person who is to see them, if any."""
     if stops_calls(moment.conversation, moment.position):
-        return await given_back(moment, speaker, message)
-    person = None if is_seen(state, message) else await asked_about_calls(moment)
+        return await return_turn(moment, speaker, message)
+    person = None if is_seen(state, message) else await ask_about_calls(moment)
     if isinstance(person, Leaving):
-        return await moment.step(left(moment.position, moment.turn, person), [])
+        return await moment.step(after_leaving(moment.position, moment.turn, person), [])
     if person is not None and person.text:
-        return await interrupted(moment, speaker, message, person)
-    return None if person is None else seen(message)
+        return await interrupt_calls(moment, speaker, message, person)
+    return None if person is None else record_seen(message)

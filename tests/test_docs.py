@@ -42,7 +42,7 @@ from duologue.graphs import (
 from duologue.graphs.batch.cells import Cells
 from duologue.graphs.batch.spec import load_batch
 from duologue.graphs.cli.app import app
-from duologue.graphs.common.settings import variables
+from duologue.graphs.common.settings import environment_variables
 from duologue.graphs.conversation.judges import RoundRobin
 from duologue.graphs.events import Event
 from duologue.graphs.kinds.group_solve import GroupSolveForm
@@ -356,7 +356,7 @@ def test_every_kind_has_a_graph_for_studio_and_a_public_function() -> None:
         ("command", None, _group().commands),
         ("exit code", None, _exit_codes()),
         ("extra", None, metadata("duologue").get_all("Provides-Extra")),
-        ("variable", None, [*variables(), "DUOLOGUE_TRACEBACK"]),
+        ("variable", None, [*environment_variables(), "DUOLOGUE_TRACEBACK"]),
     ],
 )
 def test_a_table_names_all_that_there_is(

@@ -9,12 +9,12 @@ from pydantic import JsonValue
 
 from ..common.errors import SpecError
 from ..conversation.conversation import Conversation
-from ..conversation.defaults import Own
+from ..conversation.defaults import Default
 from ..conversation.fields import SPEC_VERSION
 from ..store.batches import check_batch_name
 from .grid import Grid, conversation_of, set_values
 from .spec import Batch
-from .values import canonical
+from .values import canonical_json
 
 MOST_CELLS: Final = 1_000_000_000
 """The most cells: more would be a mistake, and a number that not all stores can keep."""
@@ -101,7 +101,7 @@ class Cells:
     def spec(self) -> str:
         """What makes the batch this batch, as canonical JSON: all but the values and trials."""
         known = {"conversation": set_values(self.grid.base.data), "vary": sorted(self.paths)}
-        return canonical({**known, "seed": self.seed, "version": SPEC_VERSION})
+        return canonical_json({**known, "seed": self.seed, "version": SPEC_VERSION})
 
     def __len__(self) -> int:
         """Say how many they are."""
@@ -126,7 +126,7 @@ class Cells:
         seed = self._seed(data, trial)
         if seed is not None:
             data = {**data, "seed": seed}
-        digest = sha256(canonical({"varied": varied, "trial": trial}).encode()).hexdigest()
+        digest = sha256(canonical_json({"varied": varied, "trial": trial}).encode()).hexdigest()
         session = f"{self.name}-{digest[:16]}"
         return Cell(number, session, trial, varied, data, self.grid.base.is_made)
 
@@ -135,7 +135,7 @@ class Cells:
         if self.seed is not None:
             return self.seed + trial - 1
         own = data.get("seed")
-        own = own.value if isinstance(own, Own) else own
+        own = own.value if isinstance(own, Default) else own
         if trial == 1 or not isinstance(own, int | None):
             return None
         return (own or 0) + trial - 1

@@ -19,7 +19,7 @@ from .scores import ScoreFunction, has_score
 from .worker import Worker
 
 
-class Crew(Protocol):
+class CellExecutor(Protocol):
     """Runs cells, as many at once as it is given, under the limits of their batch."""
 
     async def run(self, cell: Cell) -> CellRow:
@@ -42,7 +42,7 @@ class Crew(Protocol):
         ...
 
 
-class LocalCrew:
+class LocalExecutor:
     """Runs cells on this process's event loop."""
 
     def __init__(self, worker: Worker, limiter: Limiter) -> None:
@@ -95,7 +95,7 @@ class Driver:
     lease: BatchLease
     row: BatchRow
     cells: Cells
-    crew: Crew
+    crew: CellExecutor
     settings: BatchSettings
     scores: tuple[str, ...]
     """The names of its scores: a cell that has ended and lacks one is scored."""

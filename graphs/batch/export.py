@@ -27,7 +27,7 @@ from ..build import Graph, build_graph
 from ..common.data import Data, Spec
 from ..common.errors import SpecError
 from ..common.files import NewFile
-from ..common.validation import listing, near_or_all, validated
+from ..common.validation import list_names, suggest_near_or_all, validate
 from ..conversation.fields import SPEC_VERSION
 from ..ends.all_ends import Reason
 from ..log.trajectory import trajectory, transcript
@@ -37,7 +37,7 @@ from ..session.records import read_session
 from ..session.stored_session import StoredSession
 from ..store.batches import CellRow, CellStatus, CellsWanted
 from ..store.open import Store
-from .status import columns, known_batch
+from .status import cell_columns, known_batch
 
 _SIGNS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">=": operator.ge,
@@ -80,7 +80,7 @@ def _read_bound(given: object) -> object:
 def _read_reason(given: object) -> object:
     known = [one.value for one in Reason]
     if isinstance(given, str) and given not in known:
-        raise ValueError(f"{given!r} is unknown{near_or_all(given, known)}")
+        raise ValueError(f"{given!r} is unknown{suggest_near_or_all(given, known)}")
     return given
 
 
@@ -174,10 +174,10 @@ def read_export(
     check_options(registered, Registered)
     if form not in get_args(BatchFormat):
         raise SpecError(
-            f"format: of a batch there are {listing(get_args(BatchFormat))}, not {form!r}"
+            f"format: of a batch there are {list_names(get_args(BatchFormat))}, not {form!r}"
         )
     wanted = {**filters, **{name: _several(filters[name]) for name in ("reason", "score")}}
-    return Export(validated(Chosen, wanted), form, speaker, metadata, Registry(registered))
+    return Export(validate(Chosen, wanted), form, speaker, metadata, Registry(registered))
 
 
 async def write_export(store: Store, batch: str, path: Path, work: "Export") -> ExportManifest:
@@ -269,7 +269,7 @@ class Export:
 
     def _written(self, row: CellRow, result: StoredSession) -> Iterator[str]:
         models = models_of(result)
-        told = columns(row) | {"models": models}
+        told = cell_columns(row) | {"models": models}
         objects = [*self._objects(told, result)]
         if not objects:
             self.left_out["nothing_said"] += 1
@@ -290,12 +290,12 @@ class Export:
         """Refuse what is asked for and that nothing has."""
         unknown = self.chosen.unknown_score(self.scores)
         if unknown is not None:
-            known = f"; there are {listing(sorted(self.scores))}" if self.scores else ""
+            known = f"; there are {list_names(sorted(self.scores))}" if self.scores else ""
             raise SpecError(f"score: no session of batch {batch!r} has a score {unknown!r}{known}")
         if self.left_out["speaker"] and not self.sessions + self.left_out["nothing_said"]:
             raise SpecError(
                 f"nobody in batch {batch!r} is called {self.speaker!r}; in a session of it there "
-                f"are {listing(self.names)}"
+                f"are {list_names(self.names)}"
             )
 
     def manifest(self, batch: str, data: NewFile) -> ExportManifest:

@@ -13,20 +13,20 @@ from pydantic_core import to_jsonable_python
 from ..common.data import by_kind
 from ..common.errors import SpecError
 from ..common.files import read_fields
-from ..common.validation import near_or_all
+from ..common.validation import suggest_near_or_all
 from ..conversation.conversation import Conversation, Form
-from ..conversation.defaults import Own, made, marked, plain
-from ..conversation.merge import laid_over
-from ..conversation.sandbox import by_level
+from ..conversation.defaults import Default, build_model, mark_unset, without_marks
+from ..conversation.merge import merge_changes
+from ..conversation.sandbox import read_level
 from ..ends.end_chat import end_chat_fields
 from ..kinds.load import forms_by_kind, load_conversation
-from .paths import LABELS, Path, check_apart, paths_in, written
+from .paths import LABELS, Path, check_apart, read_paths, write_path
 from .spec import Batch
-from .values import LEFT, Axis, Row, axis_of, canonical, json_of
+from .values import LEFT, Axis, Row, canonical_json, read_axis, read_json
 
 _NOTHING = object()
 
-_BY_WORD = {"end_chat": end_chat_fields, "sandbox": by_level}
+_BY_WORD = {"end_chat": end_chat_fields, "sandbox": read_level}
 """Fields of which a bare word is something else than a kind."""
 
 
@@ -49,7 +49,7 @@ class Base:
             SpecError: Its file can't be read.
         """
         if isinstance(given, Conversation):
-            return cls(marked(given), is_made=True)
+            return cls(mark_unset(given), is_made=True)
         if isinstance(given, str):
             given = _read(FilePath(given))
         kind = given.get("kind")
@@ -96,17 +96,17 @@ class Base:
         if not place:
             return into if value is _NOTHING else value
         name, *rest = place
-        items = into.value if isinstance(into, Own) else into
+        items = into.value if isinstance(into, Default) else into
         if isinstance(items, list | tuple):
-            found = [Own(one) for one in items] if isinstance(into, Own) else [*items]
-            index = _index([_called(one) for one in items], name, written(at))
+            found = [Default(one) for one in items] if isinstance(into, Default) else [*items]
+            index = _index([_called(one) for one in items], name, write_path(at))
             found[index] = self._put(found[index], tuple(rest), value, (*at, name))
             return found
         fields = self._fields(into, at)
         if value is _NOTHING and (not rest or fields.get(name) is None):
             return fields
         if not rest:
-            fields = laid_over(fields, {name: value})
+            fields = merge_changes(fields, {name: value})
         else:
             fields = {**fields, name: self._put(fields.get(name), tuple(rest), value, (*at, name))}
         if name == "system_prompt" and not rest:
@@ -119,8 +119,8 @@ class Base:
         if isinstance(of, str) and at:
             return dict(self._of_word(of, at))
         if self.is_made or not isinstance(of, BaseModel):
-            return marked(of)
-        fields: dict[str, Any] = plain(marked(of))
+            return mark_unset(of)
+        fields: dict[str, Any] = without_marks(mark_unset(of))
         return fields
 
     def _of_word(self, word: str, at: Path) -> Any:  # noqa: ANN401
@@ -144,12 +144,12 @@ def conversation_of(data: Mapping[str, Any], *, is_made: bool) -> Conversation:
     Raises:
         SpecError: It is not valid; names the field.
     """
-    return made(Conversation, data) if is_made else load_conversation(data)
+    return build_model(Conversation, data) if is_made else load_conversation(data)
 
 
 def _called(one: object) -> object:
     """What something in a list is called, if anything."""
-    value = one.value if isinstance(one, Own) else one
+    value = one.value if isinstance(one, Default) else one
     return value.get("name") if isinstance(value, Mapping) else getattr(value, "name", None)
 
 
@@ -162,7 +162,7 @@ def _index(names: Sequence[object], name: str, where: str) -> int:
     known = [one for one in names if isinstance(one, str)]
     if name.isdecimal() or not known:
         raise SpecError(f"{where}: there is no {name}: they are {len(names)}, counted from 0")
-    raise SpecError(f"{where}: nobody is called {name!r}{near_or_all(name, known)}")
+    raise SpecError(f"{where}: nobody is called {name!r}{suggest_near_or_all(name, known)}")
 
 
 def set_values(value: object) -> JsonValue:
@@ -172,10 +172,10 @@ def set_values(value: object) -> JsonValue:
             found: JsonValue = value.model_dump(mode="json", exclude_unset=True, fallback=_name)
             return found
         case Mapping():
-            set_ = {str(name): one for name, one in value.items() if not isinstance(one, Own)}
+            set_ = {str(name): one for name, one in value.items() if not isinstance(one, Default)}
             return {name: set_values(one) for name, one in set_.items()}
         case list() | tuple():
-            return [set_values(one) for one in value if not isinstance(one, Own)]
+            return [set_values(one) for one in value if not isinstance(one, Default)]
         case _:
             plain_value: JsonValue = to_jsonable_python(value, fallback=_name)
             return plain_value
@@ -212,7 +212,7 @@ class Grid:
                 rows are the same; names the field and the row.
         """
         base = Base.of(batch.conversation)
-        axes = tuple(axis_of(key, values) for key, values in batch.vary.items())
+        axes = tuple(read_axis(key, values) for key, values in batch.vary.items())
         places = _places(base, axes)
         for axis in axes:
             for path in axis.paths:
@@ -334,7 +334,7 @@ class Grid:
         self, texts: Sequence["_Text"], chosen: Sequence["_Text"]
     ) -> Conversation | None:
         varied = self.varied([0] * len(self.axes))
-        varied |= {one.path: json_of(one.text) if one in chosen else one.text for one in texts}
+        varied |= {one.path: read_json(one.text) if one in chosen else one.text for one in texts}
         try:
             return conversation_of(self.filled(varied), is_made=self.base.is_made)
         except SpecError:
@@ -353,7 +353,7 @@ class _Text:
 
 def _first_changing(axis: Axis, place: int, column: int) -> _Text | None:
     texts = (row[column] for row in axis.rows)
-    changing = (text for text in texts if isinstance(text, str) and json_of(text) != text)
+    changing = (text for text in texts if isinstance(text, str) and read_json(text) != text)
     text = next(changing, None)
     return None if text is None else _Text(place, column, axis.paths[column], text)
 
@@ -362,7 +362,7 @@ def _places(base: Base, axes: Sequence[Axis]) -> dict[str, Path]:
     """Find where each path leads."""
     found: dict[str, Path] = {}
     for axis in axes:
-        for text, path in zip(axis.paths, paths_in(axis.key), strict=True):
+        for text, path in zip(axis.paths, read_paths(axis.key), strict=True):
             if path[0] != LABELS:
                 found[text] = _at(axis, base.place, path)
             elif len(path) != 2:
@@ -377,7 +377,7 @@ def _places(base: Base, axes: Sequence[Axis]) -> dict[str, Path]:
 
 def _fields(row: Row, columns: Sequence[int]) -> str:
     """What of a row stands in the conversation."""
-    return canonical([[column, row[column]] for column in columns if row[column] is not LEFT])
+    return canonical_json([[column, row[column]] for column in columns if row[column] is not LEFT])
 
 
 def _at(axis: Axis, find: Callable[[Path], T], path: Path) -> T:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from aiolimiter import AsyncLimiter
 
 from ..common.errors import PausedError
-from ..conversation.usage import Usage, total
+from ..conversation.usage import Usage, add_usage
 from .spec import BatchLimits, RateLimit
 
 _OTHERS: Final = "*"
@@ -100,7 +100,7 @@ class Limiter:
 
     def count(self, model: str, used: Usage) -> None:
         """Count what one answered call has used."""
-        self._used = total((self._used, used))
+        self._used = add_usage((self._used, used))
         self._line(model).settle(used.input_tokens + used.output_tokens)
         now = asyncio.get_running_loop().time()
         self._latest.append(now)

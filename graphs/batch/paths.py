@@ -17,7 +17,7 @@ _NAME = re.compile(r"""\s*(?:"([^"]+)"|'([^']+)'|([^\s.,"'](?:[^.,]*[^\s.,])?))\
 _NEEDS_QUOTES = re.compile(r"""[.,]|^["'\s]|\s$""")
 
 
-def paths_in(text: str) -> tuple[Path, ...]:
+def read_paths(text: str) -> tuple[Path, ...]:
     """Read one or more paths, separated by commas.
 
     Raises:
@@ -44,7 +44,7 @@ def paths_in(text: str) -> tuple[Path, ...]:
     )
 
 
-def written(path: Path) -> str:
+def write_path(path: Path) -> str:
     """Write a path."""
     return ".".join(map(_quoted, path))
 
@@ -55,7 +55,7 @@ def _quoted(name: str) -> str:
     return f"'{name}'" if '"' in name else f'"{name}"'
 
 
-def flattened(given: object) -> dict[str, object]:
+def flatten_paths(given: object) -> dict[str, object]:
     """Give what varies by the paths of its fields alone: tables, as TOML's dotted keys make, none.
 
     Raises:
@@ -66,7 +66,7 @@ def flattened(given: object) -> dict[str, object]:
     check_depth(given, "vary: ")
     found: dict[str, object] = {}
     for paths, values in _leaves(given, ()):
-        key = ", ".join(map(written, paths))
+        key = ", ".join(map(write_path, paths))
         if key in found:
             raise ValueError(f"vary.{key}: is given twice")
         found[key] = values
@@ -95,10 +95,10 @@ def _leaves(table: Mapping[object, object], at: Path) -> Iterator[tuple[tuple[Pa
         if not isinstance(key, str):
             raise ValueError(f"vary: {key!r} is no path: it must be text")
         if not isinstance(given, Mapping):
-            yield tuple((*at, *path) for path in paths_in(key)), given
+            yield tuple((*at, *path) for path in read_paths(key)), given
             continue
         # Inside of a table, a key that leads to another one is one name, dots and all.
-        (inner, *more) = ((key,),) if at else paths_in(key)
+        (inner, *more) = ((key,),) if at else read_paths(key)
         if more:
             raise ValueError(f"vary.{key}: several fields can't have one table")
         yield from _leaves(given, (*at, *inner))

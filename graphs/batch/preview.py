@@ -19,9 +19,9 @@ from ..ends.end import call_caps
 from ..session.records import title_of
 from .cells import Cell, Cells
 from .grid import Grid
-from .paths import paths_in
+from .paths import read_paths
 from .spec import BatchLimits
-from .values import LEFT, Axis, Value, canonical
+from .values import LEFT, Axis, Value, canonical_json
 
 MOST_KINDS: Final = 2_000
 """Of how many different conversations the calls are counted."""
@@ -105,7 +105,7 @@ class Preview(Data):
         yield from _limits(self.limits)
 
 
-def preview(cells: Cells, limits: BatchLimits) -> Preview:
+def preview_batch(cells: Cells, limits: BatchLimits) -> Preview:
     """Say what a batch is, before any call.
 
     Args:
@@ -168,7 +168,7 @@ class _Group:
 def _alike(axis: Axis, places: Mapping[str, object]) -> Sequence[_Group]:
     matter = [
         (column, path[-1] in _SAME_CALLS)
-        for column, (text, path) in enumerate(zip(axis.paths, paths_in(axis.key), strict=True))
+        for column, (text, path) in enumerate(zip(axis.paths, read_paths(axis.key), strict=True))
         if text in places
     ]
     found: dict[tuple[str, ...], _Group] = {}
@@ -182,7 +182,7 @@ def _difference(value: Value, *, same_calls: bool) -> str:
     """What of a value may change the number of calls."""
     if value is LEFT:
         return ""
-    return "any" if same_calls and isinstance(value, str | int | float) else canonical(value)
+    return "any" if same_calls and isinstance(value, str | int | float) else canonical_json(value)
 
 
 def _filled(cell: Cell) -> FilledCell:

@@ -9,8 +9,8 @@ from typing import Any, Final, cast
 from ..build import build_graph
 from ..common.errors import BatchError, DuologueError, SpecError
 from ..common.versions import VersionError
-from ..conversation.conversation import SPEC_VERSIONS, Conversation, migrated
-from ..conversation.usage import Usage, total, used_so_far
+from ..conversation.conversation import SPEC_VERSIONS, Conversation, migrate_spec
+from ..conversation.usage import Usage, add_usage, read_usage
 from ..log.state import State
 from ..rules.outcome import Outcome
 from ..rules.position import Position
@@ -21,10 +21,10 @@ from ..store.batches import BatchLease, BatchRow, CellRow, CellStatus, CellsWant
 from ..store.open import Store
 from .cells import Cell, Cells
 from .spec import Batch
-from .values import canonical
+from .values import canonical_json
 
 
-def new_row(batch: str, cell: Cell) -> CellRow:
+def new_cell_row(batch: str, cell: Cell) -> CellRow:
     """Make the row of a cell that begins now."""
     return CellRow(
         batch=batch,
@@ -48,11 +48,11 @@ async def read_result(store: Store, session: str) -> tuple[StoredSession, dict[s
         pending = await still_open(graph, config_of(session), state)
         result = StoredSession.of(session, conversation, state.values, pending)
         if result.outcome is not None:
-            return result, figures_of(result.outcome)
+            return result, read_figures(result.outcome)
         return result, _so_far(conversation, cast("State", state.values))
 
 
-def figures_of(outcome: Outcome) -> dict[str, Any]:
+def read_figures(outcome: Outcome) -> dict[str, Any]:
     """Give the figures of a session that has ended: its outcome holds them all."""
     return {
         "reason": outcome.reason.value,
@@ -70,7 +70,7 @@ def _so_far(conversation: Conversation, state: State) -> dict[str, Any]:
         "rounds": position.rounds(conversation),
         "messages": position.facts.messages,
         "seconds": position.facts.seconds,
-        **_used(total(used_so_far(state).values())),
+        **_used(add_usage(read_usage(state).values())),
     }
 
 
@@ -78,7 +78,7 @@ def _used(used: Usage) -> dict[str, Any]:
     return used.model_dump(include={"calls", "input_tokens", "output_tokens", "cost"})
 
 
-def status_of(result: StoredSession) -> CellStatus:
+def cell_status_of(result: StoredSession) -> CellStatus:
     """Tell from a session that was run whether it has ended, or what it waits for."""
     if result.outcome is not None:
         return "finished"
@@ -88,7 +88,7 @@ def status_of(result: StoredSession) -> CellStatus:
 _USED: Final = ("calls", "input_tokens", "output_tokens", "cost")
 
 
-async def known_row(store: Store, name: str, cells: Cells) -> BatchRow | None:
+async def read_known_row(store: Store, name: str, cells: Cells) -> BatchRow | None:
     """Read the row of a batch that goes on; None where it begins.
 
     It may have more values, trials, other limits and scores than before.
@@ -116,13 +116,13 @@ def _upgraded(spec: str) -> str:
     data = json.loads(spec)
     fields, version = data["conversation"], data["version"]
     if SPEC_VERSIONS.steps_from(version) and "kind" not in fields:
-        data["conversation"] = migrated({**fields, "version": version})
+        data["conversation"] = migrate_spec({**fields, "version": version})
         if "version" not in fields:
             del data["conversation"]["version"]
-    return canonical({**data, "version": SPEC_VERSIONS.newest})
+    return canonical_json({**data, "version": SPEC_VERSIONS.newest})
 
 
-async def begun_row(
+async def write_begun_row(
     lease: BatchLease, batch: Batch, cells: Cells, known: BatchRow | None
 ) -> BatchRow:
     """Write the row of a batch that is run now."""
@@ -149,11 +149,11 @@ async def catch_up(store: Store, lease: BatchLease) -> None:
         await lease.put_cell(row.model_copy(update=known))
 
 
-async def used_before(store: Store, name: str) -> Usage:
+async def read_usage_before(store: Store, name: str) -> Usage:
     """Add up what a batch has used so far, also in sessions that run."""
     used = [_usage(one.model_dump()) for one in await store.batches.count(name)]
     used += [_usage(figures) async for _, figures in _under_way(store, name)]
-    return total(used)
+    return add_usage(used)
 
 
 async def _under_way(store: Store, name: str) -> AsyncIterator[tuple[CellRow, dict[str, Any]]]:

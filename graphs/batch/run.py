@@ -17,9 +17,9 @@ from ..session.run import check_here
 from ..store.batches import check_batch_name
 from ..store.open import open_store
 from .cells import Cells
-from .driver import CONCURRENCY, BatchSettings, Crew, Driver, LocalCrew
+from .driver import CONCURRENCY, BatchSettings, CellExecutor, Driver, LocalExecutor
 from .limiter import Limiter
-from .record import begun_row, catch_up, have_ended, known_row, used_before
+from .record import catch_up, have_ended, read_known_row, read_usage_before, write_begun_row
 from .scores import ScoreFunction, find_scores
 from .spec import Batch, BatchLimits, load_batch
 from .status import BatchStatus, read_status
@@ -43,32 +43,32 @@ async def open_driver(
     found = await asyncio.to_thread(find_scores, batch.score, settings.scores)
     store = options.get("store") or (await asyncio.to_thread(load_settings)).store
     async with open_store(store) as opened, opened.lock_batch(name) as lease:
-        known = await known_row(opened, name, cells)
+        known = await read_known_row(opened, name, cells)
         seconds = 0.0 if known is None else known.seconds
         await catch_up(opened, lease)
-        limiter = Limiter(batch.limits, await used_before(opened, name), seconds)
+        limiter = Limiter(batch.limits, await read_usage_before(opened, name), seconds)
         if not await have_ended(opened, name, cells):
             # What is scored, or only looked at, needs no model.
             await check_here(cells.cell(1).conversation(), limiter, **options)
         worker = Worker(lease, opened, limiter, {**options, "store": store}, found)
         async with _open_crew(worker, limiter, batch.limits, settings) as crew:
-            row = await begun_row(lease, batch, cells, known)
+            row = await write_begun_row(lease, batch, cells, known)
             yield Driver(opened, lease, row, cells, crew, settings, tuple(found))
 
 
 def _open_crew(
     worker: Worker, limiter: Limiter, limits: BatchLimits, settings: BatchSettings
-) -> AbstractAsyncContextManager[Crew]:
+) -> AbstractAsyncContextManager[CellExecutor]:
     """Return what runs the cells: this worker, or workers of Ray that are like it."""
     if settings.ray is None:
-        return nullcontext(LocalCrew(worker, limiter))
+        return nullcontext(LocalExecutor(worker, limiter))
     try:
-        from .ray.executor import ray_crew
+        from .ray.executor import make_ray_executor
     except ModuleNotFoundError as error:
         if error.name != "ray":
             raise
         raise SpecError("ray: needs more packages: install duologue[ray]") from error
-    return ray_crew(settings.ray, worker, limits, settings.concurrency)
+    return make_ray_executor(settings.ray, worker, limits, settings.concurrency)
 
 
 def read_cells(source: BatchLike, name: str) -> tuple[Batch, Cells]:

@@ -9,11 +9,11 @@ from typing import Any, Final, NamedTuple, SupportsFloat, TypeAlias
 from pydantic import JsonValue
 
 from ...tools.registry.functions import call, takes_values
-from ...tools.registry.loading import by_name, check_name, loaded
+from ...tools.registry.loading import by_name, check_name, load_entry_points
 from ...tools.registry.registrable import check_kind
-from ..common.data import Bringing
+from ..common.data import NamedObject
 from ..common.errors import DuologueError, SpecError
-from ..common.validation import kind_of, near_or_all
+from ..common.validation import name_type, suggest_near_or_all
 from ..conversation.conversation import Conversation
 from ..conversation.judges import Finding, SeparateJudge
 from ..ends.end_chat import EndChatMode
@@ -78,7 +78,7 @@ def _number(name: str, given: object) -> float:
     # numpy's numbers, decimals and yes and no of any kind are such, and texts are not.
     if not isinstance(given, SupportsFloat):
         raise SpecError(
-            f"the score {name!r} gave {kind_of(given)}: it must give a number, True or False"
+            f"the score {name!r} gave {name_type(given)}: it must give a number, True or False"
         )
     try:
         number = float(given)
@@ -121,7 +121,7 @@ def find_scores(
 
 
 def _found(name: str, own: Mapping[str, ScoreFunction]) -> ScoreFunction:
-    if isinstance(name, Bringing):
+    if isinstance(name, NamedObject):
         brought: ScoreFunction = name.brought  # type: ignore[assignment]  # checked here
         check_kind(_KIND, brought, f"score: {str(name)!r}")
         if own.get(name, brought) is not brought:
@@ -134,9 +134,9 @@ def _found(name: str, own: Mapping[str, ScoreFunction]) -> ScoreFunction:
     offered = entry_points(group=f"duologue.{_KIND}")
     entries = [*offered.select(name=name)]
     if not entries:
-        hint = near_or_all(name, sorted({*own, *offered.names}))
+        hint = suggest_near_or_all(name, sorted({*own, *offered.names}))
         raise SpecError(f"score: there is no score {name!r}{hint}")
-    found: ScoreFunction = loaded(_KIND, entries, "score")
+    found: ScoreFunction = load_entry_points(_KIND, entries, "score")
     return found
 
 

@@ -19,9 +19,9 @@ from pydantic import (
 from ..common.data import Accepts, Cap, DistinctNames, Fields, Spec, Thing, default
 from ..common.errors import SpecError
 from ..common.files import read_fields
-from ..common.validation import kind_of, validated
+from ..common.validation import name_type, validate
 from ..conversation.conversation import Conversation
-from .paths import check_apart, flattened, paths_in, written
+from .paths import check_apart, flatten_paths, read_paths, write_path
 
 Values: TypeAlias = tuple[JsonValue, ...] | str
 """The values of a field, or the path of a ``.txt``, ``.csv`` or ``.jsonl`` file that holds them."""
@@ -100,10 +100,10 @@ class Batch(Spec):
             read["conversation"] = str(read["conversation"])
         if "vary" in read:
             read["vary"] = {
-                key: _values(key, values) for key, values in flattened(read["vary"]).items()
+                key: _values(key, values) for key, values in flatten_paths(read["vary"]).items()
             }
-            paths = [path for key in read["vary"] for path in paths_in(key)]
-            check_apart([(path, written(path)) for path in paths])
+            paths = [path for key in read["vary"] for path in read_paths(key)]
+            check_apart([(path, write_path(path)) for path in paths])
         return read
 
 
@@ -145,9 +145,9 @@ def load_batch(source: Mapping[str, Any] | str | Path) -> Batch:
     if isinstance(source, Mapping):
         if _is_conversation(source):
             raise SpecError("it is a conversation: put it into the field conversation of a batch")
-        return validated(Batch, source)
+        return validate(Batch, source)
     if not isinstance(source, str | Path):
-        raise TypeError(f"a batch must be a Batch, a dict or a file, not {kind_of(source)}")
+        raise TypeError(f"a batch must be a Batch, a dict or a file, not {name_type(source)}")
     path = Path(source)
     data = read_fields(path, "batch")
     if _is_conversation(data):
@@ -155,7 +155,7 @@ def load_batch(source: Mapping[str, Any] | str | Path) -> Batch:
             f"{path}: is a conversation: run it by `duologue run {path}`, or name the file in a "
             "batch's conversation"
         )
-    batch = validated(Batch, data, f"{path}: ")
+    batch = validate(Batch, data, f"{path}: ")
     files: dict[str, Any] = {
         "vary": {
             key: str(path.parent / values) if isinstance(values, str) else values

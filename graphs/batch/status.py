@@ -143,7 +143,7 @@ async def read_status(store: Store, batch: str, row: BatchRow | None = None) -> 
     )
 
 
-def lasted(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Write a time down, in the two largest units that it takes."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
@@ -176,7 +176,9 @@ async def read_rows(store: Store, batch: str) -> list[dict[str, Any]]:
     """Return the rows of a batch as plain dicts."""
     await known_batch(store, batch)
     rows = store.batches.each(CellsWanted(batch=batch))
-    return [columns(row) | {"updated_at": row.updated_at.astimezone(UTC)} async for row in rows]
+    return [
+        cell_columns(row) | {"updated_at": row.updated_at.astimezone(UTC)} async for row in rows
+    ]
 
 
 async def known_batch(store: Store, batch: str) -> BatchRow:
@@ -187,7 +189,7 @@ async def known_batch(store: Store, batch: str) -> BatchRow:
     return row
 
 
-def columns(row: CellRow) -> dict[str, Any]:
+def cell_columns(row: CellRow) -> dict[str, Any]:
     """Give what is known of a cell as columns of a table; nothing that differs by when it is read.
 
     No field of a conversation is called like one of a row's.

@@ -14,8 +14,8 @@ from pydantic import JsonValue
 
 from ..common.errors import SpecError
 from ..common.files import read_file
-from ..common.validation import did_you_mean, kind_of, listing, near_or_all
-from .paths import paths_in, written
+from ..common.validation import did_you_mean, list_names, name_type, suggest_near_or_all
+from .paths import read_paths, write_path
 from .spec import Values
 
 
@@ -33,7 +33,7 @@ Row: TypeAlias = tuple[Value, ...]
 """The values of fields that vary together, in the order of their paths."""
 
 
-def canonical(value: object) -> str:
+def canonical_json(value: object) -> str:
     """Write a value as JSON in the one way that equal values have.
 
     Raises:
@@ -93,7 +93,7 @@ class Axis:
         seen: dict[str, int] = {}
         for number in range(len(self.rows)):
             try:
-                text = canonical(self.varied(number))
+                text = canonical_json(self.varied(number))
             except ValueError as error:
                 raise self.error("holds a number that JSON does not have", number) from error
             first = seen.setdefault(text, number)
@@ -101,7 +101,7 @@ class Axis:
                 raise self.error(f"has the same values as {self.place(first)}", number)
 
 
-def json_of(value: JsonValue) -> JsonValue:
+def read_json(value: JsonValue) -> JsonValue:
     """Read a text as JSON, where it is such."""
     if not isinstance(value, str):
         return value
@@ -113,16 +113,16 @@ def json_of(value: JsonValue) -> JsonValue:
 
 
 def _json_or_left(value: Value) -> Value:
-    return value if value is LEFT else json_of(value)
+    return value if value is LEFT else read_json(value)
 
 
-def axis_of(key: str, values: Values) -> Axis:
+def read_axis(key: str, values: Values) -> Axis:
     """Read the rows of fields that vary together.
 
     Raises:
         SpecError: A row does not fit, or a file can't be read; names the fields and the row.
     """
-    axis = Axis(key, tuple(map(written, paths_in(key))), ())
+    axis = Axis(key, tuple(map(write_path, read_paths(key))), ())
     if isinstance(values, str):
         return _from_file(axis, Path(values))
     rows = [_row(axis, given, number) for number, given in enumerate(values)]
@@ -136,13 +136,13 @@ def _row(axis: Axis, given: JsonValue, number: int) -> Row:
     if isinstance(given, Mapping):
         unknown = next((name for name in given if name not in axis.paths), None)
         if unknown is not None:
-            text = f"{unknown!r} is none of its fields{near_or_all(unknown, axis.paths)}"
+            text = f"{unknown!r} is none of its fields{suggest_near_or_all(unknown, axis.paths)}"
             raise axis.error(text, number)
         return _picked(axis, given, number)
     count = len(axis.paths)
     if not isinstance(given, list):
         raise axis.error(
-            f"must be a list of {count} values, or a table of them, not {kind_of(given)}", number
+            f"must be a list of {count} values, or a table of them, not {name_type(given)}", number
         )
     if len(given) != count:
         raise axis.error(f"has {_counted(len(given))}, and the fields are {count}", number)
@@ -232,7 +232,7 @@ def _columns(axis: Axis, names: Sequence[str]) -> list[int]:
     missing = next((path for path in axis.paths if path not in names), None)
     if missing is None:
         return [names.index(path) for path in axis.paths]
-    has = f"it has {listing(names)}" if names else "it has none"
+    has = f"it has {list_names(names)}" if names else "it has none"
     raise axis.error(f"{axis.file}: has no column {missing!r}: {has}{did_you_mean(missing, names)}")
 
 
@@ -251,7 +251,7 @@ def _jsonl(axis: Axis, text: str) -> Iterator[tuple[int, Row]]:
         elif len(axis.paths) == 1:
             yield line, (given,)
         else:
-            raise at.error(f"must be an object with {listing(axis.paths)}", 0)
+            raise at.error(f"must be an object with {list_names(axis.paths)}", 0)
 
 
 def _parsed(text: str) -> Any:  # noqa: ANN401

@@ -24,7 +24,7 @@ from ..store.batches import BatchLease, CellRow
 from ..store.errors import BusySessionError, LostBatchError, LostSessionError
 from ..store.open import Store
 from .cells import Cell
-from .record import figures_of, new_row, read_result, status_of
+from .record import cell_status_of, new_cell_row, read_figures, read_result
 from .scores import ScoreFunction, score
 
 _TAKEOVER: Final = 30.0
@@ -60,7 +60,7 @@ class Worker:
             StoreError: The store fails.
             ModelUnavailableError: A model can't be had, whatever the cell.
         """
-        row = new_row(self.lease.batch, cell)
+        row = new_cell_row(self.lease.batch, cell)
         await self.lease.put_cell(row)
         stops: DuologueError | None = None
         outcome: dict[str, Any] = {}
@@ -124,12 +124,12 @@ class Worker:
         """Tell what there is of the cell's session, and score it where it has ended."""
         try:
             if result is not None and result.outcome is not None:
-                found = figures_of(result.outcome)
+                found = read_figures(result.outcome)
             elif (read := await read_result(self.store, cell.session)) is not None:
                 result, found = read
             else:
                 return {}
-            found["status"] = status_of(result)
+            found["status"] = cell_status_of(result)
             if result.outcome is not None and self.scores:
                 scored = await score(result_of(result, self.store.url), cell.varied, self.scores)
                 found |= {"scores": scored.scores, "error": scored.problem}

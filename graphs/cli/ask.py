@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from rich.text import Text
 
 from ..common.sanitize import dump_exact_json, escape_invisible
-from ..common.validation import listing
+from ..common.validation import list_names
 from ..conversation.questions import (
     EXIT,
     ApprovalQuestion,
@@ -118,7 +118,7 @@ class Asker:
                 return None
             word = keys.get(given, given)
             if word not in keys.values():
-                choices = listing([*keys.values()])
+                choices = list_names([*keys.values()])
                 self._complain(f"{given!r} is not a decision: answer with {choices}")
                 continue
             decision = self._filled(word, call)

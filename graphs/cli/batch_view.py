@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..batch.limiter import Figures
-from ..batch.status import BatchStatus, lasted
+from ..batch.status import BatchStatus, format_duration
 from ..session.status import money
 from .terminal.console import cell, on_screen, one_line, plain
 
@@ -98,7 +98,7 @@ class BatchView:
         done = status.done - (self._done_before or 0)
         if not done or not status.left or not status.is_running:
             return None
-        return lasted(round((self._clock() - self._began) / done * status.left))
+        return format_duration(round((self._clock() - self._began) / done * status.left))
 
 
 def _bar(most: int, done: int, width: int) -> Table:

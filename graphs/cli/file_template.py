@@ -17,7 +17,7 @@ from ...tools.registry.registry import Registry
 from ..batch.spec import Batch, BatchLimits
 from ..common.errors import SpecError
 from ..common.model_help import field_docs
-from ..common.validation import did_you_mean, listing
+from ..common.validation import did_you_mean, list_names
 from ..conversation.conversation import Conversation, how_it_ends
 from ..conversation.limits import most_calls, most_messages, plain_calls
 from ..ends.end_chat import EndChat
@@ -199,7 +199,7 @@ _OTHERS: Final[Mapping[str, type[BaseModel]]] = {_CONVERSATION: Conversation, _B
 def template(kind: str) -> str:
     """Write a conversation of a kind to begin from, one of none of the kinds, or a batch."""
     if kind not in _FILES:
-        hint = did_you_mean(kind, [*_FILES]) or f"; there are {listing(_FILES)}"
+        hint = did_you_mean(kind, [*_FILES]) or f"; there are {list_names(_FILES)}"
         raise SpecError(f"there is no kind {kind!r}{hint}")
     what = "batch" if kind == _BATCH else "conversation"
     lines = [

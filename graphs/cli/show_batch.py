@@ -28,11 +28,11 @@ _LOOK = 1.0
 
 def show_plan(file: Path, name: str | None, *, as_json: bool) -> None:
     """Show what a batch would take, and two of its cells."""
-    from ..batch.preview import preview  # loads LangGraph
+    from ..batch.preview import preview_batch  # loads LangGraph
     from ..batch.run import batch_name, read_cells
 
     batch, cells = read_cells(file, batch_name(name, file))
-    found = preview(cells, batch.limits)
+    found = preview_batch(cells, batch.limits)
     if as_json:
         json_line(found.model_dump_json())
         return

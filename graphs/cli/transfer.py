@@ -92,7 +92,7 @@ def dump(
     store: StoreOption = None,
 ) -> None:
     """Write a session, or one speaker's memory of it, as JSON."""
-    from ..common.sanitize import escaped
+    from ..common.sanitize import escape_json
     from ..session.records import check_speaker
     from ..session.session import Session as Handle
     from ..speakers.private_messages import write_message
@@ -105,7 +105,7 @@ def dump(
         state = handle.state()
         check_speaker(session, state.conversation, speaker)
         found = [write_message(one) for one in state.memory(speaker)]
-    _put(escaped(json.dumps(found, ensure_ascii=False, indent=2)) + "\n", output)
+    _put(escape_json(json.dumps(found, ensure_ascii=False, indent=2)) + "\n", output)
 
 
 def load(

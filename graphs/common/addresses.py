@@ -8,7 +8,7 @@ OPENAI = "https://api.openai.com/v1"
 """OpenAI's own, where calls go when no address is set."""
 
 
-def address(text: str) -> str:
+def check_address(text: str) -> str:
     """Make sure that a text is the address of a server, and strip the space around it."""
     text = text.strip()
     if not text.startswith(("http://", "https://")):
@@ -23,7 +23,7 @@ def address(text: str) -> str:
     return text
 
 
-def shown(url: str) -> str:
+def show_address(url: str) -> str:
     """Give an address as users may see it: with no user and password, no value of its query."""
     parts = urlsplit(url)
     user, _, host = parts.netloc.rpartition("@")
@@ -32,7 +32,7 @@ def shown(url: str) -> str:
     return where.geturl()
 
 
-def redacted(url: str) -> str:
+def redact_address(url: str) -> str:
     """Give an address with any password in it replaced by `***`."""
     # A password that was not percent-encoded may hold @ or /: all up to the last @ is replaced.
     url = re.sub(r"(?s)^([^:/?#]+://[^:@/?#]*):.*@", r"\1:***@", url)

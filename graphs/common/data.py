@@ -42,7 +42,7 @@ from pydantic_core.core_schema import (
 
 from .errors import SpecError
 from .model_help import DocumentedMeta, by_name, field_docs, own_doc
-from .validation import check_depth, explained, kind_of
+from .validation import check_depth, explain_error, name_type
 
 T = TypeVar("T")
 Stored = TypeVar("Stored", covariant=True)
@@ -76,7 +76,7 @@ Name = Annotated[
 """A name on one line, up to 80 characters."""
 
 
-class Bringing(str):
+class NamedObject(str):
     """A name that brings the object it names: in all that is stored, shown or compared, the name.
 
     Attributes:
@@ -109,14 +109,14 @@ def _named(given: Any, handler: ValidatorFunctionWrapHandler) -> object:  # noqa
     """Read a name, or an object that has one."""
     if isinstance(given, str):
         name = handler(str(given))
-        return Bringing(name, given.brought) if isinstance(given, Bringing) else name
+        return NamedObject(name, given.brought) if isinstance(given, NamedObject) else name
     if isinstance(given, type) and not issubclass(given, BaseModel):
-        raise ValueError(f"must be a function, a named object or a name, not {kind_of(given)}")
+        raise ValueError(f"must be a function, a named object or a name, not {name_type(given)}")
     name = getattr(given, "__name__", None) or getattr(given, "name", None)
     if name is None and is_agent(given):
         name = given.get_name()
     if isinstance(name, str) and name != "<lambda>":
-        return Bringing(handler(name), given)
+        return NamedObject(handler(name), given)
     if name == "<lambda>":
         raise ValueError(
             "a lambda has no name; write a function with `def`, or register it by name"
@@ -279,7 +279,7 @@ class Spec(Data):
             try:
                 super().__init__(**data)
             except ValidationError as error:
-                raise SpecError(explained(error, type(self))) from error
+                raise SpecError(explain_error(error, type(self))) from error
 
         # As pydantic marks its own: it does not call this one for models inside of others, whose
         # errors the outermost model collects, with their paths.
@@ -309,7 +309,7 @@ def by_kind(given: object) -> object:
     return {"kind": given} if isinstance(given, str) else given
 
 
-def all_different(names: tuple[str, ...]) -> tuple[str, ...]:
+def check_distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     """Make sure that no name stands in a list twice."""
     for place, name in enumerate(names):
         if name in names[:place]:
@@ -317,5 +317,5 @@ def all_different(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-DistinctNames = Annotated[tuple[Named, ...], AfterValidator(all_different)]
+DistinctNames = Annotated[tuple[Named, ...], AfterValidator(check_distinct)]
 """Different names of what is registered."""

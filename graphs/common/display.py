@@ -11,7 +11,7 @@ from langchain_core.messages.tool import ToolCall
 from pydantic import NonNegativeInt
 
 from .data import Data
-from .sanitize import clean, dump_exact_json, escape_invisible, in_markdown
+from .sanitize import clean, dump_exact_json, escape_invisible, escape_markdown
 
 if TYPE_CHECKING:
     from IPython.lib.pretty import RepresentationPrinter
@@ -115,7 +115,7 @@ class Shown:
 
 def _plain(text: str) -> str:
     # Notebooks read what stands between dollars as mathematics.
-    return in_markdown(clean(text)).replace("$", r"\$")
+    return escape_markdown(clean(text)).replace("$", r"\$")
 
 
 def _cell(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from dotenv.parser import parse_stream
 
-from .addresses import OPENAI, address, is_loopback, shown
+from .addresses import OPENAI, check_address, is_loopback, show_address
 
 NAME = ".env"
 
@@ -47,7 +47,7 @@ def is_weights(model: str) -> bool:
     return model.strip().lower().endswith(".gguf")
 
 
-def found(variables: Mapping[str, Collection[str]]) -> Found:
+def read_env_file(variables: Mapping[str, Collection[str]]) -> Found:
     """Read what the file sets. What the environment sets wins."""
     environment = {name.upper() for name, value in os.environ.items() if value}
     given = {name for name, names in variables.items() if not environment.isdisjoint(names)}
@@ -73,7 +73,7 @@ def found(variables: Mapping[str, Collection[str]]) -> Found:
     has_key = "api_key" in left
     values.setdefault("api_key", None)
     try:
-        where = address(url.value)
+        where = check_address(url.value)
     except ValueError:
         # Whoever checks the values says so.
         return Found(values, faults)
@@ -82,14 +82,14 @@ def found(variables: Mapping[str, Collection[str]]) -> Found:
     if has_key or "api_key" not in given:
         return Found(values, faults)
     notice = (
-        f"The server at {shown(where)} gets no key: one from the environment is not sent to an "
-        f"address in {NAME}. If it wants one, put it in {NAME}, or set {url.variable} in the "
+        f"The server at {show_address(where)} gets no key: one from the environment is not sent "
+        f"to an address in {NAME}. If it wants one, put it in {NAME}, or set {url.variable} in the "
         "environment."
     )
     return Found(values, faults, notice)
 
 
-def content() -> bytes | None:
+def read_content() -> bytes | None:
     """Return the bytes of the file, or None if there is none.
 
     Raises:
@@ -102,7 +102,7 @@ def content() -> bytes | None:
 
 
 def _read(variables: Mapping[str, Collection[str]]) -> dict[str, _Filed]:
-    written = content()
+    written = read_content()
     if written is None:
         return {}
     if b"\0" in written:
@@ -141,9 +141,9 @@ def _fault(setting: str, one: _Filed) -> str | None:
 def _fault_of_address(variable: str, url: str, *, has_key: bool) -> str | None:
     if not has_key and not is_loopback(url):
         return (
-            f"{variable}: the address in {NAME}, {shown(url)}, is used only with a key from the "
-            "same file: put OPENAI_API_KEY there, too (any text, if the server wants none), or set "
-            f"{variable} in the environment"
+            f"{variable}: the address in {NAME}, {show_address(url)}, is used only with a key from "
+            "the same file: put OPENAI_API_KEY there, too (any text, if the server wants none), or "
+            f"set {variable} in the environment"
         )
     sent = next((name for name in _SENT if os.environ.get(name)), None)
     if sent is not None:

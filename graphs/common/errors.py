@@ -1,6 +1,6 @@
 """The errors a user can meet. Each message is one sentence that names the thing and what to do."""
 
-from .sanitize import short
+from .sanitize import shorten
 
 
 class DuologueError(RuntimeError):
@@ -14,7 +14,7 @@ class DuologueError(RuntimeError):
     """
 
     def __init__(self, text: str = "") -> None:
-        super().__init__(short(text).replace("\n", " "))
+        super().__init__(shorten(text).replace("\n", " "))
 
 
 class SpecError(DuologueError, ValueError):
@@ -82,7 +82,7 @@ class PausedError(DuologueError):
     """A run stopped before its next model call, since all runs of a batch are paused. Says why."""
 
 
-def failed(what: str, name: str, error: BaseException, at: str | None = None) -> SpecError:
+def function_error(what: str, name: str, error: BaseException, at: str | None = None) -> SpecError:
     """Make the error for a function or model of the user's own that raised."""
     where = "" if at is None else f" in {at}"
     return SpecError(f"the {what} {name!r} failed{where}: {type(error).__name__}: {error}")

@@ -23,7 +23,7 @@ class Fold(Generic[S, T]):
 
     def of(self, log: Sequence[T]) -> S:
         """Give what is read from a log; the next call changes it."""
-        if not goes_on(self._read, log):
+        if not continues_log(self._read, log):
             self._read, self._state = [], self._begin()
         for one in log[len(self._read) :]:
             self._add(self._state, one)
@@ -31,6 +31,6 @@ class Fold(Generic[S, T]):
         return self._state
 
 
-def goes_on(before: Sequence[object], log: Sequence[object]) -> bool:
+def continues_log(before: Sequence[object], log: Sequence[object]) -> bool:
     """Whether a log begins with another one. Messages are never changed, but replaced."""
     return len(before) <= len(log) and all(map(is_, before, log))

@@ -30,7 +30,7 @@ from typing import (
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from .validation import listing
+from .validation import list_names
 
 if TYPE_CHECKING:
     from pydantic._internal._model_construction import ModelMetaclass
@@ -125,11 +125,11 @@ def by_name(
         if not names:
             raise TypeError(f"{model.__name__} takes its fields by name")
         raise TypeError(
-            f"{model.__name__} takes {listing(names)} by position, not {len(values)} values; "
+            f"{model.__name__} takes {list_names(names)} by position, not {len(values)} values; "
             "give the other fields by name"
         )
     given = dict(zip(names, values, strict=False))
-    twice = listing(name for name in given if name in data)
+    twice = list_names(name for name in given if name in data)
     if twice:
         raise TypeError(f"{model.__name__} gets {twice} by position and by name; give it once")
     return {**given, **data}
@@ -199,10 +199,10 @@ def type_name(annotation: Any) -> str:  # noqa: ANN401
 def _default(field: FieldInfo) -> object:
     if field.is_required():
         return Parameter.empty
-    return shown_default(field.get_default(call_default_factory=True, validated_data={}))
+    return format_default(field.get_default(call_default_factory=True, validated_data={}))
 
 
-def shown_default(value: object) -> object:
+def format_default(value: object) -> object:
     """Return a default as a signature shows it: unchanged, if it is written as in code."""
     if isinstance(value, Enum):
         return value.value

@@ -85,12 +85,12 @@ def escape_invisible_json(text: str) -> str:
     )
 
 
-def in_markdown(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Write text on one line with nothing in it that Markdown reads."""
     return re.sub(r"([\\`*_\[\]<>&#~|])", r"\\\1", " ".join(text.split()))
 
 
-def escaped(text: str) -> str:
+def escape_json(text: str) -> str:
     """Make JSON harmless to a terminal, and to programs that split text into lines."""
     return _UNSAFE_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
@@ -98,7 +98,7 @@ def escaped(text: str) -> str:
 _UNSAFE_JSON: Final = re.compile(f"[\x7f-\x9f\u2028\u2029{_TURNING}]")
 
 
-def short(text: str) -> str:
+def shorten(text: str) -> str:
     """Escape text that quotes others, and leave out its middle if it is too long for an error."""
     # Of a long text only the parts that stay are escaped.
     whole = text if len(text) > LONGEST else clean(text)

@@ -20,10 +20,10 @@ from pydantic import (
 )
 
 from . import env_file
-from .addresses import address
+from .addresses import check_address
 from .data import Data
 from .errors import SpecError
-from .validation import explained
+from .validation import explain_error
 
 EMBEDDED_CONTEXT = 8192
 """The context of a model on this machine, in tokens, unless set otherwise."""
@@ -48,7 +48,7 @@ class Settings(Data):
 
     api_key: Annotated[SecretStr, AfterValidator(_key)] | None = None
     """The key of the model server."""
-    base_url: Annotated[str, AfterValidator(address)] | None = None
+    base_url: Annotated[str, AfterValidator(check_address)] | None = None
     """The address of a server that speaks OpenAI's API. None: OpenAI."""
     model: str | None = None
     """The model for all that name none: a name, ``embedded`` or the path of a ``.gguf`` file."""
@@ -129,14 +129,14 @@ def _sources() -> _Sources | None:
         (name, value) for name, value in names if name.upper().startswith(_PREFIXES)
     )
     try:
-        return environment, env_file.content()
+        return environment, env_file.read_content()
     except OSError:
         return None
 
 
 def _read_sources() -> Settings:
     environment = _environment()
-    values, faults, notice = env_file.found({name: _variables(name) for name in _FIELDS})
+    values, faults, notice = env_file.read_env_file({name: _variables(name) for name in _FIELDS})
     while True:
         try:
             settings = Settings(**dict[str, Any](environment | values))
@@ -165,9 +165,9 @@ def _environment() -> dict[str, str]:
     }
 
 
-def variables() -> dict[str, str | None]:
+def environment_variables() -> dict[str, str | None]:
     """Give the variables by which a process elsewhere has the same settings. None: not set."""
-    filed = env_file.found({name: _variables(name) for name in _FIELDS})
+    filed = env_file.read_env_file({name: _variables(name) for name in _FIELDS})
     given: dict[str, str | None] = {}
     for field in _FIELDS:
         names = _variables(field)
@@ -184,7 +184,7 @@ _FIELDS: Final = Settings.model_fields
 
 def _wrong(error: ValidationError) -> tuple[str, str]:
     """Return the setting that is wrong, and a sentence that says so."""
-    field, _, wrong = explained(error, Settings).partition(": ")
+    field, _, wrong = explain_error(error, Settings).partition(": ")
     if field == "api_key":
         # The value may be most of a key.
         wrong = wrong.partition(", not ")[0]

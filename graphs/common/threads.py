@@ -133,12 +133,14 @@ def in_background(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, 
     def waiting(*args: P.args, **kwargs: P.kwargs) -> T:
         with _name_of_twin(function):
             work = function(*args, **kwargs)
-        return run(work)
+        return run_coroutine(work)
 
     return _named_as_twin(waiting, function)
 
 
-def iterating(function: Callable[P, AsyncGenerator[T, None]]) -> Callable[P, Iterator[T]]:
+def iterate_in_background(
+    function: Callable[P, AsyncGenerator[T, None]],
+) -> Callable[P, Iterator[T]]:
     """Make the synchronous twin of an async generator function, such as ``stream``."""
 
     @wraps(function)
@@ -175,7 +177,7 @@ def _named_as_twin(twin: F, function: Callable[..., Any]) -> F:
     return twin
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
+def run_coroutine(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end."""
     if _is_here():
         work.close()
@@ -254,10 +256,10 @@ def _called(function: Callable[..., T], *given: object) -> T:
 def iterate(source: AsyncGenerator[T, None]) -> Iterator[T]:
     """Iterate over an asynchronous generator from synchronous code."""
     try:
-        while (item := run(_next(source))) is not _END:
+        while (item := run_coroutine(_next(source))) is not _END:
             yield item  # type: ignore[misc]  # anything but the end is an item
     finally:
-        run(source.aclose())
+        run_coroutine(source.aclose())
 
 
 async def _next(source: AsyncGenerator[T, None]) -> T | object:

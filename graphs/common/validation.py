@@ -35,18 +35,16 @@ def check_depth(data: object, where: str = "", deepest: int = DEEPEST) -> None:
     raise SpecError(f"{subject}is nested too deep: it may have {deepest} levels")
 
 
-def validated(
-    model: type[M], data: Mapping[str, Any], where: str = "", deepest: int = DEEPEST
-) -> M:
+def validate(model: type[M], data: Mapping[str, Any], where: str = "", deepest: int = DEEPEST) -> M:
     """Make a model out of data, with one clear error."""
     check_depth(data, where, deepest)
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise SpecError(where + explained(error, model)) from error
+        raise SpecError(where + explain_error(error, model)) from error
 
 
-def explained(error: ValidationError, model: type[BaseModel]) -> str:
+def explain_error(error: ValidationError, model: type[BaseModel]) -> str:
     """Say in one sentence what is wrong with a model's data."""
     first = first_fault(error)
     path, near_models = _path(model, first["loc"])
@@ -59,7 +57,9 @@ def explained(error: ValidationError, model: type[BaseModel]) -> str:
                 return (
                     f"{field}: there is no such field; did you mean {unknown!r} above {path[0]!r}?"
                 )
-            return no_such_field(field, unknown, [found.model_fields for found in near_models])
+            return describe_unknown_field(
+                field, unknown, [found.model_fields for found in near_models]
+            )
         case "union_tag_invalid":
             context = first.get("ctx") or {}
             kinds, tag = str(context["expected_tags"]), str(context["tag"])
@@ -92,7 +92,9 @@ def explained(error: ValidationError, model: type[BaseModel]) -> str:
             return f"{field}: {text}" if field else text
 
 
-def no_such_field(path: str, unknown: str, models: Sequence[Mapping[str, FieldInfo]]) -> str:
+def describe_unknown_field(
+    path: str, unknown: str, models: Sequence[Mapping[str, FieldInfo]]
+) -> str:
     """Say in one sentence that models with these fields have none of this name."""
     known = [name for fields in models for name in _given_names(fields)]
     hint = did_you_mean(unknown, known)
@@ -102,7 +104,7 @@ def no_such_field(path: str, unknown: str, models: Sequence[Mapping[str, FieldIn
         deeper = [place for fields in models for place in _deeper(fields, name)]
         places = [name] if name in known else deeper
         if places:
-            hint = f"; did you mean {listing(dict.fromkeys(places))}?"
+            hint = f"; did you mean {list_names(dict.fromkeys(places))}?"
             break
     return f"{path}: there is no such field{hint}"
 
@@ -165,12 +167,12 @@ def _short(given: object) -> str:
     return type(given).__name__
 
 
-def kind_of(given: object) -> str:
+def name_type(given: object) -> str:
     """Name the type of a wrong value, for the end of an error."""
     return f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
 
 
-def listing(names: Iterable[str]) -> str:
+def list_names(names: Iterable[str]) -> str:
     """Write names as a list for an error message, each in quotes."""
     return ", ".join(repr(name) for name in names)
 
@@ -179,18 +181,18 @@ def did_you_mean(unknown: str, known: Sequence[str]) -> str:
     """Suggest near names, in any case, for the end of an error."""
     folded = {name.casefold(): name for name in known}
     near = [folded[name] for name in get_close_matches(unknown.casefold(), folded, cutoff=0.65)]
-    return f"; did you mean {listing(near)}?" if near else ""
+    return f"; did you mean {list_names(near)}?" if near else ""
 
 
-def near_or_all(unknown: str, known: Sequence[str]) -> str:
+def suggest_near_or_all(unknown: str, known: Sequence[str]) -> str:
     """Suggest near names, or else list all, for the end of an error."""
-    return did_you_mean(unknown, known) or f"; there are {listing(known)}"
+    return did_you_mean(unknown, known) or f"; there are {list_names(known)}"
 
 
-def same_or_near_or_all(unknown: str, known: Sequence[str]) -> str:
-    """Suggest the option with the same meaning, else as `near_or_all` does."""
+def suggest_option(unknown: str, known: Sequence[str]) -> str:
+    """Suggest the option with the same meaning, else as `suggest_near_or_all` does."""
     same = [name for name in _SAME_THING.get(unknown.casefold(), ()) if name in known]
-    return f"; did you mean {listing(same)}?" if same else near_or_all(unknown, known)
+    return f"; did you mean {list_names(same)}?" if same else suggest_near_or_all(unknown, known)
 
 
 def first_fault(error: ValidationError) -> ErrorDetails:

@@ -52,9 +52,7 @@ class Versions(Generic[Step]):
         return self.steps[version - self.oldest :]
 
 
-def upgraded(
-    data: dict[str, Any], versions: Versions[Migration], where: str = ""
-) -> dict[str, Any]:
+def upgrade(data: dict[str, Any], versions: Versions[Migration], where: str = "") -> dict[str, Any]:
     """Upgrade versioned data to the newest version. Data without a version has the newest."""
     version = data.get("version", versions.newest)
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:

@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 
 from ..common.data import Data, Temperature, Text
 from ..common.model_help import field_docs
-from ..common.validation import validated
+from ..common.validation import validate
 from .conversation import Conversation, Form
 from .fields import Prompts
 
@@ -36,7 +36,7 @@ class AssistantSettings(Data):
     @classmethod
     def of(cls, context: object) -> Self:
         """Read the context of a run, which may hold things of others, too."""
-        return validated(cls, _picked(context, cls.model_fields), "context.")
+        return validate(cls, _picked(context, cls.model_fields), "context.")
 
     def applied_to(self, conversation: Conversation) -> Conversation:
         """Give a conversation with what it leaves open."""
@@ -55,7 +55,7 @@ class AssistantSettings(Data):
                 )
                 for speaker in conversation.speakers
             )
-        return validated(Conversation, dict(conversation) | update)
+        return validate(Conversation, dict(conversation) | update)
 
 
 def settings_of(form: type[Form] | None) -> dict[str, FieldInfo]:

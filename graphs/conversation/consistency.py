@@ -4,7 +4,7 @@ Each check raises a ValueError that names the field, which pydantic turns into i
 """
 
 from ...nodes.prompts.texts import PROMPTS
-from ..common.validation import near_or_all
+from ..common.validation import suggest_near_or_all
 from ..ends.end import AllOf, AnyOf, BaseEnd, call_caps, check_name, leaves, message_caps
 from ..ends.end_chat import EndChatMode
 from .fields import ConversationFields
@@ -116,7 +116,7 @@ def _check_handoffs(conversation: ConversationFields) -> None:
 def _check_prompts(conversation: ConversationFields) -> None:
     for name, own in conversation.prompts.items():
         if name not in PROMPTS:
-            known = near_or_all(name, list(PROMPTS))
+            known = suggest_near_or_all(name, list(PROMPTS))
             raise ValueError(f"prompts.{name}: there is no such prompt{known}")
         if own.text is None and own.name is None:
             raise ValueError(f"prompts.{name}: give a text, or the name of a registered one")

@@ -10,17 +10,23 @@ from pydantic.fields import FieldInfo
 from ..common.data import Spec
 from ..common.display import Panel, Shown
 from ..common.errors import SpecError
-from ..common.validation import check_depth, no_such_field, validated
-from ..common.versions import Migration, Versions, upgraded
+from ..common.validation import check_depth, describe_unknown_field, validate
+from ..common.versions import Migration, Versions, upgrade
 from ..ends.end import alternatives, count_of
 from ..ends.end_chat import EndChat
 from ..speakers.replies import HumanInputMode, HumanReply
 from ..speakers.speaker import Speaker
 from .consistency import check
 from .conversation_options import AnySpeaker, Changes, ConversationOptions
-from .defaults import made, marked_by, own, plain, set_fields
+from .defaults import build_model, mark_by_options, mark_default, set_fields, without_marks
 from .fields import ConversationFields
-from .merge import by_words, given_twice, laid_over, speaker_laid_over, speakers_laid_over
+from .merge import (
+    duplicate_field_error,
+    merge_changes,
+    merge_speaker,
+    merge_speakers,
+    read_bare_words,
+)
 
 
 def how_it_ends(conversation: ConversationFields) -> list[str]:
@@ -103,10 +109,10 @@ class Conversation(Shown, ConversationFields):
             9
         """
         check_depth(changes)
-        others = by_words(changes)
+        others = read_bare_words(changes)
         if isinstance(others.get("speakers"), Mapping):
-            others["speakers"] = speakers_laid_over(self.speakers, others["speakers"])
-        return made(Conversation, laid_over(self, others))
+            others["speakers"] = merge_speakers(self.speakers, others["speakers"])
+        return build_model(Conversation, merge_changes(self, others))
 
     def _panel(self) -> Panel:
         has_tools = any(one.tools for one in self.speakers)
@@ -168,7 +174,7 @@ class Form(Spec):
         taken = cls.taken()
         unknown = next((name for name in given if name not in taken), None)
         if unknown is not None:
-            raise SpecError(no_such_field(unknown, unknown, [taken]))
+            raise SpecError(describe_unknown_field(unknown, unknown, [taken]))
         flat = {name: given[name] for name in cls.parameters if name in given}
         by_role = {role: _speaker_in(role, given[role]) for role in cls.roles if role in given}
         for role, fields in by_role.items():
@@ -176,7 +182,7 @@ class Form(Spec):
             if "name" in fields:
                 _put_name(flat, cls.roles[role], role, fields.pop("name"))
         others = {name: given[name] for name in given if name not in {*flat, *cls.roles}}
-        return validated(cls, flat)._laid_over(by_role, others)
+        return validate(cls, flat)._laid_over(by_role, others)
 
     @classmethod
     def taken(cls) -> dict[str, FieldInfo]:
@@ -204,7 +210,7 @@ class Form(Spec):
         """Make the conversation, with fields that are no parameters laid over it."""
         values = {name: getattr(self, name) for name in self.parameters}
         data: dict[str, Any] = {
-            name: own(value, name)
+            name: mark_default(value, name)
             for name, value in values.items()
             if (field := Conversation.model_fields.get(name)) is not None
             # A field that nobody set stays so, unless the form has a default of its own.
@@ -213,17 +219,17 @@ class Form(Spec):
                 or value != field.get_default(call_default_factory=True)
             )
         }
-        data = marked_by(self.model_fields_set, data | type(self).fill_in(**values))
-        changes = by_words(set_fields(others))
+        data = mark_by_options(self.model_fields_set, data | type(self).fill_in(**values))
+        changes = read_bare_words(set_fields(others))
         _add_ends(data.get("end_chat"), changes)
-        data = laid_over(data, changes)
+        data = merge_changes(data, changes)
         if by_role:
             places = zip(self.roles, data["speakers"], strict=True)
             data["speakers"] = tuple(
-                speaker_laid_over(speaker, by_role[role], (role,)) if role in by_role else speaker
+                merge_speaker(speaker, by_role[role], (role,)) if role in by_role else speaker
                 for role, speaker in places
             )
-        return made(Conversation, data)
+        return build_model(Conversation, data)
 
 
 def _speaker_in(role: str, given: object) -> dict[str, Any]:
@@ -240,7 +246,7 @@ def _speaker_in(role: str, given: object) -> dict[str, Any]:
 def _put_name(flat: dict[str, Any], field: str, role: str, name: object) -> None:
     """Put a speaker's name where the form has it."""
     if flat.setdefault(field, name) != name:
-        raise given_twice(field, f"{role}.name")
+        raise duplicate_field_error(field, f"{role}.name")
 
 
 def _add_ends(filled: object, changes: dict[str, Any]) -> None:
@@ -248,21 +254,21 @@ def _add_ends(filled: object, changes: dict[str, Any]) -> None:
     given = changes.get("end_chat")
     if isinstance(filled, dict) and filled.get("when") is not None and isinstance(given, Mapping):
         changes["end_chat"] = {name: one for name, one in given.items() if name != "when"}
-        found = validated(EndChat, {"when": given.get("when")}, "end_chat.").when
+        found = validate(EndChat, {"when": given.get("when")}, "end_chat.").when
         if found is not None:
-            filled["when"] = plain(filled["when"]) | found
+            filled["when"] = without_marks(filled["when"]) | found
 
 
 SPEC_VERSIONS: Final = Versions[Migration](oldest=12)
 """The versions of a spec; the newest is `SPEC_VERSION`."""
 
 
-def migrated(data: dict[str, Any], where: str = "") -> dict[str, Any]:
+def migrate_spec(data: dict[str, Any], where: str = "") -> dict[str, Any]:
     """Bring a spec to the version of this release."""
-    return upgraded(data, SPEC_VERSIONS, where)
+    return upgrade(data, SPEC_VERSIONS, where)
 
 
-def restored(data: dict[str, Any], where: str = "") -> Conversation:
+def restore_conversation(data: dict[str, Any], where: str = "") -> Conversation:
     """Make a conversation out of a stored spec, of this or an older version."""
     check_depth(data, where)
-    return validated(Conversation, migrated(data, where), where)
+    return validate(Conversation, migrate_spec(data, where), where)

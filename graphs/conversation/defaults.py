@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from ..common.data import Kinded, Spec
-from ..common.validation import validated
+from ..common.validation import validate
 
 M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass(frozen=True)
-class Own:
+class Default:
     """A value that a short form fills in, or all parts of one."""
 
     value: object
@@ -30,7 +30,7 @@ class _FromOptions:
     is_shared: bool = False
 
 
-def own(value: object, *options: str) -> object:
+def mark_default(value: object, *options: str) -> object:
     """Mark a value that a short form fills in unless the caller sets one of these options.
 
     If the caller sets the first of them, the value can't be set in full, too.
@@ -38,52 +38,52 @@ def own(value: object, *options: str) -> object:
     return _FromOptions(value, options)
 
 
-def shared(value: object, *options: str) -> object:
+def mark_shared_default(value: object, *options: str) -> object:
     """Mark a value of several speakers in this way; each of them may be given another value."""
     return _FromOptions(value, options, is_shared=True)
 
 
-def marked_by(options_set: AbstractSet[str], data: Any) -> Any:  # noqa: ANN401
+def mark_by_options(options_set: AbstractSet[str], data: Any) -> Any:  # noqa: ANN401
     """Mark what a short form has filled in, by the options that the caller has set."""
     match data:
         case _FromOptions(value, options):
-            found = marked_by(options_set, value)
+            found = mark_by_options(options_set, value)
             if options and options[0] in options_set and not data.is_shared:
-                return Own(found, options[0])
-            return Own(found) if options_set.isdisjoint(options) else found
+                return Default(found, options[0])
+            return Default(found) if options_set.isdisjoint(options) else found
         case Mapping():
-            return {name: marked_by(options_set, one) for name, one in data.items()}
+            return {name: mark_by_options(options_set, one) for name, one in data.items()}
         case list() | tuple():
-            return tuple(marked_by(options_set, one) for one in data)
+            return tuple(mark_by_options(options_set, one) for one in data)
         case _:
             return data
 
 
-def made(model: type[M], data: Mapping[str, Any]) -> M:
+def build_model(model: type[M], data: Mapping[str, Any]) -> M:
     """Make a model out of marked data.
 
     What the caller did not set is not compared when a session goes on: another release may fill in
     something else, and what is stored holds.
     """
-    found = validated(model, plain(data))
+    found = validate(model, without_marks(data))
     for path in _paths(data):
         _unset(found, path)
     return found
 
 
-def marked(value: object) -> dict[str, Any]:
+def mark_unset(value: object) -> dict[str, Any]:
     """Give the fields of a model, or of data, one by one; those that nobody set are marked."""
     match value:
-        case Own():
+        case Default():
             return {
-                name: one if isinstance(one, Own) else Own(one, value.by)
-                for name, one in marked(value.value).items()
+                name: one if isinstance(one, Default) else Default(one, value.by)
+                for name, one in mark_unset(value.value).items()
             }
         case BaseModel():
             is_set = value.model_fields_set | {"kind"}
             fields = type(value).model_fields
             return {
-                name: one if name in is_set else Own(one)
+                name: one if name in is_set else Default(one)
                 for name, one in value
                 if name in is_set or one != fields[name].get_default(call_default_factory=True)
             }
@@ -95,7 +95,7 @@ def marked(value: object) -> dict[str, Any]:
 
 def has_fields(value: object) -> bool:
     """Whether there are fields in it."""
-    value = value.value if isinstance(value, Own) else value
+    value = value.value if isinstance(value, Default) else value
     return isinstance(value, Mapping | BaseModel)
 
 
@@ -109,15 +109,15 @@ def set_fields(value: object) -> Any:  # noqa: ANN401
     return value
 
 
-def plain(value: Any) -> Any:  # noqa: ANN401
+def without_marks(value: Any) -> Any:  # noqa: ANN401
     """Data without marks."""
     match value:
-        case Own():
-            return plain(value.value)
+        case Default():
+            return without_marks(value.value)
         case Mapping():
-            return {name: plain(one) for name, one in value.items()}
+            return {name: without_marks(one) for name, one in value.items()}
         case list() | tuple():
-            return tuple(map(plain, value))
+            return tuple(map(without_marks, value))
         case _:
             return value
 
@@ -125,9 +125,9 @@ def plain(value: Any) -> Any:  # noqa: ANN401
 def _paths(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
     """Where in data there is what nobody set."""
     match value:
-        case Own(by=None):
+        case Default(by=None):
             yield path
-        case Own():
+        case Default():
             yield from _paths(value.value, path)
         case Mapping():
             for name, one in value.items():

@@ -18,7 +18,7 @@ from ...nodes.prompts.speaking import (
 from ...nodes.prompts.texts import Prompt, RenderPrompt, fill_template
 from ..common.data import MOST, AtLeast, Cap, Name, Spec, Text
 from ..common.errors import SpecError
-from ..common.validation import listing
+from ..common.validation import list_names
 from ..ends.end import leaves
 from ..ends.end_chat import EndChat, EndChatMode
 from ..speakers.context import RunningSummary
@@ -26,13 +26,13 @@ from ..speakers.formats import describe_format, is_format_described
 from ..speakers.model_settings import ModelSettings
 from ..speakers.replies import AgentReply, FunctionReply, HumanInputMode
 from ..speakers.speaker import Speaker
-from ..text.words import looks
+from ..text.words import normalize_look
 from .judges import AnyJudge, Judge, Moderator, RoundRobin, SeparateJudge, TurnOrder
 from .sandbox import Sandbox
 from .usage import Price
 
 SPEC_VERSION: Final = 12
-"""The version of the spec this release writes; `graphs.conversation.conversation` reads older ones."""
+"""The version of the specs that this release writes."""
 
 _A_PAIR = 2
 
@@ -144,13 +144,13 @@ class ConversationFields(Spec):
     def _names_differ(cls, speakers: tuple[Speaker, ...]) -> tuple[Speaker, ...]:
         seen: dict[str, str] = {}
         for name in (speaker.name for speaker in speakers):
-            alike = next((seen[look] for look in looks(name) if look in seen), None)
+            alike = next((seen[look] for look in normalize_look(name) if look in seen), None)
             if alike is not None:
                 called = alike.casefold() == name.casefold()
                 what = f"two speakers are called {name!r}"
                 what = what if called else f"{alike!r} and {name!r} look the same"
                 raise ValueError(f"{what}: give each its own name")
-            seen |= dict.fromkeys(looks(name), name)
+            seen |= dict.fromkeys(normalize_look(name), name)
         return speakers
 
     @property
@@ -349,7 +349,7 @@ class ConversationFields(Spec):
         for speaker in self.speakers:
             if speaker.name == name:
                 return speaker
-        raise KeyError(f"nobody is called {name!r}; there are {listing(self.names)}")
+        raise KeyError(f"nobody is called {name!r}; there are {list_names(self.names)}")
 
 
 def _build_system_prompt(

@@ -10,7 +10,7 @@ from .conversation import Conversation
 from .judges import Handoff
 
 
-def targets(conversation: Conversation, name: str) -> tuple[str, ...]:
+def hand_off_targets(conversation: Conversation, name: str) -> tuple[str, ...]:
     """Give whom a speaker may hand over to; nobody where the order is another."""
     order = conversation.turn_order
     if not isinstance(order, Handoff):
@@ -21,7 +21,7 @@ def targets(conversation: Conversation, name: str) -> tuple[str, ...]:
 
 def has_tool(conversation: Conversation, speaker: Speaker) -> bool:
     """Whether a speaker's model is offered the tool that names who speaks next."""
-    may = targets(conversation, speaker.name)
+    may = hand_off_targets(conversation, speaker.name)
     # Where only one may, nothing is to be chosen.
     has_choice = len(may) > 1 or (bool(may) and may_be_private(conversation))
     return has_choice and speaker.has_model and not isinstance(speaker.format, SchemaFormat)
@@ -39,13 +39,13 @@ def read_name(text: str, names: Sequence[str]) -> str | None:
     return next((name for name in names if name.casefold() == plain), None)
 
 
-def first_of(conversation: Conversation, name: str, given: Sequence[str]) -> str | None:
+def first_allowed(conversation: Conversation, name: str, given: Sequence[str]) -> str | None:
     """Give the first of those a speaker names to speak next who may."""
-    may = targets(conversation, name)
+    may = hand_off_targets(conversation, name)
     return next(filter(None, (read_name(one, may) for one in given)), None)
 
 
-def named_in(conversation: Conversation, parsed: JsonValue) -> tuple[str, ...]:
+def read_next_speaker(conversation: Conversation, parsed: JsonValue) -> tuple[str, ...]:
     """Give whom a speaker's JSON names to speak next, as it is written there."""
     order = conversation.turn_order
     if not isinstance(order, Handoff) or not isinstance(parsed, dict):

@@ -22,8 +22,8 @@ from ..common.data import (
     Named,
     Temperature,
     Text,
-    all_different,
     by_kind,
+    check_distinct,
     default,
 )
 
@@ -59,9 +59,9 @@ class SeparateJudge(Kinded):
 
     kind: Literal["separate"] = "separate"
     """Who judges."""
-    criteria: Accepts[Annotated[tuple[Text, ...], AfterValidator(all_different)], Sequence[str]] = (
-        Field(min_length=1, max_length=MOST_CRITERIA, kw_only=False)
-    )
+    criteria: Accepts[
+        Annotated[tuple[Text, ...], AfterValidator(check_distinct)], Sequence[str]
+    ] = Field(min_length=1, max_length=MOST_CRITERIA, kw_only=False)
     """What must be met, each a statement such as "They agree on a price." A speaker that keeps its
     reflections is told which are met, in these words."""
     prompt: Text | None = None
@@ -169,7 +169,7 @@ class Handoff(Kinded):
     kind: Literal["handoff"] = "handoff"
     """Who decides."""
     to: Accepts[
-        dict[Name, Annotated[tuple[Name, ...], AtLeast(1), AfterValidator(all_different)]],
+        dict[Name, Annotated[tuple[Name, ...], AtLeast(1), AfterValidator(check_distinct)]],
         Mapping[str, Sequence[str]],
     ] = Field(default=default({}), kw_only=False)
     """For speakers by name, whom each may hand over to; itself, too, if it is there. Who is not

@@ -6,18 +6,18 @@ from typing import Any
 from pydantic import BaseModel
 
 from ..common.errors import SpecError
-from ..common.validation import near_or_all, validated
+from ..common.validation import suggest_near_or_all, validate
 from ..ends.end_chat import end_chat_fields
 from ..speakers.formats import TELLING
 from ..speakers.speaker import Speaker
-from .defaults import Own, has_fields, marked, plain
-from .sandbox import by_level
+from .defaults import Default, has_fields, mark_unset, without_marks
+from .sandbox import read_level
 
-_BY_WORD = {"end_chat": end_chat_fields, "sandbox": by_level}
+_BY_WORD = {"end_chat": end_chat_fields, "sandbox": read_level}
 """The parts of a conversation of which a bare word changes one field."""
 
 
-def laid_over(
+def merge_changes(
     base: object, changes: Mapping[str, Any], path: tuple[str, ...] = ()
 ) -> dict[str, Any]:
     """Put changes into data; a dict changes only the fields it names, save one of another kind.
@@ -25,19 +25,19 @@ def laid_over(
     Raises:
         SpecError: A short form's field has set the same; names both.
     """
-    merged = marked(base)
+    merged = mark_unset(base)
     for field, value in changes.items():
         before, at = merged.get(field), (*path, field)
         if isinstance(value, Mapping) and has_fields(before) and not _is_whole(field, value):
-            merged[field] = laid_over(before, value, at)
+            merged[field] = merge_changes(before, value, at)
             continue
-        if isinstance(before, Own) and before.by is not None:
-            raise given_twice(before.by, ".".join(at))
+        if isinstance(before, Default) and before.by is not None:
+            raise duplicate_field_error(before.by, ".".join(at))
         merged[field] = value
     return merged
 
 
-def given_twice(one: str, other: str) -> SpecError:
+def duplicate_field_error(one: str, other: str) -> SpecError:
     """Make the error for two fields that set the same."""
     return SpecError(f"{one} and {other} set the same: give only one of them")
 
@@ -47,13 +47,13 @@ def _is_whole(field: str, value: Mapping[str, Any]) -> bool:
     return "kind" in value or (field == "format" and not TELLING.keys().isdisjoint(value))
 
 
-def by_words(changes: Mapping[str, Any]) -> dict[str, Any]:
+def read_bare_words(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Read the parts of a conversation that are given as bare words."""
     words = {name: read(changes[name]) for name, read in _BY_WORD.items() if name in changes}
     return {**changes, **words}
 
 
-def speaker_laid_over(
+def merge_speaker(
     base: object, changes: Mapping[str, Any], path: tuple[str, ...]
 ) -> dict[str, Any]:
     """Change a speaker's fields.
@@ -61,28 +61,30 @@ def speaker_laid_over(
     Raises:
         SpecError: A field is wrong; the path in front names the speaker, and not its number.
     """
-    found = laid_over(base, changes, path)
+    found = merge_changes(base, changes, path)
     if "system_prompt" in changes and "small_model_prompt" not in changes:
         # The few words for a tiny model say the old prompt's part.
         found.pop("small_model_prompt", None)
-    validated(Speaker, plain(found), ".".join((*path, "")))
+    validate(Speaker, without_marks(found), ".".join((*path, "")))
     return found
 
 
-def speakers_laid_over(speakers: tuple[Speaker, ...], changes: object) -> tuple[object, ...]:
+def merge_speakers(speakers: tuple[Speaker, ...], changes: object) -> tuple[object, ...]:
     """Change the speakers that a dict names."""
     found: dict[str, object] = {speaker.name: speaker for speaker in speakers}
-    for name, given in fields_in(changes, "speakers", "from names to what changes").items():
+    for name, given in require_fields(changes, "speakers", "from names to what changes").items():
         if name not in found:
-            raise SpecError(f"speakers: nobody is called {name!r}{near_or_all(name, [*found])}")
+            raise SpecError(
+                f"speakers: nobody is called {name!r}{suggest_near_or_all(name, [*found])}"
+            )
         path = ("speakers", name)
-        found[name] = speaker_laid_over(
-            found[name], fields_in(given, ".".join(path), "of its fields"), path
+        found[name] = merge_speaker(
+            found[name], require_fields(given, ".".join(path), "of its fields"), path
         )
     return tuple(found.values())
 
 
-def fields_in(given: object, field: str, what: str) -> Mapping[str, Any]:
+def require_fields(given: object, field: str, what: str) -> Mapping[str, Any]:
     """See that a change is a dict."""
     if not isinstance(given, Mapping):
         raise SpecError(f"{field}: must be a dict {what}, not {given!r}")

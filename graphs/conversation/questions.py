@@ -243,7 +243,9 @@ Answer: TypeAlias = Callable[[Question], Any | Awaitable[Any]]
 question's ``response_schema`` says. None leaves the session waiting, as an `EOFError` does."""
 
 
-def payload(asked: Asking, task: str, heard: str, calls: Sequence[ToolCall] = ()) -> dict[str, Any]:
+def interrupt_payload(
+    asked: Asking, task: str, heard: str, calls: Sequence[ToolCall] = ()
+) -> dict[str, Any]:
     """Make what `langgraph.types.interrupt` is given to ask a person for a message."""
     question = MessageQuestion(
         id="",
@@ -268,10 +270,10 @@ def check_message(question: MessageQuestion, answer: object) -> None:
     try:
         TypeAdapter(schema_of(question.empty)).validate_python(answer)
     except ValidationError as error:
-        raise unfit(error) from error
+        raise describe_misfit(error) from error
 
 
-def unfit(error: ValidationError) -> AnswerError:
+def describe_misfit(error: ValidationError) -> AnswerError:
     """Make one clear sentence of why an answer does not fit."""
     first = error.errors(include_url=False, include_context=False)[0]
     field = ".".join(map(str, first["loc"]))

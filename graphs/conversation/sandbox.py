@@ -26,7 +26,7 @@ HOST_WARNING: Final = (
 """What is shown where a conversation names the level ``host``."""
 
 
-def by_level(given: object) -> object:
+def read_level(given: object) -> object:
     """Read a level given as a bare word as ``{"level": …}``."""
     return {"level": given} if isinstance(given, str) else given
 
@@ -53,7 +53,7 @@ class Sandbox(Spec):
     @model_validator(mode="before")
     @classmethod
     def _by_level(cls, given: object) -> object:
-        return by_level(given)
+        return read_level(given)
 
     @property
     def languages(self) -> tuple[Language, ...]:

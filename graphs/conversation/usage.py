@@ -19,7 +19,7 @@ ESTIMATED = "estimated_usage"
 _TOLD = ("model_name", "model_provider", "finish_reason", ESTIMATED)
 
 
-def told_of(answer: AIMessage) -> dict[str, Any]:
+def select_response_metadata(answer: AIMessage) -> dict[str, Any]:
     """Give what is kept of what a model's client says of an answer: all else may be long."""
     metadata = answer.response_metadata
     return {name: metadata[name] for name in _TOLD if name in metadata}
@@ -111,10 +111,10 @@ class Usage(Data):
             if price is None
             else price.of(used["input_tokens"], cached, used["output_tokens"]),
         )
-        return total((self, one))
+        return add_usage((self, one))
 
 
-def total(parts: Iterable[Usage]) -> Usage:
+def add_usage(parts: Iterable[Usage]) -> Usage:
     """Add up what several models used."""
     found = list(parts)
     return Usage.model_validate(
@@ -122,11 +122,11 @@ def total(parts: Iterable[Usage]) -> Usage:
     )
 
 
-def used_so_far(state: Mapping[str, Any]) -> dict[str, Usage]:
+def read_usage(state: Mapping[str, Any]) -> dict[str, Usage]:
     """Read what a session has used from its state."""
     return {label: Usage.model_validate(part) for label, part in state.get("usage", {}).items()}
 
 
-def dumped(usage: Mapping[str, Usage]) -> dict[str, Any]:
+def dump_usage(usage: Mapping[str, Usage]) -> dict[str, Any]:
     """Write usage as plain values."""
     return {label: part.model_dump(mode="json") for label, part in usage.items()}

@@ -23,7 +23,7 @@ from pydantic import BeforeValidator, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema
 
 from ..common.data import Accepts, Fields, Kinded, by_kind
-from ..common.validation import near_or_all
+from ..common.validation import suggest_near_or_all
 from ..speakers.speaker import Speaker
 from .facts import Facts, Metadata
 
@@ -408,7 +408,9 @@ def check_name(dialogue: Dialogue, field: str, name: str | None) -> None:
         ValueError: None has; names the field.
     """
     if name is not None and name not in dialogue.names:
-        raise ValueError(f"{field}: nobody is called {name!r}{near_or_all(name, dialogue.names)}")
+        raise ValueError(
+            f"{field}: nobody is called {name!r}{suggest_near_or_all(name, dialogue.names)}"
+        )
 
 
 def doers(what: str, by: str | None, done: Sequence[tuple[str, str]]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from pydantic import Field
 
-from ..common.data import Accepts, Bringing, Name, Named, Thing
+from ..common.data import Accepts, Name, Named, NamedObject, Thing
 from ..speakers.speaker import Speaker
 from .end import (
     AtEnd,
@@ -61,7 +61,7 @@ class ToolCalled(BaseEnd):
 
     def registered(self) -> Iterator[tuple[str, str, str]]:
         # A name alone is checked among the speakers' tools.
-        if isinstance(self.tool, Bringing):
+        if isinstance(self.tool, NamedObject):
             yield "tool", "tools", self.tool
 
     @classmethod

@@ -12,7 +12,7 @@ from ...nodes.prompts.texts import fill_template, read_kind_prompt
 from ..build import build_graph
 from ..common.data import MOST, Mark, Temperature, Text
 from ..conversation.conversation_options import CommonOptions, Names, SpeakerName
-from ..conversation.defaults import own, shared
+from ..conversation.defaults import mark_default, mark_shared_default
 from ..conversation.fields import Opening
 from ..ends.done_token import DoneToken
 from ..ends.limits import MaxMessages
@@ -88,33 +88,33 @@ def blogger(
         'They map.'
     """
     names = {"writer": str(writer), "critic": str(critic), "satisfied": satisfied}
-    model_settings = shared({"temperature": temperature}, "temperature")
+    model_settings = mark_shared_default({"temperature": temperature}, "temperature")
     prefixes = {} if critic_prefix is None else {names["writer"]: critic_prefix}
     writing = {
         "name": writer,
-        "system_prompt": own(fill_template(writer_prompt, **names), "writer_prompt"),
-        "small_model_prompt": own(
+        "system_prompt": mark_default(fill_template(writer_prompt, **names), "writer_prompt"),
+        "small_model_prompt": mark_default(
             {"system_prompt": WRITER_SMALL_MODEL, "reminder": WRITER_REMINDER}
         ),
         "model_settings": model_settings,
     }
     reading = {
         "name": critic,
-        "system_prompt": own(fill_template(critic_prompt, **names), "critic_prompt"),
-        "small_model_prompt": own(
+        "system_prompt": mark_default(fill_template(critic_prompt, **names), "critic_prompt"),
+        "small_model_prompt": mark_default(
             {"system_prompt": CRITIC_SMALL_MODEL, "reminder": CRITIC_REMINDER}
         ),
-        "prefixes": own(prefixes, "critic_prefix"),
+        "prefixes": mark_default(prefixes, "critic_prefix"),
         "model_settings": model_settings,
     }
     final = MaxMessages(limit=2 * rounds + 1)
     return {
         "speakers": with_people([writing, reading], people),
-        "opening": own(Opening(first_line=BEGIN_WRITING)),
+        "opening": mark_default(Opening(first_line=BEGIN_WRITING)),
         "end_chat": {
             # The last round is the writer's alone.
-            "max_iterations": own(rounds + 1, "rounds"),
-            "when": own(
+            "max_iterations": mark_default(rounds + 1, "rounds"),
+            "when": mark_default(
                 DoneToken(token=satisfied, by=names["critic"]) | final, "rounds", "satisfied"
             ),
         },

@@ -15,7 +15,7 @@ from ..conversation.conversation_options import (
     TaskOptions,
     Things,
 )
-from ..conversation.defaults import own
+from ..conversation.defaults import mark_default
 from .short_form import Parts, form_of, short_form
 
 CHAT = read_kind_prompt("chat_assistant")
@@ -84,26 +84,28 @@ def chat(
     replies: object = ("human",)
     if message:
         first = {"kind": "text", "text": message, "once": True}
-        replies = own((first, "human"), "message")
+        replies = mark_default((first, "human"), "message")
     agent = {
         "name": assistant,
-        "system_prompt": own(
+        "system_prompt": mark_default(
             fill_template("\n".join(prompts), me=assistant, user=user), "assistant_prompt"
         ),
-        "small_model_prompt": own({"system_prompt": CHAT_SMALL_MODEL, "reminder": CHAT_REMINDER}),
-        "tools": own(tools, "tools"),
-        "speaks_with_tool_calls": own(speaks, "speaks_with_tool_calls", "tools"),
-        "interrupt_on": own(interrupt_on, "interrupt_on"),
-        "model_settings": own({"temperature": temperature}, "temperature"),
+        "small_model_prompt": mark_default(
+            {"system_prompt": CHAT_SMALL_MODEL, "reminder": CHAT_REMINDER}
+        ),
+        "tools": mark_default(tools, "tools"),
+        "speaks_with_tool_calls": mark_default(speaks, "speaks_with_tool_calls", "tools"),
+        "interrupt_on": mark_default(interrupt_on, "interrupt_on"),
+        "model_settings": mark_default({"temperature": temperature}, "temperature"),
     }
     return {
-        "title": own(None if message else f"Chat with {assistant}"),
+        "title": mark_default(None if message else f"Chat with {assistant}"),
         "speakers": ({"name": user, "replies": replies}, agent),
         "end_chat": {
-            "max_iterations": own(max_iterations, "max_iterations"),
-            "on_guard": own("ask"),
+            "max_iterations": mark_default(max_iterations, "max_iterations"),
+            "on_guard": mark_default("ask"),
             # Nothing but the person ends it, whenever the person likes.
-            "allow_unanswered_end": own(True),
+            "allow_unanswered_end": mark_default(True),
         },
     }
 

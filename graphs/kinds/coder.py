@@ -13,7 +13,7 @@ from ...nodes.prompts.texts import fill_template, read_kind_prompt
 from ..build import build_graph
 from ..common.data import MOST, Temperature, Text
 from ..conversation.conversation_options import CommonOptions, SpeakerName
-from ..conversation.defaults import own
+from ..conversation.defaults import mark_default
 from ..ends.limits import MaxMessages
 from ..ends.no_code_block import NoCodeBlock
 from .short_form import Parts, form_of, short_form
@@ -74,19 +74,21 @@ def coder(
     names = {"coder": coder, "executor": executor, "executions": executions}
     agent = {
         "name": coder,
-        "system_prompt": own(fill_template(coder_prompt, **names), "coder_prompt"),
-        "small_model_prompt": own({"system_prompt": CODER_SMALL_MODEL, "reminder": CODER_REMINDER}),
-        "model_settings": own({"temperature": temperature}, "temperature"),
+        "system_prompt": mark_default(fill_template(coder_prompt, **names), "coder_prompt"),
+        "small_model_prompt": mark_default(
+            {"system_prompt": CODER_SMALL_MODEL, "reminder": CODER_REMINDER}
+        ),
+        "model_settings": mark_default({"temperature": temperature}, "temperature"),
     }
     # A text or some JSON in the agent's answer is no code.
-    code = {"kind": "code", "fences": own("marked")}
+    code = {"kind": "code", "fences": mark_default("marked")}
     return {
         "speakers": ({"name": executor, "replies": (code,)}, agent),
-        "opening": {"first_speaker": coder, "first_line": own(BEGIN_CODING)},
+        "opening": {"first_speaker": coder, "first_line": mark_default(BEGIN_CODING)},
         "end_chat": {
             # The last round is the agent's alone.
-            "max_iterations": own(executions + 1, "executions"),
-            "when": own(
+            "max_iterations": mark_default(executions + 1, "executions"),
+            "when": mark_default(
                 NoCodeBlock(by=str(coder)) | MaxMessages(limit=2 * executions + 1),
                 "executions",
             ),

@@ -10,9 +10,9 @@ from typing import Annotated, Final, Unpack, cast
 from ..build import build_graph
 from ..common.data import AtLeast, Name, Text
 from ..common.errors import SpecError
-from ..common.validation import near_or_all
+from ..common.validation import suggest_near_or_all
 from ..conversation.conversation_options import AnySpeaker, OptionsBesideEndChat, ReadAs
-from ..conversation.defaults import own
+from ..conversation.defaults import mark_default
 from ..ends.end_chat import AnyEndChat, EndChat
 from ..speakers.speaker import Speaker
 from .short_form import Parts, form_of, short_form
@@ -75,7 +75,8 @@ def group_solve(
     names = [speaker.name for speaker in found]
     if shift_owner is not None and shift_owner not in names:
         raise SpecError(
-            f"shift_owner: nobody is called {shift_owner!r}{near_or_all(shift_owner, names)}"
+            f"shift_owner: nobody is called {shift_owner!r}"
+            f"{suggest_near_or_all(shift_owner, names)}"
         )
     ending = cast("EndChat", end_chat)
     if "announce_last_words" not in ending.model_fields_set:
@@ -84,10 +85,10 @@ def group_solve(
     return {
         "end_chat": ending,
         "opening": {
-            "answers": own(True),
-            "reconcile": own(reconcile_first_message, "reconcile_first_message"),
-            "first_speaker": own(shift_owner, "shift_owner"),
-            "first_line": own(shift_content, "shift_content"),
+            "answers": mark_default(True),
+            "reconcile": mark_default(reconcile_first_message, "reconcile_first_message"),
+            "first_speaker": mark_default(shift_owner, "shift_owner"),
+            "first_line": mark_default(shift_content, "shift_content"),
         },
     }
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from ..common.errors import SpecError
 from ..common.files import read_fields
-from ..common.validation import check_depth, listing
-from ..conversation.conversation import Conversation, Form, restored
+from ..common.validation import check_depth, list_names
+from ..conversation.conversation import Conversation, Form, restore_conversation
 
 
 def load_conversation(source: Mapping[str, Any] | str | Path) -> Conversation:
@@ -50,10 +50,10 @@ def _from_dict(data: dict[str, Any], where: str) -> Conversation:
     check_depth(data, where)
     kind = data.pop("kind", None)
     if kind is None:
-        return restored(data, where)
+        return restore_conversation(data, where)
     forms = forms_by_kind()
     if not isinstance(kind, str) or kind not in forms:
-        raise SpecError(f"{where}kind: {kind!r} is unknown; there are {listing(forms)}")
+        raise SpecError(f"{where}kind: {kind!r} is unknown; there are {list_names(forms)}")
     try:
         return forms[kind].of(data)
     except SpecError as error:

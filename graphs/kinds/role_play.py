@@ -12,7 +12,7 @@ from ...nodes.prompts.texts import fill_template, read_kind_prompt
 from ..build import build_graph
 from ..common.data import Mark, Name, Temperature, Text
 from ..conversation.conversation_options import CommonOptions, Names, ReadAs, Role
-from ..conversation.defaults import own, shared
+from ..conversation.defaults import mark_default, mark_shared_default
 from ..conversation.fields import Opening
 from ..ends.done_token import DoneToken
 from ..ends.end_chat import EndChatMode
@@ -113,43 +113,43 @@ def role_play(
         text = {"user_prompt": user_prompt, "assistant_prompt": assistant_prompt}[prompt]
         return {
             "name": me,
-            "system_prompt": own(fill_template(text, done=done_token, **names), prompt),
-            "small_model_prompt": own(
+            "system_prompt": mark_default(fill_template(text, done=done_token, **names), prompt),
+            "small_model_prompt": mark_default(
                 {"system_prompt": fill_template(brief, **names), "reminder": reminder}
             ),
-            "model_settings": shared({"temperature": temperature}, "temperature"),
+            "model_settings": mark_shared_default({"temperature": temperature}, "temperature"),
         }
 
     instructor = {
         **speaker(
             *(user_role, assistant_role, "user_prompt", INSTRUCTOR_SMALL_MODEL, INSTRUCTOR_REMINDER)
         ),
-        "format": own(INSTRUCTION),
+        "format": mark_default(INSTRUCTION),
         # In max_iterations_only nobody is asked; a fork may have another mode.
-        "checks_completion": own(True),
+        "checks_completion": mark_default(True),
     }
     solver = {
         **speaker(
             assistant_role, user_role, "assistant_prompt", SOLVER_SMALL_MODEL, SOLVER_REMINDER
         ),
-        "format": own(SOLUTION),
+        "format": mark_default(SOLUTION),
     }
     specification = {
-        "word_limit": own(word_limit, "word_limit"),
-        "model_settings": own({"temperature": task_temperature}, "task_temperature"),
-        "small_models": own(bool(specify_task), "specify_task"),
+        "word_limit": mark_default(word_limit, "word_limit"),
+        "model_settings": mark_default({"temperature": task_temperature}, "task_temperature"),
+        "small_models": mark_default(bool(specify_task), "specify_task"),
     }
     return {
         "speakers": with_people([instructor, solver], people),
-        "task_specification": own(
+        "task_specification": mark_default(
             None if specify_task is False else specification,
             *("specify_task", "word_limit", "task_temperature"),
         ),
-        "opening": own(Opening(first_line=BEGIN_INSTRUCTING)),
+        "opening": mark_default(Opening(first_line=BEGIN_INSTRUCTING)),
         "end_chat": {
-            "mode": own(mode, "mode"),
-            "max_iterations": own(max_iterations, "max_iterations"),
-            "when": own(DoneToken(token=done_token, by=user_role), "done_token"),
+            "mode": mark_default(mode, "mode"),
+            "max_iterations": mark_default(max_iterations, "max_iterations"),
+            "when": mark_default(DoneToken(token=done_token, by=user_role), "done_token"),
         },
     }
 

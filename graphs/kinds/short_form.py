@@ -16,7 +16,7 @@ from pydantic import Field, create_model
 from pydantic.fields import FieldInfo
 from typing_extensions import get_type_hints
 
-from ..common.model_help import Shown, field_docs, shown_default, type_name
+from ..common.model_help import Shown, field_docs, format_default, type_name
 from ..conversation.conversation import Conversation, Form
 from ..conversation.conversation_options import ReadAs
 from ..conversation.fields import ConversationFields
@@ -146,14 +146,14 @@ def _signature(function: Callable[..., Parts], hints: Mapping[str, Any]) -> Sign
     """Return the signature that users see: with the other fields of a conversation."""
     declared = _own_parameters(function)
     parameters = [
-        one.replace(annotation=Shown(type_name(hints[name])), default=shown_default(one.default))
+        one.replace(annotation=Shown(type_name(hints[name])), default=format_default(one.default))
         for name, one in declared.items()
     ]
     for name in hints:
         field = Conversation.model_fields.get(name)
         if field is not None and name not in declared:
             value = field.get_default(call_default_factory=True)
-            default = Shown("...") if name in _FILLED_IN else shown_default(value)
+            default = Shown("...") if name in _FILLED_IN else format_default(value)
             shown = Shown(type_name(_types_of_conversation()[name]))
             parameters.append(
                 Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=shown)

@@ -19,7 +19,7 @@ from ..conversation.conversation_options import (
     TaskOptions,
     Things,
 )
-from ..conversation.defaults import own, shared
+from ..conversation.defaults import mark_default, mark_shared_default
 from ..speakers.replies import TERMINATE, HumanInputMode
 from .short_form import Parts, form_of, short_form
 
@@ -131,25 +131,27 @@ def user_proxy(
     names = {"user": user, "termination": termination}
     human = {
         "kind": "human",
-        "human_input_mode": own(human_input_mode, "human_input_mode"),
-        "max_consecutive_auto_reply": own(max_consecutive_auto_reply, "max_consecutive_auto_reply"),
-        "termination": own(termination, "termination"),
-        "is_termination": own(is_termination, "is_termination"),
-        "sees_calls": own(bool(tools), "tools"),
+        "human_input_mode": mark_default(human_input_mode, "human_input_mode"),
+        "max_consecutive_auto_reply": mark_default(
+            max_consecutive_auto_reply, "max_consecutive_auto_reply"
+        ),
+        "termination": mark_default(termination, "termination"),
+        "is_termination": mark_default(is_termination, "is_termination"),
+        "sees_calls": mark_default(bool(tools), "tools"),
     }
     last: list[object] = []
     if user_prompt is not None:
         last = ["model"]
     elif default_auto_reply is not None:
         text = fill_template(default_auto_reply, termination=termination)
-        last = [{"kind": "text", "text": own(text, "default_auto_reply")}]
+        last = [{"kind": "text", "text": mark_default(text, "default_auto_reply")}]
     if assistant_prompt is None:
         means = [*([MEANS_TOOLS] if tools else []), *([MEANS_CODE] if code else [])]
         assistant_prompt = ASSISTANT.replace("{means}", " Or ".join(means) or MEANS_WORDS)
-    model_settings = shared({"temperature": temperature}, "temperature")
+    model_settings = mark_shared_default({"temperature": temperature}, "temperature")
     user_speaker = {
         "name": user,
-        "replies": own(
+        "replies": mark_default(
             (
                 {"kind": "text", "text": message, "once": True},
                 human,
@@ -159,26 +161,26 @@ def user_proxy(
             ),
             "message",
         ),
-        "system_prompt": own(
+        "system_prompt": mark_default(
             user_prompt and fill_template(user_prompt, me=user, **names), "user_prompt"
         ),
         "model_settings": model_settings,
     }
     assistant_speaker = {
         "name": assistant,
-        "system_prompt": own(
+        "system_prompt": mark_default(
             fill_template(assistant_prompt, me=assistant, **names), "assistant_prompt"
         ),
-        "tools": own(tools, "tools"),
-        "interrupt_on": own(interrupt_on, "interrupt_on"),
+        "tools": mark_default(tools, "tools"),
+        "interrupt_on": mark_default(interrupt_on, "interrupt_on"),
         "model_settings": model_settings,
     }
     return {
         "speakers": (user_speaker, assistant_speaker),
         "end_chat": {
-            "max_iterations": own(max_iterations, "max_iterations"),
+            "max_iterations": mark_default(max_iterations, "max_iterations"),
             # The message that is given to it is what an answer ends, as in AutoGen.
-            "allow_unanswered_end": own(True),
+            "allow_unanswered_end": mark_default(True),
         },
     }
 

@@ -11,13 +11,13 @@ from langchain_core.messages.tool import ToolCall
 from ...nodes.prompts import handoffs as prompts
 from ...nodes.prompts.handoffs import PRIVATE_MESSAGE
 from ..conversation.conversation import Conversation
-from ..conversation.handoffs import first_of, read_name, targets
+from ..conversation.handoffs import first_allowed, hand_off_targets, read_name
 from ..conversation.judges import HAND_OFF
-from ..speakers.speaker import TO_USER
 from ..ends.done_token import DoneToken
 from ..ends.end import leaves, lone
-from ..speakers.formats import LabelledFormat, plain
+from ..speakers.formats import LabelledFormat, normalize_mark
 from ..speakers.replies import DATA
+from ..speakers.speaker import TO_USER
 from ..text.done_words import may_say, says, settled, without
 from ..text.fences import prose_places
 from .marks import begins, length_of
@@ -151,9 +151,9 @@ def _shown(conversation: Conversation, speaker: str | None, end: DoneToken, text
 
 def _begins_another(line: str, marks: LabelledFormat, *, goes_on: bool) -> bool:
     """Whether a line begins with a mark after the first one, or may do so when it goes on."""
-    shown = plain(line)
+    shown = normalize_mark(line)
     return any(
-        begins(line, mark) or (goes_on and plain(mark).startswith(shown))
+        begins(line, mark) or (goes_on and normalize_mark(mark).startswith(shown))
         for mark in marks.lines[1:]
     )
 
@@ -214,8 +214,11 @@ def handing_over(
 
     The speaker is shown them as other calls: models do as they see that they did.
     """
-    render_prompt, may = conversation.render_prompt, targets(conversation, about.speaker or "")
-    chosen = first_of(conversation, about.speaker or "", about.handed_to)
+    render_prompt, may = (
+        conversation.render_prompt,
+        hand_off_targets(conversation, about.speaker or ""),
+    )
+    chosen = first_allowed(conversation, about.speaker or "", about.handed_to)
     made = []
     for number, given in enumerate(about.handed_to if may else ()):
         name = read_name(given, may)

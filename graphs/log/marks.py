@@ -17,7 +17,7 @@ from ..speakers.formats import (
     LEADING,
     WIDE,
     LabelledFormat,
-    plain,
+    normalize_mark,
 )
 from ..speakers.speaker import Speaker
 from ..text.fences import prose_places
@@ -54,7 +54,7 @@ def begins(line: str, mark: str) -> bool:
     size = place + len(wanted) + _SHARE
     while True:
         head = line if size >= len(line) else _head(line, size)
-        found = plain(head)
+        found = normalize_mark(head)
         if len(head) == len(line) or len(found) >= len(wanted) or not wanted.startswith(found):
             return found.startswith(wanted)
         size *= 2
@@ -71,7 +71,7 @@ def _head(line: str, size: int) -> str:
 @lru_cache(maxsize=256)
 def _plain_mark(mark: str) -> str:
     """A mark as it is compared; a conversation has few."""
-    return plain(mark)
+    return normalize_mark(mark)
 
 
 def read_marks(lines: Sequence[str], end: str | None, text: str) -> list[str] | None:
@@ -163,7 +163,7 @@ def end_of(end: str, text: str) -> tuple[int, int] | None:
         if not is_written and not _begins_sentence(text, start):
             continue
         line = max(text.rfind("\n", 0, start), text.rfind("\r", 0, start)) + 1
-        if not plain(text[line:start]):
+        if not normalize_mark(text[line:start]):
             return line, start
         closing = _CLOSING.match(text, len(body))
         opening = closing[0][::-1] if closing else ""
@@ -249,5 +249,5 @@ def _length_of_form(speaker: Speaker, shown: Sequence[str]) -> int:
     if marks is None or marks.end is None:
         return 0
     opens = [place for place, one in enumerate(shown) if begins(one, marks.lines[0])]
-    closes = (plain(one).rstrip().endswith(plain(marks.end)) for one in shown)
+    closes = (normalize_mark(one).rstrip().endswith(normalize_mark(marks.end)) for one in shown)
     return next((place for place, one in enumerate(closes, 1) if one and opens == [0]), 0)

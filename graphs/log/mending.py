@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from pydantic import JsonValue
 
-from ..speakers.formats import EMPHASIS, LabelledFormat, SchemaFormat, plain
+from ..speakers.formats import EMPHASIS, LabelledFormat, SchemaFormat, normalize_mark
 from ..speakers.speaker import Speaker
 from ..text.borrowed import remark_places
 from ..text.fences import prose_places
@@ -163,7 +163,7 @@ def _lines_without(marks: Sequence[str], text: str) -> Iterator[str]:
 
 def _is_none(value: str) -> bool:
     """Return whether a value is what was added after a mark."""
-    return begins(value, NONE) and plain(value) == plain(NONE)
+    return begins(value, NONE) and normalize_mark(value) == normalize_mark(NONE)
 
 
 def _values(found: JsonValue) -> Iterator[str]:

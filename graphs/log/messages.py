@@ -21,7 +21,7 @@ from langchain_core.messages import (
 from langchain_core.messages.tool import ToolCall
 from pydantic import JsonValue
 
-from ..conversation.usage import told_of
+from ..conversation.usage import select_response_metadata
 from ..speakers.approval import DecisionType
 from .metadata import (
     NOBODY,
@@ -134,7 +134,7 @@ def make_message(
         name=about.speaker,
         additional_kwargs=metadata_kwargs(about, number),
         usage_metadata=answer.usage_metadata if answer else None,
-        response_metadata=told_of(answer) if answer else {},
+        response_metadata=select_response_metadata(answer) if answer else {},
         tool_calls=list(tool_calls),
         invalid_tool_calls=list(invalid_tool_calls),
     )

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from ..common.data import Data
-from ..common.validation import explained
+from ..common.validation import explain_error
 from ..conversation.conversation import Conversation
 from ..conversation.sandbox import Language
 from ..speakers.formats import (
@@ -24,7 +24,7 @@ from ..speakers.formats import (
     describe_repeated_marks,
     describe_schema_error,
     describe_unclosed_block,
-    written_json,
+    write_schema_json,
 )
 from ..speakers.speaker import Speaker
 from ..speakers.structured_answers import read_structured
@@ -177,10 +177,10 @@ def _fields(schema: type[BaseModel], text: str) -> Parsed:
     try:
         found = read_structured(schema, text)
     except ValidationError as error:
-        return Parsed(problem=describe_schema_error(explained(error, schema)))
+        return Parsed(problem=describe_schema_error(explain_error(error, schema)))
     except UnreadableJsonError as error:
         return Parsed(problem=describe_schema_error(str(error)))
-    written = written_json(found)
+    written = write_schema_json(found)
     try:
         # What JSON does not have, such as infinity, is none.
         return Parsed(value=json.loads(written, parse_int=_storable, parse_constant=_no_number))

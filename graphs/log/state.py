@@ -12,7 +12,7 @@ from langgraph.channels import DeltaChannel
 # ToolRuntime fails with typing.TypedDict on Python 3.11.
 from typing_extensions import TypedDict
 
-from ..common.fold import goes_on
+from ..common.fold import continues_log
 from .messages import PLACE, metadata, stored_metadata
 from .metadata import (
     INPUT,
@@ -118,7 +118,7 @@ class GrowingLog:
         """Give the log, as `log_of` does."""
         channels = (state.get("messages") or [], state.get("unspoken") or [])
         known = self._channels
-        goes = goes_on(known[0], channels[0]) and goes_on(known[1], channels[1])
+        goes = continues_log(known[0], channels[0]) and continues_log(known[1], channels[1])
         new = channels[0][len(known[0]) :], channels[1][len(known[1]) :]
         if goes and self._is_plain and all(map(_is_plain, chain(*new))):
             tail = sorted(chain(*new), key=_place)

@@ -21,7 +21,7 @@ from langchain_core.messages import (
 from langchain_core.messages.tool import ToolCall
 
 from ..common.display import Messages
-from ..common.fold import goes_on
+from ..common.fold import continues_log
 from ..conversation.conversation import Conversation
 from ..speakers.private_messages import calls_of
 from .heard_text import as_heard_alone, handing_over, heard_text, provider_names, put_back
@@ -117,7 +117,7 @@ class View:
 
     def of(self, log: Sequence[BaseMessage], system: str | None = None) -> list[BaseMessage]:
         """Show what the speaker remembers of a log; the messages are not to be changed."""
-        if not goes_on(self._read, log) or self._changes(log[len(self._read) :], self._known):
+        if not continues_log(self._read, log) or self._changes(log[len(self._read) :], self._known):
             self._begin()
         before, behind = self._apart(log[len(self._read) :])
         self._add(self._shown, before)

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from ..common.errors import AnswerError
 from ..common.sanitize import dump_exact_json, escape_invisible
-from ..common.validation import first_fault, listing, near_or_all
+from ..common.validation import first_fault, list_names, suggest_near_or_all
 from ..conversation.questions import ApprovalQuestion
 from ..speakers.approval import (
     DECISIONS,
@@ -29,7 +29,7 @@ def needing_approval(speaker: Speaker, calls: Sequence[ToolCall]) -> list[ToolCa
     return [call for call in calls if speaker.interrupt_on.get(call["name"], False) is not False]
 
 
-def approval(
+def build_approval(
     speaker: Speaker, calls: Sequence[ToolCall], parameters_of: Callable[[str], dict[str, Any]]
 ) -> Approval | None:
     """Give what a person is asked before calls run, if anything."""
@@ -71,7 +71,7 @@ def call_shown(name: str, arguments: Mapping[str, Any]) -> str:
     return f"{escape_invisible(name)} with {dump_exact_json(arguments)}"
 
 
-def misfit(request: Approval, answer: Decisions, tools: Sequence[str]) -> str | None:
+def find_misfit(request: Approval, answer: Decisions, tools: Sequence[str]) -> str | None:
     """Say in one sentence why an answer does not fit its question; None where it fits."""
     wanted, given = len(request.action_requests), len(answer.decisions)
     if wanted != given:
@@ -87,13 +87,13 @@ def misfit(request: Approval, answer: Decisions, tools: Sequence[str]) -> str | 
         if decision.type not in review.allowed_decisions:
             return (
                 f"decisions.{place}.type: {decision.type!r} is not allowed for "
-                f"{review.action_name!r}; allowed are {listing(review.allowed_decisions)}"
+                f"{review.action_name!r}; allowed are {list_names(review.allowed_decisions)}"
             )
         if isinstance(decision, Edit) and decision.edited_action.name not in tools:
             name = decision.edited_action.name
             return (
                 f"decisions.{place}.edited_action.name: {name!r} is not one of the speaker's "
-                f"tools{near_or_all(name, tools)}"
+                f"tools{suggest_near_or_all(name, tools)}"
             )
     return None
 
@@ -113,16 +113,16 @@ def check_decisions(question: ApprovalQuestion, answer: object) -> None:
     try:
         found = Decisions.model_validate(answer)
     except ValidationError as error:
-        fault: str | None = misshapen(error)
+        fault: str | None = find_misshapen(error)
     else:
         # Which tools the agent has is not known here.
         edits = [one for one in found.decisions if isinstance(one, Edit)]
-        fault = misfit(request, found, [one.edited_action.name for one in edits])
+        fault = find_misfit(request, found, [one.edited_action.name for one in edits])
     if fault is not None:
         raise AnswerError(f"the answer does not fit, and the question stays open: {fault}")
 
 
-def misshapen(error: ValidationError) -> str:
+def find_misshapen(error: ValidationError) -> str:
     """Say in one sentence why an answer can't be read as `Decisions`."""
     first = first_fault(error)
     # Behind the place pydantic puts the kind of decision, which no answer has there.
@@ -134,10 +134,10 @@ def misshapen(error: ValidationError) -> str:
         case "extra_forbidden":
             return f"{field}: there is no such field"
         case "union_tag_not_found":
-            return f"{field}.type: is missing; there are {listing(DECISIONS)}"
+            return f"{field}.type: is missing; there are {list_names(DECISIONS)}"
         case "union_tag_invalid":
             tag = (first.get("ctx") or {}).get("tag")
-            return f"{field}.type: {tag!r} is not a decision; there are {listing(DECISIONS)}"
+            return f"{field}.type: {tag!r} is not a decision; there are {list_names(DECISIONS)}"
         case _ if not field:
             return 'it must be {"decisions": [...]}, with a decision for each call'
         case _:

@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from ..common.fold import Fold
 from ..conversation.conversation import Conversation
-from ..conversation.usage import Usage, total
+from ..conversation.usage import Usage, add_usage
 from ..ends.all_ends import GUARDS
 from ..ends.done_token import DoneToken
 from ..ends.end import FactTally, Strength, Tallies, leaves
@@ -166,7 +166,7 @@ class LogCounter:
 
 def with_usage(facts: Facts, usage: Iterable[Usage]) -> Facts:
     """Add what model calls have used to the facts of a log."""
-    spent = total(usage)
+    spent = add_usage(usage)
     tokens = spent.input_tokens + spent.output_tokens
     return facts.model_copy(update={"calls": spent.calls, "tokens": tokens, "cost": spent.cost})
 

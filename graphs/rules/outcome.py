@@ -11,7 +11,7 @@ from ..common.data import Data
 from ..common.display import Panel, Shown, ShownList
 from ..conversation.conversation import Conversation
 from ..conversation.judges import Finding, Verdict
-from ..conversation.usage import Usage, total
+from ..conversation.usage import Usage, add_usage
 from ..ends.all_ends import Reason
 from ..ends.end import Tallies
 from ..log.heard_text import unanswered_token
@@ -60,7 +60,7 @@ class Outcome(Shown, Data):
     @property
     def total(self) -> Usage:
         """What all models used together."""
-        return total(self.usage.values())
+        return add_usage(self.usage.values())
 
     def __str__(self) -> str:
         rounds = "1 round" if self.rounds == 1 else f"{self.rounds} rounds"

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from ..common.errors import SpecError
-from ..common.validation import near_or_all
+from ..common.validation import suggest_near_or_all
 from ..conversation.conversation import Conversation
-from ..conversation.defaults import Own
+from ..conversation.defaults import Default
 from ..conversation.questions import Asking, Because, Empty, is_exit
 from ..log.metadata import ALOUD
 from ..speakers.replies import HumanInputMode
@@ -134,8 +134,10 @@ def with_people(
     known = [str(speaker["name"]) for speaker in speakers]
     for name in names:
         if name not in known:
-            raise SpecError(f"people: nobody is called {name!r}{near_or_all(name, known)}")
+            raise SpecError(f"people: nobody is called {name!r}{suggest_near_or_all(name, known)}")
     return tuple(
-        {**speaker, "replies": Own(("human",), "people")} if speaker["name"] in names else speaker
+        {**speaker, "replies": Default(("human",), "people")}
+        if speaker["name"] in names
+        else speaker
         for speaker in speakers
     )

@@ -189,7 +189,7 @@ def _begins_rounds(about: MessageMetadata) -> bool:
     return about.speaker is not None and about.stage not in (Stage.PRIVATE, Stage.OPENING)
 
 
-class Around(NamedTuple):
+class PromptOverhead(NamedTuple):
     """The tokens of what stands in a prompt beside the log."""
 
     front: int  # those of the system prompt, the examples and the tools
@@ -224,7 +224,7 @@ class History:
         """Leave out of a log what the speaker has forgotten."""
         return remembered(log, self._name) if self._memory.of(log).forgets else log
 
-    def shortened(self, log: Sequence[BaseMessage], around: Around) -> Shortened:
+    def shortened(self, log: Sequence[BaseMessage], around: PromptOverhead) -> Shortened:
         """Shorten a log for the speaker's prompt."""
         sums_up = self._memory.of(log).sums_up
         log = self.remembered(log)
@@ -237,7 +237,7 @@ class History:
         return Shortened([*pinned, *told, *log[walk.cut :]], since)
 
     def to_summarise(
-        self, log: Sequence[BaseMessage], around: Around
+        self, log: Sequence[BaseMessage], around: PromptOverhead
     ) -> tuple[list[BaseMessage], str] | None:
         """Give what is to be summed up before the speaker's next prompt."""
         if not isinstance(self._conversation.speaker(self._name).context, RunningSummary):
@@ -249,7 +249,7 @@ class History:
         left_out = range(walk.for_good, walk.cut)
         return [log[place] for place in left_out if place in walk.tokens], place_of(log[walk.cut])
 
-    def halved(self, log: Sequence[BaseMessage], around: Around) -> str | None:
+    def halved(self, log: Sequence[BaseMessage], around: PromptOverhead) -> str | None:
         """Say where to cut for good after a model has refused the prompt as too long."""
         log = self.remembered(log)
         walk = self._walked(log, around).copy()
@@ -265,7 +265,7 @@ class History:
             (message for message in known if is_summary(metadata(message), self._name)), None
         )
 
-    def _walked(self, log: Sequence[BaseMessage], around: Around) -> "_Walk":
+    def _walked(self, log: Sequence[BaseMessage], around: PromptOverhead) -> "_Walk":
         if self._beside != (around.front, around.each):
             self._beside = (around.front, around.each)
             self._walk = self._walked_beside(*self._beside)

@@ -14,7 +14,7 @@ from .position import Leaving, Phase, Position
 from .turns import in_turn, is_judged, last_words
 
 
-def spoke(conversation: Conversation, position: Position, turn: Decision) -> Position:
+def after_reply(conversation: Conversation, position: Position, turn: Decision) -> Position:
     """Give the position after the speaker whose turn it is has finished it."""
     return after_turn(conversation, position, turn.speaker, turn.stage)
 
@@ -46,7 +46,7 @@ def after_turn(
     return after.model_copy(update={"owed": last_words(conversation, speaker)})
 
 
-def paused(
+def after_pause(
     position: Position, turn: Decision, phase: Phase, *, succeeded: bool = False
 ) -> Position:
     """Give the position after a phase within a turn; `succeeded` counts a round of tools."""
@@ -62,34 +62,34 @@ def paused(
     )
 
 
-def left(position: Position, turn: Decision, leaving: Leaving) -> Position:
+def after_leaving(position: Position, turn: Decision, leaving: Leaving) -> Position:
     """Give the position after a person ended it instead of speaking."""
-    return paused(position, turn, Phase.LEFT).model_copy(update={"left": leaving})
+    return after_pause(position, turn, Phase.LEFT).model_copy(update={"left": leaving})
 
 
-def reopened(position: Position) -> Position:
+def after_reopening(position: Position) -> Position:
     """Give the position of a conversation that goes on after its end: its caps count anew."""
     anew = {"turns": 0, "completed": (), "owed": (), "chosen": None, "left": None}
     return position.model_copy(update=anew)
 
 
-def checked(position: Position) -> Position:
+def after_check(position: Position) -> Position:
     """Give the position after the predicates were asked whether they hold."""
     return position.model_copy(update={"phase": Phase.CHECKED})
 
 
-def asked(position: Position) -> Position:
+def after_question(position: Position) -> Position:
     """Give the position after the first of the judge's two questions."""
     return position.model_copy(update={"phase": Phase.ASKED})
 
 
-def unread(conversation: Conversation, position: Position) -> Position:
+def after_unread_verdict(conversation: Conversation, position: Position) -> Position:
     """Give the position after a verdict that can't be read, where it is asked for once more."""
     capped = not is_judged(conversation, position)
     return position.model_copy(update={"phase": Phase.UNREAD, "capped": capped})
 
 
-def judged(conversation: Conversation, position: Position, *, complete: bool) -> Position:
+def after_verdict(conversation: Conversation, position: Position, *, complete: bool) -> Position:
     """Give the position after it was judged whether a task is complete."""
     capped = not is_judged(conversation, position)
     if not complete or position.speaker is None:
@@ -107,13 +107,13 @@ def judged(conversation: Conversation, position: Position, *, complete: bool) ->
     )
 
 
-def chose(conversation: Conversation, position: Position, name: str | None) -> Position:
+def after_choice(conversation: Conversation, position: Position, name: str | None) -> Position:
     """Give the position after it was chosen who speaks next."""
     chosen = name or in_turn(conversation, position)
     return position.model_copy(update={"phase": Phase.CHOSEN, "chosen": chosen})
 
 
-def standing(position: Position, log: Sequence[BaseMessage]) -> Position:
+def position_after_removals(position: Position, log: Sequence[BaseMessage]) -> Position:
     """Give the position, or an earlier one where the next node would read a removed message."""
     if _stands(position.phase, log):
         return position

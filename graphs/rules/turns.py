@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from langchain_core.messages import BaseMessage
 
 from ..conversation.conversation import Conversation
-from ..conversation.handoffs import first_of, named_in, targets
+from ..conversation.handoffs import first_allowed, hand_off_targets, read_next_speaker
 from ..conversation.judges import RoundRobin
 from ..ends.end_chat import EndChatMode
 from ..log.messages import metadata
@@ -137,7 +137,7 @@ def next_speaker(conversation: Conversation, name: str, log: Sequence[BaseMessag
     """
     turns = _turns(conversation, log)
     now, before = next(turns, None), next(turns, None)
-    may = targets(conversation, name)
+    may = hand_off_targets(conversation, name)
     if now is not None and now.speaker == name:
         if now.named is not None:
             return now.named
@@ -177,8 +177,8 @@ def _named(
     conversation: Conversation, name: str, message: BaseMessage, about: SpeakerReply
 ) -> str | None:
     """Whom a line names to speak next, of those who may."""
-    given = (*about.handed_to, *named_in(conversation, about.parsed))
-    return first_of(conversation, name, given) or _addressed(message.text, conversation, name)
+    given = (*about.handed_to, *read_next_speaker(conversation, about.parsed))
+    return first_allowed(conversation, name, given) or _addressed(message.text, conversation, name)
 
 
 def _addressed(text: str, conversation: Conversation, name: str) -> str | None:
@@ -186,7 +186,7 @@ def _addressed(text: str, conversation: Conversation, name: str) -> str | None:
     if not text.lstrip().startswith("@"):
         return None
     said = text.lstrip()[1:].casefold()
-    may = targets(conversation, name)
+    may = hand_off_targets(conversation, name)
     found = [one for one in may if said.startswith(one.casefold())]
     ended = [one for one in found if not said[len(one.casefold()) :][:1].isalnum()]
     return max(ended, key=len, default=None)

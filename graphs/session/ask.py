@@ -21,7 +21,7 @@ from ..common.errors import SpecError, UnreadableAnswerError
 from ..common.sanitize import excerpt
 from ..common.settings import load_settings
 from ..common.threads import in_background
-from ..common.validation import kind_of
+from ..common.validation import name_type
 from ..conversation.conversation import Conversation
 from ..conversation.conversation_options import AnySpeaker
 from ..conversation.questions import MessageQuestion, is_exit
@@ -37,7 +37,7 @@ from ..store.open import open_store
 from ..store.rows import check_session_id
 from ..text.words import cut
 from .checkpoints import stored_conversation
-from .converse import located
+from .converse import locate_session
 from .options import Options, StoreOptions
 from .records import read_session
 from .run import run_to_end
@@ -124,7 +124,7 @@ async def aask(
         >>> ask(chef, "And a dessert?", session="menu", model=model, store="memory:ask").text
         'Plums.'
     """
-    session, options = located(session, options)
+    session, options = locate_session(session, options)
     check_options(options, AskOptions, "session", "reset", "schema", "on_failure", "user")
     _check_text(text)
     if on_failure not in get_args(OnFailure):
@@ -177,7 +177,7 @@ def _able(agent: AnySpeaker, tools: Any, schema: type[BaseModel] | None) -> Spea
         changes["tools"] = (*speaker.tools, *more)
     if schema is not None:
         if not isinstance(schema, type):
-            raise SpecError(f"schema: must be a pydantic model's class, not {kind_of(schema)}")
+            raise SpecError(f"schema: must be a pydantic model's class, not {name_type(schema)}")
         # A reply that is held to a schema calls no tools.
         form = "text" if more or speaker.tools else "structured"
         changes["format"] = SchemaFormat(schema, form=form)
@@ -191,7 +191,7 @@ def _speaker(given: object, field: str) -> Speaker:
     if not isinstance(given, Mapping):
         hint = ": put it among the replies of one" if is_agent(given) else ""
         raise SpecError(
-            f"{field}: must be a Speaker or a dict of its fields, not {kind_of(given)}{hint}"
+            f"{field}: must be a Speaker or a dict of its fields, not {name_type(given)}{hint}"
         )
     return Speaker(**given)
 
@@ -284,7 +284,7 @@ async def aremember(
     was = name or now.name
     for place, result in enumerate(results):
         if not isinstance(result, Result):
-            raise TypeError(f"results.{place} must be a result, not {kind_of(result)}")
+            raise TypeError(f"results.{place} must be a result, not {name_type(result)}")
         result.conversation.speaker(was)
     found = [message for result in results for message in result.memory(was)]
     if words is not None and found:

@@ -21,15 +21,15 @@ from langgraph.types import StateSnapshot
 
 from ..build import Graph
 from ..common.errors import AnswerError, SessionError, SpecError
-from ..common.validation import kind_of
-from ..conversation.conversation import Conversation, restored
+from ..common.validation import name_type
+from ..conversation.conversation import Conversation, restore_conversation
 from ..conversation.questions import MessageQuestion, Question, check_message, read_question
 from ..log.messages import metadata, place_name, place_of
 from ..log.metadata import RemovedMessage
 from ..log.state import State, log_of
 from ..rules.end_chat import Node
 from ..store.rows import SessionRow, reading_store
-from .dump import whole
+from .dump import read_whole_dump
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def reading_session(graph: Graph, session: str) -> Iterator[None]:
 def stored_conversation(row: SessionRow, url: str) -> Conversation:
     """Make the conversation of a session out of its row."""
     with reading_store(url, row.session):
-        return restored(json.loads(row.spec))
+        return restore_conversation(json.loads(row.spec))
 
 
 def check_state(session: str, conversation: Conversation | None, state: State) -> None:
@@ -52,14 +52,14 @@ def check_state(session: str, conversation: Conversation | None, state: State) -
     # Most are just what is stored of it, and need not be read to be compared.
     stored = None if conversation is None else conversation.stored()
     specs = [
-        restored(spec) if conversation is None or spec != stored else conversation
+        restore_conversation(spec) if conversation is None or spec != stored else conversation
         for spec in (*given, *known)
     ]
     if conversation is not None and any(spec != conversation for spec in specs):
         raise SpecError("its conversation is not the one that is listed")
     begun = [name for name in _BEGUN if state.get(name)]
     if known:
-        whole(session, specs[-1], [state])
+        read_whole_dump(session, specs[-1], [state])
     elif begun:
         raise SpecError(f"it has {begun[0]}, but no conversation")
 
@@ -132,7 +132,7 @@ def _name_of(message: MessageLike) -> str:
             return name
         case int() if not isinstance(message, bool):
             return place_name(message)
-    raise SpecError(f"at: must be a message, its id or its number, not {kind_of(message)}")
+    raise SpecError(f"at: must be a message, its id or its number, not {name_type(message)}")
 
 
 def _index_of(log: Sequence[BaseMessage], session: str, name: str) -> int:

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import TypeVar, Unpack, cast
 
 from ...tools.registry.options import list_options
-from ..common.threads import in_background, iterating
+from ..common.threads import in_background, iterate_in_background
 from ..events import Event
 from .options import Options, StoreOptions
 from .run import ConversationLike, run_session, run_to_end
@@ -66,7 +66,7 @@ async def aconverse(
         >>> converse(garden, model=model, store="memory:docs").stop_reason
         'done_token'
     """
-    session, options = located(session, options)
+    session, options = locate_session(session, options)
     return result_of(*await run_to_end(conversation, session, options, reset=reset))
 
 
@@ -96,7 +96,7 @@ async def astream(
     Raises:
         DuologueError: As in `converse`.
     """
-    session, options = located(session, options)
+    session, options = locate_session(session, options)
     run = run_session(conversation, session, reset=reset, tokens=True, **options)
     async with aclosing(run) as events:
         async for event in events:
@@ -104,10 +104,10 @@ async def astream(
                 yield event
 
 
-stream = iterating(astream)
+stream = iterate_in_background(astream)
 
 
-def located(session: str | Session | None, options: G) -> tuple[str | None, G]:
+def locate_session(session: str | Session | None, options: G) -> tuple[str | None, G]:
     """Read a session's id, and its store if it is a handle and no other store is given."""
     if not isinstance(session, Session):
         return session, options

@@ -20,11 +20,11 @@ from pydantic import BeforeValidator, Field, JsonValue, PlainSerializer, model_v
 from ..common.data import Data
 from ..common.errors import SpecError
 from ..common.files import read_file
-from ..common.validation import DEEPEST, check_depth, validated
-from ..common.versions import Migration, Versions, upgraded
-from ..conversation.conversation import Conversation, migrated, restored
+from ..common.validation import DEEPEST, check_depth, validate
+from ..common.versions import Migration, Versions, upgrade
+from ..conversation.conversation import Conversation, migrate_spec, restore_conversation
 from ..conversation.sandbox import Kept, new_key
-from ..conversation.usage import Usage, told_of, used_so_far
+from ..conversation.usage import Usage, read_usage, select_response_metadata
 from ..log.messages import (
     make_message,
     metadata,
@@ -142,7 +142,7 @@ def dumped(message: BaseMessage) -> Message:
     if isinstance(message, AIMessage):
         known = {
             "usage": message.usage_metadata,
-            "model": told_of(message),
+            "model": select_response_metadata(message),
             "tool_calls": [
                 DumpedCall(name=call["name"], args=call["args"], id=call["id"])
                 for call in message.tool_calls
@@ -246,7 +246,7 @@ DUMP_VERSIONS: Final = Versions[Migration](oldest=7)
 
 
 def _spec(given: object) -> object:
-    return migrated(dict(given)) if isinstance(given, Mapping) else given
+    return migrate_spec(dict(given)) if isinstance(given, Mapping) else given
 
 
 Spec = Annotated[Conversation, BeforeValidator(_spec), PlainSerializer(Conversation.stored)]
@@ -336,10 +336,12 @@ def _read(data: object, where: str) -> SessionDump:
         )
     if "version" not in data:
         raise SpecError(f"{where}version: is missing")
-    return validated(SessionDump, upgraded(dict(data), DUMP_VERSIONS, where), where, _DEEPEST)
+    return validate(SessionDump, upgrade(dict(data), DUMP_VERSIONS, where), where, _DEEPEST)
 
 
-def whole(session: str, conversation: Conversation, states: Sequence[State]) -> SessionDump:
+def read_whole_dump(
+    session: str, conversation: Conversation, states: Sequence[State]
+) -> SessionDump:
     """Write down a whole session."""
     return SessionDump(
         format=_FORMAT,
@@ -358,7 +360,7 @@ def _steps_of(conversation: Conversation, states: Sequence[State]) -> tuple[Dump
         before = spec
         if state["spec"] != stored:
             stored = state["spec"]
-            spec = restored(stored)
+            spec = restore_conversation(stored)
         given, ended = state.get("specified_task", ""), state.get("outcome")
         stands = state.get("position")
         keeps = state.get("interpreter") or kept
@@ -367,7 +369,7 @@ def _steps_of(conversation: Conversation, states: Sequence[State]) -> tuple[Dump
             DumpedStep(
                 messages=tuple(map(dumped, log_of(state))),
                 position=None if stands is None else Position.model_validate(stands),
-                usage=used_so_far(state),
+                usage=read_usage(state),
                 specified_task=None if given == task else given,
                 spec=None if spec == before else spec,
                 interpreter=None if keeps == kept else Kept.model_validate(keeps).without_key(),

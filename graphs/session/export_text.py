@@ -13,7 +13,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 from markdown_it import MarkdownIt
 
-from ..common.sanitize import clean_page, escaped, in_markdown
+from ..common.sanitize import clean_page, escape_json, escape_markdown
 from ..log.messages import metadata, place_of
 from ..log.metadata import thought_text
 from ..log.remembered import memory
@@ -31,7 +31,7 @@ def as_json_lines(result: StoredSession, speaker: str | None = None) -> str:
     objects = (
         json.dumps(_object(one, told=told), ensure_ascii=False) for one in _log(result, speaker)
     )
-    return "".join(escaped(one) + "\n" for one in objects)
+    return "".join(escape_json(one) + "\n" for one in objects)
 
 
 def _object(message: BaseMessage, *, told: bool) -> dict[str, Any]:
@@ -46,9 +46,9 @@ def _object(message: BaseMessage, *, told: bool) -> dict[str, Any]:
 
 def as_markdown(result: StoredSession, speaker: str | None = None) -> str:
     """Write a session as a Markdown page."""
-    parts = [f"# {in_markdown(title_of(result.conversation))}"]
+    parts = [f"# {escape_markdown(title_of(result.conversation))}"]
     if speaker is not None:
-        parts.append(f"What {in_markdown(speaker)} remembers.")
+        parts.append(f"What {escape_markdown(speaker)} remembers.")
     if result.specified_task:
         parts += ["**Task:**", _quoted(result.specified_task)]
     is_memory = speaker is not None
@@ -70,29 +70,29 @@ def _end(outcome: Outcome | None) -> Iterator[str]:
     if outcome is None:
         yield "Not finished."
         return
-    yield f"**{in_markdown(str(outcome))}**"
+    yield f"**{escape_markdown(str(outcome))}**"
     if outcome.explanations[1:]:
-        yield f"Also: {in_markdown('; '.join(outcome.explanations[1:]))}."
-    yield from map(in_markdown, outcome.warnings)
+        yield f"Also: {escape_markdown('; '.join(outcome.explanations[1:]))}."
+    yield from map(escape_markdown, outcome.warnings)
 
 
 def _paragraphs(message: BaseMessage, line: Line) -> Iterator[str]:
     """Yield the paragraphs of one message."""
     if line.kind == "note":
-        yield f"*{in_markdown(line.text)}*"
+        yield f"*{escape_markdown(line.text)}*"
         return
     if line.kind != "result":
-        yield f"## {in_markdown(line.name)} ({in_markdown(place_of(message))})"
+        yield f"## {escape_markdown(line.name)} ({escape_markdown(place_of(message))})"
     thoughts = [fold for fold in line.folds if fold.kind == "thought"]
     for fold in thoughts:
         yield f"*{fold.title}:*"
         yield _quoted(fold.text)
-    yield from (f"*{in_markdown(remark)}*" for remark in line.remarks)
+    yield from (f"*{escape_markdown(remark)}*" for remark in line.remarks)
     if line.text or line.kind not in ("calls", "result"):
         yield _quoted(message.text)
     for fold in line.folds:
         if fold.kind in ("call", "result"):
-            yield f"*{in_markdown(fold.title)}:*"
+            yield f"*{escape_markdown(fold.title)}:*"
         # A result's text says the same as its values.
         if fold.kind != "thought" and not (fold.kind == "parsed" and line.kind == "result"):
             yield _fenced(fold.text, "json" if fold.is_json else "text")

@@ -21,7 +21,7 @@ from langchain_core.messages import (
 from ...nodes.models.offered_tools import define_tools
 from ...nodes.prompts.speaking import BEGIN
 from ...tools.registry.registry import Registry
-from ..common.sanitize import escaped
+from ..common.sanitize import escape_json
 from ..conversation.judges import HAND_OFF
 from ..log.messages import metadata
 from ..log.metadata import MessageMetadata, Reflection, Source, SpeakerReply, Speech, ToolCalls
@@ -200,4 +200,4 @@ def json_line(found: Line) -> str:
     """Write an object as one line that no program splits."""
     text = json.dumps(found, ensure_ascii=False)
     # Half a character, which no encoding has, stands there as JSON's escape.
-    return escaped(text.encode(errors="backslashreplace").decode()) + "\n"
+    return escape_json(text.encode(errors="backslashreplace").decode()) + "\n"

@@ -15,7 +15,7 @@ from ..log.remembered import memory, private_lines, told_privately
 from ..log.viewpoint import memory_messages
 from ..rules.position import Position
 from ..rules.transitions import first_read
-from .fork import put_in
+from .fork import insert_message
 
 
 def forgetting(
@@ -40,14 +40,14 @@ def forgetting(
         # A memory of this very session ends in what is kept anyway.
         messages = messages[: -len(kept)]
     new += private_lines(conversation, name, messages, len(log))
-    knows = [message.text for message in memory(put_in(new, position, log), name)]
+    knows = [message.text for message in memory(insert_message(new, position, log), name)]
     told = [
         text
         for given, text in _told_in_the_log_only(conversation, name)
         if not any(given in known for known in knows)
     ]
     new += private_lines(conversation, name, map(HumanMessage, told), stays=True)
-    changed = put_in(new, position, log)
+    changed = insert_message(new, position, log)
     return changed[place:]
 
 

@@ -6,12 +6,12 @@ from typing import Any, Final
 from langchain_core.messages import AnyMessage, BaseMessage, RemoveMessage
 
 from ...nodes.prompts import speaking as prompts
-from ...nodes.turn.next_message import going_on, lines_before, not_in_the_log
+from ...nodes.turn.next_message import lines_before, not_in_the_log, with_next_step
 from ..build import build_graph
 from ..common.errors import SpecError
-from ..conversation.conversation import Conversation, restored
+from ..conversation.conversation import Conversation, restore_conversation
 from ..conversation.judges import SeparateJudge
-from ..conversation.merge import fields_in
+from ..conversation.merge import require_fields
 from ..conversation.sandbox import Kept, new_key
 from ..ends.all_ends import Reason
 from ..log.messages import PLACE, make_message, metadata
@@ -24,18 +24,18 @@ from ..rules.facts import facts_of
 from ..rules.met_ends import met_ends, reasons_of
 from ..rules.outcome import Outcome
 from ..rules.position import Position
-from ..rules.transitions import first_read, standing
+from ..rules.transitions import first_read, position_after_removals
 from ..rules.turns import last_words
 from ..store.open import Store
 from ..store.rows import check_session_id
 from .checkpoints import MessageLike, StoredStep, copy_steps, find_step, write_state
-from .records import known_session, made_up_id, new_session
+from .records import known_session, new_session, new_session_id
 
 
-def forked(found: State, new: Conversation) -> State:
+def fork_state(found: State, new: Conversation) -> State:
     """Give the state that a new session goes on from, with the whole log as its messages."""
     # Not the spec that is listed: messages from before a fork followed the older one.
-    old = restored(found["spec"])
+    old = restore_conversation(found["spec"])
     state: State = {
         "conversation": new.stored(),
         "spec": new.stored(),
@@ -48,8 +48,10 @@ def forked(found: State, new: Conversation) -> State:
     if new.task != old.task:
         state["specified_task"] = new.task or ""
     if "position" in found:
-        before = standing(Position.model_validate(found["position"]), state["messages"])
-        position = carried(old, new, before, state["messages"])
+        before = position_after_removals(
+            Position.model_validate(found["position"]), state["messages"]
+        )
+        position = carry_over(old, new, before, state["messages"])
         was_next, told_new = decide(old, before), _new_tasks(old, new)
     elif new.task != old.task or new.task_specification is None:
         # It was being rewritten; now it stands as given.
@@ -63,11 +65,11 @@ def forked(found: State, new: Conversation) -> State:
     if was_next is not None and following != was_next:
         told = lines_before(old, before, was_next, state["messages"])
         state["messages"] = _without(told, state["messages"])
-    state["messages"] = put_in(told_new, position, state["messages"])
-    return going_on(new, position, following, state, is_new=following != was_next)
+    state["messages"] = insert_message(told_new, position, state["messages"])
+    return with_next_step(new, position, following, state, is_new=following != was_next)
 
 
-def carried(
+def carry_over(
     old: Conversation, new: Conversation, position: Position, log: Sequence[BaseMessage]
 ) -> Position:
     """Give the position as the new rules would have it.
@@ -154,7 +156,9 @@ def _without(told: Sequence[BaseMessage], log: list[AnyMessage]) -> list[AnyMess
     return [*log[:first], *_numbered(kept, first)]
 
 
-def put_in(told: list[AnyMessage], position: Position, log: list[AnyMessage]) -> list[AnyMessage]:
+def insert_message(
+    told: list[AnyMessage], position: Position, log: list[AnyMessage]
+) -> list[AnyMessage]:
     """Put what is told into a log, before the lines that the next node reads by their place."""
     place = first_read(position.phase, log)
     return [*log[:place], *_numbered([*told, *log[place:]], place)]
@@ -181,19 +185,21 @@ async def fork_session(
     changes: Mapping[str, object],
 ) -> str:
     """Fork a session at a message, by other rules, and return the new session's id."""
-    new = made_up_id(session, "fork") if into is None else check_session_id(into)
-    conversation = changed(await known_session(store, session), changes)
+    new = new_session_id(session, "fork") if into is None else check_session_id(into)
+    conversation = apply_changes(await known_session(store, session), changes)
     step = await find_step(build_graph(checkpointer=store.checkpointer), session, at)
     await _write(store, new, conversation, step)
     return new
 
 
-def changed(conversation: Conversation, changes: Mapping[str, object]) -> Conversation:
+def apply_changes(conversation: Conversation, changes: Mapping[str, object]) -> Conversation:
     """Give a conversation by other rules, between the same speakers."""
     for field in _FIXED:
         if field in changes:
             raise SpecError(f"{field}: can't change in a fork")
-    of_speakers = fields_in(changes.get("speakers", {}), "speakers", "from names to what changes")
+    of_speakers = require_fields(
+        changes.get("speakers", {}), "speakers", "from names to what changes"
+    )
     for name, fields in of_speakers.items():
         for field in _FIXED_OF_SPEAKERS:
             if isinstance(fields, Mapping) and field in fields:
@@ -211,7 +217,7 @@ async def _write(store: Store, session: str, conversation: Conversation, step: S
     # What was removed later stays removed, whatever message it goes on from.
     gone = [RemoveMessage(id=one) for one in step.removed]
     log = append(log_of(step.state), gone)
-    state = forked({**step.state, "messages": log, "unspoken": []}, conversation)
+    state = fork_state({**step.state, "messages": log, "unspoken": []}, conversation)
     if state.get("interpreter"):
         # The other session's may be at work still.
         kept = Kept.model_validate(state["interpreter"])

@@ -9,7 +9,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from ...nodes.models.adapters.composed import Chat
 from ...tools.registry.options import Default, check_options
 from ...tools.registry.registry import Registered
-from ..common.validation import kind_of
+from ..common.validation import name_type
 from ..conversation.questions import Answer
 
 
@@ -78,9 +78,9 @@ def _check_callbacks(given: object) -> None:
         return
     if not isinstance(given, Sequence):
         raise TypeError(
-            f"callbacks must be a list of LangChain callback handlers, not {kind_of(given)}"
+            f"callbacks must be a list of LangChain callback handlers, not {name_type(given)}"
         )
     for place, one in enumerate(given):
         if not isinstance(one, BaseCallbackHandler):
-            what = kind_of(one)
+            what = name_type(one)
             raise TypeError(f"callbacks.{place} must be a LangChain callback handler, not {what}")

@@ -17,7 +17,7 @@ from ..build import Graph, build_graph
 from ..common.errors import DuologueError
 from ..conversation.conversation import Conversation
 from ..conversation.judges import SeparateJudge
-from ..conversation.usage import total, used_so_far
+from ..conversation.usage import add_usage, read_usage
 from ..log.state import State
 from ..rules.moves import TURN_ENDS
 from ..rules.position import Phase, Position
@@ -117,7 +117,7 @@ def _spent(conversation: Conversation, states: Sequence[State]) -> Iterator[Spen
     """Tell what each step has used: what was used after it and not before."""
     for before, after in pairwise([State(), *states]):
         was, now = _position(before), _position(after)
-        used, spent = total(used_so_far(before).values()), total(used_so_far(after).values())
+        used, spent = add_usage(read_usage(before).values()), add_usage(read_usage(after).values())
         if was == now or (now.phase is Phase.STARTED and used == spent):
             continue
         ended = not before.get("position") or was.phase in (*TURN_ENDS, Phase.STARTED)

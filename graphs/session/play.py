@@ -8,12 +8,12 @@ from typing import NamedTuple
 from ...nodes.turn.context import Resources
 from ...nodes.turn.running import StepProgress
 from ...tools.sandbox import sandbox
-from ..build import Graph, compiled
+from ..build import Graph, compile_graph
 from ..common.errors import SessionError
 from ..conversation.conversation import Conversation
 from ..conversation.questions import is_exit
 from ..events import ConversationEnded, Event, QuestionAsked
-from ..store.open import Held
+from ..store.open import SessionLease
 from .answers import BoundAnswer
 from .checkpoints import config_of
 from .events import events_of
@@ -36,14 +36,14 @@ class Begun(NamedTuple):
 
 
 async def play(
-    held: Held, begun: Begun, reply: BoundAnswer | None, options: Options
+    held: SessionLease, begun: Begun, reply: BoundAnswer | None, options: Options
 ) -> AsyncGenerator[Event | StoredSession, None]:
     """Run a session to its end, or to a question; then on from its end, if more is to be said."""
     resources, conversation, result, person, waits, is_new = begun
     progress = StepProgress()
     # The engine has checked the conversation, and that the session has no other one.
     running_in = replace(resources, progress=progress)
-    graph = compiled(running_in, held.checkpointer, checks_inputs=False)
+    graph = compile_graph(running_in, held.checkpointer, checks_inputs=False)
     runs_code = bool(resources.registry.languages_of(conversation))
     running = RunOptions(
         list(options.get("callbacks") or ()),
@@ -84,7 +84,7 @@ def says_more(message: str | None) -> bool:
     return message is not None and not is_exit(message)
 
 
-async def _noted(held: Held, steps: Steps, *, waits: bool) -> AsyncGenerator[Event, None]:
+async def _noted(held: SessionLease, steps: Steps, *, waits: bool) -> AsyncGenerator[Event, None]:
     """Run a session, and keep its status in the sessions table: waiting for a person or not."""
 
     async def note(now: bool) -> None:
@@ -105,7 +105,7 @@ async def _noted(held: Held, steps: Steps, *, waits: bool) -> AsyncGenerator[Eve
 
 
 async def _finished(
-    held: Held, conversation: Conversation, graph: Graph, *, runs_code: bool
+    held: SessionLease, conversation: Conversation, graph: Graph, *, runs_code: bool
 ) -> StoredSession:
     """Read a session after its run, and note its outcome in the sessions table."""
     session = held.session

@@ -14,11 +14,11 @@ from ...nodes.turn.sent import last_prompt
 from ...tools.registry.registry import Registry
 from ..build import Graph, build_graph
 from ..common.errors import SessionError, SpecError
-from ..common.validation import listing
+from ..common.validation import list_names
 from ..conversation.conversation import Conversation
 from ..log.state import State
 from ..store.errors import taken_session, unknown_session
-from ..store.open import Held, Store
+from ..store.open import SessionLease, Store
 from .checkpoints import (
     check_state,
     config_of,
@@ -36,7 +36,7 @@ _LONGEST: Final = 128  # the characters of a session's id
 @asynccontextmanager
 async def new_session(
     store: Store, session: str, conversation: Conversation, ended: str | None
-) -> AsyncIterator[Held]:
+) -> AsyncIterator[SessionLease]:
     """Add a session whose state is written inside the block.
 
     Nobody knows of it until the block has ended: the row goes last.
@@ -53,7 +53,7 @@ async def new_session(
             await held.finish(ended)
 
 
-def made_up_id(session: str, word: str) -> str:
+def new_session_id(session: str, word: str) -> str:
     """Make up the id of a session that comes from another one."""
     ending = f"-{word}-{secrets.token_hex(3)}"
     return session[: _LONGEST - len(ending)] + ending
@@ -70,7 +70,7 @@ async def known_session(store: Store, session: str) -> Conversation:
 def check_speaker(session: str, conversation: Conversation, name: str) -> None:
     """Refuse a name that nobody in a session has."""
     if name not in conversation.names:
-        names = listing(conversation.names)
+        names = list_names(conversation.names)
         raise SpecError(f"nobody in session {session!r} is called {name!r}; there are {names}")
 
 

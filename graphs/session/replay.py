@@ -17,10 +17,10 @@ from pydantic import PrivateAttr
 from ...nodes.models.resolve import Models
 from ...nodes.testing import Call, Prompt, Reply, ScriptedChatModel, ScriptExhaustedError
 from ...nodes.turn.context import Resources
-from ...nodes.turn.next_message import spoken
+from ...nodes.turn.next_message import say_as_speaker
 from ...tools.registry.registry import Registered, Registry
 from ...tools.sandbox import sandbox
-from ..build import Graph, compiled
+from ..build import Graph, compile_graph
 from ..common.errors import AnswerError, DuologueError, SessionError
 from ..conversation.conversation import Conversation
 from ..conversation.questions import ApprovalQuestion, MessageQuestion, Question
@@ -107,7 +107,7 @@ async def replay_session(recorded: StoredSession, registered: Registered) -> Sto
     models, registry = Models(model, named), Registry(cast("Registered", given))
     resources = Resources(models, registry, allow_host=True, allow_paths=True, asks_again=False)
     await resources.find(conversation)
-    graph = compiled(resources, InMemorySaver())
+    graph = compile_graph(resources, InMemorySaver())
     try:
         return await _run(graph, recorded)
     finally:
@@ -161,7 +161,7 @@ async def _go_on(
     about, text = rest[ends + 1]
     # What was removed since differs, as anywhere else.
     speaker = str(original_metadata(about).speaker)
-    new = spoken(state, conversation, position, speaker, text)
+    new = say_as_speaker(state, conversation, position, speaker, text)
     await write_state(graph, session, new)
     said += log_of(new)
     compare(recorded, said, known, "")

@@ -23,7 +23,7 @@ from ...tools.registry.registry import Registered, Registry
 from ..build import build_graph
 from ..common.errors import SessionError, SpecError
 from ..common.settings import Settings, load_settings
-from ..common.validation import listing
+from ..common.validation import list_names
 from ..conversation.conversation import Conversation
 from ..conversation.judges import SeparateJudge
 from ..conversation.merge import first_difference
@@ -32,7 +32,7 @@ from ..ends.end_chat import EndChatMode
 from ..events import Event, MessageSaid, Notice, QuestionAsked, SessionStarted
 from ..kinds.load import load_conversation
 from ..store.errors import unknown_session
-from ..store.open import Held, Store, open_store
+from ..store.open import SessionLease, Store, open_store
 from ..store.rows import SessionRow, check_session_id
 from .answers import BoundInput, GivenAnswer, bind_answer
 from .at_work import AtWork
@@ -172,7 +172,7 @@ def _judge_is_idle(conversation: Conversation) -> bool:
     return idle and conversation.end_chat.mode is EndChatMode.MAX_ITERATIONS_ONLY
 
 
-async def _forget_stop(held: Held, row: SessionRow | None) -> None:
+async def _forget_stop(held: SessionLease, row: SessionRow | None) -> None:
     """Forget that an earlier run was asked to stop."""
     if row is not None and row.stop_requested:
         await held.clear_stop()
@@ -238,7 +238,7 @@ def _person(conversation: Conversation, message: str | None) -> str:
     """Give who says a message that is given to a run."""
     people = conversation.people
     if message is not None and len(people) != 1:
-        who = f"people speak for {listing(people)}" if people else "nobody is a person"
+        who = f"people speak for {list_names(people)}" if people else "nobody is a person"
         raise SpecError(f"message: {who} in this conversation; use say, which names the speaker")
     return people[0] if people else ""
 

@@ -10,8 +10,8 @@ from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
 from ...tools.registry.options import check_options, list_changes, list_options
 from ...tools.registry.registry import Registered, Registry
-from ..common.addresses import redacted
-from ..common.threads import in_background, iterating
+from ..common.addresses import redact_address
+from ..common.threads import in_background, iterate_in_background
 from ..conversation.conversation_options import Changes
 from ..events import Event
 from ..speakers.private_messages import read_messages
@@ -22,7 +22,7 @@ from .dump import written
 from .fork import fork_session
 from .listing import known_store
 from .options import Options, SessionOptions
-from .records import made_up_id, read_prompt, read_stored_session
+from .records import new_session_id, read_prompt, read_stored_session
 from .run import run_session, run_to_end
 from .stop import stop_session
 from .stored_session import StoredSession
@@ -54,7 +54,7 @@ class BaseSession:
         return self.id
 
     def __repr__(self) -> str:
-        store = redacted(self.store) if isinstance(self.store, str) else self.store
+        store = redact_address(self.store) if isinstance(self.store, str) else self.store
         return f"{type(self).__name__}({self.id!r}, store={store!r})"
 
     async def astop(self) -> bool:
@@ -325,7 +325,7 @@ class Session(BaseSession):
                 if not isinstance(event, StoredSession):
                     yield event
 
-    stream = iterating(astream)
+    stream = iterate_in_background(astream)
 
     async def astate(self) -> "Result":
         """Read the session without running it.
@@ -444,7 +444,7 @@ class Session(BaseSession):
             SessionError: The new id is odd or taken.
         """
         if into is None and to is None:
-            into = made_up_id(self.id, "copy")
+            into = new_session_id(self.id, "copy")
         async with known_store(self.store) as store:
             found = await dump_session(store, self.id)
         target = to or self.store

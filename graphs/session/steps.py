@@ -15,7 +15,7 @@ from langgraph.types import Command
 
 from ...nodes.turn.running import Part, StepProgress, StepStream
 from ..build import Graph
-from ..common.errors import AnswerError, failed
+from ..common.errors import AnswerError, function_error
 from ..common.threads import in_caller
 from ..conversation.conversation import Conversation
 from ..conversation.handoffs import has_tool
@@ -244,7 +244,7 @@ class Steps:
             return None
         except Exception as error:
             # Ctrl-C is no fault of it, but meant for whoever runs the conversation.
-            raise failed("function", "answer", error) from error
+            raise function_error("function", "answer", error) from error
 
 
 def _beside(conversation: Conversation) -> set[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ...nodes.turn.next_message import going_on, is_opening, spoken
+from ...nodes.turn.next_message import is_opening, say_as_speaker, with_next_step
 from ..build import build_graph
 from ..common.errors import SessionError, SpecError
 from ..conversation.conversation import Conversation
@@ -10,9 +10,9 @@ from ..conversation.questions import Question
 from ..log.state import log_of
 from ..rules.end_chat import Node, decide
 from ..rules.position import Position
-from ..rules.transitions import standing
+from ..rules.transitions import position_after_removals
 from ..store.errors import damaged_store
-from ..store.open import Held, Store
+from ..store.open import SessionLease, Store
 from .checkpoints import questions_of, settle, write_state
 from .records import check_speaker, known_session, read_session
 from .stored_session import StoredSession
@@ -58,7 +58,9 @@ async def add_message(store: Store, session: str, speaker: str, text: str) -> St
         return await say_in(held, conversation, speaker, text)
 
 
-async def say_in(held: Held, conversation: Conversation, speaker: str, text: str) -> StoredSession:
+async def say_in(
+    held: SessionLease, conversation: Conversation, speaker: str, text: str
+) -> StoredSession:
     """Say something in a session that is held."""
     session, graph = held.session, build_graph(checkpointer=held.checkpointer)
     state = await settle(graph, session, conversation)
@@ -67,7 +69,7 @@ async def say_in(held: Held, conversation: Conversation, speaker: str, text: str
         if state.get("outcome"):
             raise SessionError(f"Session {session!r} ended at its opening: run it anew.")
         raise SessionError(f"Session {session!r} is still at its opening: resume it first.")
-    new = spoken(state, conversation, position, speaker, text)
+    new = say_as_speaker(state, conversation, position, speaker, text)
     await write_state(graph, session, new)
     await held.reopen()
     result = await read_session(session, conversation, graph)
@@ -85,7 +87,7 @@ async def end_waiting(store: Store, session: str) -> None:
         if "position" not in state:
             raise damaged_store(store.url, "it waits, and its steps are missing", session)
         log = log_of(state)
-        position = standing(Position.model_validate(state["position"]), log)
+        position = position_after_removals(Position.model_validate(state["position"]), log)
         facts = position.facts.model_copy(update={"stop_requested": True})
         position = position.model_copy(update={"facts": facts})
         following = decide(conversation, position)
@@ -94,7 +96,9 @@ async def end_waiting(store: Store, session: str) -> None:
                 f"Session {session!r} waits for an answer, and by its end_chat.when a stop alone "
                 "does not end it: answer it, or delete it."
             )
-        ended = going_on(conversation, position, following, {**state, "messages": log}, is_new=True)
+        ended = with_next_step(
+            conversation, position, following, {**state, "messages": log}, is_new=True
+        )
         written = position.model_dump(mode="json", exclude_defaults=True)
         await write_state(graph, session, {"position": written, "outcome": ended["outcome"]})
         await held.finish(following.reasons[0].value)

@@ -9,15 +9,15 @@ from langchain_core.messages import AnyMessage
 from ...tools.registry.registry import Registry
 from ..build import Graph, build_graph
 from ..common.errors import SessionError, SpecError
-from ..common.validation import listing
+from ..common.validation import list_names
 from ..conversation.conversation import Conversation
 from ..log.messages import place_of
 from ..log.state import log_of, update_of
 from ..rules.position import Position
-from ..store.open import Held, Store
+from ..store.open import SessionLease, Store
 from ..store.rows import check_session_id
 from .checkpoints import read_steps, reading_session, settle, write_state, write_steps
-from .dump import SessionDump, states_of, whole
+from .dump import SessionDump, read_whole_dump, states_of
 from .forgetting import forgetting
 from .records import check_speaker, known_session, new_session, read_stored_session
 from .stored_session import StoredSession
@@ -37,7 +37,7 @@ async def export_session(
 ) -> str:
     """Write a session as text in one of the formats."""
     if form not in _WRITERS:
-        raise SpecError(f"format: {form!r} is unknown; there are {listing(_WRITERS)}")
+        raise SpecError(f"format: {form!r} is unknown; there are {list_names(_WRITERS)}")
     return await _WRITERS[form](_Export(store, session, form, speaker, registry, metadata))
 
 
@@ -103,7 +103,7 @@ async def dump_session(store: Store, session: str) -> SessionDump:
     graph = build_graph(checkpointer=store.checkpointer)
     states = await read_steps(graph, session)
     with reading_session(graph, session):
-        return whole(session, conversation, states)
+        return read_whole_dump(session, conversation, states)
 
 
 async def load_dump(store: Store, dump: SessionDump, into: str | None) -> str:
@@ -156,7 +156,7 @@ async def replace_memory(
 class _Opened(NamedTuple):
     """A session that nobody else runs meanwhile."""
 
-    writable: Held
+    writable: SessionLease
     graph: Graph
     conversation: Conversation
 

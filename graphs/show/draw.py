@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from ..common.errors import SpecError
 from ..common.sanitize import clean
-from ..common.validation import listing
+from ..common.validation import list_names
 from ..conversation.conversation import Conversation
 from ..conversation.judges import SeparateJudge, TurnFunction
 from ..ends.end import Strength, lone
@@ -62,7 +62,7 @@ def draw(
 def _write(text: str, file: Path) -> None:
     form = file.suffix.lower()
     if form not in (*MERMAID, *_PICTURES):
-        raise SpecError(f"{file}: a picture is a file of {listing([*_PICTURES, MERMAID[0]])}")
+        raise SpecError(f"{file}: a picture is a file of {list_names([*_PICTURES, MERMAID[0]])}")
     if form in MERMAID:
         data = (f"```mermaid\n{text}```\n" if form == ".md" else text).encode()
     else:

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from ..common.validation import listing
+from ..common.validation import list_names
 from ..conversation.conversation import Conversation
-from ..conversation.handoffs import targets
+from ..conversation.handoffs import hand_off_targets
 from ..conversation.judges import Handoff, RoundRobin, SeparateJudge, TurnFunction
 from ..ends.all_ends import Reason
 from ..ends.end import (
@@ -28,7 +28,14 @@ from ..log.metadata import ALOUD, Stage
 from ..rules.end_chat import Decision, Node, decide
 from ..rules.people import never_asked, watcher
 from ..rules.position import Leaving, Phase, Position
-from ..rules.transitions import checked, chose, judged, left, paused, spoke
+from ..rules.transitions import (
+    after_check,
+    after_choice,
+    after_leaving,
+    after_pause,
+    after_reply,
+    after_verdict,
+)
 from ..speakers.speaker import Speaker
 
 
@@ -168,14 +175,14 @@ class _Walk:
             to = Place(Kind.SPEAKER, turn.speaker, turn.stage)
             self._turn(self._go(place, to, when), position, turn)
         elif turn.due is Phase.CHECKED:
-            self._later(place, checked(position), when)
+            self._later(place, after_check(position), when)
         elif turn.due is Phase.JUDGED:
             separate = isinstance(conversation.judge, SeparateJudge)
             judge = self._go(place, Place(Kind.JUDGE, None if separate else turn.speaker), when)
             for complete, said in ((True, "yes"), (False, "no")):
-                self._later(judge, judged(conversation, position, complete=complete), said)
+                self._later(judge, after_verdict(conversation, position, complete=complete), said)
         elif isinstance(conversation.turn_order, Handoff):
-            self._choose(place, position, targets(conversation, turn.speaker), when)
+            self._choose(place, position, hand_off_targets(conversation, turn.speaker), when)
         else:
             choice = self._go(place, Place(Kind.CHOICE), when)
             self._choose(choice, position, self._next(turn.speaker))
@@ -188,7 +195,7 @@ class _Walk:
         time = position.turns, position.completed
         for name in names:
             if self._is_new((place, when, name), (*time, name)):
-                self._later(place, chose(self._conversation, position, name), when)
+                self._later(place, after_choice(self._conversation, position, name), when)
 
     def _next(self, speaker: str) -> list[str]:
         """Who may be chosen to speak next."""
@@ -207,22 +214,22 @@ class _Walk:
             self._go(code, place, "what came of it")
         if speaker.human is not None and not never_asked(conversation, speaker.name):
             leaving = Leaving(by=speaker.name, reason="quit")
-            if decide(conversation, left(position, turn, leaving)).node is Node.END:
+            if decide(conversation, after_leaving(position, turn, leaving)).node is Node.END:
                 self._go(place, Place(Kind.END), "the person leaves")
         messages = position.facts.messages + (turn.stage is not Stage.PRIVATE)
         alone = messages == 1 and isinstance(conversation.judge, SeparateJudge)
         said = Facts(messages=messages, alone=alone)
-        after = spoke(conversation, position, turn).model_copy(update={"facts": said})
+        after = after_reply(conversation, position, turn).model_copy(update={"facts": said})
         self._later(place, after)
         for when, facts in self._ending(speaker) if turn.stage in ALOUD else ():
-            ended = decide(conversation, checked(after.model_copy(update={"facts": facts})))
+            ended = decide(conversation, after_check(after.model_copy(update={"facts": facts})))
             if ended.reasons and not self._caps(ended.reasons[0]):
                 self._go(place, Place(Kind.END), when)
 
     def _tools(self, place: Place, position: Position, turn: Decision, speaker: Speaker) -> None:
         asked = [name for name, rule in speaker.interrupt_on.items() if rule]
         who = watcher(self._conversation, speaker.name)
-        when = f"a person approves of {listing(asked)}" if asked else "calls"
+        when = f"a person approves of {list_names(asked)}" if asked else "calls"
         tools = self._go(place, Place(Kind.TOOLS, speaker.name), f"{who} lets it" if who else when)
         self._go(tools, place, "results")
         for end in alternatives(self._conversation.end_chat.when):
@@ -230,7 +237,7 @@ class _Walk:
             facts = _foreseen(end, speaker)
             if facts is None or not any(one.foresee(speaker, Facts())[1] for one in called):
                 continue
-            returned = paused(position, turn, Phase.RETURNED)
+            returned = after_pause(position, turn, Phase.RETURNED)
             if decide(self._conversation, returned.model_copy(update={"facts": facts})).node is (
                 Node.END
             ):

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue
 
-from ..common.data import Accepts, Data, Spec, Text, all_different, default
+from ..common.data import Accepts, Data, Spec, Text, check_distinct, default
 
 DecisionType: TypeAlias = Literal["approve", "edit", "reject", "respond"]
 """What a person may decide of a call: let it run, change it, refuse it, answer in its place."""
@@ -28,7 +28,7 @@ class InterruptOn(Spec):
     """
 
     allowed_decisions: Accepts[
-        Annotated[tuple[DecisionType, ...], AfterValidator(all_different)], Sequence[DecisionType]
+        Annotated[tuple[DecisionType, ...], AfterValidator(check_distinct)], Sequence[DecisionType]
     ] = Field(default=default(DECISIONS), min_length=1, kw_only=False)
     """What a person may decide: ``approve``, ``edit``, ``reject``, ``respond``; at least one."""
     description: Text | None = None

@@ -26,7 +26,7 @@ from pydantic import (
 )
 
 from ..common.data import MARK_LENGTH, Accepts, Data, Kinded, Mark, Name, Named, by_kind, default
-from ..common.errors import failed
+from ..common.errors import function_error
 
 EMPHASIS: Final = "*_`~"
 """Markdown signs that may stand around a mark and within it."""
@@ -48,7 +48,7 @@ Verbatim = Annotated[
 """A mark of up to 200 characters, taken as it is: line breaks and spaces belong to it."""
 
 
-def plain(text: str) -> str:
+def normalize_mark(text: str) -> str:
     """Give a mark, or a line, as they are compared.
 
     Case, width and Markdown do not count, nor does a space before a colon, as in French.
@@ -111,12 +111,14 @@ class LabelledFormat(Kinded):
 
 
 def _check_mark(mark: str, others: tuple[str, ...]) -> None:
-    if not plain(mark):
+    if not normalize_mark(mark):
         raise ValueError(
             f"{mark!r} is nothing but Markdown: give words, or a format of kind 'blocks' or 'code'"
         )
     for other in others:
-        if plain(mark).startswith(plain(other)) or plain(other).startswith(plain(mark)):
+        if normalize_mark(mark).startswith(normalize_mark(other)) or normalize_mark(
+            other
+        ).startswith(normalize_mark(mark)):
             raise ValueError(
                 f"{other!r} and {mark!r} overlap: give marks of which none begins with another"
             )
@@ -278,12 +280,12 @@ def schema_of(model: type[BaseModel]) -> dict[str, Any]:
     return {**schema, "title": title[:_NAME_LENGTH] or "answer"}
 
 
-def written_json(found: BaseModel) -> str:
+def write_schema_json(found: BaseModel) -> str:
     """Write an instance of a pydantic model as JSON."""
     try:
         return found.model_dump_json()
     except Exception as error:
-        raise failed("pydantic model", type(found).__name__, error) from error
+        raise function_error("pydantic model", type(found).__name__, error) from error
 
 
 @cache

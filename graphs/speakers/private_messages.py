@@ -27,7 +27,7 @@ from pydantic import (
 )
 
 from ..common.errors import SpecError
-from ..common.validation import DEEPEST, check_depth, kind_of
+from ..common.validation import DEEPEST, check_depth, name_type
 
 _ARGUMENTS: Final = TypeAdapter(dict[str, JsonValue])
 _DEEPEST_ARGUMENTS: Final = DEEPEST - 10
@@ -139,7 +139,7 @@ def read_messages(given: object, field: str) -> tuple[AnyMessage, ...]:
         SpecError: One of them is not valid; names the field and its place.
     """
     if not isinstance(given, list | tuple):
-        raise SpecError(f"{field}: must be a list of messages, not {kind_of(given)}")
+        raise SpecError(f"{field}: must be a list of messages, not {name_type(given)}")
     try:
         return _MESSAGES.validate_python(given)
     except ValidationError as error:

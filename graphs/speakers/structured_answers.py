@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ..common.errors import failed
+from ..common.errors import function_error
 from ..text.fences import fences
 from ..text.json_objects import (
     Json,
@@ -103,7 +103,7 @@ def _validated(model: type[M], text: str) -> M:
     except ValidationError:
         raise
     except Exception as error:
-        raise failed("pydantic model", model.__name__, error) from error
+        raise function_error("pydantic model", model.__name__, error) from error
 
 
 def _is_other_json(text: str) -> bool:

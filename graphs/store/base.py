@@ -36,7 +36,7 @@ class LeaseHolder(Protocol):
         """Await the writes under way."""
 
 
-class Held(ABC):
+class SessionLease(ABC):
     """A session that this run holds, and alone may write.
 
     Get one from `Store.lock`. Every method that writes, and the checkpointer, raises `SessionError`
@@ -145,7 +145,7 @@ class Store(ABC):
                 raise unknown_session(session, self.url)
 
     @asynccontextmanager
-    async def lock(self, session: str) -> AsyncIterator[Held]:
+    async def lock(self, session: str) -> AsyncIterator[SessionLease]:
         """Hold `session` for one run; it is freed at exit and by the death of this process."""
         check_session_id(session)
         async with self._hold(LeaseSubject("session", session), self._make_session_lease) as held:
@@ -198,7 +198,7 @@ class Store(ABC):
         """Return whether a run has a lease on the subject now."""
 
     @abstractmethod
-    def _make_session_lease(self, lease: Lease) -> Held:
+    def _make_session_lease(self, lease: Lease) -> SessionLease:
         """Make what writes a session under its lease."""
 
     @abstractmethod

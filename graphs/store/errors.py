@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..common.addresses import redacted
+from ..common.addresses import redact_address
 from ..common.errors import BatchError, SessionError, StoreError
 from ..common.sanitize import clean
 
@@ -130,7 +130,7 @@ def store_failure(url: str, why: str, help: str | None = None) -> StoreError:  #
     if len(reason) > _LONGEST:
         reason = f"{reason[:_LONGEST]}…"
     end = "" if help is None else f"; {help}"
-    return StoreError(f"The sessions in {redacted(url)} can't be used: {reason}{end}.")
+    return StoreError(f"The sessions in {redact_address(url)} can't be used: {reason}{end}.")
 
 
 _LONGEST = 400  # characters of what a driver said, which may quote what is stored

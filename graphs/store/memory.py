@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from langgraph.checkpoint.memory import InMemorySaver
 
-from .base import Held, L, LeaseHolder, Store
+from .base import L, LeaseHolder, SessionLease, Store
 from .batches import (
     SUMMED,
     Batches,
@@ -62,7 +62,7 @@ _SPACES: dict[str, _Space] = {}
 class _Saver(GuardedSaver, InMemorySaver):
     """LangGraph's saver on what a space holds, for the run that holds one session."""
 
-    def __init__(self, space: _Space, held: "MemoryHeld") -> None:
+    def __init__(self, space: _Space, held: "MemorySessionLease") -> None:
         super().__init__(serde=space.saver.serde)
         self.storage, self.writes, self.blobs = (
             space.saver.storage,
@@ -76,7 +76,7 @@ class _Saver(GuardedSaver, InMemorySaver):
         self._run.check(session)
 
 
-class MemoryHeld(Held):
+class MemorySessionLease(SessionLease):
     """A session in memory that this run holds."""
 
     def __init__(self, space: _Space, url: str, lease: Lease) -> None:
@@ -153,8 +153,8 @@ class MemoryStore(Store):
     async def _is_leased(self, subject: LeaseSubject) -> bool:
         return subject.key in self._space.leases
 
-    def _make_session_lease(self, lease: Lease) -> MemoryHeld:
-        return MemoryHeld(self._space, self.url, lease)
+    def _make_session_lease(self, lease: Lease) -> MemorySessionLease:
+        return MemorySessionLease(self._space, self.url, lease)
 
     def _make_batch_lease(self, lease: Lease) -> "MemoryBatchLease":
         return MemoryBatchLease(self._space, lease)

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from platformdirs import user_data_path
 
-from ..common.addresses import redacted
+from ..common.addresses import redact_address
 from ..common.errors import StoreError
-from .base import Held, Store, settled
+from .base import SessionLease, Store, settled
 from .errors import store_failure
 from .sqlite import SqliteStore
 
@@ -59,7 +59,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @asynccontextmanager
-async def shared(address: str, make: Callable[[], Store]) -> AsyncIterator[Store]:
+async def share_store(address: str, make: Callable[[], Store]) -> AsyncIterator[Store]:
     """Use the open store at an address; the first user opens it, the last closes it."""
     key = address, asyncio.get_running_loop()
     store = _OPEN.get(key)
@@ -76,7 +76,7 @@ async def shared(address: str, make: Callable[[], Store]) -> AsyncIterator[Store
             await settled(store.close())
 
 
-__all__ = ["Held", "Store", "default_store_url", "open_store"]
+__all__ = ["SessionLease", "Store", "default_store_url", "open_store"]
 
 # Two characters at least, so that a drive (C:) still begins a path.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
@@ -94,7 +94,7 @@ async def open_store(
     """Open a store; it is shared by all that open its address on the same event loop."""
     # In a thread, like all that touches files: the dev server refuses it in a coroutine.
     place = await asyncio.to_thread(_place, target, create=create)
-    async with shared(place.address, place.make) as store:
+    async with share_store(place.address, place.make) as store:
         yield store
 
 
@@ -120,7 +120,7 @@ def _place(target: str | Path | None, *, create: bool) -> _Place:
         return _Place(target, partial(MemoryStore, target))
     path = target.removeprefix("sqlite:///")
     if path in {"", ":memory:"} or (path == target and _SCHEME.match(target)):
-        raise _unfit(repr(redacted(target)))
+        raise _unfit(repr(redact_address(target)))
     return _sqlite(Path(path), create=create)
 
 

@@ -17,7 +17,7 @@ from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow, dict_row, tuple_row
 
-from ..common.addresses import redacted
+from ..common.addresses import redact_address
 from ..common.errors import StoreError
 from .base import settled
 from .errors import as_store_error, store_errors, store_failure
@@ -330,7 +330,7 @@ async def _turn(connection: Connection, what: str, url: str) -> AsyncIterator[No
 
 def _address(target: str) -> _Address:
     """Read an address, in which two parameters are ours and not libpq's."""
-    url = redacted(target)
+    url = redact_address(target)
     address, _, query = target.partition("?")
     ours = dict[str, str]()
     others = list[str]()

@@ -202,7 +202,7 @@ class _Checkpoint(BaseModel):
 _WRITES: Final = TypeAdapter(list[tuple[str, str, Any]])
 
 
-def checked(found: "CheckpointTuple") -> "CheckpointTuple":
+def check_checkpoint(found: "CheckpointTuple") -> "CheckpointTuple":
     """Give a checkpoint that was read, if LangGraph can go on from it."""
     checkpoint = _Checkpoint.model_validate(found.checkpoint)
     _WRITES.validate_python(found.pending_writes or [])

@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, DeltaChannelHistory
 
 from .errors import store_errors
-from .rows import checked, reading_store
+from .rows import check_checkpoint, reading_store
 
 
 class GuardedSaver(BaseCheckpointSaver[str]):
@@ -56,7 +56,7 @@ class GuardedSaver(BaseCheckpointSaver[str]):
         """Read one checkpoint, see LangGraph's saver."""
         with reading_store(self.store_url, _session(config)):
             found = await super().aget_tuple(config)
-            return None if found is None else checked(found)
+            return None if found is None else check_checkpoint(found)
 
     async def alist(
         self, config: RunnableConfig | None, *given: Any, **named: Any
@@ -68,7 +68,7 @@ class GuardedSaver(BaseCheckpointSaver[str]):
             # Not around the yield: what the reader raises is not the store's.
             with reading_store(self.store_url, session):
                 try:
-                    one = checked(await anext(found))
+                    one = check_checkpoint(await anext(found))
                 except StopAsyncIteration:
                     return
             yield one

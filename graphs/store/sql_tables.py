@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, LiteralString
 
 from ..common.versions import Versions
-from .base import Held
+from .base import SessionLease
 from .errors import taken_session, unknown_session
 from .lease import Lease
 from .rows import SessionRow, SessionStatus, Wanted, moment, new_row, read_row, read_version
@@ -76,8 +76,8 @@ class SqlStore(LeasedStore):
         """See `Store.batches`."""
         return SqlBatches(self, self.each_of)
 
-    def _make_session_lease(self, lease: Lease) -> "SqlHeld":
-        return SqlHeld(self, lease, self._saver(lease))
+    def _make_session_lease(self, lease: Lease) -> "SqlSessionLease":
+        return SqlSessionLease(self, lease, self._saver(lease))
 
     def _make_batch_lease(self, lease: Lease) -> SqlBatchLease:
         return SqlBatchLease(self, lease)
@@ -156,7 +156,7 @@ class SqlStore(LeasedStore):
         return bool(found[0][0])
 
 
-class SqlHeld(Held):
+class SqlSessionLease(SessionLease):
     """A session that this run holds by a lease."""
 
     checkpointer: "LeasedSaver"

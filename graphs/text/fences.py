@@ -96,7 +96,7 @@ def prose_places(text: str) -> list[tuple[int, str]]:
     return [one for place, one in numbered if place not in fenced]
 
 
-def unfenced(text: str) -> str:
+def without_fences(text: str) -> str:
     """Take the Markdown fence away that models like to put around JSON."""
     text = text.strip()
     lines, found = fences(text)

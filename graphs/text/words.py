@@ -85,7 +85,7 @@ _REOPENED: Final = re.compile(r"\s*(?:`{3,}|~{3,})[ \t]*\w[^\r\n]*\r?\n")
 """A fence with a label, which opens code and closes none."""
 
 
-def joined(first: str, rest: str, *, begins_word: bool = False) -> str:
+def join_parts(first: str, rest: str, *, begins_word: bool = False) -> str:
     """Join what was said before a text was cut off and what was said after it.
 
     The second part may begin in the middle of a word, with the word or the line at which the first
@@ -138,7 +138,7 @@ _UNSEEN: Final = frozenset("\u034f\u115f\u1160\u3164\uffa0\u17b4\u17b5")
 """Characters that show nothing, though their category says otherwise."""
 
 
-def looks(name: str) -> tuple[str, str]:
+def normalize_look(name: str) -> tuple[str, str]:
     """Give what a name is the same by: its letters without case, and how these look."""
     # Format characters, such as a zero-width space, show nothing either.
     seen = "".join(sign for sign in name if sign not in _UNSEEN and not _is_unseen(sign))

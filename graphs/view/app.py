@@ -27,7 +27,7 @@ from ..store.errors import unknown_session
 from ..store.open import Store
 from ..store.rows import SessionRow, SessionStatus, Wanted, check_session_id
 from .live import Runs, follow
-from .pages import Drawn, listing, notice, session_page, standing_of, status_of
+from .pages import Drawn, draw_listing, draw_notice, draw_session_page, standing_of, status_of
 
 Form = Mapping[str, str]
 """The fields of a form that was sent."""
@@ -142,7 +142,9 @@ class _View:
         wanted = _wanted(request)
         rows = await self.store.find(wanted)
         found = [(row, await status_of(self.store, row)) for row in rows]
-        return _page(listing(found, wanted, request.query_params.get("show", ""), self.store.url))
+        return _page(
+            draw_listing(found, wanted, request.query_params.get("show", ""), self.store.url)
+        )
 
     async def session(self, request: Request) -> Response:
         """Show a session."""
@@ -151,7 +153,7 @@ class _View:
         session = await read_for_page(self.store, row.session)
         problem = self._runs.problems.get(row.session, "")
         standing = standing_of(row, status, session, problem)
-        return _page(await in_thread(session_page, session, standing))
+        return _page(await in_thread(draw_session_page, session, standing))
 
     async def events(self, request: Request) -> Response:
         """Tell what is new in a session."""
@@ -237,8 +239,8 @@ def _back(row: SessionRow, place: str = "") -> Response:
 
 def _failed(request: Request, error: Exception) -> Response:
     is_unknown = isinstance(error, SessionError)
-    return _page(notice("This can't be shown", str(error)), 404 if is_unknown else 500)
+    return _page(draw_notice("This can't be shown", str(error)), 404 if is_unknown else 500)
 
 
 def _refused(request: Request, error: Any) -> Response:  # noqa: ANN401  # as Starlette has it
-    return _page(notice("There is nothing here", error.detail), error.status_code)
+    return _page(draw_notice("There is nothing here", error.detail), error.status_code)

@@ -13,7 +13,7 @@ from ..session.checkpoints import config_of
 from ..session.page import read_for_page
 from ..session.session import Session
 from ..store.open import Store
-from .pages import news, standing_of, status_of
+from .pages import draw_news, standing_of, status_of
 
 _log = logging.getLogger("duologue")
 
@@ -109,7 +109,7 @@ async def follow(
                 known, looks = found, 0
                 read = await read_for_page(store, session, past=status == "finished")
                 standing = standing_of(row, status, read, runs.problems.get(session, ""))
-                seen, told = await asyncio.to_thread(news, read, standing, seen)
+                seen, told = await asyncio.to_thread(draw_news, read, standing, seen)
                 yield _event(seen, told)
                 if told.get("reload") or told.get("done"):
                     return

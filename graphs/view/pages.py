@@ -77,7 +77,7 @@ class Drawn(NamedTuple):
     """What a browser may run and load for it."""
 
 
-def listing(
+def draw_listing(
     rows: Sequence[tuple[SessionRow, Status]], wanted: Wanted, shown: str, where: str
 ) -> Drawn:
     """Draw the list of sessions.
@@ -107,7 +107,7 @@ def listing(
     )
 
 
-def session_page(session: Session, standing: Standing) -> Drawn:
+def draw_session_page(session: Session, standing: Standing) -> Drawn:
     """Draw the page of a session."""
     known, page = _templates(), page_of(session)
     return _drawn(
@@ -123,7 +123,7 @@ def session_page(session: Session, standing: Standing) -> Drawn:
     )
 
 
-def news(session: Session, standing: Standing, seen: str) -> tuple[str, dict[str, Any]]:
+def draw_news(session: Session, standing: Standing, seen: str) -> tuple[str, dict[str, Any]]:
     """Tell what is new on the page of a session.
 
     Args:
@@ -147,7 +147,7 @@ def news(session: Session, standing: Standing, seen: str) -> tuple[str, dict[str
     }
 
 
-def notice(title: str, text: str) -> Drawn:
+def draw_notice(title: str, text: str) -> Drawn:
     """Draw a page that says one thing."""
     return _drawn(_templates(), "notice.html", title=title, text=text)
 

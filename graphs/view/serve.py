@@ -41,7 +41,7 @@ def serve(
         SpecError: The port can't be had.
         StoreError: The store can't be opened.
     """
-    with bound(port) as listening, TemporaryDirectory() as private:
+    with bind_port(port) as listening, TemporaryDirectory() as private:
         port = listening.getsockname()[1]
         app = view_app(store, model, lambda: server.should_exit)
         guard = Guard(app, port)
@@ -76,7 +76,7 @@ def serve(
             asyncio.run(run())
 
 
-def bound(port: int) -> socket.socket:
+def bind_port(port: int) -> socket.socket:
     """Give a socket with a port of 127.0.0.1; 0 is a free one."""
     listening = socket.socket(proto=socket.IPPROTO_TCP)
     if os.name == "posix":

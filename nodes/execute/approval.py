@@ -12,7 +12,13 @@ from ...graphs.conversation.questions import is_exit
 from ...graphs.log.messages import metadata, place_of, storable
 from ...graphs.log.metadata import CodeCalls, Failure
 from ...graphs.log.state import State
-from ...graphs.rules.approval import approval, call_shown, misfit, misshapen, needing_approval
+from ...graphs.rules.approval import (
+    build_approval,
+    call_shown,
+    find_misfit,
+    find_misshapen,
+    needing_approval,
+)
 from ...graphs.speakers.approval import (
     Action,
     AnyDecision,
@@ -27,26 +33,26 @@ from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.functions import check_arguments, parameters_of
 from ...tools.registry.hooks import ArgumentsError
 from ..models.tool_calls import read_call
-from ..turn.context import Moment
+from ..turn.context import NodeContext
 from ..turn.people import ask
-from .call import CallResult, wrong
+from .call import CallResult, describe_argument_errors
 
 
-def question(moment: Moment, speaker: Speaker, message: AIMessage) -> Approval | None:
+def approval_question(moment: NodeContext, speaker: Speaker, message: AIMessage) -> Approval | None:
     """Give what a person has to be asked about the calls of a message."""
     if isinstance(metadata(message), CodeCalls):
         return None
     tools = _tools_of(moment, speaker)
-    return approval(speaker, message.tool_calls, lambda name: parameters_of(tools[name]))
+    return build_approval(speaker, message.tool_calls, lambda name: parameters_of(tools[name]))
 
 
-def _tools_of(moment: Moment, speaker: Speaker) -> dict[str, BaseTool]:
+def _tools_of(moment: NodeContext, speaker: Speaker) -> dict[str, BaseTool]:
     """The speaker's tools, by their registered names."""
     return dict(zip(speaker.tools, moment.resources.registry.tools_of(speaker), strict=True))
 
 
 def ask_about(
-    moment: Moment, request: Approval, speaker: Speaker, message: AIMessage
+    moment: NodeContext, request: Approval, speaker: Speaker, message: AIMessage
 ) -> dict[str, Any] | None:
     """Ask a person about calls; nothing may have run before."""
     fitting = _fitting(request, _tools_of(moment, speaker))
@@ -60,7 +66,7 @@ def ask_about(
     return {"message": place_of(message), "decisions": dict(zip(ids, dumped, strict=True))}
 
 
-def seen(message: AIMessage) -> dict[str, Any]:
+def record_seen(message: AIMessage) -> dict[str, Any]:
     """Record that a person has seen the calls of a message and lets them run.
 
     It is a step of its own, so that the answer is not taken for that to the step's next question.
@@ -73,7 +79,7 @@ def is_seen(state: State, message: AIMessage) -> bool:
     return (state.get("decisions") or {}).get("message") == place_of(message)
 
 
-def decided(state: State, message: AIMessage) -> dict[str, AnyDecision] | None:
+def read_decisions(state: State, message: AIMessage) -> dict[str, AnyDecision] | None:
     """Give what a person has decided of the calls of a message, by their ids."""
     kept = state.get("decisions") or {}
     if kept.get("message") != place_of(message) or "decisions" not in kept:
@@ -93,8 +99,8 @@ def _fitting(request: Approval, tools: Mapping[str, BaseTool]) -> Any:  # noqa: 
         try:
             answer: Decisions = read(given)
         except ValidationError as error:
-            raise ValueError(misshapen(error)) from error
-        fault = misfit(request, answer, list(tools))
+            raise ValueError(find_misshapen(error)) from error
+        fault = find_misfit(request, answer, list(tools))
         if fault is not None:
             raise ValueError(fault)
         for find_fault in (_unstorable, _unfit):
@@ -128,7 +134,7 @@ def _unfit(action: Action, tool: BaseTool) -> str | None:
     except ArgumentsError as error:
         return str(error)
     except ValidationError as error:
-        return wrong(error)
+        return describe_argument_errors(error)
     return None
 
 
@@ -148,7 +154,7 @@ def instead_of_tool(call: ToolCall, decision: AnyDecision | None) -> CallResult 
             return None
 
 
-def as_decided(call: ToolCall, decision: AnyDecision | None) -> ToolCall:
+def apply_decision(call: ToolCall, decision: AnyDecision | None) -> ToolCall:
     """Give the call that runs: what a person made of it, else as it was made."""
     if not isinstance(decision, Edit):
         return call
@@ -160,7 +166,7 @@ def kind_of(call: ToolCall, decision: AnyDecision | None) -> DecisionType | None
     """Say what was decided; who changes nothing has approved."""
     if decision is None:
         return None
-    ran = as_decided(call, decision)
+    ran = apply_decision(call, decision)
     is_same = (ran["name"], ran["args"]) == (call["name"], call["args"])
     return "approve" if is_same and decision.type == "edit" else decision.type
 

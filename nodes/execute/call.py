@@ -14,7 +14,7 @@ from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.types import Command
 from pydantic import JsonValue, ValidationError
 
-from ...graphs.conversation.questions import unfit
+from ...graphs.conversation.questions import describe_misfit
 from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import CallOutcome, Failure, UnheardResult
 from ...graphs.log.remembered import memory
@@ -22,8 +22,8 @@ from ...graphs.speakers.approval import DecisionType
 from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.functions import check_arguments, is_cancelled
 from ...tools.registry.hooks import ArgumentsError, RunCode, ToolState
-from ..turn.context import Moment, session_id
-from ..turn.people import unstorable
+from ..turn.context import NodeContext, session_id
+from ..turn.people import describe_unstorable
 
 
 class CallResult(NamedTuple):
@@ -55,7 +55,7 @@ class CallResult(NamedTuple):
         return cls(**{**recorded, "failure": Failure(failure) if failure else None})
 
 
-def given(message: ToolMessage) -> CallResult:
+def read_result(message: ToolMessage) -> CallResult:
     """Read an answer that a tool or a hook gave."""
     about = metadata(message)
     if not isinstance(about, CallOutcome):
@@ -95,7 +95,7 @@ def unknown_tool(name: str, allowed: Sequence[str]) -> CallResult:
     return CallResult(f"There is no tool {name!r}. {there_are}.", Failure.CALL)
 
 
-def tool_state(moment: Moment, speaker: Speaker, run_code: RunCode) -> ToolState:
+def tool_state(moment: NodeContext, speaker: Speaker, run_code: RunCode) -> ToolState:
     """Give what a tool may know of the conversation: what its caller knows, and no more."""
     return ToolState(
         session=session_id(),
@@ -137,7 +137,7 @@ async def run_call(call: ToolCall, tool: BaseTool, state: ToolState, seconds: fl
             config = merge_configs(ensure_config(), {"metadata": {"speaker": state["speaker"]}})
             found = await node.ainvoke({**state, "messages": [*state["messages"], asks]}, config)
     except GraphInterrupt as error:
-        problem = unstorable(error)
+        problem = describe_unstorable(error)
         if problem is None:
             raise
         return CallResult(f"{name} failed: what it asks can't be stored: {problem}", Failure.TOOL)
@@ -145,7 +145,7 @@ async def run_call(call: ToolCall, tool: BaseTool, state: ToolState, seconds: fl
         raise
     except ValidationError as error:
         # LangGraph's own: an answer to what the tool asks that does not fit leaves it open.
-        raise unfit(error) from error
+        raise describe_misfit(error) from error
     except (Exception, asyncio.CancelledError) as error:
         if is_cancelled():
             # Whatever the tool made of that: it is the whole run that ends.
@@ -167,7 +167,7 @@ def _failed(name: str, tool: BaseTool, error: BaseException) -> CallResult:
         case ToolInvocationError() if error.source.title == getattr(
             tool.args_schema, "__name__", name
         ):
-            return CallResult(f"{unfit}: {wrong(error.source)}", Failure.CALL)
+            return CallResult(f"{unfit}: {describe_argument_errors(error.source)}", Failure.CALL)
         case ToolInvocationError():
             # The tool's own, about something that it has read.
             return CallResult(f"{name} failed: ValidationError: {error.source}", Failure.TOOL)
@@ -212,7 +212,7 @@ def _exceptions_alone() -> Iterator[None]:
         raise _ExitError(f"{type(error).__name__}: {error}") from error
 
 
-def wrong(error: ValidationError) -> str:
+def describe_argument_errors(error: ValidationError) -> str:
     """Say what is wrong with arguments, by their names."""
     return "; ".join(
         f"{'.'.join(map(str, one['loc'])) or 'they'}: {one['msg']}" for one in error.errors()
@@ -225,4 +225,4 @@ def _read(name: str, found: object) -> CallResult:
         what = type(found[0] if isinstance(found, list) and found else found).__name__
         hint = ", which tools here may not" if isinstance(found, Command | list) else ""
         return CallResult(f"{name} failed: it gave a {what}{hint}", Failure.TOOL)
-    return given(messages[0])
+    return read_result(messages[0])

@@ -19,12 +19,12 @@ from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.hooks import RunCode, languages_of, timeout_of
 from ...tools.sandbox import sandbox as sandboxes
 from ...tools.sandbox.sandbox import Ran
-from ..turn.context import Moment
+from ..turn.context import NodeContext
 from ..turn.hooks import Hooks, before_tool, turn_of
 from ..turn.record import exit_code_of
-from ..turn.running import recorded
-from .approval import as_decided, instead_of_tool, kind_of
-from .call import CallResult, given, run_call, tool_state, unknown_tool
+from ..turn.running import record_as_task
+from .approval import apply_decision, instead_of_tool, kind_of
+from .call import CallResult, read_result, run_call, tool_state, unknown_tool
 from .results import Answers
 
 
@@ -70,10 +70,10 @@ _SLACK = 30.0
 """How many seconds later than the sandbox a call that runs code is given up."""
 
 
-call_tool = recorded("call_tool")
+call_tool = record_as_task("call_tool")
 """Runs one call."""
 
-see_calls = recorded("see_calls")
+see_calls = record_as_task("see_calls")
 """Runs the hooks in front of the calls."""
 
 
@@ -108,7 +108,7 @@ class _Call(NamedTuple):
 class CallsRun:
     """One run of all calls of a message."""
 
-    moment: Moment
+    moment: NodeContext
     speaker: Speaker
     hooks: Hooks
     interpreter: Interpreter
@@ -125,7 +125,7 @@ class CallsRun:
                 found[str(made["id"])] = answer
             else:
                 kind = kind_of(made, decision)
-                asked.append(_Call(made, as_decided(made, decision), kind))
+                asked.append(_Call(made, apply_decision(made, decision), kind))
         found |= await self._run(await self._hooked(asked, is_code=is_code), is_code=is_code)
         ids = [str(made["id"]) for made in message.tool_calls]
         answers = {call_id: found[call_id] for call_id in ids if call_id in found}
@@ -180,7 +180,7 @@ class CallsRun:
                         f"a hook of {self.speaker.name!r} failed in before_tool: its code is no "
                         "text"
                     )
-                answer = None if instead is None else given(instead).recorded()
+                answer = None if instead is None else read_result(instead).recorded()
                 made.append({"args": call["args"], "instead": answer})
             return {"calls": made}
 

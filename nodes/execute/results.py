@@ -9,20 +9,22 @@ from langchain_core.messages.tool import ToolCall
 from ...graphs.log.messages import make_message, make_tool_message, metadata
 from ...graphs.log.metadata import CodeCalls, Failure, Source, Speech
 from ...graphs.rules.position import Phase
-from ...graphs.rules.transitions import paused, spoke
+from ...graphs.rules.transitions import after_pause, after_reply
 from ...graphs.speakers.speaker import Speaker
 from ..prompts.results import NOT_RUN
-from ..turn.context import Moment
+from ..turn.context import NodeContext
 from ..turn.hooks import Hooks, after_tool, turn_of
 from ..turn.people import Interruption
 from .approval import edit_told
-from .call import CallResult, given
+from .call import CallResult, read_result
 
 Answers = Mapping[str, CallResult]
 """What came of each call, by its id, in the order of the calls."""
 
 
-async def past_hooks(moment: Moment, speaker: Speaker, hooks: Hooks, message: AIMessage) -> Answers:
+async def run_result_hooks(
+    moment: NodeContext, speaker: Speaker, hooks: Hooks, message: AIMessage
+) -> Answers:
     """Run the hooks after the tools; give what they make of each result."""
     turn = turn_of(moment, speaker, moment.log)
     calls: Mapping[str | None, ToolCall] = {call["id"]: call for call in message.tool_calls}
@@ -31,7 +33,7 @@ async def past_hooks(moment: Moment, speaker: Speaker, hooks: Hooks, message: AI
         if not isinstance(found, ToolMessage):
             # What somebody was told meanwhile.
             continue
-        answer, call = given(found), calls.get(found.tool_call_id)
+        answer, call = read_result(found), calls.get(found.tool_call_id)
         if call is not None and answer.failure is not Failure.PERSON:
             run = ToolCall(
                 name=answer.tool or call["name"],
@@ -42,7 +44,7 @@ async def past_hooks(moment: Moment, speaker: Speaker, hooks: Hooks, message: AI
             seen = ToolMessage(
                 found.text, tool_call_id=found.tool_call_id, name=run["name"], status=found.status
             )
-            made = given(await after_tool(hooks, turn, run, seen))
+            made = read_result(await after_tool(hooks, turn, run, seen))
             failure = made.failure and (answer.failure or made.failure)
             answer = answer._replace(text=made.text, failure=failure)
         # Else a person refused it, or its arguments could not be read: no tool was called.
@@ -50,8 +52,8 @@ async def past_hooks(moment: Moment, speaker: Speaker, hooks: Hooks, message: AI
     return answers
 
 
-async def returned(
-    moment: Moment, speaker: Speaker, message: AIMessage, answers: Answers
+async def return_results(
+    moment: NodeContext, speaker: Speaker, message: AIMessage, answers: Answers
 ) -> dict[str, Any]:
     """Write what came of the calls, for the speaker to answer, or to say as it is."""
     is_code = isinstance(metadata(message), CodeCalls)
@@ -61,7 +63,7 @@ async def returned(
     is_said = is_code or _is_direct(moment, speaker, message, answers)
     told = dict(answers)
     phase = Phase.GIVEN if is_said else Phase.RETURNED
-    position = paused(moment.position, moment.turn, phase, succeeded=succeeded)
+    position = after_pause(moment.position, moment.turn, phase, succeeded=succeeded)
     tool_round = position.tool_rounds if succeeded and not is_said else None
     if not is_said:
         # A result that is the message itself gets no note about what a person changed.
@@ -72,8 +74,8 @@ async def returned(
     return await moment.step(position, lines)
 
 
-async def interrupted(
-    moment: Moment, speaker: Speaker, message: AIMessage, person: Interruption
+async def interrupt_calls(
+    moment: NodeContext, speaker: Speaker, message: AIMessage, person: Interruption
 ) -> dict[str, Any]:
     """Write for each call that it was interrupted, and after that what the person has said."""
     text = f"Not run: {person.speaker} sent a message instead."
@@ -87,7 +89,7 @@ async def interrupted(
         interrupts=True,
     )
     # It counts as a round: else a turn could go on for ever.
-    position = paused(moment.position, moment.turn, Phase.RETURNED, succeeded=True)
+    position = after_pause(moment.position, moment.turn, Phase.RETURNED, succeeded=True)
     tool_round = position.tool_rounds
     lines = result_lines(moment, speaker, answers, final=True, tool_round=tool_round)
     brought = moment.brought(person.speaker)
@@ -96,15 +98,15 @@ async def interrupted(
     return await moment.step(position, [*lines, spoken])
 
 
-async def given_back(moment: Moment, speaker: Speaker, message: AIMessage) -> dict[str, Any]:
+async def return_turn(moment: NodeContext, speaker: Speaker, message: AIMessage) -> dict[str, Any]:
     """End a turn without running its calls, where a guard gives the turn to a person."""
     calls = (*message.tool_calls, *message.invalid_tool_calls)
     answers = {str(call["id"]): CallResult(NOT_RUN, Failure.PERSON) for call in calls}
-    position = spoke(moment.conversation, moment.position, moment.turn)
+    position = after_reply(moment.conversation, moment.position, moment.turn)
     return await moment.step(position, result_lines(moment, speaker, answers, final=True))
 
 
-def _is_direct(moment: Moment, speaker: Speaker, message: AIMessage, answers: Answers) -> bool:
+def _is_direct(moment: NodeContext, speaker: Speaker, message: AIMessage, answers: Answers) -> bool:
     """Whether what the tools gave is the speaker's message (Yacana, LangChain's return_direct)."""
     by_person = ("reject", "respond")
     if any(answer.failure or answer.decision in by_person for answer in answers.values()):
@@ -115,7 +117,7 @@ def _is_direct(moment: Moment, speaker: Speaker, message: AIMessage, answers: An
 
 
 def result_lines(
-    moment: Moment,
+    moment: NodeContext,
     speaker: Speaker,
     answers: Answers,
     *,

@@ -10,13 +10,13 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from pydantic import create_model
 
 from ...graphs.common.errors import SpecError
-from ...graphs.common.validation import listing
+from ...graphs.common.validation import list_names
 from ...graphs.conversation.handoffs import read_name
 from ...graphs.conversation.judges import VERDICT_TEMPERATURE, Handoff, Moderator, TurnFunction
 from ...graphs.conversation.usage import Usage
 from ...graphs.log.messages import make_message
 from ...graphs.log.metadata import NOBODY, SpeakerChoice
-from ...graphs.rules.transitions import chose
+from ...graphs.rules.transitions import after_choice
 from ...graphs.rules.turns import in_turn, next_speaker
 from ...graphs.speakers.model_settings import ModelSettings
 from ...graphs.speakers.structured_answers import OwnAnswer
@@ -24,15 +24,15 @@ from ...tools.registry.functions import call
 from ..models.answers import thought_of
 from ..models.model import Model
 from ..prompts import judging as prompts
-from ..turn.context import Moment, heard
-from ..turn.prompt import Asked
-from .observer import observed
+from ..turn.context import NodeContext, heard_messages
+from ..turn.prompt import ModelAnswer
+from .observer import ask_observer
 
 UNREADABLE_CHOICE = "This is not the name of a speaker who can be next."
 """The problem of a choice that cannot be read."""
 
 
-async def choose(moment: Moment) -> dict[str, Any]:
+async def choose(moment: NodeContext) -> dict[str, Any]:
     """Choose who speaks next."""
     order = moment.conversation.turn_order
     if isinstance(order, TurnFunction):
@@ -51,22 +51,22 @@ async def choose(moment: Moment) -> dict[str, Any]:
     return await _chosen(moment, found.answer, found.found, found.new, found.usage)
 
 
-async def _called(moment: Moment, function: str) -> str:
+async def _called(moment: NodeContext, function: str) -> str:
     names = moment.conversation.names
     order = moment.resources.registry.order(function)
-    spoken = heard(moment.log)
+    spoken = heard_messages(moment.log)
     if not spoken:
         # All of it was removed, and functions may look at the newest message.
         return in_turn(moment.conversation, moment.position)
     name = await call("order", function, order, spoken, names)
     if name not in names:
-        raise SpecError(f"the order {function!r} chose {name!r}; there are {listing(names)}")
+        raise SpecError(f"the order {function!r} chose {name!r}; there are {list_names(names)}")
     return name
 
 
 async def _asked(
-    moment: Moment, order: Moderator, model: Model, names: Sequence[str]
-) -> Asked[str | None]:
+    moment: NodeContext, order: Moderator, model: Model, names: Sequence[str]
+) -> ModelAnswer[str | None]:
     own = ModelSettings(temperature=order.temperature)
     settings = moment.settings("turn_order", own, VERDICT_TEMPERATURE)
     render_prompt = moment.conversation.render_prompt
@@ -87,10 +87,10 @@ async def _asked(
         )
         return answer, None if found is None else str(found.model_dump()["next_speaker"])
 
-    return await observed(moment, model, _system(moment, order), question, ask, private=False)
+    return await ask_observer(moment, model, _system(moment, order), question, ask, private=False)
 
 
-def _system(moment: Moment, order: Moderator) -> list[str]:
+def _system(moment: NodeContext, order: Moderator) -> list[str]:
     render_prompt = moment.conversation.render_prompt
     system = [
         order.prompt or render_prompt(prompts.MODERATOR),
@@ -110,13 +110,13 @@ def _schema(names: Sequence[str]) -> type[OwnAnswer]:
 
 
 async def _chosen(
-    moment: Moment,
+    moment: NodeContext,
     answer: AIMessage,
     name: str | None,
     new: Sequence[AnyMessage] = (),
     usage: dict[str, Usage] | None = None,
 ) -> dict[str, Any]:
-    position = chose(moment.conversation, moment.position, name)
+    position = after_choice(moment.conversation, moment.position, name)
     about = SpeakerChoice(
         audience=NOBODY,
         to=position.chosen,

@@ -15,8 +15,8 @@ from ..models.answers import ran_out_of_room
 from ..models.model import Model
 from ..prompts import judging as prompts
 from ..prompts.summaries import SHORTENED, fill_template
-from ..turn.context import Moment, notify
-from ..turn.prompt import Asked
+from ..turn.context import NodeContext, notify
+from ..turn.prompt import ModelAnswer
 
 T = TypeVar("T")
 
@@ -24,8 +24,8 @@ Ask = Callable[[list[BaseMessage]], Awaitable[tuple[AIMessage, T]]]
 """Takes a prompt; gives the answer, and what is read from it."""
 
 
-async def observed(
-    moment: Moment,
+async def ask_observer(
+    moment: NodeContext,
     model: Model,
     system: Sequence[str],
     question: str,
@@ -33,7 +33,7 @@ async def observed(
     *,
     private: bool,
     most: int | None = None,
-) -> Asked[T]:
+) -> ModelAnswer[T]:
     """Ask somebody who has heard the conversation.
 
     Where that is too long for the model, or leaves no room for a whole answer, the older half is
@@ -60,7 +60,7 @@ async def observed(
             has_room = has_room or not ran_out_of_room(answer, most or model.adapter.longest_answer)
             since = None if has_room else _half(_heard(lines), private=private)
             if since is None:
-                return Asked(answer, found, lines[len(moment.log) :], usage)
+                return ModelAnswer(answer, found, lines[len(moment.log) :], usage)
             has_room = True
         text = fill_template(SHORTENED, name=prompts.OBSERVER)
         about = Summary(audience=NOBODY, since=since, problem=text)

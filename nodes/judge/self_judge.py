@@ -11,42 +11,44 @@ from ...graphs.conversation.judges import VERDICT_TEMPERATURE, Judge, SeparateJu
 from ...graphs.log.messages import make_message, metadata
 from ...graphs.log.metadata import NOBODY, JudgeQuestion, Reflection, Speech
 from ...graphs.rules.position import Phase
-from ...graphs.rules.transitions import asked, judged, unread
+from ...graphs.rules.transitions import after_question, after_unread_verdict, after_verdict
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
 from ...graphs.speakers.structured_answers import OwnAnswer
 from ..models.answers import thought_of
 from ..models.model import Model
 from ..models.settings import CallSettings
 from ..prompts import judging as prompts
-from ..turn.context import Moment
-from ..turn.prompt import Asked, asked_behind, asked_of, view_of
+from ..turn.context import NodeContext
+from ..turn.prompt import ModelAnswer, append_question, ask_model, view_of
 from .verdicts import yes_or_no
 
 _MORE = 8
 """How many times longer the second answer may be: a model that thinks needs room for it."""
 
 
-def is_second(moment: Moment) -> bool:
+def is_second(moment: NodeContext) -> bool:
     """Whether it is asked once more."""
     return moment.position.phase is Phase.UNREAD
 
 
-def as_asked(moment: Moment, question: str) -> str:
+def phrase_question(moment: NodeContext, question: str) -> str:
     """Give a question as it is asked now."""
     if not is_second(moment):
         return question
     return moment.conversation.render_prompt(prompts.RETRY_FORMAT, question=question)
 
 
-def longest(moment: Moment, judge: Judge | SeparateJudge, model: Model, tokens: int) -> int | None:
+def answer_limit(
+    moment: NodeContext, judge: Judge | SeparateJudge, model: Model, tokens: int
+) -> int | None:
     """Give the longest answer, in tokens, by what its form needs. None: the model's own."""
     if judge.max_tokens is not None:
         return judge.max_tokens
     return model.adapter.accepted_limit(tokens * (_MORE if is_second(moment) else 1))
 
 
-async def asked_again(
-    moment: Moment, found: Asked[Any], before: Sequence[AnyMessage], speaker: str | None
+async def record_unreadable(
+    moment: NodeContext, found: ModelAnswer[Any], before: Sequence[AnyMessage], speaker: str | None
 ) -> dict[str, Any]:
     """Write down an answer that can't be read, behind what stands before it."""
     answer = found.answer
@@ -58,7 +60,9 @@ async def asked_again(
     )
     place = len(moment.log) + len(found.new) + len(before)
     new = [*found.new, *before, make_message(place, answer.text, about, answer=answer)]
-    return await moment.step(unread(moment.conversation, moment.position), new, found.usage)
+    return await moment.step(
+        after_unread_verdict(moment.conversation, moment.position), new, found.usage
+    )
 
 
 _MOST_OBJECTIVES = 5
@@ -91,7 +95,7 @@ class Judgement(OwnAnswer):
         return self
 
 
-async def judge_yourself(moment: Moment) -> dict[str, Any]:
+async def judge_yourself(moment: NodeContext) -> dict[str, Any]:
     """Ask the speaker who has just spoken whether its task is complete."""
     conversation = moment.conversation
     speaker = conversation.speaker(moment.turn.speaker)
@@ -106,7 +110,7 @@ async def judge_yourself(moment: Moment) -> dict[str, Any]:
 
 
 def _settings(
-    moment: Moment,
+    moment: NodeContext,
     speaker: Speaker,
     judge: Judge,
     most: int | None,
@@ -125,15 +129,15 @@ def _kept(speaker: Speaker) -> tuple[str, ...]:
 
 
 async def _structured(
-    moment: Moment, speaker: Speaker, model: Model, judge: Judge
+    moment: NodeContext, speaker: Speaker, model: Model, judge: Judge
 ) -> dict[str, Any]:
     words = moment.conversation.render_prompt(prompts.JUDGE_OWN_TASK)
-    question = HumanMessage(as_asked(moment, words))
-    most = longest(moment, judge, model, _STRUCTURED)
+    question = HumanMessage(phrase_question(moment, words))
+    most = answer_limit(moment, judge, model, _STRUCTURED)
 
     async def ask(log: list[BaseMessage]) -> tuple[AIMessage, Judgement | None]:
         return await model.structured(
-            asked_behind(view_of(moment, speaker, log, behind=[question]), [question]),
+            append_question(view_of(moment, speaker, log, behind=[question]), [question]),
             Judgement,
             _settings(moment, speaker, judge, most, judge.temperature),
             purpose=Reflection,
@@ -142,11 +146,11 @@ async def _structured(
             tool_calling=speaker.tool_calling,
         )
 
-    found = await asked_of(moment, speaker, model, ask, behind=[question], most=most)
+    found = await ask_model(moment, speaker, model, ask, behind=[question], most=most)
     judgement = found.found
     if judgement is None and not is_second(moment):
         before = [_question(moment, found, words, NOBODY)]
-        return await asked_again(moment, found, before, speaker.name)
+        return await record_unreadable(moment, found, before, speaker.name)
     if judgement is None:
         verdict = Verdict(speaker=speaker.name, complete=False, readable=False)
         text = str(found.answer.text)
@@ -159,7 +163,7 @@ async def _structured(
     return await _recorded(moment, found, words, text, audience, verdict)
 
 
-def _in_words(moment: Moment, verdict: Verdict) -> str:
+def _in_words(moment: NodeContext, verdict: Verdict) -> str:
     """Say a verdict as the speaker itself would."""
     render_prompt = moment.conversation.render_prompt
     if verdict.objectives_left:
@@ -169,7 +173,7 @@ def _in_words(moment: Moment, verdict: Verdict) -> str:
     )
 
 
-def _left_before(moment: Moment) -> tuple[BaseMessage, BaseMessage] | None:
+def _left_before(moment: NodeContext) -> tuple[BaseMessage, BaseMessage] | None:
     """The first question and its answer, where the second one is asked now."""
     if moment.position.phase not in (Phase.ASKED, Phase.UNREAD):
         return None
@@ -183,11 +187,11 @@ def _left_before(moment: Moment) -> tuple[BaseMessage, BaseMessage] | None:
 
 
 async def _what_is_left(
-    moment: Moment, speaker: Speaker, model: Model, judge: Judge
+    moment: NodeContext, speaker: Speaker, model: Model, judge: Judge
 ) -> dict[str, Any]:
     words = moment.conversation.render_prompt(prompts.LIST_OBJECTIVES_LEFT)
     question = HumanMessage(words)
-    most = longest(moment, judge, model, _LEFT)
+    most = answer_limit(moment, judge, model, _LEFT)
     own = speaker.model_settings.temperature
     settings = _settings(moment, speaker, judge, most, own, SPEAKER_TEMPERATURE)
     found = await _in_text(moment, speaker, model, [question], settings)
@@ -196,7 +200,7 @@ async def _what_is_left(
 
 
 async def _is_complete(
-    moment: Moment,
+    moment: NodeContext,
     speaker: Speaker,
     model: Model,
     judge: Judge,
@@ -204,18 +208,18 @@ async def _is_complete(
 ) -> dict[str, Any]:
     first, reflection = left
     words = moment.conversation.render_prompt(prompts.IS_TASK_COMPLETE)
-    question = HumanMessage(as_asked(moment, words))
+    question = HumanMessage(phrase_question(moment, words))
     # Kept reflections stand in the view already; the others are shown for this question only.
     before: list[BaseMessage] = []
     if not speaker.keep_self_reflection:
         before = [HumanMessage(first.text), _answered(moment, reflection)]
-    behind, most = [*before, question], longest(moment, judge, model, _WORD)
+    behind, most = [*before, question], answer_limit(moment, judge, model, _WORD)
     settings = _settings(moment, speaker, judge, most, judge.temperature)
     found = await _in_text(moment, speaker, model, behind, settings)
     text = found.answer.text
     complete = yes_or_no(text)
     if complete is None and not is_second(moment):
-        return await asked_again(moment, found, [], speaker.name)
+        return await record_unreadable(moment, found, [], speaker.name)
     verdict = Verdict(
         speaker=speaker.name,
         complete=complete is True,
@@ -226,8 +230,8 @@ async def _is_complete(
 
 
 async def _recorded(
-    moment: Moment,
-    found: Asked[Any],
+    moment: NodeContext,
+    found: ModelAnswer[Any],
     question: str,
     text: str,
     audience: tuple[str, ...],
@@ -247,15 +251,15 @@ async def _recorded(
         make_message(number + 1, text, about, answer=found.answer),
     ]
     position = (
-        asked(moment.position)
+        after_question(moment.position)
         if verdict is None
-        else judged(moment.conversation, moment.position, complete=verdict.complete)
+        else after_verdict(moment.conversation, moment.position, complete=verdict.complete)
     )
     return await moment.step(position, [*found.new, *lines], found.usage)
 
 
 def _question(
-    moment: Moment, found: Asked[Any], text: str, audience: tuple[str, ...]
+    moment: NodeContext, found: ModelAnswer[Any], text: str, audience: tuple[str, ...]
 ) -> AnyMessage:
     """The line of a question, in front of its answer."""
     about = JudgeQuestion(audience=audience)
@@ -263,17 +267,17 @@ def _question(
 
 
 async def _in_text(
-    moment: Moment,
+    moment: NodeContext,
     speaker: Speaker,
     model: Model,
     behind: Sequence[BaseMessage],
     settings: CallSettings,
-) -> Asked[None]:
+) -> ModelAnswer[None]:
     """Ask a question after the speaker's view."""
 
     async def ask(log: list[BaseMessage]) -> tuple[AIMessage, None]:
         answer = await model.answer(
-            asked_behind(view_of(moment, speaker, log, behind=behind), behind),
+            append_question(view_of(moment, speaker, log, behind=behind), behind),
             settings,
             purpose=Reflection,
             speaker=speaker.name,
@@ -282,9 +286,9 @@ async def _in_text(
         return answer, None
 
     most = settings.values.get("max_tokens")
-    return await asked_of(moment, speaker, model, ask, behind=behind, most=most)
+    return await ask_model(moment, speaker, model, ask, behind=behind, most=most)
 
 
-def _answered(moment: Moment, reflection: BaseMessage) -> AIMessage:
+def _answered(moment: NodeContext, reflection: BaseMessage) -> AIMessage:
     nothing = moment.conversation.render_prompt(prompts.NO_OBJECTIVES_LEFT)
     return AIMessage(reflection.text.strip() or nothing)

@@ -13,7 +13,7 @@ from pydantic import Field, create_model
 from ...graphs.conversation.judges import VERDICT_TEMPERATURE, Finding, SeparateJudge, Verdict
 from ...graphs.log.messages import make_message
 from ...graphs.log.metadata import NOBODY, JudgeQuestion, Reflection
-from ...graphs.rules.transitions import judged
+from ...graphs.rules.transitions import after_verdict
 from ...graphs.rules.turns import is_judged
 from ...graphs.speakers.model_settings import ModelSettings
 from ...graphs.speakers.speaker import Speaker
@@ -22,10 +22,10 @@ from ..models.answers import thought_of
 from ..models.model import Model
 from ..prompts import judging as prompts
 from ..prompts.texts import RenderPrompt
-from ..turn.context import Moment
-from ..turn.prompt import Asked
-from .observer import observed
-from .self_judge import as_asked, asked_again, is_second, longest
+from ..turn.context import NodeContext
+from ..turn.prompt import ModelAnswer
+from .observer import ask_observer
+from .self_judge import answer_limit, is_second, phrase_question, record_unreadable
 from .verdicts import read_lines
 
 _TOKENS, _EACH = 200, 50
@@ -35,7 +35,7 @@ Findings = dict[str, Finding]
 """For each criterion what was found."""
 
 
-async def judge_criteria(moment: Moment, judge: SeparateJudge) -> dict[str, Any]:
+async def judge_criteria(moment: NodeContext, judge: SeparateJudge) -> dict[str, Any]:
     """Ask the separate judge how it stands with its criteria."""
     speaker = moment.conversation.speaker(moment.turn.speaker)
     model = await moment.model(judge.model)
@@ -45,7 +45,7 @@ async def judge_criteria(moment: Moment, judge: SeparateJudge) -> dict[str, Any]
     asked = moment.conversation.render_prompt(prompts.JUDGE_CRITERIA)
     question = make_message(number, asked, JudgeQuestion(audience=NOBODY))
     if findings is None and not is_second(moment):
-        return await asked_again(moment, found, [question], None)
+        return await record_unreadable(moment, found, [question], None)
     verdict = Verdict(
         speaker=speaker.name,
         complete=findings is not None and set(findings.values()) == {Finding.MET},
@@ -67,19 +67,21 @@ async def judge_criteria(moment: Moment, judge: SeparateJudge) -> dict[str, Any]
     lines = [question, make_message(number + 1, text, about, answer=answer)]
     # A final verdict says how it stands; what ended the conversation stays the cap.
     completes = verdict.complete and not verdict.final
-    position = judged(moment.conversation, moment.position, complete=completes)
+    position = after_verdict(moment.conversation, moment.position, complete=completes)
     return await moment.step(position, [*found.new, *lines], found.usage)
 
 
-async def _asked(moment: Moment, judge: SeparateJudge, model: Model) -> Asked[Findings | None]:
-    most = longest(moment, judge, model, _TOKENS + _EACH * len(judge.criteria))
+async def _asked(
+    moment: NodeContext, judge: SeparateJudge, model: Model
+) -> ModelAnswer[Findings | None]:
+    most = answer_limit(moment, judge, model, _TOKENS + _EACH * len(judge.criteria))
     own = ModelSettings(temperature=judge.temperature, max_tokens=judge.max_tokens)
     settings = moment.settings("judge", own, VERDICT_TEMPERATURE, most)
     question = moment.conversation.render_prompt(prompts.JUDGE_CRITERIA)
     if judge.form == "lines":
         question = moment.conversation.render_prompt(prompts.JUDGE_IN_LINES, question=question)
 
-    question = as_asked(moment, question)
+    question = phrase_question(moment, question)
 
     async def ask(prompt: list[BaseMessage]) -> tuple[AIMessage, Findings | None]:
         if judge.form == "lines":
@@ -97,10 +99,10 @@ async def _asked(moment: Moment, judge: SeparateJudge, model: Model) -> Asked[Fi
         return answer, dict(zip(judge.criteria, found.model_dump().values(), strict=True))
 
     system = _system(moment, judge)
-    return await observed(moment, model, system, question, ask, private=True, most=most)
+    return await ask_observer(moment, model, system, question, ask, private=True, most=most)
 
 
-def _system(moment: Moment, judge: SeparateJudge) -> list[str]:
+def _system(moment: NodeContext, judge: SeparateJudge) -> list[str]:
     render_prompt = moment.conversation.render_prompt
     numbered = (f"{number}. {text}" for number, text in enumerate(judge.criteria, start=1))
     return [

@@ -16,7 +16,7 @@ from langchain_core.tools import BaseTool
 from pydantic import BaseModel, ValidationError
 
 from ...graphs.common.errors import ContextTooLongError, ModelError, SpecError
-from ...graphs.common.validation import listing
+from ...graphs.common.validation import list_names
 from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.usage import Price
 from ...graphs.ends.limits import ends_by_money
@@ -84,7 +84,7 @@ class Model:
             self.gate is not None and self.gate.needs_prices
         )
         if (prices or counts_money) and self.price(prices) is None:
-            why = f", only for {listing(prices)}" if prices else ", and max_cost needs it"
+            why = f", only for {list_names(prices)}" if prices else ", and max_cost needs it"
             raise SpecError(f"prices: there is none for the model {self.label!r}{why}")
 
     async def answer(

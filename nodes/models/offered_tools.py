@@ -11,7 +11,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from ...graphs.conversation.conversation import Conversation
-from ...graphs.conversation.handoffs import has_tool, may_be_private, targets
+from ...graphs.conversation.handoffs import hand_off_targets, has_tool, may_be_private
 from ...graphs.conversation.judges import HAND_OFF
 from ...graphs.conversation.limits import check_limits, least_limit
 from ...graphs.log.heard_text import together
@@ -37,7 +37,7 @@ class HandedOver(NamedTuple):
 
 def make_hand_off_tool(conversation: Conversation, speaker: Speaker) -> BaseTool:
     """Make the tool as a speaker's model is told of it."""
-    render_prompt, names = conversation.render_prompt, targets(conversation, speaker.name)
+    render_prompt, names = conversation.render_prompt, hand_off_targets(conversation, speaker.name)
     arguments: dict[str, Any] = {
         "to": {
             "type": "string",

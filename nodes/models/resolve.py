@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 from ...graphs.common.settings import Settings, load_settings
-from ...graphs.common.validation import kind_of
+from ...graphs.common.validation import name_type
 from ...graphs.conversation.conversation import Conversation
 from .adapters.base import Adapter
 from .adapters.composed import Chat
@@ -56,7 +56,7 @@ class Models:
             check_chat(default, f"model must be {chat} or a name, not")
             self._objects[None] = adapter_of(None, default)
         if not isinstance(named, Mapping):
-            raise TypeError(f"models must be a dict from names to models, not {kind_of(named)}")
+            raise TypeError(f"models must be a dict from names to models, not {name_type(named)}")
         for name, one in named.items():
             check_chat(one, f"models: {name!r} must be {chat}, not")
             self._objects[name] = adapter_of(name, one)

@@ -1,7 +1,7 @@
 """Words that a speaker says by an argument of its calls of tools (Agere's ``to_user``).
 
 The argument is offered with every tool, read while the call arrives, told at once, and taken out of
-the call before anything else sees it. How the words appear in the log is in `graphs.log.heard_text`.
+the call before anything else sees it. `graphs.log.heard_text` reads the words from the log.
 """
 
 import asyncio

@@ -21,7 +21,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_core.utils.json import parse_partial_json
 
-from ...graphs.text.fences import unfenced
+from ...graphs.text.fences import without_fences
 from .tool_calls import CUT_OFF, read_call, split_calls
 
 _KEPT = frozenset(
@@ -128,7 +128,7 @@ def answer_schema(tools: Sequence[BaseTool], choice: str) -> dict[str, Any]:
 
 def read_answer(answer: AIMessage, tools: Iterable[BaseTool]) -> AIMessage:
     """Read an answer that was held to the schema."""
-    text = unfenced(str(answer.text))
+    text = without_fences(str(answer.text))
     whole = True
     try:
         found = json.loads(text, strict=False)

@@ -32,12 +32,12 @@ from langgraph.pregel.protocol import PregelProtocol
 from pydantic import JsonValue, ValidationError
 from pydantic_core import to_json, to_jsonable_python
 
-from ...graphs.common.errors import DuologueError, PausedError, SpecError, failed
+from ...graphs.common.errors import DuologueError, PausedError, SpecError, function_error
 from ...graphs.common.threads import in_thread
-from ...graphs.common.validation import listing
+from ...graphs.common.validation import list_names
 from ...graphs.conversation.conversation import Conversation
-from ...graphs.conversation.questions import unfit
-from ...graphs.conversation.usage import Charges, Usage, total
+from ...graphs.conversation.questions import describe_misfit
+from ...graphs.conversation.usage import Charges, Usage, add_usage
 from ...graphs.ends.limits import ends_by_money
 from ...graphs.log.messages import storable
 from ...graphs.text.words import tokens_of_message
@@ -53,10 +53,10 @@ from ..models.answers import THOUGHT, count_usage, normalise_answer
 from ..models.gate import Gate, Unbroken
 from ..models.model import NO_STREAM
 from ..models.refusals import find_refusal, is_for_now, read_retry_seconds
-from .people import unstorable
-from .running import recorded, runs_in_threads
+from .people import describe_unstorable
+from .running import record_as_task, runs_in_threads
 
-_record: Final = recorded("model_call")
+_record: Final = record_as_task("model_call")
 
 
 async def _recorded(given: dict[str, Any]) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class ModelCalls(BaseCallbackHandler):
         """Give usage with these calls added to it."""
         found = dict(usage)
         for model, used in self._used:
-            found[model] = total((found.get(model, Usage()), used))
+            found[model] = add_usage((found.get(model, Usage()), used))
         return found
 
     def tell(self, messages: Sequence[BaseMessage]) -> None:
@@ -188,7 +188,7 @@ class ModelCalls(BaseCallbackHandler):
         prices = self._conversation.prices
         self._prices[model] = price = prices.get(model) if prices else listed
         if price is None and (prices or self._counts_money):
-            why = f": only for {listing(prices)}" if prices else ": max_cost needs it"
+            why = f": only for {list_names(prices)}" if prices else ": max_cost needs it"
             self._unpriced = SpecError(
                 f"prices: there is none for the model {model!r}, which the agent {self._agent!r} "
                 f"asks{why}"
@@ -196,7 +196,7 @@ class ModelCalls(BaseCallbackHandler):
             raise self._unpriced
 
 
-class HeldCalls(ModelCalls):
+class GatedModelCalls(ModelCalls):
     """Counts the calls of one run, each of which passes the gate first.
 
     Those that are not async do not wait: they may hold up the loop.
@@ -327,7 +327,7 @@ async def ask_agent(
     else:
         # A graph keeps its own steps; any other runs again as a whole.
         is_graph = isinstance(agent, PregelProtocol)
-        calls = HeldCalls(name, conversation, gate if is_graph else Unbroken(gate))
+        calls = GatedModelCalls(name, conversation, gate if is_graph else Unbroken(gate))
     await calls.begin()
     try:
         found = await _run(agent, name, turn, calls)
@@ -373,7 +373,7 @@ async def _run(agent: Agent, name: str, turn: Turn, calls: ModelCalls) -> object
             "conversation's: who speaks next is a matter of the turn order"
         ) from error
     except GraphInterrupt as error:
-        problem = unstorable(error)
+        problem = describe_unstorable(error)
         if problem is None:
             raise
         raise SpecError(
@@ -383,13 +383,13 @@ async def _run(agent: Agent, name: str, turn: Turn, calls: ModelCalls) -> object
         raise
     except ValidationError as error:
         if is_invalid_resume(error):
-            raise unfit(error) from error
-        raise failed("agent", name, error, where) from error
+            raise describe_misfit(error) from error
+        raise function_error("agent", name, error, where) from error
     except BaseException as error:
         # What is no exception would end the loop that runs all sessions.
         if is_cancelled():
             raise asyncio.CancelledError from error
-        raise failed("agent", name, error, where) from error
+        raise function_error("agent", name, error, where) from error
 
 
 def _messages(name: str, found: object) -> Sequence[BaseMessage]:

@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import BaseModel
 
 from ...graphs.conversation.conversation import Conversation
-from ...graphs.conversation.handoffs import first_of, named_in, targets
+from ...graphs.conversation.handoffs import first_allowed, hand_off_targets, read_next_speaker
 from ...graphs.conversation.judges import Handoff
 from ...graphs.ends.end import Tallies
 from ...graphs.ends.tool_calls import EqualCalls, SameToolCalls
@@ -42,7 +42,7 @@ from ...graphs.text.wording import is_blank, is_equal, is_same_move, is_short
 from ..prompts import handoffs, speaking as prompts
 
 
-def checked(
+def check_reply(
     conversation: Conversation,
     speaker: Speaker,
     text: str,
@@ -59,7 +59,7 @@ def checked(
     it may be whom it names that counts. A done token counts only in what is said aloud.
     """
     is_again = bool(log) and log[-1].name == speaker.name
-    request = request_for(conversation, metadata(log[-1])) if is_again else ""
+    request = rewrite_request(conversation, metadata(log[-1])) if is_again else ""
     said = _without_request(conversation, speaker, text, request) if request else text
     if says_done(conversation, speaker, text):
         text = said if says_done(conversation, speaker, said) else text
@@ -126,14 +126,14 @@ def _unfit(conversation: Conversation, speaker: Speaker, read: Parsed) -> Proble
     """What is wrong with a reply as it was read by its format."""
     if read.problem is not None:
         return Problem(flaw=Flaw.FORM, text=read.problem)
-    return _misnamed(conversation, speaker, named_in(conversation, read.value))
+    return _misnamed(conversation, speaker, read_next_speaker(conversation, read.value))
 
 
 def _misnamed(conversation: Conversation, speaker: Speaker, given: Sequence[str]) -> Problem | None:
     """What is wrong where a reply names nobody to speak next but who can't."""
-    if not given or first_of(conversation, speaker.name, given) is not None:
+    if not given or first_allowed(conversation, speaker.name, given) is not None:
         return None
-    names = ", ".join(targets(conversation, speaker.name))
+    names = ", ".join(hand_off_targets(conversation, speaker.name))
     told = conversation.render_prompt(
         handoffs.HAND_OFF_REFUSED, other=given[0] or "nobody", names=names
     )
@@ -216,7 +216,7 @@ def _says_nothing(
     return is_open or repeats(own, told)
 
 
-def request_for(conversation: Conversation, draft: MessageMetadata) -> str:
+def rewrite_request(conversation: Conversation, draft: MessageMetadata) -> str:
     """Return how the speaker of a draft is asked for another one. Empty if it is no draft."""
     if not isinstance(draft, Draft):
         return ""

@@ -15,7 +15,7 @@ from ...graphs.common.errors import SpecError
 from ...graphs.conversation.conversation import Conversation, Form
 from ...graphs.conversation.limits import has_limits
 from ...graphs.conversation.sandbox import Language
-from ...graphs.conversation.usage import Usage, dumped, used_so_far
+from ...graphs.conversation.usage import Usage, dump_usage, read_usage
 from ...graphs.ends.facts import Facts
 from ...graphs.log.heard_text import heard_text
 from ...graphs.log.messages import metadata, says_something
@@ -25,7 +25,7 @@ from ...graphs.rules.facts import Reader, with_usage
 from ...graphs.rules.moves import TURN_ENDS
 from ...graphs.rules.outcome import outcome
 from ...graphs.rules.position import Phase, Position
-from ...graphs.rules.transitions import standing
+from ...graphs.rules.transitions import position_after_removals
 from ...graphs.speakers.model_settings import ModelSettings
 from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.functions import call
@@ -37,7 +37,7 @@ from ..models.offered_tools import check_room
 from ..models.resolve import Models
 from ..models.settings import CallSettings
 from .next_message import lines_before
-from .run_input import is_task_given, waiting
+from .run_input import is_task_given, waiting_message
 from .running import RunningSession, RunningSessions, StepProgress
 
 AskedToStop = Callable[[str], Awaitable[bool]]
@@ -111,7 +111,7 @@ class Resources:
 
 
 @dataclass(frozen=True)
-class Moment:
+class NodeContext:
     """A session's state, read once at the start of a node."""
 
     resources: Resources
@@ -132,7 +132,7 @@ class Moment:
     """When the step began, in seconds of no date."""
 
     @classmethod
-    async def of(cls, state: State, resources: Resources) -> "Moment":
+    async def of(cls, state: State, resources: Resources) -> "NodeContext":
         """Read a state in which the task stands."""
         session = resources.running.of(session_id(), state)
         await resources.find(session.conversation)
@@ -141,7 +141,7 @@ class Moment:
             session,
             session.position(state),
             session.log(state),
-            used_so_far(state),
+            read_usage(state),
             state.get("specified_task") or None,
             state.get("messages") or (),
         )
@@ -169,7 +169,7 @@ class Moment:
 
     def brought(self, speaker: str) -> AnyMessage | None:
         """Give what this run was given for a person to say, where it is not said yet."""
-        return waiting(self.messages, speaker)
+        return waiting_message(self.messages, speaker)
 
     async def model(self, name: str | None) -> Model:
         """Give the model of this name, or the conversation's; ready, and with a price."""
@@ -225,7 +225,7 @@ class Moment:
 
     async def anew(self) -> dict[str, Any] | None:
         """Give what a node writes first where it would read a removed message; else None."""
-        position = standing(self.position, self.log)
+        position = position_after_removals(self.position, self.log)
         return None if position is self.position else await self.step(position, [])
 
     async def step(
@@ -249,7 +249,7 @@ class Moment:
         update: dict[str, Any] = {
             "position": position.model_dump(mode="json", exclude_defaults=True)
         }
-        update["usage"] = dumped(usage)
+        update["usage"] = dump_usage(usage)
         if decision.node is Node.END:
             tallies = self.reader.tallies(log)
             ended = outcome(self.conversation, position, decision.reasons, log, usage, tallies)
@@ -303,7 +303,7 @@ class Moment:
             return ()
         if position.phase is not Phase.CHECKED:
             return before.predicates
-        said = heard(log)
+        said = heard_messages(log)
         # All of it may be removed, and functions may look at the newest message.
         asked = self.conversation.predicates if said else ()
         return tuple([name for name in asked if await self._holds(name, said)])
@@ -319,7 +319,7 @@ def session_id(config: RunnableConfig | None = None) -> str | None:
     return found
 
 
-def heard(log: Sequence[BaseMessage]) -> list[BaseMessage]:
+def heard_messages(log: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Give what all heard in the rounds and as last words, oldest first, as functions see it."""
     read = ((message, metadata(message)) for message in log)
     return [message for message, about in read if about.is_aloud and says_something(message, about)]

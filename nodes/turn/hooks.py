@@ -25,7 +25,7 @@ from ...tools.registry.functions import call
 from ...tools.registry.hooks import Hook, Turn
 from ..models.offered_tools import HandedOver
 from ..models.storable_json import why_unstorable
-from .context import Moment, session_id
+from .context import NodeContext, session_id
 from .prompt import view_of
 
 Hooks = Sequence[tuple[str, Hook]]
@@ -128,7 +128,7 @@ def _failed(name: str, point: str, how: str) -> SpecError:
     return SpecError(f"the hook {name!r} failed in {point}: {how}")
 
 
-class Given(NamedTuple):
+class DraftReply(NamedTuple):
     """A reply as it was given."""
 
     message: AIMessage
@@ -145,7 +145,7 @@ class Given(NamedTuple):
     """What it says by calls of ``hand_off``."""
 
 
-def turn_of(moment: Moment, speaker: Speaker, log: Sequence[BaseMessage]) -> Turn:
+def turn_of(moment: NodeContext, speaker: Speaker, log: Sequence[BaseMessage]) -> Turn:
     """Give the turn as functions and hooks see it."""
     # Functions and hooks may change what they are given.
     view = tuple(copied(view_of(moment, speaker, log)))

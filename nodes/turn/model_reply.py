@@ -16,7 +16,7 @@ from ...graphs.log.metadata import ALOUD, ModelOutput, Source, Speech, Stage, Un
 from ...graphs.rules.position import Phase, Position
 from ...graphs.speakers.formats import SchemaFormat
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
-from ...graphs.text.words import joined
+from ...graphs.text.words import join_parts
 from ..models.answers import is_recorded, mark_cut_off
 from ..models.listeners import Listener, Tokens
 from ..models.model import Model
@@ -26,22 +26,22 @@ from ..models.to_user import Speaking, take_out_to_user
 from ..models.tool_offers import ToolOffer, offers_of
 from ..prompts import speaking as prompts
 from ..prompts.texts import Prompt
-from .context import Moment
-from .hooks import Given, sees_replies
-from .prompt import asked_of, leaves_unopened, prompt_of, told_once
+from .context import NodeContext
+from .hooks import DraftReply, sees_replies
+from .prompt import ask_model, build_prompt, leaves_unopened, turn_instructions
 from .record import audience_of, is_call
 
 
-async def from_model(moment: Moment, speaker: Speaker, new: list[AnyMessage]) -> Given:
+async def ask_for_reply(moment: NodeContext, speaker: Speaker, new: list[AnyMessage]) -> DraftReply:
     """Ask the speaker's model, with what is new in the log in front of it."""
     model = await moment.model(speaker.model)
     short = model.adapter.prompting.small_model_prompt(speaker)
     where = moment.path_of(speaker, "model_settings")
     settings = moment.settings(where, speaker.model_settings, SPEAKER_TEMPERATURE)
-    schema, once = _held_to(moment, speaker), told_once(moment)
+    schema, once = _held_to(moment, speaker), turn_instructions(moment)
 
     async def ask(log: list[BaseMessage]) -> tuple[AIMessage, HandedOver]:
-        prompt = prompt_of(moment, speaker, log, once, short)
+        prompt = build_prompt(moment, speaker, log, once, short)
         if schema is not None:
             answer = await _structured(moment, speaker, model, schema, prompt, settings)
             return answer, HandedOver()
@@ -49,7 +49,7 @@ async def from_model(moment: Moment, speaker: Speaker, new: list[AnyMessage]) ->
         hands_over = isinstance(moment.conversation.turn_order, Handoff)
         return read_hand_over(answer) if hands_over else (answer, HandedOver())
 
-    found = await asked_of(
+    found = await ask_model(
         moment,
         speaker,
         model,
@@ -60,10 +60,10 @@ async def from_model(moment: Moment, speaker: Speaker, new: list[AnyMessage]) ->
         behind=once.messages,
         goes_on=speaker.on_length != "accept" and not moment.position.cut_off,
     )
-    return Given(found.answer, Source.MODEL, found.new, found.usage, handed=found.found)
+    return DraftReply(found.answer, Source.MODEL, found.new, found.usage, handed=found.found)
 
 
-def _held_to(moment: Moment, speaker: Speaker) -> type[BaseModel] | None:
+def _held_to(moment: NodeContext, speaker: Speaker) -> type[BaseModel] | None:
     """The pydantic model that the answer is held to, where it is."""
     wanted = speaker.format
     if not isinstance(wanted, SchemaFormat) or wanted.form != "structured":
@@ -72,14 +72,14 @@ def _held_to(moment: Moment, speaker: Speaker) -> type[BaseModel] | None:
 
 
 async def _text(
-    moment: Moment,
+    moment: NodeContext,
     speaker: Speaker,
     model: Model,
     prompt: list[BaseMessage],
     settings: CallSettings,
 ) -> AIMessage:
     offers = offers_of(model.adapter.prompting, speaker.tool_calling)
-    tools, choice = offer(moment, speaker, offers)
+    tools, choice = callable_tools(moment, speaker, offers)
     continues = moment.position.phase is Phase.CUT_OFF and speaker.on_length == "continue"
     purpose = _purpose(moment, speaker)
     listeners = _listeners(moment, speaker, purpose)
@@ -103,7 +103,7 @@ async def _text(
     return take_out_to_user(answer, speaking) if speaker.speaks_with_tool_calls else answer
 
 
-def _listeners(moment: Moment, speaker: Speaker, purpose: type[ModelOutput]) -> list[Listener]:
+def _listeners(moment: NodeContext, speaker: Speaker, purpose: type[ModelOutput]) -> list[Listener]:
     """Return the listeners to an answer: they show a speech while it comes, and nothing else."""
     if not moment.resources.tokens:
         return []
@@ -126,7 +126,9 @@ def _teller(name: str) -> Callable[[str], None]:
     return lambda text: tell({"speech": {"speaker": name, "text": text}})
 
 
-def offer(moment: Moment, speaker: Speaker, offers: type[ToolOffer]) -> tuple[list[BaseTool], str]:
+def callable_tools(
+    moment: NodeContext, speaker: Speaker, offers: type[ToolOffer]
+) -> tuple[list[BaseTool], str]:
     """Give the tools that a speaker is told of, and what it must call."""
     may_call = moment.position.tool_rounds < moment.conversation.max_tool_rounds
     is_told = may_call or bool(offers.described(speaker.tools))
@@ -144,14 +146,14 @@ def offer(moment: Moment, speaker: Speaker, offers: type[ToolOffer]) -> tuple[li
     return ([hand_off], "auto") if choice == "none" else ([*tools, hand_off], choice)
 
 
-def _is_private(moment: Moment, speaker: Speaker) -> bool:
+def _is_private(moment: NodeContext, speaker: Speaker) -> bool:
     """Whether not everybody may hear what is said, as far as is known before."""
     conversation = moment.conversation
     audience = audience_of(conversation, moment.turn, speaker, HandedOver())
     return audience is not None or may_be_private(conversation)
 
 
-def _purpose(moment: Moment, speaker: Speaker) -> type[ModelOutput]:
+def _purpose(moment: NodeContext, speaker: Speaker) -> type[ModelOutput]:
     """What an answer is: a speech, which is shown while it comes, or what is looked at first."""
     if moment.position.phase in (Phase.REJECTED, Phase.CUT_OFF):
         # What is asked for again may repeat the request, be a part, or lose to the first try.
@@ -167,7 +169,7 @@ def _purpose(moment: Moment, speaker: Speaker) -> type[ModelOutput]:
 
 
 async def _structured(
-    moment: Moment,
+    moment: NodeContext,
     speaker: Speaker,
     model: Model,
     schema: type[BaseModel],
@@ -192,14 +194,14 @@ async def _structured(
 _REQUESTS = {"continue": prompts.CONTINUE_REPLY, "retry": prompts.SHORTEN_REPLY}
 
 
-def more_asked(speaker: Speaker, position: Position, text: str) -> Prompt | None:
+def continuation_request(speaker: Speaker, position: Position, text: str) -> Prompt | None:
     """Give what is asked for where a reply was cut off, once a turn; None where it is accepted."""
     if position.cut_off or not text.strip():
         return None
     return _REQUESTS.get(speaker.on_length)
 
 
-def together(speaker: Speaker, before: BaseMessage, answer: AIMessage) -> AIMessage:
+def join_reply(speaker: Speaker, before: BaseMessage, answer: AIMessage) -> AIMessage:
     """Give the reply out of the one that was cut off and what came after it."""
     if is_recorded(answer):
         return answer
@@ -208,7 +210,7 @@ def together(speaker: Speaker, before: BaseMessage, answer: AIMessage) -> AIMess
         return mark_cut_off(answer.model_copy(update={"content": before.text}))
     if speaker.on_length == "continue":
         rest = _without_mark(speaker, before.text, answer.text)
-        whole = joined(before.text, rest, begins_word=rest != answer.text)
+        whole = join_parts(before.text, rest, begins_word=rest != answer.text)
         return answer.model_copy(update={"content": whole})
     return answer
 

@@ -8,7 +8,7 @@ from langchain_core.messages import AnyMessage, BaseMessage, ToolMessage
 from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.fields import Opening
 from ...graphs.conversation.judges import RoundRobin
-from ...graphs.conversation.usage import used_so_far
+from ...graphs.conversation.usage import read_usage
 from ...graphs.ends.facts import Facts
 from ...graphs.log.messages import make_message, make_tool_message, metadata, newest_calls
 from ...graphs.log.metadata import (
@@ -31,7 +31,7 @@ from ...graphs.rules.facts import counter_of, facts_of
 from ...graphs.rules.moves import BETWEEN_TURNS, TURN_ENDS
 from ...graphs.rules.outcome import Outcome, outcome
 from ...graphs.rules.position import Phase, Position
-from ...graphs.rules.transitions import after_turn, reopened, standing
+from ...graphs.rules.transitions import after_reopening, after_turn, position_after_removals
 from ...graphs.rules.turns import next_turn
 from ...graphs.speakers.speaker import Speaker
 from ..prompts import speaking as prompts
@@ -125,7 +125,7 @@ def is_opening(conversation: Conversation, position: Position) -> bool:
     return within or comes in (Stage.PRIVATE, Stage.OPENING)
 
 
-def spoken(
+def say_as_speaker(
     state: State,
     conversation: Conversation,
     position: Position,
@@ -135,7 +135,7 @@ def spoken(
 ) -> State:
     """Give what is written to a session's state when something is said as a speaker."""
     log = log_of(state)
-    position = standing(position, log)
+    position = position_after_removals(position, log)
     about = metadata(log[-1]) if log else None
     taken_back: list[AnyMessage] = []
     if about and isinstance(about, Instruction) and position.phase in TURN_ENDS:
@@ -146,7 +146,7 @@ def spoken(
     if ended := state.get("outcome"):
         end = EarlierEnd(audience=NOBODY, outcome=ended)
         log.append(make_message(len(log), str(Outcome.model_validate(ended)), end))
-        position = reopened(position)
+        position = after_reopening(position)
     stage = Stage.LAST_WORDS if position.owed[:1] == (speaker,) else Stage.ROUNDS
     about = Speech(
         speaker=speaker,
@@ -158,7 +158,9 @@ def spoken(
     facts = facts_of(conversation, log).model_copy(update=not_in_the_log(position.facts))
     after = after_turn(conversation, position, speaker, stage).model_copy(update={"facts": facts})
     following = decide(conversation, after)
-    gone_on = going_on(conversation, after, following, {**state, "messages": log}, is_new=True)
+    gone_on = with_next_step(
+        conversation, after, following, {**state, "messages": log}, is_new=True
+    )
     new = [*(take_back(str(one.id)) for one in taken_back), *gone_on["messages"][known:]]
     written = update_of(new, log)
     written["position"] = after.model_dump(mode="json", exclude_defaults=True)
@@ -206,13 +208,13 @@ def not_in_the_log(facts: Facts) -> dict[str, Any]:
     return {name: getattr(facts, name) for name in _NOT_IN_THE_LOG}
 
 
-def going_on(
+def with_next_step(
     new: Conversation, position: Position, following: Decision, state: State, *, is_new: bool
 ) -> State:
     """Add what a step writes once it is known what comes next."""
     log = state["messages"]
     if following.node is Node.END:
-        usage, tallies = used_so_far(state), counter_of(new, log).tallies
+        usage, tallies = read_usage(state), counter_of(new, log).tallies
         ended = outcome(new, position, following.reasons, log, usage, tallies)
         state["outcome"] = ended.model_dump(mode="json")
     elif is_new:

@@ -7,7 +7,13 @@ from langgraph.errors import GraphInterrupt
 from langgraph.types import Interrupt, interrupt
 from pydantic import TypeAdapter, ValidationError
 
-from ...graphs.conversation.questions import Asking, Because, payload, schema_of, unfit
+from ...graphs.conversation.questions import (
+    Asking,
+    Because,
+    describe_misfit,
+    interrupt_payload,
+    schema_of,
+)
 from ...graphs.log.messages import newest_calls
 from ...graphs.log.viewpoint import newly_heard
 from ...graphs.rules.met_ends import explain_guards
@@ -15,7 +21,7 @@ from ...graphs.rules.people import asking, asking_of_calls, meaning
 from ...graphs.rules.position import Leaving, Phase
 from ...graphs.rules.turns import NextTurn
 from ...graphs.store.serializer import check_storable
-from .context import Moment
+from .context import NodeContext
 
 
 def ask(
@@ -40,7 +46,7 @@ def ask(
     try:
         return interrupt(question, response_schema=schema)
     except ValidationError as error:
-        problem = unfit(error)
+        problem = describe_misfit(error)
         if not asks_again:
             raise problem from error
     # It is the node's first question, so it keeps its id.
@@ -52,7 +58,7 @@ def ask(
     raise GraphInterrupt((again,))
 
 
-def unstorable(asked: GraphInterrupt) -> Exception | None:
+def describe_unstorable(asked: GraphInterrupt) -> Exception | None:
     """Give why what a tool or an agent of the user's own asks can't be stored while it waits."""
     try:
         for one in asked.args[0]:
@@ -62,7 +68,7 @@ def unstorable(asked: GraphInterrupt) -> Exception | None:
     return None
 
 
-async def asked_for_message(moment: Moment) -> Leaving | str | None:
+async def ask_for_message(moment: NodeContext) -> Leaving | str | None:
     """Ask the person who speaks for the speaker whose turn begins, if one is asked."""
     turn = NextTurn(moment.turn.speaker, moment.turn.stage)
     asked = asking(moment.conversation, moment.position, turn)
@@ -87,7 +93,7 @@ class Interruption(NamedTuple):
     """What is said, which interrupts them; empty where they are run."""
 
 
-async def asked_about_calls(moment: Moment) -> Leaving | Interruption | None:
+async def ask_about_calls(moment: NodeContext) -> Leaving | Interruption | None:
     """Ask the person who is to see the calls that wait, if there is one."""
     asked = asking_of_calls(moment.conversation, moment.position, moment.turn.speaker)
     if asked is None:
@@ -96,7 +102,7 @@ async def asked_about_calls(moment: Moment) -> Leaving | Interruption | None:
     return found if isinstance(found, Leaving) else Interruption(asked.speaker, found)
 
 
-async def _answer(moment: Moment, asked: Asking) -> Leaving | str:
+async def _answer(moment: NodeContext, asked: Asking) -> Leaving | str:
     """Ask, and say what the answer means; empty where something else replies."""
     brought = moment.brought(asked.speaker)
     if brought is not None:
@@ -105,7 +111,7 @@ async def _answer(moment: Moment, asked: Asking) -> Leaving | str:
     calls = newest_calls(moment.log).tool_calls if moment.position.phase is Phase.CALLED else ()
     own = moment.conversation.speaker(asked.speaker).task
     task = "\n\n".join(filter(None, [moment.task, own]))
-    question = payload(asked, task, heard, calls)
+    question = interrupt_payload(asked, task, heard, calls)
     again = moment.resources.asks_again
     found = meaning(asked, ask(question, schema_of(asked.empty), asks_again=again))
     if moment.resources.written is not None:

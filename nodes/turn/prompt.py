@@ -19,7 +19,7 @@ from ...graphs.log.metadata import NOBODY, Source, SpeakerReply, Stage, Summary,
 from ...graphs.log.viewpoint import SILENCE
 from ...graphs.rules.met_ends import is_answer_due
 from ...graphs.rules.position import Phase
-from ...graphs.rules.shortening import Around
+from ...graphs.rules.shortening import PromptOverhead
 from ...graphs.speakers.context import SUMMARY_TEMPERATURE, RunningSummary, TokenBudget
 from ...graphs.speakers.model_settings import ModelSettings, SmallModelPrompt
 from ...graphs.speakers.speaker import Speaker
@@ -29,8 +29,8 @@ from ..models.model import Model
 from ..models.offered_tools import tokens_of_tools
 from ..prompts import speaking as prompts, summaries
 from ..prompts.summaries import SHORTENED
-from .checks import request_for
-from .context import Moment, notify
+from .checks import rewrite_request
+from .context import NodeContext, notify
 
 
 def with_thoughts(
@@ -73,40 +73,40 @@ def _of_turn(log: Sequence[BaseMessage], name: str) -> Iterator[tuple[str | None
 T = TypeVar("T")
 
 
-def system_of(moment: Moment, speaker: Speaker) -> str:
+def system_of(moment: NodeContext, speaker: Speaker) -> str:
     """Give the system prompt of a speaker."""
     schema = moment.resources.registry.schema_of(speaker)
     return moment.conversation.system_prompt(speaker, moment.task, schema)
 
 
-def around(
-    moment: Moment,
+def prompt_overhead(
+    moment: NodeContext,
     speaker: Speaker,
     short: SmallModelPrompt | None = None,
     *,
     behind: Sequence[BaseMessage] = (),
-) -> Around:
+) -> PromptOverhead:
     """Estimate the tokens of what stands in a speaker's prompt beside the log."""
     # The tools' schemas are made for it, which takes a while.
     if not isinstance(speaker.context, TokenBudget | RunningSummary):
-        return Around(0)
+        return PromptOverhead(0)
     front = _as_told(moment, speaker, [], short)
     tools = tokens_of_tools(moment.conversation, moment.resources.registry, speaker)
     thoughts = tokens_of_thoughts(moment.log, speaker.name)
     reminded = short.reminder if short is not None else ""
-    return Around(
+    return PromptOverhead(
         sum(map(tokens_of_message, front)) + tools + thoughts,
         tokens_of(prompts.fill_template(reminded, task=_given_task(moment, speaker))),
         sum(map(tokens_of_message, behind)),
     )
 
 
-def _given_task(moment: Moment, speaker: Speaker) -> str:
+def _given_task(moment: NodeContext, speaker: Speaker) -> str:
     return moment.conversation.task or speaker.task or ""
 
 
 def _as_told(
-    moment: Moment,
+    moment: NodeContext,
     speaker: Speaker,
     lines: Sequence[BaseMessage],
     short: SmallModelPrompt | None,
@@ -121,7 +121,7 @@ def _as_told(
 
 
 def view_of(
-    moment: Moment,
+    moment: NodeContext,
     speaker: Speaker,
     log: Sequence[BaseMessage],
     short: SmallModelPrompt | None = None,
@@ -129,12 +129,12 @@ def view_of(
     behind: Sequence[BaseMessage] = (),
 ) -> list[BaseMessage]:
     """Give what a speaker sees when its model is asked."""
-    beside = around(moment, speaker, short, behind=behind)
+    beside = prompt_overhead(moment, speaker, short, behind=behind)
     kept = moment.reader.history(speaker.name).shortened(log, beside)
     return _as_told(moment, speaker, kept.lines, short)
 
 
-class Once(NamedTuple):
+class TurnInstructions(NamedTuple):
     """What stands in the prompts of one turn alone."""
 
     told: str
@@ -148,22 +148,22 @@ class Once(NamedTuple):
         return [*([HumanMessage(self.told)] if self.told else []), *self.asked]
 
 
-def told_once(moment: Moment) -> Once:
+def turn_instructions(moment: NodeContext) -> TurnInstructions:
     """Give what stands in this turn's prompts alone."""
-    return Once(_told_of_end(moment), _mending(moment))
+    return TurnInstructions(_told_of_end(moment), _mending(moment))
 
 
-def _mending(moment: Moment) -> list[BaseMessage]:
+def _mending(moment: NodeContext) -> list[BaseMessage]:
     """Give what comes after a speaker's view where it is asked once more, else nothing."""
     if moment.position.phase not in (Phase.REJECTED, Phase.CUT_OFF):
         return []
     draft = moment.log[-1]
-    request = HumanMessage(request_for(moment.conversation, metadata(draft)))
+    request = HumanMessage(rewrite_request(moment.conversation, metadata(draft)))
     # A blank draft can't be sent, and says nothing that the request does not.
     return [AIMessage(draft.text), request] if draft.text.strip() else [request]
 
 
-def _told_of_end(moment: Moment) -> str:
+def _told_of_end(moment: NodeContext) -> str:
     conversation, position = moment.conversation, moment.position
     end_chat = conversation.end_chat
     if position.owed or is_answer_due(conversation, position):
@@ -178,11 +178,11 @@ def _told_of_end(moment: Moment) -> str:
     return conversation.mark_instruction(conversation.speaker(moment.turn.speaker), told)
 
 
-def prompt_of(
-    moment: Moment,
+def build_prompt(
+    moment: NodeContext,
     speaker: Speaker,
     log: Sequence[BaseMessage],
-    once: Once,
+    once: TurnInstructions,
     short: SmallModelPrompt | None,
 ) -> list[BaseMessage]:
     """Give what is sent to the model for a speaker's turn."""
@@ -194,7 +194,7 @@ def prompt_of(
         view = [*view, HumanMessage(moment.conversation.render_prompt(cue))]
     if moment.position.phase in (Phase.RETURNED, Phase.REJECTED, Phase.CUT_OFF):
         view = with_thoughts(view, log, speaker.name)
-    return asked_behind(_with_told(view, once.told) if once.told else view, once.asked)
+    return append_question(_with_told(view, once.told) if once.told else view, once.asked)
 
 
 def _with_told(view: Sequence[BaseMessage], told: str) -> list[BaseMessage]:
@@ -208,7 +208,9 @@ def _with_told(view: Sequence[BaseMessage], told: str) -> list[BaseMessage]:
     return [*view[:place], with_told, *view[place + 1 :]]
 
 
-def asked_behind(view: Sequence[BaseMessage], behind: Sequence[BaseMessage]) -> list[BaseMessage]:
+def append_question(
+    view: Sequence[BaseMessage], behind: Sequence[BaseMessage]
+) -> list[BaseMessage]:
     """Add a question after a speaker's view; two turns in one role would be refused."""
     both = [*view[-1:], *behind[:1]]
     if len(both) > 1 and all(isinstance(one, HumanMessage) for one in both):
@@ -217,7 +219,7 @@ def asked_behind(view: Sequence[BaseMessage], behind: Sequence[BaseMessage]) -> 
     return [*view, *behind]
 
 
-class Asked(NamedTuple, Generic[T]):
+class ModelAnswer(NamedTuple, Generic[T]):
     """An answer, and what it took to get it."""
 
     answer: AIMessage
@@ -230,8 +232,8 @@ class Asked(NamedTuple, Generic[T]):
     """What was used so far."""
 
 
-async def asked_of(
-    moment: Moment,
+async def ask_model(
+    moment: NodeContext,
     speaker: Speaker,
     model: Model,
     ask: Callable[[list[BaseMessage]], Awaitable[tuple[AIMessage, T]]],
@@ -241,7 +243,7 @@ async def asked_of(
     short: SmallModelPrompt | None = None,
     behind: Sequence[BaseMessage] = (),
     goes_on: bool = False,
-) -> Asked[T]:
+) -> ModelAnswer[T]:
     """Ask a speaker's model, with a shorter history where the whole one is too long for it.
 
     Each time the older half is left out, and stays so: the cut stands in the log. So it is where an
@@ -250,7 +252,7 @@ async def asked_of(
     """
     lines: list[AnyMessage] = [*moment.log, *new]
     usage, has_room = moment.usage, False
-    beside = around(moment, speaker, short, behind=behind)
+    beside = prompt_overhead(moment, speaker, short, behind=behind)
     while True:
         cut: AnyMessage | None
         try:
@@ -267,7 +269,7 @@ async def asked_of(
             has_room = has_room or is_guessed or not ran_out_of_room(answer, limit)
             cut = None if has_room else _cut(moment, speaker, lines, beside)
             if cut is None:
-                return Asked(answer, found, lines[len(moment.log) :], usage)
+                return ModelAnswer(answer, found, lines[len(moment.log) :], usage)
             has_room = True
         lines.append(cut)
         about = metadata(cut)
@@ -275,7 +277,7 @@ async def asked_of(
 
 
 def _cut(
-    moment: Moment, speaker: Speaker, lines: Sequence[BaseMessage], beside: Around
+    moment: NodeContext, speaker: Speaker, lines: Sequence[BaseMessage], beside: PromptOverhead
 ) -> AnyMessage | None:
     """A line of the log that leaves the older half out. None: there is nothing to leave out."""
     history = moment.reader.history(speaker.name)
@@ -309,7 +311,9 @@ def _build_small_model_prompt(
     ]
 
 
-async def summed_up(moment: Moment, speaker: Speaker) -> tuple[AnyMessage, dict[str, Usage]] | None:
+async def summarize_left_out(
+    moment: NodeContext, speaker: Speaker
+) -> tuple[AnyMessage, dict[str, Usage]] | None:
     """Sum up what does not fit into a speaker's prompts any more, by its context policy."""
     if not moment.conversation.sums_up(speaker):
         return None
@@ -318,13 +322,13 @@ async def summed_up(moment: Moment, speaker: Speaker) -> tuple[AnyMessage, dict[
         # A short prompt takes other room.
         model = await moment.model(speaker.model)
         short = model.adapter.prompting.small_model_prompt(speaker)
-    beside = around(moment, speaker, short)
+    beside = prompt_overhead(moment, speaker, short)
     left_out = moment.reader.history(speaker.name).to_summarise(moment.log, beside)
-    return None if left_out is None else await summarise(moment, speaker, *left_out)
+    return None if left_out is None else await summarize(moment, speaker, *left_out)
 
 
-async def summarise(
-    moment: Moment, speaker: Speaker, lines: Sequence[BaseMessage], since: str
+async def summarize(
+    moment: NodeContext, speaker: Speaker, lines: Sequence[BaseMessage], since: str
 ) -> tuple[AnyMessage, dict[str, Usage]]:
     """Have a model sum up what is left out of a speaker's prompts from now on.
 
@@ -368,7 +372,7 @@ async def summarise(
 
 
 def _summary_prompt(
-    moment: Moment,
+    moment: NodeContext,
     speaker: Speaker,
     context: RunningSummary,
     before: str,

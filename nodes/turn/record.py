@@ -8,7 +8,7 @@ from langchain_core.messages.tool import ToolCall
 from pydantic import BaseModel, JsonValue
 
 from ...graphs.conversation.conversation import Conversation
-from ...graphs.conversation.handoffs import first_of, may_be_private
+from ...graphs.conversation.handoffs import first_allowed, may_be_private
 from ...graphs.log.messages import make_message, metadata, newest_calls, place_name, place_of
 from ...graphs.log.metadata import (
     ALOUD,
@@ -28,13 +28,13 @@ from ...graphs.log.remembered import is_told
 from ...graphs.log.viewpoint import heard_since
 from ...graphs.rules.end_chat import Decision
 from ...graphs.rules.position import Phase
-from ...graphs.rules.transitions import paused, spoke
+from ...graphs.rules.transitions import after_pause, after_reply
 from ...graphs.speakers.speaker import Speaker
 from ..models.offered_tools import HandedOver
 from ..models.to_user import texts_by_id
 from ..prompts.results import NO_OUTPUT, NOT_CLOSED, PRINTED_NOTHING
-from .context import Moment
-from .hooks import Given, sees_replies
+from .context import NodeContext
+from .hooks import DraftReply, sees_replies
 
 
 def audience_of(
@@ -46,7 +46,7 @@ def audience_of(
     )
     if handed.private and may_be_private(conversation):
         # What is meant for nobody that there is stays private.
-        return (first_of(conversation, turn.speaker, handed.to) or turn.speaker,)
+        return (first_allowed(conversation, turn.speaker, handed.to) or turn.speaker,)
     if alone:
         return (turn.speaker,)
     return speaker.speaks_to if turn.stage in ALOUD else None
@@ -58,7 +58,7 @@ def is_call(message: AIMessage) -> bool:
 
 
 async def write_answer(
-    moment: Moment, speaker: Speaker, given: Given, about: SpeakerReply
+    moment: NodeContext, speaker: Speaker, given: DraftReply, about: SpeakerReply
 ) -> dict[str, Any]:
     """Write down an accepted answer: as what is said, or for the speaker's hooks to see first."""
     hooks = moment.resources.registry.hooks_of(speaker)
@@ -78,7 +78,7 @@ async def write_answer(
     sees = bool(message.text.strip()) or not is_call(message)
     if sees and sees_replies(hooks):
         about = as_reply(UnheardReply, about, audience=NOBODY)
-        waiting = paused(moment.position, moment.turn, Phase.ANSWERED)
+        waiting = after_pause(moment.position, moment.turn, Phase.ANSWERED)
         return await moment.step(
             waiting, [*given.new, _line_of(number, message, about)], given.usage
         )
@@ -86,7 +86,7 @@ async def write_answer(
 
 
 async def write_said(
-    moment: Moment, speaker: Speaker, given: Given, about: SpeakerReply
+    moment: NodeContext, speaker: Speaker, given: DraftReply, about: SpeakerReply
 ) -> dict[str, Any]:
     """Write down what the speaker says."""
     position, turn = moment.position, moment.turn
@@ -95,7 +95,7 @@ async def write_said(
         kind = CodeCalls if about.source is Source.CODE else ToolCalls
         called = as_reply(kind, about)
         lines = [*given.new, _line_of(number, given.message, called)]
-        return await moment.step(paused(position, turn, Phase.CALLED), lines, given.usage)
+        return await moment.step(after_pause(position, turn, Phase.CALLED), lines, given.usage)
     schema = moment.resources.registry.schema_of(speaker)
     about = about.model_copy(update=read_by_format(speaker, given.message.text, about, schema))
     message_id = None
@@ -103,7 +103,7 @@ async def write_said(
         message_id = brought.id
     spoken = make_message(number, given.message.text, about, id=message_id, answer=given.message)
     return await moment.step(
-        spoke(moment.conversation, position, turn), [*given.new, spoken], given.usage
+        after_reply(moment.conversation, position, turn), [*given.new, spoken], given.usage
     )
 
 
@@ -153,7 +153,7 @@ def fresh_ids(answer: AIMessage, log: Sequence[BaseMessage]) -> Iterator[str]:
         yield call_id
 
 
-def code_heard(
+def code_calls(
     conversation: Conversation, log: Sequence[BaseMessage], speaker: Speaker
 ) -> AIMessage | None:
     """Give the code that a speaker runs, as calls: one for each block of the newest message."""
@@ -196,7 +196,7 @@ class ToolOutput(NamedTuple):
     """For code the exit code and the outputs, as plain values."""
 
 
-def given_by(log: Sequence[BaseMessage]) -> ToolOutput:
+def outputs_of_calls(log: Sequence[BaseMessage]) -> ToolOutput:
     """Give what the newest calls gave, as what the speaker says."""
     message = newest_calls(log)
     # Where hooks have seen what a call gave, theirs is the newer one.

@@ -23,36 +23,40 @@ from ...graphs.speakers.replies import (
 from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.functions import call
 from .agents import ask_agent
-from .context import Moment
-from .hooks import Given, before_speaker, turn_of
-from .model_reply import from_model
-from .record import code_heard, given_by
+from .context import NodeContext
+from .hooks import DraftReply, before_speaker, turn_of
+from .model_reply import ask_for_reply
+from .record import code_calls, outputs_of_calls
 
 
-async def reply_of(moment: Moment, speaker: Speaker, said_by_person: str | None) -> Given:
+async def reply_of(moment: NodeContext, speaker: Speaker, said_by_person: str | None) -> DraftReply:
     """Get the reply of the speaker whose turn it is."""
     match moment.position.phase:
         case Phase.GIVEN:
-            output = given_by(moment.log)
-            return Given(AIMessage(output.text), output.source, [], moment.usage, output.parsed)
+            output = outputs_of_calls(moment.log)
+            return DraftReply(
+                AIMessage(output.text), output.source, [], moment.usage, output.parsed
+            )
         case Phase.REJECTED | Phase.CUT_OFF | Phase.RETURNED:
             # In the middle of a turn it is the model's.
-            return await from_model(moment, speaker, [])
+            return await ask_for_reply(moment, speaker, [])
         case _:
             return await _first_of(moment, speaker, said_by_person)
 
 
-async def _first_of(moment: Moment, speaker: Speaker, said_by_person: str | None) -> Given:
+async def _first_of(
+    moment: NodeContext, speaker: Speaker, said_by_person: str | None
+) -> DraftReply:
     """Get a turn's first reply."""
     new, text = await _by_hooks(moment, speaker)
     if said_by_person is not None:
-        return Given(AIMessage(storable(said_by_person)), Source.HUMAN, new, moment.usage)
+        return DraftReply(AIMessage(storable(said_by_person)), Source.HUMAN, new, moment.usage)
     if text is not None:
-        return Given(AIMessage(text), Source.HOOK, new, moment.usage)
+        return DraftReply(AIMessage(text), Source.HOOK, new, moment.usage)
     return await _by_replies(moment, speaker, new)
 
 
-async def _by_hooks(moment: Moment, speaker: Speaker) -> tuple[list[AnyMessage], str | None]:
+async def _by_hooks(moment: NodeContext, speaker: Speaker) -> tuple[list[AnyMessage], str | None]:
     """What the hooks in front make of what was heard, and the reply where one of them gives it."""
     hooks = moment.resources.registry.hooks_of(speaker)
     if not hooks:
@@ -63,7 +67,7 @@ async def _by_hooks(moment: Moment, speaker: Speaker) -> tuple[list[AnyMessage],
     return new, given
 
 
-def _heard(moment: Moment, speaker: Speaker, text: str) -> AnyMessage:
+def _heard(moment: NodeContext, speaker: Speaker, text: str) -> AnyMessage:
     about = HookVersion(
         audience=(speaker.name,),
         instead_of=tuple(heard_since(moment.log, speaker.name)),
@@ -71,13 +75,13 @@ def _heard(moment: Moment, speaker: Speaker, text: str) -> AnyMessage:
     return make_message(len(moment.log), text, about)
 
 
-async def _by_replies(moment: Moment, speaker: Speaker, new: list[AnyMessage]) -> Given:
+async def _by_replies(moment: NodeContext, speaker: Speaker, new: list[AnyMessage]) -> DraftReply:
     """Get the reply from the first of what the spec names that gives one, but for people."""
     for reply in speaker.replies:
         given = await _GIVERS[type(reply)](moment, speaker, reply, new)
         if given is not None:
             return given
-    return Given(AIMessage(""), Source.FUNCTION, new, moment.usage)
+    return DraftReply(AIMessage(""), Source.FUNCTION, new, moment.usage)
 
 
 async def _by_person(*_: object) -> None:
@@ -85,19 +89,19 @@ async def _by_person(*_: object) -> None:
 
 
 async def _by_text(
-    moment: Moment, speaker: Speaker, reply: TextReply, new: list[AnyMessage]
-) -> Given | None:
+    moment: NodeContext, speaker: Speaker, reply: TextReply, new: list[AnyMessage]
+) -> DraftReply | None:
     is_first = moment.turn.stage in ALOUD and begins(
         moment.conversation, moment.position, speaker.name
     )
     if reply.once and not is_first:
         return None
-    return Given(AIMessage(reply.text), Source.TEXT, new, moment.usage)
+    return DraftReply(AIMessage(reply.text), Source.TEXT, new, moment.usage)
 
 
 async def _by_function(
-    moment: Moment, speaker: Speaker, reply: FunctionReply, new: list[AnyMessage]
-) -> Given | None:
+    moment: NodeContext, speaker: Speaker, reply: FunctionReply, new: list[AnyMessage]
+) -> DraftReply | None:
     function = moment.resources.registry.function(reply.name)
     turn = turn_of(moment, speaker, [*moment.log, *new])
     text = await call("function", reply.name, function, turn)
@@ -108,12 +112,12 @@ async def _by_function(
         raise SpecError(
             f"the function {reply.name!r} failed: it must give text or None, not {kind}"
         )
-    return Given(AIMessage(storable(text)), Source.FUNCTION, new, moment.usage)
+    return DraftReply(AIMessage(storable(text)), Source.FUNCTION, new, moment.usage)
 
 
 async def _by_agent(
-    moment: Moment, speaker: Speaker, reply: AgentReply, new: list[AnyMessage]
-) -> Given:
+    moment: NodeContext, speaker: Speaker, reply: AgentReply, new: list[AnyMessage]
+) -> DraftReply:
     agent = moment.resources.registry.agent(reply.name)
     turn = turn_of(moment, speaker, [*moment.log, *new])
     message, parsed, usage = await ask_agent(
@@ -124,23 +128,23 @@ async def _by_agent(
         moment.conversation,
         moment.resources.models.gate,
     )
-    return Given(message, Source.AGENT, new, usage, parsed)
+    return DraftReply(message, Source.AGENT, new, usage, parsed)
 
 
 async def _by_code(
-    moment: Moment, speaker: Speaker, _: CodeReply, new: list[AnyMessage]
-) -> Given | None:
-    message = code_heard(moment.conversation, [*moment.log, *new], speaker)
-    return None if message is None else Given(message, Source.CODE, new, moment.usage)
+    moment: NodeContext, speaker: Speaker, _: CodeReply, new: list[AnyMessage]
+) -> DraftReply | None:
+    message = code_calls(moment.conversation, [*moment.log, *new], speaker)
+    return None if message is None else DraftReply(message, Source.CODE, new, moment.usage)
 
 
 async def _by_model(
-    moment: Moment, speaker: Speaker, _: ModelReply, new: list[AnyMessage]
-) -> Given:
-    return await from_model(moment, speaker, new)
+    moment: NodeContext, speaker: Speaker, _: ModelReply, new: list[AnyMessage]
+) -> DraftReply:
+    return await ask_for_reply(moment, speaker, new)
 
 
-_GIVERS: Final[Mapping[type[AnyReply], Callable[..., Awaitable[Given | None]]]] = {
+_GIVERS: Final[Mapping[type[AnyReply], Callable[..., Awaitable[DraftReply | None]]]] = {
     HumanReply: _by_person,
     TextReply: _by_text,
     FunctionReply: _by_function,

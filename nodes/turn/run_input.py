@@ -6,8 +6,8 @@ from typing import Any, NamedTuple, Self
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 
 from ...graphs.common.errors import SessionError, SpecError
-from ...graphs.common.validation import listing, validated
-from ...graphs.conversation.conversation import Conversation, Form, restored
+from ...graphs.common.validation import list_names, validate
+from ...graphs.conversation.conversation import Conversation, Form, restore_conversation
 from ...graphs.conversation.questions import is_exit
 from ...graphs.log.messages import KEY, PLACE, make_message, stored_form, stored_metadata
 from ...graphs.log.metadata import INPUT, InputMessage, RememberedMessage
@@ -17,11 +17,11 @@ from ...graphs.rules.end_chat import Node, decide
 from ...graphs.rules.moves import BETWEEN_TURNS
 from ...graphs.rules.people import asking_of_calls
 from ...graphs.rules.position import Position
-from ...graphs.rules.transitions import standing
-from .next_message import is_opening, spoken
+from ...graphs.rules.transitions import position_after_removals
+from .next_message import is_opening, say_as_speaker
 
 
-class Brought(NamedTuple):
+class RunInput(NamedTuple):
     """The messages that a run is started with."""
 
     new: Sequence[AnyMessage]
@@ -69,8 +69,8 @@ class Brought(NamedTuple):
         named = self.last[-1].name if self.last else None
         if len(people) > 1 and named not in people:
             raise SpecError(
-                f"messages: people speak for {listing(people)} in this conversation; name one of "
-                "them in the message's name"
+                f"messages: people speak for {list_names(people)} in this conversation; name one "
+                "of them in the message's name"
             )
         return (named if named in people else people[0]) if people else None
 
@@ -88,9 +88,11 @@ class Brought(NamedTuple):
                 # A line of another conversation, or said together with the newest.
                 writes.append(take_back(str(message.id)))
             if message.id not in said:
-                writes.append(as_given(message))
+                writes.append(mark_run_input(message))
             elif is_last:
-                writes.append(as_given(message, sayer).model_copy(update={"content": self.text}))
+                writes.append(
+                    mark_run_input(message, sayer).model_copy(update={"content": self.text})
+                )
         return writes
 
     def remembered(self, conversation: Conversation, sayer: str) -> list[AnyMessage]:
@@ -111,7 +113,7 @@ class Brought(NamedTuple):
         return lines
 
 
-def waiting(messages: Sequence[AnyMessage], speaker: str) -> AnyMessage | None:
+def waiting_message(messages: Sequence[AnyMessage], speaker: str) -> AnyMessage | None:
     """Give the message that a person has given a run, and that is still to be said."""
     for message in reversed(messages):
         about = stored_metadata(message)
@@ -125,7 +127,7 @@ def is_task_given(messages: Sequence[AnyMessage]) -> bool:
     return any(isinstance(one, HumanMessage) and _is_kept(one) for one in messages)
 
 
-def as_given(message: AnyMessage, sayer: str | None = None) -> AnyMessage:
+def mark_run_input(message: AnyMessage, sayer: str | None = None) -> AnyMessage:
     """Mark a message as no line of the log, to be said by a speaker where one is named."""
     about = InputMessage(speaker=sayer)
     extra = {name: one for name, one in message.additional_kwargs.items() if name != PLACE}
@@ -169,7 +171,7 @@ def _only_text(message: BaseMessage) -> str:
     return _text_of(message)
 
 
-class Given(NamedTuple):
+class RequestedConversation(NamedTuple):
     """The conversation that a run is started with."""
 
     conversation: Conversation | None
@@ -179,7 +181,9 @@ class Given(NamedTuple):
     """Whether the message is the task."""
 
 
-def given_to(state: State, form: type[Form] | None, brought: Brought, *, is_new: bool) -> Given:
+def read_requested_conversation(
+    state: State, form: type[Form] | None, brought: RunInput, *, is_new: bool
+) -> RequestedConversation:
     """Read the conversation that a run is started with.
 
     Args:
@@ -195,9 +199,11 @@ def given_to(state: State, form: type[Form] | None, brought: Brought, *, is_new:
         given = whole if isinstance(whole, Conversation) else _read(state, text)
         is_said = is_new or not given.task or given.task == text
         is_task = text is not None and is_said and not given.people
-        return Given(given.model_copy(update={"task": text}) if is_task else given, {}, is_task)
+        return RequestedConversation(
+            given.model_copy(update={"task": text}) if is_task else given, {}, is_task
+        )
     if form is None:
-        return Given(None, {}, is_task=False)
+        return RequestedConversation(None, {}, is_task=False)
     fields: Mapping[str, Any] = state
     known = {name: fields[name] for name in form.model_fields if fields.get(name) is not None}
     filled: dict[str, Any] = {}
@@ -205,7 +211,9 @@ def given_to(state: State, form: type[Form] | None, brought: Brought, *, is_new:
         filled = {name: one for name, one in form.beside_message.items() if name not in known}
         if form.message_field and (is_new or form.message_field not in known):
             filled[form.message_field] = text
-    return Given(validated(form, known | filled).conversation(), filled, is_task="task" in filled)
+    return RequestedConversation(
+        validate(form, known | filled).conversation(), filled, is_task="task" in filled
+    )
 
 
 def _read(state: State, text: str | None) -> Conversation:
@@ -216,20 +224,20 @@ def _read(state: State, text: str | None) -> Conversation:
         raise SpecError(f"conversation: give the fields of a Conversation, not a {what}")
     task = text or (state.get("spec") or {}).get("task")
     if task and not given.get("task"):
-        told = restored({**given, "task": task})
+        told = restore_conversation({**given, "task": task})
         if not told.people:
             return told
-    return restored({**given})
+    return restore_conversation({**given})
 
 
-def begins_anew(brought: Brought, known: Conversation, state: State) -> bool:
+def begins_anew(brought: RunInput, known: Conversation, state: State) -> bool:
     """Whether what the user says is another task for a conversation without a person."""
     if brought.text is None or known.people:
         return False
     return bool(state.get("outcome")) or brought.text != known.task
 
 
-def emptied(state: State, brought: Brought) -> dict[str, Any]:
+def empty_session(state: State, brought: RunInput) -> dict[str, Any]:
     """Give the writes that leave of a session what it has said, as no lines of the log.
 
     What was brought now comes behind it.
@@ -237,7 +245,7 @@ def emptied(state: State, brought: Brought) -> dict[str, Any]:
     messages: list[AnyMessage] = []
     for message in state.get("messages") or ():
         if PLACE in message.additional_kwargs:
-            messages += [take_back(str(message.id)), as_given(message)]
+            messages += [take_back(str(message.id)), mark_run_input(message)]
     messages += [take_back(str(message.id)) for message in brought.new]
     unspoken = [take_back(str(message.id)) for message in state.get("unspoken") or ()]
     nothing: dict[str, Any] = {"position": {}, "outcome": {}, "usage": {}}
@@ -245,14 +253,14 @@ def emptied(state: State, brought: Brought) -> dict[str, Any]:
     return {**nothing, "messages": messages, "unspoken": [unspoken]}
 
 
-def gone_on(state: State, conversation: Conversation, brought: Brought) -> dict[str, Any]:
+def continue_session(state: State, conversation: Conversation, brought: RunInput) -> dict[str, Any]:
     """Give what is written where a session goes on, or has ended.
 
     A person who is asked, or whose turn it is, says it then; in any other place it is said at once,
     as `graphs.session.take_over` does.
     """
     sayer = brought.speaker(conversation) if brought.text else None
-    position = standing(Position.model_validate(state["position"]), log_of(state))
+    position = position_after_removals(Position.model_validate(state["position"]), log_of(state))
     text, ended = brought.text or "", bool(state.get("outcome"))
     if sayer is None or (ended and is_exit(text)):
         return {"messages": brought.kept()}
@@ -263,7 +271,7 @@ def gone_on(state: State, conversation: Conversation, brought: Brought) -> dict[
     if not ended and _is_next(conversation, position, sayer):
         return {"messages": brought.kept(sayer)}
     message_id = str(brought.last[-1].id)
-    written = spoken(state, conversation, position, sayer, text, message_id)
+    written = say_as_speaker(state, conversation, position, sayer, text, message_id)
     said = written["messages"]
     kept = [one for one in brought.kept(sayer) if one.id != message_id]
     # What comes of calls that waited stands right behind them.
@@ -281,7 +289,7 @@ def _is_next(conversation: Conversation, position: Position, name: str) -> bool:
     return speaks and position.phase in BETWEEN_TURNS and turn.speaker == name
 
 
-def both(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
+def join_updates(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
     """Give two updates as one: what the second writes to the log comes behind the first's."""
     names = {"messages", "unspoken"} & first.keys() & then.keys()
     return {**first, **then, **{name: [*first[name], *then[name]] for name in names}}

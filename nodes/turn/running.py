@@ -12,7 +12,7 @@ from langchain_core.messages import AnyMessage
 from langgraph.func import task
 
 from ...graphs.common import threads as background
-from ...graphs.conversation.conversation import Conversation, restored
+from ...graphs.conversation.conversation import Conversation, restore_conversation
 from ...graphs.log.state import GrowingLog
 from ...graphs.rules.end_chat import Decision, decide
 from ...graphs.rules.facts import Reader
@@ -73,7 +73,7 @@ class RunningSessions(threading.local):
         # Compared by value, since LangGraph gives a copy of it to each node. That is quick: what is
         # inside of the copies is the same objects.
         if known is None or known[0] != spec:
-            known = (spec, RunningSession(restored(spec)))
+            known = (spec, RunningSession(restore_conversation(spec)))
         self._known[session] = known
         if len(self._known) > _MOST:
             self._known.popitem(last=False)
@@ -230,17 +230,17 @@ def runs_in_threads() -> bool:
     return _IN_THREADS.get()
 
 
-def waited_for(work: Work) -> Any:  # noqa: ANN401  # what the work gives
+def wait_for(work: Work) -> Any:  # noqa: ANN401  # what the work gives
     """Do some work of a graph, and wait for it in a thread of LangGraph's."""
 
     async def done() -> Any:  # noqa: ANN401
         _IN_THREADS.set(True)
         return await work()
 
-    return background.run(done())
+    return background.run_coroutine(done())
 
 
-def recorded(name: str) -> Callable[[Work], Awaitable[Any]]:
+def record_as_task(name: str) -> Callable[[Work], Awaitable[Any]]:
     """Give what begins some work as a task of LangGraph's, which records what it gives.
 
     A task is known by its name, so that it may begin in a thread and be read in a loop.
@@ -250,7 +250,7 @@ def recorded(name: str) -> Callable[[Work], Awaitable[Any]]:
         return await work()
 
     def in_thread(work: Work) -> Any:  # noqa: ANN401
-        return waited_for(work)
+        return wait_for(work)
 
     # It gives its name to the function, so each needs its own.
     make: Any = task(name=name)

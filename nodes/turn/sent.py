@@ -6,8 +6,8 @@ from itertools import pairwise
 
 from langchain_core.messages import AnyMessage, BaseMessage
 
-from ...graphs.conversation.conversation import restored
-from ...graphs.conversation.usage import used_so_far
+from ...graphs.conversation.conversation import restore_conversation
+from ...graphs.conversation.usage import read_usage
 from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import Source, SpeakerReply
 from ...graphs.log.state import State, log_of
@@ -18,9 +18,9 @@ from ...graphs.speakers.speaker import Speaker
 from ..models.adapters.base import Prompting
 from ..models.adapters.families import prompting_of
 from ..models.tool_offers import ToolOffer, offers_of
-from .context import Moment, Resources
-from .model_reply import offer
-from .prompt import prompt_of, told_once
+from .context import NodeContext, Resources
+from .model_reply import callable_tools
+from .prompt import build_prompt, turn_instructions
 from .running import RunningSession
 from .speak import as_in
 
@@ -56,13 +56,13 @@ def _asked_with(before: State, after: State, name: str) -> list[AnyMessage] | No
 async def _prompt(
     before: State, after: State, log: list[AnyMessage], resources: Resources, name: str
 ) -> list[BaseMessage]:
-    session = RunningSession(restored(before.get("spec") or after["spec"]))
-    moment = Moment(
+    session = RunningSession(restore_conversation(before.get("spec") or after["spec"]))
+    moment = NodeContext(
         resources,
         session,
         session.position(before),
         log_of(before),
-        used_so_far(before),
+        read_usage(before),
         before.get("specified_task") or None,
     )
     prompting = _prompting(moment, before, after, name)
@@ -71,13 +71,15 @@ async def _prompt(
     if _needs_registered(speaker, offers):
         await resources.find(moment.conversation)
     short = prompting.small_model_prompt(speaker)
-    prompt = prompt_of(moment, speaker, log, told_once(moment), short)
-    return offers.written_prompt(prompt, partial(offer, moment, speaker, offers), prompting)
+    prompt = build_prompt(moment, speaker, log, turn_instructions(moment), short)
+    return offers.written_prompt(
+        prompt, partial(callable_tools, moment, speaker, offers), prompting
+    )
 
 
-def _prompting(moment: Moment, before: State, after: State, name: str) -> Prompting:
+def _prompting(moment: NodeContext, before: State, after: State, name: str) -> Prompting:
     """Return how prompts were made for the model that answered: its usage has grown."""
-    used, now = used_so_far(before), used_so_far(after)
+    used, now = read_usage(before), read_usage(after)
     label = next((label for label in now if now[label] != used.get(label)), None)
     called = moment.conversation.speaker(name).model or moment.conversation.model
     return prompting_of(called, label)

@@ -36,24 +36,29 @@ from ...graphs.log.state import State, update_of
 from ...graphs.rules.end_chat import Node
 from ...graphs.rules.moves import BETWEEN_TURNS
 from ...graphs.rules.position import Leaving, Phase
-from ...graphs.rules.transitions import left, paused, standing, unjudged
+from ...graphs.rules.transitions import (
+    after_leaving,
+    after_pause,
+    position_after_removals,
+    unjudged,
+)
 from ...graphs.rules.tries import Checked, Problem, Worth, better, worth_of
 from ...graphs.speakers.speaker import Speaker
 from ..models.answers import is_cut_off, thought_of
 from ..models.offered_tools import HandedOver
-from .checks import checked, repeated_calls
-from .context import Moment, Resources
-from .hooks import Given, after_speaker, turn_of
-from .model_reply import more_asked, together
-from .people import asked_for_message
-from .prompt import summed_up
+from .checks import check_reply, repeated_calls
+from .context import NodeContext, Resources
+from .hooks import DraftReply, after_speaker, turn_of
+from .model_reply import continuation_request, join_reply
+from .people import ask_for_message
+from .prompt import summarize_left_out
 from .record import audience_of, is_call, read_by_format, write_answer, write_said
 from .reply import reply_of
 
 
 async def speak(state: State, resources: Resources) -> dict[str, Any]:
     """Let the speaker whose turn it is speak, or call tools."""
-    moment = await Moment.of(state, resources)
+    moment = await NodeContext.of(state, resources)
     if edited := moment.session.edited(state):
         return await _reread(moment, edited)
     if (anew := await moment.anew()) is not None:
@@ -65,27 +70,27 @@ async def speak(state: State, resources: Resources) -> dict[str, Any]:
     person: str | None = None
     if position.phase in BETWEEN_TURNS:
         # The first effect of the node, which runs again once there is an answer.
-        found = await asked_for_message(moment)
+        found = await ask_for_message(moment)
         if isinstance(found, Leaving):
-            return await moment.step(left(position, turn, found), [])
+            return await moment.step(after_leaving(position, turn, found), [])
         if found == "":
-            return await moment.step(paused(position, turn, Phase.PASSED), [])
+            return await moment.step(after_pause(position, turn, Phase.PASSED), [])
         person = found
     if person is None and position.phase in (*BETWEEN_TURNS, Phase.PASSED):
-        left_out = await summed_up(moment, speaker)
+        left_out = await summarize_left_out(moment, speaker)
         if left_out is not None:
             summary, usage = left_out
-            waiting = paused(position, turn, Phase.SUMMARISED)
+            waiting = after_pause(position, turn, Phase.SUMMARISED)
             return await moment.step(waiting, [summary], usage)
     return await _reply(moment, speaker, person)
 
 
-async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[str, Any]:
+async def _reply(moment: NodeContext, speaker: Speaker, person: str | None) -> dict[str, Any]:
     """Get the reply, and write it down: as what is said, as calls, or as a draft."""
     conversation, position, turn = moment.conversation, moment.position, moment.turn
     given = await reply_of(moment, speaker, person)
     if position.phase is Phase.CUT_OFF:
-        given = given._replace(message=together(speaker, moment.log[-1], given.message))
+        given = given._replace(message=join_reply(speaker, moment.log[-1], given.message))
     cut_off = given.source is Source.MODEL and is_cut_off(given.message)
     whole = speaker
     if cut_off:
@@ -110,7 +115,7 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
 
     answer, text = given.message, str(given.message.text)
     if given.source is Source.MODEL:
-        more = more_asked(speaker, position, text) if cut_off else None
+        more = continuation_request(speaker, position, text) if cut_off else None
         if more is not None:
             about = about.model_copy(update={"problem": conversation.render_prompt(more)})
             return await _write_draft(moment, given, about, Phase.CUT_OFF)
@@ -144,7 +149,7 @@ async def _reply(moment: Moment, speaker: Speaker, person: str | None) -> dict[s
 
 
 async def _write_calls(
-    moment: Moment, speaker: Speaker, given: Given, about: SpeakerReply
+    moment: NodeContext, speaker: Speaker, given: DraftReply, about: SpeakerReply
 ) -> dict[str, Any]:
     """Write down calls of tools: as calls, or as a draft."""
     is_asked = given.source is Source.MODEL and not moment.position.asked_again
@@ -160,7 +165,7 @@ async def _write_calls(
 
 
 async def _write_draft(
-    moment: Moment, given: Given, about: SpeakerReply, phase: Phase
+    moment: NodeContext, given: DraftReply, about: SpeakerReply, phase: Phase
 ) -> dict[str, Any]:
     """Write down a reply that is not said, and that the model is asked once more."""
     about = as_reply(Draft, about, audience=NOBODY)
@@ -174,7 +179,7 @@ async def _write_draft(
         tool_calls=given.message.tool_calls,
         invalid_tool_calls=given.message.invalid_tool_calls,
     )
-    after = paused(moment.position, moment.turn, phase)
+    after = after_pause(moment.position, moment.turn, phase)
     return await moment.step(after, [*given.new, draft], given.usage)
 
 
@@ -190,11 +195,15 @@ def _without_stops(speaker: Speaker) -> Speaker:
 
 
 def _checked(
-    moment: Moment, speaker: Speaker, text: str, log: Sequence[BaseMessage], about: SpeakerReply
+    moment: NodeContext,
+    speaker: Speaker,
+    text: str,
+    log: Sequence[BaseMessage],
+    about: SpeakerReply,
 ) -> Checked:
     """Check something that the speaker's model said, now or in a stage before, or hooks made."""
     schema = moment.resources.registry.schema_of(speaker)
-    found = checked(
+    found = check_reply(
         moment.conversation,
         speaker,
         text,
@@ -210,7 +219,7 @@ def _checked(
     return Checked(found.text, None) if is_private and flips else found
 
 
-def _draft(moment: Moment) -> int | None:
+def _draft(moment: NodeContext) -> int | None:
     """Where the first try stands, behind which a part of the second may. None: there is none."""
     for place in reversed(range(len(moment.log))):
         about = metadata(moment.log[place])
@@ -227,7 +236,7 @@ def _metadata_of_reply(message: BaseMessage) -> SpeakerReply:
     return about
 
 
-def _first_try(moment: Moment, speaker: Speaker, place: int) -> Checked:
+def _first_try(moment: NodeContext, speaker: Speaker, place: int) -> Checked:
     """The first try, as it would be said."""
     before, draft = moment.log[:place], moment.log[place]
     about = _metadata_of_reply(draft)
@@ -236,7 +245,7 @@ def _first_try(moment: Moment, speaker: Speaker, place: int) -> Checked:
 
 
 def _at_last(
-    moment: Moment,
+    moment: NodeContext,
     speaker: Speaker,
     found: Checked,
     log: Sequence[BaseMessage],
@@ -253,7 +262,7 @@ def _noted(problem: Problem | None) -> dict[str, object]:
     return {"flaw": problem.flaw, "problem": problem.text}
 
 
-async def _past_hooks(moment: Moment, speaker: Speaker) -> dict[str, Any]:
+async def _past_hooks(moment: NodeContext, speaker: Speaker) -> dict[str, Any]:
     """Run the hooks after the answer that stands in the log, and say what they make of it."""
     waiting = moment.log[-1]
     # Hooks see what a person has answered as the speaker's own, too.
@@ -276,10 +285,12 @@ async def _past_hooks(moment: Moment, speaker: Speaker) -> dict[str, Any]:
     if text != answer.text:
         # Other words than the speaker's are no argument of its calls.
         about = about.model_copy(update={"to_user": {}})
-    return await write_said(moment, speaker, Given(message, about.source, [], moment.usage), about)
+    return await write_said(
+        moment, speaker, DraftReply(message, about.source, [], moment.usage), about
+    )
 
 
-async def _reread(moment: Moment, edited: Sequence[int]) -> dict[str, Any]:
+async def _reread(moment: NodeContext, edited: Sequence[int]) -> dict[str, Any]:
     """Read messages again whose words were changed; what was found of the newest is asked anew."""
     log = [*moment.log]
     for place in edited:
@@ -288,7 +299,7 @@ async def _reread(moment: Moment, edited: Sequence[int]) -> dict[str, Any]:
     for place, text in _handed_on(log, edited).items():
         log[place] = log[place].model_copy(update={"content": text})
         written.append(log[place])
-    position = standing(moment.position, log)
+    position = position_after_removals(moment.position, log)
     newest = next(
         (at for at in reversed(range(len(log))) if isinstance(metadata(log[at]), Speech)), None
     )
@@ -324,7 +335,7 @@ def _handed_on(log: Sequence[AnyMessage], edited: Sequence[int]) -> dict[int, st
     }
 
 
-def _read_again(moment: Moment, log: Sequence[AnyMessage], place: int) -> AnyMessage:
+def _read_again(moment: NodeContext, log: Sequence[AnyMessage], place: int) -> AnyMessage:
     """Give a message as it stands by its words."""
     message = log[place]
     # Whatever else stands beside a speech comes of them; other words are no argument of its calls.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duologue.graphs.batch.report.page import report_of
+from duologue.graphs.batch.report.page import gather_report
 from duologue.graphs.batch.report.render import render
 from duologue.graphs.batch.report.rows import Rows
 from duologue.graphs.store.batches import BatchRow, CellRow
@@ -53,7 +53,7 @@ def page() -> str:
         updated_at=NOW,
     )
     written = {row.session for row in rows.first[::2]}
-    return render(report_of(batch, rows, is_running=True, folder=HOSTILE[0], written=written))
+    return render(gather_report(batch, rows, is_running=True, folder=HOSTILE[0], written=written))
 
 
 def test_no_text_of_a_batch_runs_and_its_page_fits_at_any_width(

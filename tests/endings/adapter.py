@@ -12,8 +12,8 @@ from duologue.graphs.log.metadata import Failure, Source, Speech, Stage, ToolCal
 from duologue.graphs.rules.end_chat import Decision, Node, decide
 from duologue.graphs.rules.facts import LogCounter
 from duologue.graphs.rules.position import Phase, Position
-from duologue.graphs.rules.transitions import after_turn, paused
-from duologue.nodes.turn.checks import checked
+from duologue.graphs.rules.transitions import after_pause, after_turn
+from duologue.nodes.turn.checks import check_reply
 from endings.dialogue import Call, Dialogue, Turn
 
 FORMS = {"instruction": INSTRUCTION, "solution": SOLUTION}
@@ -141,7 +141,7 @@ class Rules:
             about = Speech(speaker=turn.speaker, source=Source.TEXT)
             return make_message(len(self._log), turn.text, about)
         speaker = self._conversation.speaker(turn.speaker)
-        found = checked(self._conversation, speaker, turn.text, self._log)
+        found = check_reply(self._conversation, speaker, turn.text, self._log)
         # A speaker that is asked again says the recorded line again, and that one is said.
         flaw = found.problem.flaw if found.problem else None
         about = Speech(speaker=turn.speaker, flaw=flaw)
@@ -162,7 +162,7 @@ class Rules:
 
     def _within(self, turn: Turn, phase: Phase) -> str | None:
         here = Decision(node=Node.TOOL_EXECUTOR, speaker=turn.speaker)
-        self._position = paused(self._position, here, phase)
+        self._position = after_pause(self._position, here, phase)
         return self._decide()
 
     def _decide(self) -> str | None:

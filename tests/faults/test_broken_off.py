@@ -29,7 +29,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.conversation.usage import Usage
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
-from duologue.nodes.turn.context import Moment
+from duologue.nodes.turn.context import NodeContext
 from support.breaking import Breakage
 from support.cases import drawn_cases
 
@@ -242,7 +242,7 @@ async def test_cancelled_after_any_answer_it_repeats_no_answered_call(
 ) -> None:
     """The cancel comes some turns of the event loop after the answer: it may not be stored yet."""
     whole = undisturbed["two_questions"]
-    with_call = Moment.with_call
+    with_call = NodeContext.with_call
     answered = 0
 
     def cancel_later(running: asyncio.Task[Any], left: int) -> None:
@@ -251,7 +251,7 @@ async def test_cancelled_after_any_answer_it_repeats_no_answered_call(
         else:
             asyncio.get_running_loop().call_soon(cancel_later, running, left - 1)
 
-    def count(moment: Moment, *given: Any) -> dict[str, Usage]:
+    def count(moment: NodeContext, *given: Any) -> dict[str, Usage]:
         nonlocal answered
         answered += 1
         if answered == number + 1:
@@ -260,11 +260,11 @@ async def test_cancelled_after_any_answer_it_repeats_no_answered_call(
 
     for number in range(0, len(whole.prompts), 3):
         at, answered = Scene("two_questions", tmp_path / f"{number}.db"), 0
-        monkeypatch.setattr(Moment, "with_call", count)
+        monkeypatch.setattr(NodeContext, "with_call", count)
         running = asyncio.create_task(at.starts(Breakage()))
         with suppress(asyncio.CancelledError):
             assert await running == whole.result
-        monkeypatch.setattr(Moment, "with_call", with_call)
+        monkeypatch.setattr(NodeContext, "with_call", with_call)
         # One more may have been asked, without an answer.
         assert len(at.prompts) - answered in (0, 1)
         asked = at.prompts[:answered]

@@ -34,7 +34,7 @@ from duologue.graphs import (
 from duologue.graphs.common.threads import in_thread
 from duologue.graphs.store.batches import CellRow, CellsWanted
 from duologue.graphs.store.errors import LostBatchError
-from duologue.graphs.store.open import Held, Store, open_store
+from duologue.graphs.store.open import SessionLease, Store, open_store
 from duologue.graphs.store.postgres import PostgresStore
 from duologue.graphs.store.rows import SessionRow
 from duologue.graphs.store.sql_tables import SqlStore
@@ -56,7 +56,7 @@ async def elsewhere(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     return await in_thread(lambda: asyncio.run(work()))
 
 
-async def put(held: Held) -> None:
+async def put(held: SessionLease) -> None:
     config: Any = {"configurable": {"thread_id": held.session, "checkpoint_ns": ""}}
     await held.checkpointer.aput(config, empty_checkpoint(), {}, {})
 
@@ -66,7 +66,7 @@ async def take(store: str | Path, session: str = "s") -> None:
         await put(held)
 
 
-async def refused(held: Held) -> None:
+async def refused(held: SessionLease) -> None:
     """Make sure that nothing can be written any more."""
     config: Any = {"configurable": {"thread_id": "s", "checkpoint_ns": "", "checkpoint_id": "1"}}
     for write in (

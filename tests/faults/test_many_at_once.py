@@ -12,7 +12,7 @@ import pytest
 from crowd import ended
 from drawn_faults import Faults
 from duologue.graphs import alist_sessions
-from duologue.graphs.common.threads import run
+from duologue.graphs.common.threads import run_coroutine
 
 pytestmark = pytest.mark.exhaustive
 
@@ -67,7 +67,7 @@ def test_from_many_threads(tmp_path: Path, faults: Faults) -> None:
 
     def hold(number: int) -> str:
         """On a loop of its own, or on the one of all who call the synchronous functions."""
-        return (asyncio.run if number % 2 else run)(ended(number, tmp_path / "x.db"))
+        return (asyncio.run if number % 2 else run_coroutine)(ended(number, tmp_path / "x.db"))
 
     with ThreadPoolExecutor(count) as threads:
         assert Counter(threads.map(hold, range(count))) == {"max_iterations": count}

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from duologue.graphs.text.words import looks
+from duologue.graphs.text.words import normalize_look
 
 
 def toml(value: object) -> str:
@@ -28,9 +28,9 @@ def minimal(**fields: object) -> dict[str, Any]:
 
 def letters(name: str) -> str:
     """What a name is the same by: its letters without case."""
-    return looks(name)[0]
+    return normalize_look(name)[0]
 
 
 def look(name: str) -> str:
     """What a name is the same by: how its letters look."""
-    return looks(name)[1]
+    return normalize_look(name)[1]

@@ -14,8 +14,8 @@ from langchain_core.tools import BaseTool, tool
 from pydantic import ValidationError
 
 from duologue.graphs import InterruptOn, SpecError, load_conversation
-from duologue.graphs.conversation.conversation import restored
-from duologue.graphs.rules.approval import approval, misfit, misshapen
+from duologue.graphs.conversation.conversation import restore_conversation
+from duologue.graphs.rules.approval import build_approval, find_misfit, find_misshapen
 from duologue.graphs.speakers.approval import DECISIONS, Approval, Decisions
 from duologue.graphs.speakers.speaker import Speaker
 from duologue.tools.registry.functions import parameters_of
@@ -66,7 +66,7 @@ def test_a_conversation_with_rules_round_trips_as_json_toml_and_as_it_is_stored(
         "send_mail": InterruptOn(allowed_decisions=("approve", "reject"), description="Really?"),
         "read_mail": False,
     }
-    assert restored(json.loads(json.dumps(found.stored()))) == found
+    assert restore_conversation(json.loads(json.dumps(found.stored()))) == found
     toml = tmp_path / "talk.toml"
     toml.write_text(found.to_toml())
     assert load_conversation(toml) == found
@@ -137,7 +137,9 @@ def test_a_rule_that_can_not_be_is_one_clear_error(rules: Any, says: str) -> Non
 def test_the_question_has_langchains_shape() -> None:
     rules = {"send_mail": True, "read_mail": RULES["send_mail"]}
     calls = [made("send_mail", "c1", to="Bob"), made("read_mail", "c2", number=3)]
-    found = approval(speaker(interrupt_on=rules), calls, lambda name: parameters_of(TOOLS[name]))
+    found = build_approval(
+        speaker(interrupt_on=rules), calls, lambda name: parameters_of(TOOLS[name])
+    )
     assert found is not None
     assert found.payload() == {
         "action_requests": [
@@ -189,7 +191,7 @@ def test_who_is_asked_about_is_in_the_order_of_the_calls(
         made("send_mail", "c3", to="c3"),
         made("dig", "c4", to="c4"),
     ]
-    found = approval(speaker(**fields), calls, lambda name: parameters_of(TOOLS[name]))
+    found = build_approval(speaker(**fields), calls, lambda name: parameters_of(TOOLS[name]))
     requests = () if found is None else found.action_requests
     assert [one.args["to"] for one in requests] == asked
     assert (found is None) is (asked == [])
@@ -231,13 +233,13 @@ FITTING: list[list[dict[str, Any]]] = [
 @pytest.mark.parametrize("decisions", FITTING)
 def test_what_langchains_interfaces_send_fits(decisions: list[dict[str, Any]]) -> None:
     answer = Decisions.model_validate({"decisions": decisions})
-    assert misfit(question([*DECISIONS]), answer, list(TOOLS)) is None
+    assert find_misfit(question([*DECISIONS]), answer, list(TOOLS)) is None
 
 
 @pytest.mark.parametrize("allowed", DECISIONS)
 @pytest.mark.parametrize("decisions", FITTING)
 def test_only_what_is_allowed_fits(decisions: list[dict[str, Any]], allowed: str) -> None:
-    wrong = misfit(
+    wrong = find_misfit(
         question([allowed]), Decisions.model_validate({"decisions": decisions}), [*TOOLS]
     )
     kind = decisions[0]["type"]
@@ -275,7 +277,7 @@ def test_an_answer_to_another_question_says_what_is_wrong(
     decisions: list[dict[str, Any]], says: str
 ) -> None:
     asked = question([*DECISIONS], ["approve", "edit"])
-    wrong = misfit(asked, Decisions.model_validate({"decisions": decisions}), [*TOOLS])
+    wrong = find_misfit(asked, Decisions.model_validate({"decisions": decisions}), [*TOOLS])
     assert wrong is not None
     assert says in wrong
 
@@ -311,4 +313,4 @@ MISSHAPEN: list[Any] = [
 def test_an_answer_of_another_shape_says_which_field_is_wrong(answer: object, says: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Decisions.model_validate(answer)
-    assert misshapen(caught.value).startswith(says)
+    assert find_misshapen(caught.value).startswith(says)

@@ -23,7 +23,7 @@ from duologue.graphs import (
     load_conversation,
     stream,
 )
-from duologue.graphs.common.threads import in_background, iterate, run
+from duologue.graphs.common.threads import in_background, iterate, run_coroutine
 from duologue.graphs.events import Event, MessageSaid
 from duologue.nodes.testing import ScriptedChatModel
 
@@ -38,12 +38,12 @@ async def broken() -> None:
 
 
 def test_what_a_coroutine_returns_is_returned() -> None:
-    assert run(double(3)) == 6
+    assert run_coroutine(double(3)) == 6
 
 
 def test_what_a_coroutine_raises_is_raised() -> None:
     with pytest.raises(LookupError, match="lost"):
-        run(broken())
+        run_coroutine(broken())
 
 
 def test_all_calls_share_one_loop_from_any_thread() -> None:
@@ -51,24 +51,24 @@ def test_all_calls_share_one_loop_from_any_thread() -> None:
         return asyncio.get_running_loop()
 
     found: list[asyncio.AbstractEventLoop] = []
-    thread = threading.Thread(target=lambda: found.append(run(loop())))
+    thread = threading.Thread(target=lambda: found.append(run_coroutine(loop())))
     thread.start()
     thread.join()
-    assert found == [run(loop())]
+    assert found == [run_coroutine(loop())]
 
 
 async def test_it_works_where_a_loop_is_already_running() -> None:
-    assert run(double(4)) == 8
+    assert run_coroutine(double(4)) == 8
     assert list(iterate(counted(2, []))) == [0, 1]
 
 
 def test_a_coroutine_that_waits_for_another_on_its_own_loop_is_refused_not_stuck() -> None:
     async def outer() -> int:
-        return run(double(1))
+        return run_coroutine(double(1))
 
     with pytest.raises(DuologueError, match="await the asynchronous function"):
-        run(outer())
-    assert run(double(1)) == 2
+        run_coroutine(outer())
+    assert run_coroutine(double(1)) == 2
 
 
 def test_a_synchronous_twin_looks_like_its_async_function_but_for_the_name() -> None:

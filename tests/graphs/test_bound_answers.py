@@ -28,7 +28,7 @@ from duologue.graphs import (
     converse,
     list_sessions,
 )
-from duologue.graphs.store.base import Held, Store
+from duologue.graphs.store.base import SessionLease, Store
 from duologue.nodes.testing import Line, ScriptedChatModel
 from support.stores import EACH_STORE, store_address
 
@@ -89,7 +89,7 @@ def overtakes(monkeypatch: pytest.MonkeyPatch) -> Overtakes:
         waits, freed, lock = threading.Event(), threading.Event(), Store.lock
 
         @asynccontextmanager
-        async def held_up(opened: Store, session: str) -> AsyncIterator[Held]:
+        async def held_up(opened: Store, session: str) -> AsyncIterator[SessionLease]:
             if not waits.is_set():
                 waits.set()
                 await asyncio.to_thread(freed.wait)

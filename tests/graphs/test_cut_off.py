@@ -24,7 +24,7 @@ from duologue.graphs.events import CodeStarted, MessageSaid, ReplyRejected
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Draft, Speech, Summary
 from duologue.graphs.session.events import events_of_session
-from duologue.graphs.text.words import joined
+from duologue.graphs.text.words import join_parts
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
 from support.fields import fields_of
@@ -426,9 +426,9 @@ def test_tokens_are_those_of_the_whole_message() -> None:
 )
 def test_two_parts_are_joined(first: str, rest: str, whole: str) -> None:
     """R3."""
-    assert joined(first, rest) == whole
+    assert join_parts(first, rest) == whole
     # As a replay gives it.
-    assert joined(first, whole) == whole
+    assert join_parts(first, whole) == whole
 
 
 TEXTS = st.text(alphabet="ab A.\n`é你", max_size=20)
@@ -437,6 +437,6 @@ TEXTS = st.text(alphabet="ab A.\n`é你", max_size=20)
 @given(TEXTS, TEXTS)
 def test_the_first_part_stays_as_it_was_said(first: str, rest: str) -> None:
     """R3: so a whole that is given once more joins to itself."""
-    whole = joined(first, rest)
+    whole = join_parts(first, rest)
     assert whole.startswith(first)
-    assert joined(first, whole) == whole
+    assert join_parts(first, whole) == whole

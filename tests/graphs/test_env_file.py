@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from duologue.graphs import ModelError, SpecError, astream, converse, list_sessions, role_play
-from duologue.graphs.common.addresses import address, is_loopback, shown
+from duologue.graphs.common.addresses import check_address, is_loopback, show_address
 from duologue.graphs.common.settings import Settings, load_settings
 from duologue.graphs.events import Notice
 from duologue.nodes.models.client.failures import address_of
@@ -49,7 +49,7 @@ def dotenv(text: str) -> None:
     ],
 )
 def test_an_address_on_this_machine(url: str) -> None:
-    assert is_loopback(address(url))
+    assert is_loopback(check_address(url))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_an_address_on_this_machine(url: str) -> None:
     ],
 )
 def test_an_address_that_is_not_certain_to_be_on_this_machine(url: str) -> None:
-    assert not is_loopback(address(url))
+    assert not is_loopback(check_address(url))
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_openais_own_address_gets_the_key_of_the_environment(
     ],
 )
 def test_what_is_shown_of_an_address_holds_no_secret(url: str, seen: str) -> None:
-    assert shown(address(url)) == seen
+    assert show_address(check_address(url)) == seen
     assert address_of(Settings(base_url=url)) == seen
 
 

@@ -27,7 +27,7 @@ from duologue.graphs.log.metadata import (
 from duologue.graphs.rules.facts import facts_of
 from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.rules.position import Phase, Position
-from duologue.graphs.rules.transitions import standing
+from duologue.graphs.rules.transitions import position_after_removals
 
 FAILURES = {"=": None, "!": Failure.TOOL, "?": Failure.PERSON}
 
@@ -145,10 +145,10 @@ def test_a_position_goes_back_if_its_node_would_read_a_removed_message(
     position = Position(phase=phase, speaker="Ann", asked_again=True, cut_off=True)
     message = make_message(1, "Well.", read)
     log = [*log_of("- Bob model"), message]
-    assert standing(position, log) == position
+    assert position_after_removals(position, log) == position
     message.additional_kwargs = metadata_kwargs(RemovedMessage.model_validate({"was": read}), 1)
     update = {"phase": then, "asked_again": asked_again, "cut_off": cut_off}
-    assert standing(position, log) == position.model_copy(update=update)
+    assert position_after_removals(position, log) == position.model_copy(update=update)
 
 
 PERSON = {"kind": "human", "human_input_mode": "ALWAYS"}

@@ -26,7 +26,7 @@ from duologue.graphs.ends.limits import MaxMessages
 from duologue.graphs.log.messages import make_message, metadata, place_of, read_metadata
 from duologue.graphs.log.metadata import Speech, Stage, ToolCalls, ToolResult
 from duologue.graphs.rules.position import Phase, Position
-from duologue.graphs.session.fork import carried
+from duologue.graphs.session.fork import carry_over
 from duologue.graphs.store.open import open_store
 from duologue.nodes.prompts.judging import JUDGE_OWN_TASK
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
@@ -522,12 +522,12 @@ def test_positions_carry_over() -> None:
     )
     counted = {"messages": 1, "counts": {Reason.SAME_REPLIES: 1}}
     kept = done.model_copy(update={"facts": spent.model_copy(update=counted)})
-    assert carried(old, old, done, log) == kept
-    assert carried(old, new, done, log) == kept.model_copy(update={"owed": ("Ann",)})
+    assert carry_over(old, old, done, log) == kept
+    assert carry_over(old, new, done, log) == kept.model_copy(update={"owed": ("Ann",)})
     later = {"phase": Phase.SPOKEN, "stage": Stage.LAST_WORDS, "speaker": "Ann", "owed": ("Ben",)}
     word = make_message(2, "A2", Speech(speaker="Ann", stage=Stage.LAST_WORDS))
-    found = carried(old, new, done.model_copy(update=later), [*log, word])
+    found = carry_over(old, new, done.model_copy(update=later), [*log, word])
     assert (found.owed, found.stage, found.turns) == ((), Stage.LAST_WORDS, 2)
     cap = plain(speakers=STOPPERS)
-    found = carried(old, cap, done.model_copy(update=later), [*log, word])
+    found = carry_over(old, cap, done.model_copy(update=later), [*log, word])
     assert (found.owed, found.stage, found.turns) == ((), Stage.ROUNDS, 3)

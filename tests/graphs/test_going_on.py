@@ -22,7 +22,7 @@ from duologue.graphs import (
     user_proxy,
 )
 from duologue.graphs.build import build_graph
-from duologue.graphs.common.threads import run as run_in_background
+from duologue.graphs.common.threads import run_coroutine as run_in_background
 from duologue.graphs.events import ConversationEnded, ConversationReopened, MessageSaid
 from duologue.graphs.log.messages import make_message, metadata, read_metadata
 from duologue.graphs.log.metadata import is_public_speech

@@ -237,7 +237,7 @@ FULL: list[Any] = [
 def test_a_whole_conversation_is_held_to_the_same(fields: dict[str, Any], sentence: str) -> None:
     whole = {"speakers": TWO, **fields}
     with pytest.raises(SpecError) as caught:
-        validation.validated(Conversation, whole)
+        validation.validate(Conversation, whole)
     assert str(caught.value).startswith(sentence)
     with pytest.raises(SpecError) as caught:
         load_conversation(whole)

@@ -24,7 +24,7 @@ from duologue.graphs.common.sanitize import (
     clean,
     dump_exact_json,
     escape_invisible,
-    escaped,
+    escape_json,
 )
 from duologue.graphs.session.dump import read_dump
 from duologue.nodes.testing import ScriptedChatModel
@@ -50,7 +50,7 @@ JSON = st.recursive(
 
 @given(value=JSON)
 def test_escaped_json_is_read_back_the_same_and_holds_no_control_character(value: object) -> None:
-    text = escaped(json.dumps(value, ensure_ascii=False))
+    text = escape_json(json.dumps(value, ensure_ascii=False))
     assert json.loads(text) == value
     assert {*CONTROLS, "\u2028", "\u2029"}.isdisjoint(text)
 

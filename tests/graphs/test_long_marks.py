@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 
 from duologue.graphs.log.marks import begins, end_of, length_of, read_marks
-from duologue.graphs.speakers.formats import BEFORE_COLON, EMPHASIS, LEADING, WIDE, plain
+from duologue.graphs.speakers.formats import BEFORE_COLON, EMPHASIS, LEADING, WIDE, normalize_mark
 from support.cases import drawn_cases
 
 MARKS = ("Instruction:", "Input:", "Solution:", "Straße:", "# Plan", "İ ː:", "a", "：x", "ab c :")  # noqa: RUF001
@@ -50,14 +50,14 @@ def slow_folded(text: str) -> tuple[str, list[int]]:
 
 
 def slow_begins(line: str, mark: str) -> bool:
-    return plain(line).startswith(plain(mark))
+    return normalize_mark(line).startswith(normalize_mark(mark))
 
 
 def slow_length_of(mark: str, line: str) -> tuple[int, str]:
     signs, places = slow_folded(line)
     leading = LEADING.match(signs)
     skipped = leading.end() if leading else 0
-    first, last = places[skipped], places[skipped + len(plain(mark)) - 1]
+    first, last = places[skipped], places[skipped + len(normalize_mark(mark)) - 1]
     opening = re.compile(f"[{re.escape(EMPHASIS)}]*$").search(line, 0, first)
     closing = opening[0][::-1] if opening else ""
     if line.startswith(closing, last + 1):
@@ -77,14 +77,14 @@ def slow_end_of(end: str, text: str) -> tuple[int, int] | None:
     for behind in (f"{EMPHASIS} \t\r\n", f"{EMPHASIS} \t\r\n#>"):
         body = text.rstrip(behind)
         signs, places = slow_folded(body)
-        if not signs.endswith(plain(end)):
+        if not signs.endswith(normalize_mark(end)):
             continue
-        start = places[len(signs) - len(plain(end))]
+        start = places[len(signs) - len(normalize_mark(end))]
         is_written = unsigned(end).endswith(unsigned(body[start:]))
         if not is_written and sentence_end.search(text, 0, start) is None:
             continue
         line = max(text.rfind("\n", 0, start), text.rfind("\r", 0, start)) + 1
-        if not plain(text[line:start]):
+        if not normalize_mark(text[line:start]):
             return line, start
         closing = re.compile(f"[{signs_of_emphasis}]*").match(text, len(body))
         opening = closing[0][::-1] if closing else ""

@@ -29,7 +29,7 @@ from duologue.graphs import (
     user_proxy,
 )
 from duologue.graphs.ends.end import End
-from duologue.graphs.session.fork import changed
+from duologue.graphs.session.fork import apply_changes
 
 from .spec_help import minimal
 
@@ -245,7 +245,7 @@ def test_a_mode_alone_changes_nothing_else_in_a_fork() -> None:
     made = Conversation(
         task="Plan", speakers=PAIR, end_chat=EndChat(max_iterations=9), sandbox=Sandbox(seconds=7)
     )
-    found = changed(made, {"end_chat": FIRST.name, "sandbox": "monty"})
+    found = apply_changes(made, {"end_chat": FIRST.name, "sandbox": "monty"})
     assert (found.end_chat.mode, found.end_chat.max_iterations) == (FIRST, 9)
     assert (found.sandbox.level, found.sandbox.seconds) == ("monty", 7)
 

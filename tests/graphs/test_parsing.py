@@ -13,7 +13,7 @@ from duologue.graphs import BlockFormat, CodeFormat, LabelledFormat, SchemaForma
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.parsing import parse
 from duologue.graphs.speakers.formats import Format, ParsedBlock, ParseStatus
-from duologue.graphs.text.fences import unfenced
+from duologue.graphs.text.fences import without_fences
 
 LAGENT = BlockFormat(begin="```python\n", end="\n```\n", tool_type="code interpreter")
 TAGS = BlockFormat(begin="<do>", end="</do>")
@@ -487,7 +487,7 @@ def test_a_schema_needs_its_class() -> None:
 )
 def test_only_a_fence_around_a_whole_answer_is_taken_away(text: str, left: str) -> None:
     """L5: a verdict quoted among prose is no verdict."""
-    assert unfenced(text) == left
+    assert without_fences(text) == left
 
 
 # Any text at all

@@ -19,12 +19,12 @@ from duologue.graphs.log.reducer import append
 from duologue.graphs.log.state import GrowingLog, log_of
 from duologue.graphs.log.viewpoint import copied, viewpoint
 from duologue.graphs.rules.facts import Reader
-from duologue.graphs.rules.shortening import Around
+from duologue.graphs.rules.shortening import PromptOverhead
 from duologue.nodes.turn.running import RunningSessions
 from oracle.counting import counts
 from support.cases import drawn_cases
 
-AROUND = [Around(100), Around(100, 5), Around(120, 0, 90)]
+AROUND = [PromptOverhead(100), PromptOverhead(100, 5), PromptOverhead(120, 0, 90)]
 
 
 @drawn_cases(5, 15, seed=st.integers(0, 2**32))
@@ -73,7 +73,7 @@ def test_r7_what_never_moves_is_counted_as_by_a_look_at_the_whole_log(data: st.D
 
 
 def check(
-    conversation: Conversation, reader: Reader, log: Sequence[BaseMessage], around: Around
+    conversation: Conversation, reader: Reader, log: Sequence[BaseMessage], around: PromptOverhead
 ) -> None:
     new = Reader(conversation)
     facts = reader.facts(log)

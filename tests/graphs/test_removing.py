@@ -19,7 +19,7 @@ from drawn.player import Player
 from drawn.talks import talks
 from duologue.graphs import Reason, Session, converse, load_session
 from duologue.graphs.build import build_graph
-from duologue.graphs.common.threads import run as run_in_background
+from duologue.graphs.common.threads import run_coroutine as run_in_background
 from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.log.messages import metadata, place_of
 from duologue.graphs.log.metadata import RemovedMessage

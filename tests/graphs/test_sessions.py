@@ -31,8 +31,8 @@ from duologue.graphs import (
 )
 from duologue.graphs.build import route
 from duologue.graphs.events import MessageSaid
-from duologue.graphs.store.memory import MemoryHeld, MemoryStore
-from duologue.graphs.store.open import Held, open_store
+from duologue.graphs.store.memory import MemorySessionLease, MemoryStore
+from duologue.graphs.store.open import SessionLease, open_store
 from duologue.graphs.store.sqlite import SqliteStore
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
@@ -499,21 +499,21 @@ async def test_beginning_anew_holds_the_session_from_before_it_deletes(
     )
     await aconverse(garden, session="s", store=store, model=ScriptedChatModel(script=["a", "b"]))
     happened: list[str] = []
-    lock, erase = MemoryStore.lock, MemoryHeld.erase
+    lock, erase = MemoryStore.lock, MemorySessionLease.erase
 
     @asynccontextmanager
-    async def noted(self: MemoryStore, session: str) -> AsyncIterator[Held]:
+    async def noted(self: MemoryStore, session: str) -> AsyncIterator[SessionLease]:
         async with lock(self, session) as held:
             happened.append("held")
             yield held
         happened.append("freed")
 
-    async def erased(self: MemoryHeld) -> None:
+    async def erased(self: MemorySessionLease) -> None:
         happened.append("deleted")
         await erase(self)
 
     monkeypatch.setattr(MemoryStore, "lock", noted)
-    monkeypatch.setattr(MemoryHeld, "erase", erased)
+    monkeypatch.setattr(MemorySessionLease, "erase", erased)
     model = ScriptedChatModel(script=["c", "d"])
     result = await aconverse(garden, session="s", store=store, model=model, reset=True)
     assert [text for _, text in result.transcript] == ["c", "d"]

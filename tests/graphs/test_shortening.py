@@ -30,7 +30,7 @@ from duologue.graphs.log.metadata import (
     UnheardResult,
 )
 from duologue.graphs.log.viewpoint import viewpoint
-from duologue.graphs.rules.shortening import Around, History, Shortened
+from duologue.graphs.rules.shortening import History, PromptOverhead, Shortened
 from duologue.graphs.speakers.context import (
     Context,
     KeepAll,
@@ -43,7 +43,7 @@ from duologue.nodes.prompts import summaries
 from duologue.nodes.prompts.texts import fill_template
 from support.fields import fields_of
 
-FIXED = Around(30)
+FIXED = PromptOverhead(30)
 """The tokens of a system prompt, in these tests."""
 
 
@@ -551,7 +551,7 @@ def test_one_summary_is_enough_however_much_was_said_before_it_is_made(limit: in
 
 def test_nobody_is_shortened_for_a_stranger() -> None:
     with pytest.raises(KeyError, match="nobody is called 'Eve'"):
-        History(talk("all"), "Eve").shortened([], Around(0))
+        History(talk("all"), "Eve").shortened([], PromptOverhead(0))
 
 
 @pytest.mark.parametrize(

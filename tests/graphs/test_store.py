@@ -24,7 +24,7 @@ from duologue.graphs.common.errors import SessionError, StoreError
 from duologue.graphs.common.versions import Versions
 from duologue.graphs.store import sql_tables as tables
 from duologue.graphs.store.errors import store_errors
-from duologue.graphs.store.open import Held, Store, open_store
+from duologue.graphs.store.open import SessionLease, Store, open_store
 from duologue.graphs.store.rows import SessionRow, Wanted, check_session_id, place
 from duologue.graphs.store.sql_tables import SqlStore
 from support.stores import EACH_STORE, SHARED_STORES, store_address
@@ -57,7 +57,7 @@ class State(TypedDict):
     plain: dict[str, Any]
 
 
-def graph_on(store: Store | Held) -> CompiledStateGraph[State, None, State, State]:
+def graph_on(store: Store | SessionLease) -> CompiledStateGraph[State, None, State, State]:
     async def speak(state: State) -> dict[str, Any]:
         said = [AIMessage(f"reply {len(state['log'])}", id=f"m{len(state['log'])}")]
         return {"log": said, "plain": {"n": len(state["log"]), "none": None, "x": [1, 2.5, "ü"]}}
@@ -79,7 +79,7 @@ async def say(store: Store, session: str, text: str) -> State:
         return await say_in(held, text)
 
 
-async def say_in(held: Held, text: str) -> State:
+async def say_in(held: SessionLease, text: str) -> State:
     given: State = {"log": [HumanMessage(text)], "plain": {}}
     said = await graph_on(held).ainvoke(given, {"configurable": {"thread_id": held.session}})
     return State(log=said["log"], plain=said["plain"])
@@ -214,7 +214,7 @@ async def test_a_page_of_sessions_is_read_by_an_index_and_never_sorted(
 
 
 async def test_an_unknown_session_is_named(store: Store) -> None:
-    async def held(change: Callable[[Held], Awaitable[None]]) -> None:
+    async def held(change: Callable[[SessionLease], Awaitable[None]]) -> None:
         async with store.lock("gone") as gone:
             await change(gone)
 

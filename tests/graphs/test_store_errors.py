@@ -17,7 +17,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 
 from duologue.graphs.common.errors import StoreError
 from duologue.graphs.store.errors import store_errors
-from duologue.graphs.store.open import Held, Store, default_store_url, open_store
+from duologue.graphs.store.open import SessionLease, Store, default_store_url, open_store
 from duologue.graphs.store.sqlite import SqliteStore
 from support.postgres import server
 
@@ -187,7 +187,7 @@ async def add(store: Store, session: str) -> None:
         await held.add(title="", spec="")
 
 
-async def put(held: Held, size: int) -> None:
+async def put(held: SessionLease, size: int) -> None:
     checkpoint = empty_checkpoint()
     checkpoint["channel_values"]["text"] = "x" * size
     config: Any = {"configurable": {"thread_id": "s", "checkpoint_ns": ""}}

@@ -21,7 +21,7 @@ from duologue.graphs.common.errors import SessionError
 from duologue.graphs.events import MessageSaid
 from duologue.graphs.log.messages import place_of
 from duologue.graphs.store import sql_saver as saver
-from duologue.graphs.store.open import Held, Store, open_store
+from duologue.graphs.store.open import SessionLease, Store, open_store
 from duologue.graphs.store.sqlite_saver import SqliteSessionSaver
 from duologue.graphs.store.writer import Writer
 from duologue.nodes.testing import Prompt, ScriptedChatModel
@@ -94,14 +94,14 @@ async def test_a_round_of_short_messages_takes_at_most_five_kibibytes(tmp_path: 
     assert (sizes[1] - sizes[0]) / (70 - 10) <= 5 * 1024
 
 
-async def read(held: Held | Store) -> list[tuple[str, Any]]:
+async def read(held: SessionLease | Store) -> list[tuple[str, Any]]:
     """Read what tasks wrote to the one checkpoint that is there."""
     found = await held.checkpointer.aget_tuple(HERE)
     assert found is not None
     return [(channel, value) for _, channel, value in found.pending_writes or ()]
 
 
-async def begun(held: Held) -> None:
+async def begun(held: SessionLease) -> None:
     await held.add(title="", spec="{}")
     root: RunnableConfig = {"configurable": {"thread_id": "s", "checkpoint_ns": ""}}
     await held.checkpointer.aput(root, empty_checkpoint() | {"id": "1"}, {}, {})
@@ -294,7 +294,7 @@ class Said(TypedDict):
     plain: int
 
 
-def asking(held: Held | Store) -> Any:  # noqa: ANN401
+def asking(held: SessionLease | Store) -> Any:  # noqa: ANN401
     """A graph that says a word at each step, and asks at the fifth what the word is."""
 
     async def speak(state: Said) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from duologue.graphs.common.errors import SpecError
 from duologue.graphs.store.open import open_store
 from duologue.graphs.view.app import Form, answer_of, view_app
 from duologue.graphs.view.security import HEADERS, Guard
-from duologue.graphs.view.serve import bound
+from duologue.graphs.view.serve import bind_port
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from pages import HOSTILE
 
@@ -405,7 +405,7 @@ def test_what_is_new_is_told_from_where_the_page_stands(user: TestClient, store:
 
 
 def test_a_port_is_free_again_at_once_and_not_shared() -> None:
-    with bound(0) as first:
+    with bind_port(0) as first:
         first.listen()
         port = first.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)):
@@ -413,5 +413,5 @@ def test_a_port_is_free_again_at_once_and_not_shared() -> None:
             # Whoever closes first keeps the port busy for a while.
             answering.close()
             with pytest.raises(SpecError, match=f"--port: {port} can't be had"):
-                bound(port)
-    bound(port).close()
+                bind_port(port)
+    bind_port(port).close()

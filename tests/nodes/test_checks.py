@@ -20,7 +20,7 @@ from duologue.graphs.speakers.formats import (
 )
 from duologue.graphs.speakers.speaker import Speaker
 from duologue.nodes.judge.verdicts import yes_or_no
-from duologue.nodes.turn.checks import checked, says_done
+from duologue.nodes.turn.checks import check_reply, says_done
 
 DONE = "<CAMEL_TASK_DONE>"
 ROLE_PLAY = role_play("Build a bot", "Stock Trader", "Python Programmer")
@@ -43,7 +43,7 @@ TRADER, PROGRAMMER = ROLE_PLAY.speakers
 def test_the_done_token_counts_as_the_whole_message_or_its_last_line(text: str) -> None:
     assert says_done(ROLE_PLAY, TRADER, text)
     heard = [speech(0, PROGRAMMER.name, "Solution: Done. Next request.")]
-    assert checked(ROLE_PLAY, TRADER, text, heard).problem is None
+    assert check_reply(ROLE_PLAY, TRADER, text, heard).problem is None
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_mention_of_the_done_token_ends_nothing(text: str) -> None:
 def test_only_the_speaker_who_may_says_the_done_token() -> None:
     """Z4: the user's word; in the assistant's mouth it is one more broken reply."""
     assert not says_done(ROLE_PLAY, PROGRAMMER, DONE)
-    problem = checked(ROLE_PLAY, PROGRAMMER, DONE, []).problem
+    problem = check_reply(ROLE_PLAY, PROGRAMMER, DONE, []).problem
     assert problem is not None
     assert problem.flaw == "form"
 
@@ -268,13 +268,13 @@ SAME = "one two three four five"
 )
 def test_problems_of_a_reply_are_named(text: str, log: list[AnyMessage], flaw: str | None) -> None:
     conversation = talk(None)
-    problem = checked(conversation, conversation.speakers[0], text, log).problem
+    problem = check_reply(conversation, conversation.speakers[0], text, log).problem
     assert (problem and problem.flaw) == flaw
 
 
 def test_a_broken_form_is_told_with_the_form_asked_for() -> None:
     """Z3: the reason goes with the request to say it again."""
-    problem = checked(ROLE_PLAY, PROGRAMMER, "Three.", []).problem
+    problem = check_reply(ROLE_PLAY, PROGRAMMER, "Three.", []).problem
     assert problem is not None
     assert problem.flaw == "form"
     assert "'Solution:'" in problem.text
@@ -302,10 +302,10 @@ def test_the_same_answer_to_another_move_of_a_game_is_no_repetition() -> None:
     conversation = Conversation(task="Play", speakers=(Speaker(name="A"), Speaker(name="B")))
     hint = "Too high, try a lower number."
     log = [speech(0, "B", "90?"), speech(1, "A", hint), speech(2, "B", "80?")]
-    assert checked(conversation, conversation.speakers[0], hint, log).problem is None
+    assert check_reply(conversation, conversation.speakers[0], hint, log).problem is None
     log[2] = speech(2, "B", "Why?")
     log[0] = speech(0, "B", "How so?")
-    problem = checked(conversation, conversation.speakers[0], hint, log).problem
+    problem = check_reply(conversation, conversation.speakers[0], hint, log).problem
     assert problem is not None
     assert problem.flaw == "repeated"
 
@@ -334,7 +334,7 @@ def test_a_reply_is_held_to_the_format_of_its_speaker(
     """L5: the reason goes with the request to say it again."""
     ann = {"name": "Ann", "format": form, "model_settings": {"stop": ["<stop>"]}}
     conversation = Conversation.model_validate({"task": "Talk.", "speakers": [ann, {"name": "B"}]})
-    problem = checked(conversation, conversation.speakers[0], text, [], Plan).problem
+    problem = check_reply(conversation, conversation.speakers[0], text, [], Plan).problem
     if told is None:
         assert problem is None
     else:

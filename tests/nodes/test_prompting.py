@@ -10,13 +10,13 @@ from duologue.graphs import Conversation
 from duologue.graphs.log.messages import make_message
 from duologue.graphs.log.metadata import NOBODY, Draft, Instruction, Speech
 from duologue.graphs.rules.position import Phase, Position
-from duologue.graphs.rules.shortening import Around
+from duologue.graphs.rules.shortening import PromptOverhead
 from duologue.graphs.text.words import tokens_of_message
 from duologue.nodes.models.resolve import Models
 from duologue.nodes.prompts import judging
 from duologue.nodes.turn import prompt as prompting
-from duologue.nodes.turn.context import Moment, Resources
-from duologue.nodes.turn.prompt import around, prompt_of, told_once, view_of
+from duologue.nodes.turn.context import NodeContext, Resources
+from duologue.nodes.turn.prompt import build_prompt, prompt_overhead, turn_instructions, view_of
 from duologue.nodes.turn.running import RunningSession
 from duologue.tools.registry.registry import Registry
 
@@ -24,7 +24,7 @@ LIMIT = 600
 BRIEF = {"system_prompt": "You cook. {task}", "reminder": "Say what to cook next, and why. {task}"}
 
 
-def moment(context: dict[str, Any], turns: int, draft: str | None = None) -> Moment:
+def moment(context: dict[str, Any], turns: int, draft: str | None = None) -> NodeContext:
     """Ann is to speak, behind so many turns; once more where there is a draft of hers."""
     conversation = Conversation.model_validate(
         {
@@ -45,7 +45,7 @@ def moment(context: dict[str, Any], turns: int, draft: str | None = None) -> Mom
         log.append(make_message(len(log), draft, rejected))
         position = Position(speaker="Ann", phase=Phase.REJECTED)
     resources = Resources(Models(), Registry())
-    return Moment(resources, RunningSession(conversation), position, log, {}, "Cook.")
+    return NodeContext(resources, RunningSession(conversation), position, log, {}, "Cook.")
 
 
 def tokens(messages: Sequence[BaseMessage]) -> int:
@@ -65,7 +65,7 @@ def test_a_request_to_mend_and_a_reminder_are_within_the_limit(
         now = moment(context, turns, draft)
         ann = now.conversation.speakers[0]
         short = ann.small_model_prompt if small else None
-        sizes.append(tokens(prompt_of(now, ann, now.log, told_once(now), short)))
+        sizes.append(tokens(build_prompt(now, ann, now.log, turn_instructions(now), short)))
     assert max(sizes) <= LIMIT
     assert max(sizes) > LIMIT * 0.7
 
@@ -90,5 +90,5 @@ def test_what_stands_in_front_is_not_weighed_where_tokens_do_not_count(
 
     monkeypatch.setattr(prompting, "tokens_of_tools", never)
     now = moment(context, 3)
-    assert around(now, now.conversation.speakers[0]) == Around(0)
+    assert prompt_overhead(now, now.conversation.speakers[0]) == PromptOverhead(0)
     assert view_of(now, now.conversation.speakers[0], now.log)

@@ -20,8 +20,8 @@ from duologue.graphs.rules.position import Position
 from duologue.nodes.models.resolve import Models
 from duologue.nodes.testing import Script, ScriptedChatModel
 from duologue.nodes.turn import prompt as summarising
-from duologue.nodes.turn.context import Moment, Resources
-from duologue.nodes.turn.prompt import summarise
+from duologue.nodes.turn.context import NodeContext, Resources
+from duologue.nodes.turn.prompt import summarize
 from duologue.nodes.turn.running import RunningSession
 from duologue.tools.registry.registry import Registry
 from support.fields import fields_of
@@ -53,20 +53,20 @@ def moment(
     script: Script,
     log: list[AnyMessage],
     **context: Any,
-) -> tuple[Moment, Speaker, ScriptedChatModel]:
+) -> tuple[NodeContext, Speaker, ScriptedChatModel]:
     policy = RunningSummary(limit=3000, model="cheap", **context)
     conversation = Conversation(
         task="Meet.", speakers=(Speaker(name="Ann", context=policy), Speaker(name="Bob"))
     )
     cheap = ScriptedChatModel(script)
     resources = Resources(Models(named={"cheap": cheap}), Registry())
-    now = Moment(resources, RunningSession(conversation), Position(), log, {}, "Meet.")
+    now = NodeContext(resources, RunningSession(conversation), Position(), log, {}, "Meet.")
     return now, conversation.speakers[0], cheap
 
 
 async def test_the_cheap_model_is_asked_and_its_answer_is_heard_by_nobody() -> None:
     now, ann, cheap = moment(["They meet on Monday."], LOG, temperature=0.5, words=40)
-    summary, usage = await summarise(now, ann, LOG[:3], "m0003")
+    summary, usage = await summarize(now, ann, LOG[:3], "m0003")
     assert summary.text == "They meet on Monday."
     assert place_of(summary) == "m0005"
     assert metadata(summary) == Summary(speaker="Ann", audience=NOBODY, since="m0003")
@@ -83,7 +83,7 @@ async def test_the_summary_before_is_part_of_the_next_one() -> None:
     old = make_message(5, "Ann is Bob's aunt.", Summary(speaker="Ann", audience=NOBODY))
     others = make_message(6, "Bob lies.", Summary(speaker="Bob", audience=NOBODY))
     now, ann, cheap = moment(["Both."], [*LOG, old, others])
-    await summarise(now, ann, LOG[1:3], "m0003")
+    await summarize(now, ann, LOG[1:3], "m0003")
     asked = cheap.calls[0].messages[-1].text
     assert asked.index("Ann is Bob's aunt.") < asked.index("Let us meet.")
     assert "Bob lies." not in asked
@@ -93,7 +93,7 @@ async def test_the_summary_before_is_part_of_the_next_one() -> None:
 async def test_a_blank_answer_keeps_the_summary_before(blank: str) -> None:
     old = make_message(5, "Ann is Bob's aunt.", Summary(speaker="Ann", audience=NOBODY))
     now, ann, _ = moment([blank], [*LOG, old])
-    summary, usage = await summarise(now, ann, LOG[1:3], "m0003")
+    summary, usage = await summarize(now, ann, LOG[1:3], "m0003")
     assert summary.text == "Ann is Bob's aunt."
     assert fields_of(summary).since == "m0003"
     assert usage["cheap"].calls == 1
@@ -101,7 +101,7 @@ async def test_a_blank_answer_keeps_the_summary_before(blank: str) -> None:
 
 async def test_a_summary_that_is_too_long_is_cut_at_a_sentence() -> None:
     now, ann, _ = moment(["They meet. On Monday, at nine in the morning."], LOG, words=5)
-    summary, _ = await summarise(now, ann, LOG[1:3], "m0003")
+    summary, _ = await summarize(now, ann, LOG[1:3], "m0003")
     assert summary.text == "They meet."
 
 
@@ -119,7 +119,7 @@ async def test_calls_and_results_are_told_to_their_caller_alone() -> None:
         heard(4, "", "Bob"),
     ]
     now, ann, cheap = moment(["Sums."], lines)
-    await summarise(now, ann, lines, "m0005")
+    await summarize(now, ann, lines, "m0005")
     asked = cheap.calls[0].messages[-1].text
     for words in ("Ann called add: {'a': 17}", "It is 18.", "Bob: Wait.", "Bob: (empty message)"):
         assert words in asked
@@ -130,7 +130,7 @@ async def test_what_the_cheap_model_refuses_as_too_long_is_halved_and_said(
     notices: list[str],
 ) -> None:
     now, ann, cheap = moment([too_long(900, 512), too_long(600, 512), "Short."], LOG)
-    summary, usage = await summarise(now, ann, LOG[:4], "m0004")
+    summary, usage = await summarize(now, ann, LOG[:4], "m0004")
     assert summary.text == "Short."
     assert usage["cheap"].calls == 1
     asked = [call.messages[-1].text for call in cheap.calls]
@@ -145,7 +145,7 @@ async def test_a_single_line_that_is_too_long_leaves_the_summary_as_it_was(
     notices: list[str],
 ) -> None:
     now, ann, cheap = moment(lambda _: too_long(900, 512), LOG)
-    summary, usage = await summarise(now, ann, LOG[:4], "m0004")
+    summary, usage = await summarize(now, ann, LOG[:4], "m0004")
     assert (summary.text, fields_of(summary).since, usage) == ("", "m0004", {})
     assert len(cheap.calls) == 3
     assert len(notices) == 3

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from duologue.graphs.log.heard_text import TO_USER, apart, together
+from duologue.graphs.log.heard_text import apart, together
+from duologue.graphs.speakers.speaker import TO_USER
 from duologue.nodes.models.to_user import Argument
 from support.cases import drawn_cases
 

@@ -26,14 +26,14 @@ from duologue.graphs.rules.moves import MOVES, max_steps
 from duologue.graphs.rules.people import asking, meaning
 from duologue.graphs.rules.position import Leaving, Phase, Position
 from duologue.graphs.rules.transitions import (
-    asked,
-    checked,
-    chose,
-    judged,
-    left,
-    paused,
-    spoke,
-    unread,
+    after_check,
+    after_choice,
+    after_leaving,
+    after_pause,
+    after_question,
+    after_reply,
+    after_unread_verdict,
+    after_verdict,
 )
 from duologue.graphs.rules.turns import NextTurn
 from duologue.graphs.speakers.context import RunningSummary
@@ -275,11 +275,11 @@ class Walk:
         for answer, reason in ways.items():
             leaving = meaning(question, answer)
             assert leaving == Leaving.model_validate({"by": table.speaking, "reason": reason})
-            gone = left(position, self._turn(position), leaving)
+            gone = after_leaving(position, self._turn(position), leaving)
             found.append(_behind([self._from(gone, table.after_leaving(reason))], steps=1))
         if question.empty == "auto_reply":
             assert meaning(question, " \n") is None
-            passed = paused(position, self._turn(position), Phase.PASSED)
+            passed = after_pause(position, self._turn(position), Phase.PASSED)
             leaves_it = [
                 self._from(passed, table.after_passing(self.rules, spent)) for spent in spendings
             ]
@@ -290,7 +290,7 @@ class Walk:
         again = table.within == "unread"
         answers = (False, True, None) if again else (False, True)
         after = {
-            read: judged(
+            read: after_verdict(
                 self.conversation,
                 position,
                 complete=read is True and table.question == "verdict",
@@ -305,10 +305,10 @@ class Walk:
         for spent in self._spendings(table.tally.spent):
             if halves:
                 between = table.between_questions(self.rules, spent)
-                found.append(_behind([self._from(asked(position), between)], steps=1))
+                found.append(_behind([self._from(after_question(position), between)], steps=1))
             if tried:
                 once_more = table.between_tries(self.rules, spent)
-                untold = unread(self.conversation, position)
+                untold = after_unread_verdict(self.conversation, position)
                 found.append(_behind([self._from(untold, once_more)], steps=1 + first))
             for read, stop in product(answers, self.stops):
                 verdict = table.after_verdict(self.rules, read, stop=stop, spent=spent)
@@ -319,7 +319,7 @@ class Walk:
     def _chosen(self, position: Position, table: Table) -> Longest:
         found = []
         for name in (*self.rules.names, None):
-            after = chose(self.conversation, position, name)
+            after = after_choice(self.conversation, position, name)
             for spent, stop in product(self._spendings(table.tally.spent), self.stops):
                 choice = table.after_choice(self.rules, name, stop=stop, spent=spent)
                 found.append(self._from(after, choice))
@@ -333,13 +333,13 @@ class Walk:
         steps = step + (not is_code and not self.choices.hooks)
         found = [_behind(answered(position, table, spendings), steps=steps)]
         if self.choices.hooks and table.within in ("call", "code"):
-            after = paused(position, self._turn(position), Phase.RAN)
+            after = after_pause(position, self._turn(position), Phase.RAN)
             ran = [self._from(after, table.after_run(spent)) for spent in spendings]
             found.append(_behind(ran, steps=step))
         return _behind(found)
 
     def _code_run(self, position: Position, table: Table, spendings: list[Spent]) -> list[Longest]:
-        after = paused(position, self._turn(position), Phase.GIVEN)
+        after = after_pause(position, self._turn(position), Phase.GIVEN)
         return [self._from(after, table.after_code_run(spent)) for spent in spendings]
 
     def _results(self, position: Position, table: Table, spendings: list[Spent]) -> list[Longest]:
@@ -347,20 +347,22 @@ class Walk:
         ended = frozenset(tool for tool in self.tools if tool == table.tally.call)
         found = []
         for came in (ALL_WORKED, *self.choices.fails):
-            after = paused(position, self._turn(position), Phase.RETURNED, succeeded=came.worked)
+            after = after_pause(
+                position, self._turn(position), Phase.RETURNED, succeeded=came.worked
+            )
             tools = ended if came.worked else frozenset()
             found += [
                 self._from(after, table.after_results(self.rules, tools, spent, came))
                 for spent in spendings
             ]
         if self.choices.direct:
-            after = paused(position, self._turn(position), Phase.GIVEN, succeeded=True)
+            after = after_pause(position, self._turn(position), Phase.GIVEN, succeeded=True)
             found += [self._from(after, table.after_output(ended, spent)) for spent in spendings]
         return found
 
     def _after_turn(self, position: Position, table: Table) -> tuple[Position, int]:
         """The position after a turn, and how many steps it takes to ask the predicates."""
-        after = spoke(self.conversation, position, self._turn(position))
+        after = after_reply(self.conversation, position, self._turn(position))
         if not self.conversation.predicates or table.part in ("private", "opening"):
             return after, 0
         # They are asked whatever else holds, so that the outcome can tell all that did.
@@ -368,7 +370,7 @@ class Walk:
         for facts in (after.facts, stopped):
             found = decide(self.conversation, after.model_copy(update={"facts": facts}))
             assert (found.node, found.speaker) == (Node.COMPLETION_JUDGE, table.speaking)
-        return checked(after), 1
+        return after_check(after), 1
 
     def _spoken(self, position: Position, table: Table) -> Longest:
         spendings = list(self._spendings(table.tally.spent))
@@ -381,33 +383,33 @@ class Walk:
         found = [_behind(turns, steps=1 + checks + self._unwalked(), messages=1)]
         has_answered = table.within in ("answer", "given")
         if self.choices.summaries and table.within in (None, "passed"):
-            after = paused(position, self._turn(position), Phase.SUMMARISED)
+            after = after_pause(position, self._turn(position), Phase.SUMMARISED)
             summaries = [
                 self._from(after, table.after_summary(self.rules, spent)) for spent in spendings
             ]
             found.append(_behind(summaries, steps=1))
         if self.choices.hooks and table.within != "answer":
-            after = paused(position, self._turn(position), Phase.ANSWERED)
+            after = after_pause(position, self._turn(position), Phase.ANSWERED)
             answers = [self._from(after, table.after_answer(spent)) for spent in spendings]
             found.append(_behind(answers, steps=1))
         # An answer that hooks see is accepted already.
         if self.choices.drafts and not table.drafted and not has_answered:
-            after = paused(position, self._turn(position), Phase.REJECTED)
+            after = after_pause(position, self._turn(position), Phase.REJECTED)
             drafts = [
                 self._from(after, table.after_draft(self.rules, spent)) for spent in spendings
             ]
             found.append(_behind(drafts, steps=1))
         if self.choices.cuts and not table.cut and not has_answered:
-            after = paused(position, self._turn(position), Phase.CUT_OFF)
+            after = after_pause(position, self._turn(position), Phase.CUT_OFF)
             cuts = [self._from(after, table.after_cut(self.rules, spent)) for spent in spendings]
             found.append(_behind(cuts, steps=1))
         if self._may_run_code(table):
-            after = paused(position, self._turn(position), Phase.CALLED)
+            after = after_pause(position, self._turn(position), Phase.CALLED)
             runs = [self._from(after, table.after_code(self.rules, spent)) for spent in spendings]
             found.append(_behind(runs, steps=self._code_step))
         may_call = table.tool_rounds < self.conversation.max_tool_rounds and table.within != "given"
         if self.choices.calls and may_call:
-            after = paused(position, self._turn(position), Phase.CALLED)
+            after = after_pause(position, self._turn(position), Phase.CALLED)
             called = [
                 self._from(after, table.after_call(self.rules, call, spent))
                 for spent in spendings

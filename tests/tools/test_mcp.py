@@ -33,8 +33,8 @@ from duologue.graphs.log.metadata import Failure
 from duologue.graphs.session.stored_session import StoredSession
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
-from duologue.tools.mcp.servers import CommandServer, configured_servers, given_servers
-from duologue.tools.mcp.tools import asked, text_of, tools_of
+from duologue.tools.mcp.servers import CommandServer, configured_servers, read_given_servers
+from duologue.tools.mcp.tools import ask_server, result_text, tools_of
 from duologue.tools.registry.functions import check_arguments
 from duologue.tools.registry.hooks import ArgumentsError, languages_of, timeout_of
 from duologue.tools.registry.registry import Registry
@@ -232,7 +232,7 @@ async def test_a_call_that_is_cut_short_leaves_no_process(
 
 
 async def test_who_is_cancelled_ends_so_whatever_breaks_meanwhile(web: Web) -> None:
-    (server,) = given_servers({"web": web.server}).values()
+    (server,) = read_given_servers({"web": web.server}).values()
     begun = asyncio.Event()
 
     async def breaks(session: ClientSession) -> None:
@@ -242,7 +242,7 @@ async def test_who_is_cancelled_ends_so_whatever_breaks_meanwhile(web: Web) -> N
         except asyncio.CancelledError:
             raise OSError("broken") from None
 
-    run = asyncio.create_task(asked(server, breaks))
+    run = asyncio.create_task(ask_server(server, breaks))
     await begun.wait()
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -251,8 +251,8 @@ async def test_who_is_cancelled_ends_so_whatever_breaks_meanwhile(web: Web) -> N
 
 async def test_a_server_that_has_gone_meanwhile_is_told_to_the_model(web: Web) -> None:
     server = {"url": web.server["url"]}
-    tools = await tools_of(given_servers({"web": server})["web"], "web")
-    (gone,) = given_servers({"web": {"url": f"http://127.0.0.1:{free_port()}/mcp"}}).values()
+    tools = await tools_of(read_given_servers({"web": server})["web"], "web")
+    (gone,) = read_given_servers({"web": {"url": f"http://127.0.0.1:{free_port()}/mcp"}}).values()
     tool = tools["web.note"].model_copy(update={"server": gone})
     model = ScriptedChatModel(script=[calls(("web.note", {"number": 1})), "Well."])
     graph = build_graph(model=model, tools=[tool])
@@ -266,14 +266,14 @@ async def test_a_server_that_has_gone_meanwhile_is_told_to_the_model(web: Web) -
 @pytest.mark.exhaustive
 async def test_nothing_blocks_the_loop(command: dict[str, Any], web: Web) -> None:
     """The dev server refuses what does."""
-    for server in given_servers({"disk": command, "web": web.server}).values():
+    for server in read_given_servers({"disk": command, "web": web.server}).values():
         with blockbuster_ctx():
             tools = await tools_of(server, "x")
             assert await tools["x.note"].ainvoke({"number": 1}) == "2"
 
 
 async def test_what_a_server_says_of_its_tools_gives_them_no_rights(web: Web) -> None:
-    tools = await tools_of(given_servers({"web": web.server})["web"], "web")
+    tools = await tools_of(read_given_servers({"web": web.server})["web"], "web")
     assert languages_of(tools["web.meet"]) == ()
     assert timeout_of(tools["web.meet"]) is None
 
@@ -339,7 +339,7 @@ def test_what_a_schema_refers_to_elsewhere_is_not_fetched(tmp_path: Path) -> Non
     ],
 )
 def test_what_is_no_text_is_named(result: dict[str, Any], text: str) -> None:
-    assert text_of(CallToolResult.model_validate(result)) == text
+    assert result_text(CallToolResult.model_validate(result)) == text
 
 
 # Servers that are not there.

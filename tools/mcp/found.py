@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from langchain_core.tools import BaseTool
 
 from ...graphs.common.errors import SpecError
-from ...graphs.common.validation import did_you_mean, listing
+from ...graphs.common.validation import did_you_mean, list_names
 from .servers import Server, ServerError
 
 
-async def found_tools(
+async def find_tools(
     servers: Mapping[str, Server], wanted: Iterable[tuple[str, str]]
 ) -> dict[str, BaseTool]:
     """Find tools of MCP servers. Only those that are named are asked, side by side."""
@@ -31,7 +31,7 @@ async def found_tools(
                 raise answer
             if name not in answer:
                 hint = did_you_mean(name, list(answer))
-                hint = hint or f"; there are {listing(answer) or 'none'}"
+                hint = hint or f"; there are {list_names(answer) or 'none'}"
                 raise SpecError(f"{path}: the MCP server {server!r} has no tool {name!r}{hint}")
             found[name] = answer[name]
     return found

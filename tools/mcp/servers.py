@@ -14,12 +14,12 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, PositiveFloat
 
-from ...graphs.common.addresses import address
+from ...graphs.common.addresses import check_address
 from ...graphs.common.data import Data, Text
 from ...graphs.common.errors import SpecError
 from ...graphs.common.files import read_file
 from ...graphs.common.settings import load_settings
-from ...graphs.common.validation import did_you_mean, validated
+from ...graphs.common.validation import did_you_mean, validate
 
 McpServer: TypeAlias = Mapping[str, Any]
 """An MCP server, as `langchain_mcp_adapters` takes it: ``{"command": …, "args": […], "env": {…}}``
@@ -87,7 +87,7 @@ class UrlServer(_Server):
     """An MCP server that is reached over HTTP."""
 
     transport: Literal["streamable_http", "sse"] = "streamable_http"
-    url: Annotated[str, AfterValidator(address)]
+    url: Annotated[str, AfterValidator(check_address)]
     """Its address."""
     headers: _Filled = None
     """What each request carries; ``${NAME}`` stands for a variable of the environment."""
@@ -101,7 +101,7 @@ class UrlServer(_Server):
 Server: TypeAlias = CommandServer | UrlServer
 
 
-def given_servers(given: object) -> dict[str, Server]:
+def read_given_servers(given: object) -> dict[str, Server]:
     """Read the servers that are given in Python."""
     if given is not None and not isinstance(given, Mapping):
         raise SpecError(
@@ -178,5 +178,5 @@ def _server(where: str, name: object, given: object) -> Server:
     transport = fields.get("transport") or plain
     fields["transport"] = _TRANSPORTS.get(str(transport), transport)
     if transport == "stdio":
-        return validated(CommandServer, fields, f"{where}.")
-    return validated(UrlServer, fields, f"{where}.")
+        return validate(CommandServer, fields, f"{where}.")
+    return validate(UrlServer, fields, f"{where}.")

@@ -63,12 +63,12 @@ class McpTool(BaseTool):
             return await session.call_tool(self.at_server, arguments)
 
         try:
-            result = await asked(self.server, call)
+            result = await ask_server(self.server, call)
         except ServerError as error:
             raise ToolException(f"its MCP server {error}") from error
         if result.isError:
-            raise ToolException(text_of(result))
-        return text_of(result)
+            raise ToolException(result_text(result))
+        return result_text(result)
 
 
 async def tools_of(server: Server, name: str) -> dict[str, BaseTool]:
@@ -86,7 +86,7 @@ async def tools_of(server: Server, name: str) -> dict[str, BaseTool]:
             server=server,
             at_server=tool.name,
         )
-        for tool in await asked(server, listed)
+        for tool in await ask_server(server, listed)
     }
 
 
@@ -96,7 +96,7 @@ def _schema(given: object) -> dict[str, Any]:
     return {"type": "object", "properties": {}} | found
 
 
-def text_of(result: CallToolResult) -> str:
+def result_text(result: CallToolResult) -> str:
     """Give what a tool gave as text: what has none is named."""
     parts = [_text(block) for block in result.content]
     if not parts and result.structuredContent is not None:
@@ -118,7 +118,7 @@ def _text(block: ContentBlock) -> str:
             return f"[{block.type}: {block.mimeType}, not shown]"
 
 
-async def asked(server: Server, question: Callable[[ClientSession], Awaitable[T]]) -> T:
+async def ask_server(server: Server, question: Callable[[ClientSession], Awaitable[T]]) -> T:
     """Connect to a server, ask it something, and let go of it."""
     # In a task of its own: anyio's scopes lose count of who has cancelled the one they are in.
     asking = asyncio.create_task(_asked(server, question))

@@ -12,7 +12,7 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from ...graphs.common.errors import SpecError, failed
+from ...graphs.common.errors import SpecError, function_error
 from ...graphs.common.threads import in_thread
 from .hooks import ArgumentsError, Turn
 
@@ -56,7 +56,7 @@ async def call(
         # What is no exception would end the loop that runs all sessions.
         if is_cancelled():
             raise asyncio.CancelledError from error
-        raise failed(what, name, error, at) from error
+        raise function_error(what, name, error, at) from error
 
 
 def _outcome(

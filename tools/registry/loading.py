@@ -10,15 +10,15 @@ from pydantic import TypeAdapter, ValidationError
 
 from ...graphs.common.data import NAME_LENGTH, Name
 from ...graphs.common.errors import SpecError
-from ...graphs.common.validation import listing
+from ...graphs.common.validation import list_names
 from .registrable import ALL_NOUNS, check_kind
 
 
-def loaded(kind: str, entries: Sequence[EntryPoint], path: str) -> Any:  # noqa: ANN401
+def load_entry_points(kind: str, entries: Sequence[EntryPoint], path: str) -> Any:  # noqa: ANN401
     """Load what an entry point offers."""
     entry, *others = entries
     if any(other.value != entry.value for other in others):
-        offered = listing(sorted({one.value for one in entries}))
+        offered = list_names(sorted({one.value for one in entries}))
         raise SpecError(
             f"{path}: several packages offer a {ALL_NOUNS[kind]} {entry.name!r}: {offered}; "
             "register the one you mean"

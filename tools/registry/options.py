@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar, get_args, get_ori
 
 from typing_extensions import get_original_bases, get_type_hints, is_typeddict
 
-from ...graphs.common.validation import same_or_near_or_all
+from ...graphs.common.validation import suggest_option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -76,7 +76,7 @@ def check_options(options: Mapping[str, object], known: type, *own: str) -> None
     names = _names_of(known)
     for name in options:
         if name not in names:
-            hint = same_or_near_or_all(name, [*own, *names])
+            hint = suggest_option(name, [*own, *names])
             raise TypeError(f"there is no option {name!r}{hint}")
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from ...graphs.common.data import NAME_LENGTH
 from ...graphs.common.errors import SpecError
-from ...graphs.common.validation import kind_of
+from ...graphs.common.validation import name_type
 from ...graphs.conversation.sandbox import Language
 from ...graphs.speakers.formats import schema_of
 from .functions import check_agent, takes_values
@@ -68,7 +68,7 @@ def check_kind(kind: str, found: object, where: str) -> None:
         case _:
             fits, what = callable(found), "a function"
     if not fits:
-        raise SpecError(f"{where} must be {what}, not {kind_of(found)}")
+        raise SpecError(f"{where} must be {what}, not {name_type(found)}")
     _check_content(kind, found, where)
 
 

@@ -13,7 +13,7 @@ from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from ...graphs.common.data import Bringing
+from ...graphs.common.data import NamedObject
 from ...graphs.common.errors import SpecError
 from ...graphs.common.validation import did_you_mean
 from ...graphs.conversation.conversation import Conversation
@@ -25,11 +25,11 @@ from ...graphs.speakers.formats import SchemaFormat, is_object
 from ...graphs.speakers.replies import AgentReply, FunctionReply, HumanReply
 from ...graphs.speakers.speaker import TO_USER, Speaker
 from ...nodes.prompts.texts import PROMPTS
-from ..mcp.found import found_tools
-from ..mcp.servers import McpServer, Server, configured_servers, given_servers, hint_of, is_at
+from ..mcp.found import find_tools
+from ..mcp.servers import McpServer, Server, configured_servers, hint_of, is_at, read_given_servers
 from .functions import Agent, OrderFunction, PredicateFunction, ReplyFunction, parameters_of
 from .hooks import Hook, languages_of
-from .loading import as_tool, by_name, check_name, loaded, tools_in
+from .loading import as_tool, by_name, check_name, load_entry_points, tools_in
 from .registrable import NOUNS, check_kind
 
 
@@ -81,7 +81,7 @@ class Registry:
             self._brought["tools", tool.name] = one
         self._silent: set[str] = set()
         """The tools that were found to have no argument `TO_USER` of their own."""
-        self._given_servers = given_servers(given.get("mcp_servers"))
+        self._given_servers = read_given_servers(given.get("mcp_servers"))
 
     def bring(self, conversation: Conversation) -> None:
         """Register the objects that a conversation was given in the place of their names.
@@ -90,7 +90,7 @@ class Registry:
             SpecError: One is not what it is given as, or two of one kind share a name.
         """
         for path, kind, name in _named(conversation):
-            if not isinstance(name, Bringing):
+            if not isinstance(name, NamedObject):
                 continue
             one = name.brought
             if (kind, name) not in self._brought:
@@ -122,7 +122,7 @@ class Registry:
         """Give what is registered or installed by this name, or None. May import packages."""
         entries = self._installed[kind].get(name)
         if name not in self._found[kind] and entries:
-            self._found[kind][name] = loaded(kind, entries, name)
+            self._found[kind][name] = load_entry_points(kind, entries, name)
         return self._found[kind].get(name)
 
     def tools_of(self, speaker: Speaker) -> list[BaseTool]:
@@ -203,7 +203,7 @@ class Registry:
                 known = list({**self._found[kind], **self._installed[kind]})
                 hint = did_you_mean(name, known) or self._elsewhere(kind, name)
                 raise SpecError(f"{path}: there is no {NOUNS[kind]} {name!r}{hint}")
-            self._found[kind][name] = loaded(kind, self._installed[kind][name], path)
+            self._found[kind][name] = load_entry_points(kind, self._installed[kind][name], path)
         self._check_to_user(conversation)
         for path, name in self._no_objects(conversation):
             raise SpecError(
@@ -230,7 +230,7 @@ class Registry:
             for path, kind, name in _named(conversation)
             if kind == "tools" and name not in self._found[kind]
         ]
-        self._found["tools"].update(await found_tools(self._servers, wanted))
+        self._found["tools"].update(await find_tools(self._servers, wanted))
         self._check_to_user(conversation)
 
     def _check_to_user(self, conversation: Conversation) -> None:

@@ -49,7 +49,7 @@ class Launch:
     """Seconds that it is left to notice itself that the time is over."""
 
 
-async def started(
+async def start_process(
     launch: Launch, most: int
 ) -> tuple[asyncio.SubprocessTransport, asyncio.subprocess.Process]:
     """Start the process of an interpreter."""
@@ -88,7 +88,7 @@ async def started(
     return transport, asyncio.subprocess.Process(transport, protocol, loop)
 
 
-async def ready(out: asyncio.StreamReader) -> None:
+async def wait_until_ready(out: asyncio.StreamReader) -> None:
     """Wait for an interpreter to be ready."""
     said = b""
     try:

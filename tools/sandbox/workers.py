@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ...graphs.conversation.sandbox import Sandbox
-from .launch import Launch, ready, started
+from .launch import Launch, start_process, wait_until_ready
 from .processes import Snapshot, family, kill, memory, namespace_bytes, send, snapshot
 
 
@@ -112,10 +112,10 @@ class Worker:
     @classmethod
     async def start(cls, launch: Launch) -> "Worker":
         """Start one."""
-        transport, process = await started(launch, _READ)
+        transport, process = await start_process(launch, _READ)
         worker = cls(transport, process, launch)
         try:
-            await ready(worker._out)
+            await wait_until_ready(worker._out)
             # Nothing of the code has run yet: what is there now is ours.
             worker._trusted = await asyncio.to_thread(family, process.pid)
         except BaseException:

@@ -31,7 +31,7 @@ _users = 0
 
 
 @asynccontextmanager
-async def joined(address: str) -> AsyncIterator[None]:
+async def join_cluster(address: str) -> AsyncIterator[None]:
     """Be part of a cluster within the block; one that this process has joined already is used.
 
     Raises:
@@ -101,12 +101,12 @@ def _answering(address: str) -> str:
     return address
 
 
-def machines() -> int:
+def count_machines() -> int:
     """How many machines the cluster has."""
     return len([node for node in ray.nodes() if node["Alive"]])
 
 
-def cores() -> int:
+def count_cores() -> int:
     """How many cores the cluster has."""
     return int(ray.cluster_resources().get("CPU", 1))
 

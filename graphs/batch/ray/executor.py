@@ -15,8 +15,8 @@ from ..cells import Cell
 from ..limiter import Figures
 from ..spec import BatchLimits
 from ..worker import Worker
-from .cluster import cores, joined, machines, ray_errors
-from .workers import Kit, LimiterActor, WorkerActor, packed
+from .cluster import count_cores, count_machines, join_cluster, ray_errors
+from .workers import LimiterActor, WorkerActor, WorkerConfig, pack_config
 
 _FOREVER: Final[dict[str, Any]] = {"max_restarts": -1, "max_task_retries": -1}
 """An actor that dies is started again, and what it was doing is done again: a cell goes on."""
@@ -28,7 +28,7 @@ _CLOSING: Final = 5.0
 """Seconds that actors have to close their stores."""
 
 
-class RayCrew:
+class RayExecutor:
     """Runs cells by Ray's actors.
 
     Args:
@@ -37,7 +37,7 @@ class RayCrew:
         concurrency: How many cells they run at once, together.
     """
 
-    def __init__(self, kit: Kit, workers: int, concurrency: int) -> None:
+    def __init__(self, kit: WorkerConfig, workers: int, concurrency: int) -> None:
         self._share = ceil(concurrency / workers)
         self._why: str | None = None
         name = f"duologue-{kit.batch}-{uuid4().hex}"
@@ -120,9 +120,9 @@ class RayCrew:
 
 
 @asynccontextmanager
-async def ray_crew(
+async def make_ray_executor(
     address: str, worker: Worker, limits: BatchLimits, concurrency: int
-) -> AsyncIterator[RayCrew]:
+) -> AsyncIterator[RayExecutor]:
     """Have cells run in a Ray cluster.
 
     Args:
@@ -140,14 +140,14 @@ async def ray_crew(
             f"ray: other processes can't read {url}: keep the sessions in PostgreSQL, or, on one "
             "machine, in a file"
         )
-    kit = packed(worker, limits)
-    async with joined(address):
-        if url.startswith("sqlite:") and (many := machines()) > 1:
+    kit = pack_config(worker, limits)
+    async with join_cluster(address):
+        if url.startswith("sqlite:") and (many := count_machines()) > 1:
             raise SpecError(
                 f"ray: the {many} machines of the cluster can't share {url}: keep the sessions in "
                 "PostgreSQL, as by --store postgresql://…"
             )
-        crew = RayCrew(kit, max(1, min(cores(), concurrency)), concurrency)
+        crew = RayExecutor(kit, max(1, min(count_cores(), concurrency)), concurrency)
         try:
             yield crew
         finally:

@@ -13,7 +13,7 @@ from ray import cloudpickle
 
 from ...common.errors import BatchError, PausedError, SpecError, StoreError
 from ...common.sanitize import excerpt
-from ...common.settings import variables
+from ...common.settings import environment_variables
 from ...conversation.usage import Usage
 from ...session.options import Options
 from ...store.batches import BatchLease, CellRow
@@ -22,7 +22,7 @@ from ...store.open import Store, open_store
 from ..cells import Cell
 from ..driver import BEAT
 from ..limiter import Figures, Limiter
-from ..record import used_before
+from ..record import read_usage_before
 from ..scores import ScoreFunction
 from ..spec import BatchLimits
 from ..worker import COLLECTED, Worker
@@ -30,7 +30,7 @@ from .cluster import ray_errors
 
 
 @dataclass(frozen=True, repr=False)
-class Kit:
+class WorkerConfig:
     """What all workers of a batch have in common. It holds secrets, and is shown nowhere."""
 
     batch: str
@@ -58,7 +58,7 @@ class Kit:
                 os.environ[name] = value
 
 
-def packed(worker: Worker, limits: BatchLimits) -> Kit:
+def pack_config(worker: Worker, limits: BatchLimits) -> WorkerConfig:
     """Pack what a worker has, for others like it.
 
     Raises:
@@ -73,9 +73,9 @@ def packed(worker: Worker, limits: BatchLimits) -> Kit:
     for name, function in worker.scores.items():
         _check(f"scores.{name}", function)
     keys = {name: value for name, value in os.environ.items() if _is_of_a_model(name)}
-    environment = {**keys, **variables()}
+    environment = {**keys, **environment_variables()}
     batch, (_, owner, number) = worker.lease.batch, worker.lease.lease.terms
-    return Kit(batch, (owner, number), store, limits, options, worker.scores, environment)
+    return WorkerConfig(batch, (owner, number), store, limits, options, worker.scores, environment)
 
 
 def _is_of_a_model(variable: str) -> bool:
@@ -103,7 +103,7 @@ class LimiterActor:
     One that is started anew counts from what the store holds.
     """
 
-    def __init__(self, kit: Kit) -> None:
+    def __init__(self, kit: WorkerConfig) -> None:
         self._kit = kit
         self._limiter: Limiter | None = None
         self._opening = asyncio.Lock()
@@ -147,7 +147,7 @@ class LimiterActor:
                     row = await store.batches.get(kit.batch)
                     if row is None:
                         raise BatchError(f"Batch {kit.batch!r} has been deleted.")
-                    used = await used_before(store, kit.batch)
+                    used = await read_usage_before(store, kit.batch)
                     self._open = stack.pop_all()
                 self._limiter = Limiter(kit.limits, used, row.seconds)
                 watch = self._watch(kit.share_lease(store), self._limiter)
@@ -175,7 +175,7 @@ class LimiterActor:
 class RemoteGate:
     """The limiter's gate, as it is passed from another process."""
 
-    def __init__(self, kit: Kit, limiter: str) -> None:
+    def __init__(self, kit: WorkerConfig, limiter: str) -> None:
         self.needs_prices = kit.limits.max_cost is not None
         self._limiter: Any = ray.get_actor(limiter)
 
@@ -198,7 +198,7 @@ class RemoteGate:
 class WorkerActor:
     """Runs cells in a process of its own."""
 
-    def __init__(self, kit: Kit, limiter: str) -> None:
+    def __init__(self, kit: WorkerConfig, limiter: str) -> None:
         gc.set_threshold(*COLLECTED)
         kit.unpack()
         self._kit = kit

@@ -24,7 +24,7 @@ class Part(NamedTuple):
     """How wide it is."""
 
 
-def parts(kinds: Sequence[Kind]) -> list[Part]:
+def draw_parts(kinds: Sequence[Kind]) -> list[Part]:
     """Divide a bar of 100 among kinds, by their cells."""
     all_, before, found = sum(one.cells for one in kinds), 0, []
     for one in kinds:
@@ -33,7 +33,7 @@ def parts(kinds: Sequence[Kind]) -> list[Part]:
     return found
 
 
-def bars(found: Histogram) -> str:
+def draw_bars(found: Histogram) -> str:
     """Draw the bars of a histogram."""
     most = max(found.bars)
     room = min(WIDTH / len(found.bars), 40.0)
@@ -52,7 +52,7 @@ def bars_width(found: Histogram) -> float:
     return round(min(WIDTH / len(found.bars), 40.0) * len(found.bars), 1)
 
 
-def interval(found: Estimate) -> str:
+def draw_interval(found: Estimate) -> str:
     """Draw the interval of a share on a line of 100."""
     low, high = 100 * (found.low or 0.0), 100 * (found.high or 0.0)
     wide = max(1.0, high - low)
@@ -70,7 +70,7 @@ class Curve(NamedTuple):
     """Those."""
 
 
-def curve(passes: Sequence[Estimate]) -> Curve:
+def draw_curve(passes: Sequence[Estimate]) -> Curve:
     """Draw pass^1, pass^2, … from left to right, from 0 below to 1 above."""
     step = 280 / max(1, len(passes) - 1)
     at = [10 + step * place for place in range(len(passes))]

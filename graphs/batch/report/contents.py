@@ -212,10 +212,10 @@ class BatchReport(Shown, Data):
         page = (f"The page is {self.page}.",) if self.page else ()
         rows = [(one.words, f"{one.cells:,}") for one in self.kinds]
         for one in self.scores:
-            rows.append((f"Score {one.name}", in_words(one.mean, is_share=one.is_share)))
+            rows.append((f"Score {one.name}", format_estimate(one.mean, is_share=one.is_share)))
             # pass^1 is the mean.
             rows += [
-                (f"Score {one.name}, pass^{k}", in_words(found, is_share=True))
+                (f"Score {one.name}, pass^{k}", format_estimate(found, is_share=True))
                 for k, found in enumerate(one.passes[1:], 2)
             ]
             if one.missing:
@@ -228,19 +228,19 @@ class BatchReport(Shown, Data):
         )
 
 
-def in_words(found: Estimate, *, is_share: bool) -> str:
+def format_estimate(found: Estimate, *, is_share: bool) -> str:
     """Write a figure with its interval."""
-    shown = percent if is_share else brief
+    shown = format_percent if is_share else format_number
     if found.low is None or found.high is None:
         return shown(found.value)
     return f"{shown(found.value)} ({shown(found.low)} to {shown(found.high)})"
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """Write a share down."""
     return f"{100 * share:.0f} %" if share in (0, 1) else f"{100 * share:.1f} %"
 
 
-def brief(number: float) -> str:
+def format_number(number: float) -> str:
     """Write a number down with three digits, or all that stand before the point."""
     return f"{number:,.0f}" if abs(number) >= 1000 or number == int(number) else f"{number:.3g}"

@@ -11,7 +11,7 @@ from ...show.charts import colour
 from ...store.batches import BatchRow, CellRow
 from .contents import BatchReport, Histogram, Kind, Line, Link, Score, Sentence, Value, Varied
 from .estimates import Estimate, Trials, mean_of, pass_hat
-from .rows import Fault, Group, Rows, Spread, joined, label, top
+from .rows import Fault, Group, Rows, Spread, join_groups, label_value, largest_places
 
 NOT_ENDED: Final[Mapping[str, str]] = {
     "failed": "It failed",
@@ -23,7 +23,7 @@ NOT_ENDED: Final[Mapping[str, str]] = {
 """What is said of cells that have not ended, by their status."""
 
 
-def said_of(kind: str) -> str:
+def describe_end(kind: str) -> str:
     """Say in words why sessions ended, or where they stand."""
     if kind in ENDS:
         return ENDS[Reason(kind)].report
@@ -56,7 +56,7 @@ _TONES: Final[Mapping[str, str]] = {
 """The colours of cells that have not ended."""
 
 
-def report_of(
+def gather_report(
     batch: BatchRow, rows: Rows, *, is_running: bool, folder: str, written: Collection[str]
 ) -> BatchReport:
     """Put a batch on a page.
@@ -128,7 +128,7 @@ def _kinds(counts: Mapping[str, int], colours: Mapping[str, str]) -> tuple[Kind,
     order = {name: place for place, name in enumerate(colours)}
     found = [(name, cells) for name, cells in counts.items() if cells]
     return tuple(
-        Kind(name=name, words=said_of(name), cells=cells, colour=colours[name])
+        Kind(name=name, words=describe_end(name), cells=cells, colour=colours[name])
         for name, cells in sorted(found, key=lambda one: order[one[0]])
     )
 
@@ -169,10 +169,12 @@ def _score(rows: Rows, name: str) -> Score:
 
 def _varied(rows: Rows, path: str, colours: Mapping[str, str]) -> Varied:
     known = rows.fields[path]
-    shown = [1 + place for place in top([one.cells for one in known.groups[1:]], _MOST_VALUES)]
+    shown = [
+        1 + place for place in largest_places([one.cells for one in known.groups[1:]], _MOST_VALUES)
+    ]
     # The first group holds all values beyond those that were told apart.
     rest = sorted({*range(len(known.groups))} - {*shown})
-    others = joined(known.groups[place] for place in rest)
+    others = join_groups(known.groups[place] for place in rest)
     lines = {place: line for line, place in enumerate(shown)}
     scores = [_means(rows, name, path, lines) for name in rows.columns]
     names = [*known.places]
@@ -240,7 +242,7 @@ def _line(rows: Rows, row: CellRow, colours: Mapping[str, str], links: _Links) -
         session=row.session,
         page=links.to(row),
         trial=row.trial,
-        values=tuple(_cut(label(row.varied.get(path, "")), _VALUE) for path in rows.fields),
+        values=tuple(_cut(label_value(row.varied.get(path, "")), _VALUE) for path in rows.fields),
         kind=found,
         messages=row.messages,
         tokens=row.input_tokens + row.output_tokens,

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Final
 
 from ...show.render import policy_of, style_of, templates
-from ..status import lasted
+from ..status import format_duration
 from . import charts
-from .contents import BatchReport, brief, in_words, percent
+from .contents import BatchReport, format_estimate, format_number, format_percent
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 
@@ -45,10 +45,10 @@ def _drawn(report: BatchReport, fields: int, cells: int) -> bytes:
         script="",
         policy=policy_of(style, "", form_action="'none'"),
         charts=charts,
-        brief=brief,
-        percent=percent,
-        in_words=in_words,
-        lasted=lasted,
+        brief=format_number,
+        percent=format_percent,
+        in_words=format_estimate,
+        lasted=format_duration,
     )
     # Without halves of signs, which a model may have written.
     return drawn.encode("utf-8", errors="replace")

@@ -13,7 +13,7 @@ from ...store.batches import BatchRow, CellRow, CellsWanted
 from ...store.errors import unknown_batch
 from ...store.open import Store
 from .contents import BatchReport
-from .page import MOST_LINES, report_of
+from .page import MOST_LINES, gather_report
 from .rows import Rows
 
 _AT_ONCE: Final = 2000
@@ -30,7 +30,7 @@ async def write_report(store: Store, name: str, page: Path, transcripts: int) ->
     is_running = await store.is_batch_locked(name)
     wanted = _wanted(rows, max(0, transcripts))
     written = {row.session for row in wanted if await _write_session(row.session, folder, store)}
-    put = partial(report_of, is_running=is_running, folder=folder.name, written=written)
+    put = partial(gather_report, is_running=is_running, folder=folder.name, written=written)
     report = await asyncio.to_thread(put, batch, rows)
     await asyncio.to_thread(_write_page, page, report)
     return report.model_copy(update={"page": str(page)})

@@ -106,7 +106,7 @@ class Group:
         self.cost += other.cost
 
 
-def top(numbers: Sequence[int], most: int) -> Iterator[int]:
+def largest_places(numbers: Sequence[int], most: int) -> Iterator[int]:
     """Give the places of the largest numbers, in their order; of all, if they are not too many."""
     if len(numbers) <= most:
         yield from range(len(numbers))
@@ -115,7 +115,7 @@ def top(numbers: Sequence[int], most: int) -> Iterator[int]:
     yield from sorted(ranked[: most - 1])
 
 
-def joined(groups: Iterable[Group]) -> Group:
+def join_groups(groups: Iterable[Group]) -> Group:
     """Put groups together."""
     found = Group()
     for one in groups:
@@ -182,7 +182,7 @@ class Field:
 
     def place(self, value: JsonValue) -> int:
         """Give the place of a value."""
-        text = label(value)
+        text = label_value(value)
         place = self.places.get(text)
         if place is None and len(self.places) < _MOST_VALUES:
             self.groups.append(Group())
@@ -190,7 +190,7 @@ class Field:
         return place or 0
 
 
-def label(value: JsonValue) -> str:
+def label_value(value: JsonValue) -> str:
     """Write a value down."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 

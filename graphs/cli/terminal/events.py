@@ -1,8 +1,7 @@
 """Printing events: streamed on a terminal, whole messages when stdout is redirected.
 
-The text itself is handled in `graphs.cli.terminal.console`, what happens beside what is said put into
-words in `graphs.session.status`; what runs the conversation is in
-`graphs.cli.run`.
+A run and its events are in `graphs.cli.run`; sentences about events are in
+`graphs.session.status`.
 """
 
 from collections.abc import Callable, Iterable

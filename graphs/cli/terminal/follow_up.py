@@ -9,7 +9,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from ...common.addresses import redacted
+from ...common.addresses import redact_address
 from ...common.sanitize import clean
 from ...ends.all_ends import Reason
 from ...events import ConversationEnded
@@ -38,7 +38,7 @@ class FollowUp:
         """Write the command that does something with a session."""
         words = ["duologue", *verb.split()]
         if self.store is not None:
-            words += ["--store", redacted(self.store)]
+            words += ["--store", redact_address(self.store)]
         if self.model is not None and verb in ("resume", "answer"):
             words += ["--model", self.model]
         words += options

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ....graphs.common.env_file import is_weights
 from ....graphs.common.errors import ModelUnavailableError, SpecError
 from ....graphs.common.settings import Settings
-from ....graphs.common.validation import kind_of
+from ....graphs.common.validation import name_type
 from ..client.connections import close_with_loop
 from ..client.failures import address_of
 from . import embedded
@@ -97,7 +97,7 @@ def check_chat(chat: object, error: str) -> None:
         TypeError: It is no chat model, or has tools bound to it.
     """
     if not is_chat(chat):
-        raise TypeError(f"{error} {kind_of(chat)}")
+        raise TypeError(f"{error} {name_type(chat)}")
     if "tools" in bound_options(chat):
         raise TypeError("a model must have no tools of its own: give them to the speakers")
 

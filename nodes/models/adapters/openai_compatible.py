@@ -12,7 +12,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 
-from ....graphs.common.addresses import redacted
+from ....graphs.common.addresses import redact_address
 from ....graphs.common.errors import SpecError
 from ....graphs.common.settings import Settings
 from ....graphs.log.metadata import ModelOutput
@@ -186,6 +186,6 @@ def reach_model(name: str, loop: asyncio.AbstractEventLoop, settings: Settings) 
     key = settings.api_key.get_secret_value() if settings.api_key else "none"
     url = settings.base_url
     chat = make_client(
-        loop, settings, Endpoint(url, key, limit_name_at(url), redacted(url or "")), name
+        loop, settings, Endpoint(url, key, limit_name_at(url), redact_address(url or "")), name
     )
     return OpenAICompatible(name, chat, address_of(settings))

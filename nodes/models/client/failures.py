@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ....graphs.common.addresses import redacted, shown
+from ....graphs.common.addresses import redact_address, show_address
 from ....graphs.common.errors import DuologueError, ModelError, ModelUnavailableError
 from ....graphs.common.sanitize import excerpt
 from ....graphs.common.settings import Settings
@@ -34,7 +34,7 @@ _OPENAI = "api.openai.com"
 
 def address_of(settings: Settings) -> str:
     """Return a server's address as users may see it: never with a password in it."""
-    return shown(settings.base_url) if settings.base_url else _OPENAI
+    return show_address(settings.base_url) if settings.base_url else _OPENAI
 
 
 def name_of(label: str, address: str | None) -> str:
@@ -178,7 +178,7 @@ def _redirected(error: Exception) -> str:
 
 def _shown(url: object) -> str:
     """Return an address that was redirected to; after a question mark there may be a secret."""
-    return excerpt(redacted(str(url)).partition("?")[0])
+    return excerpt(redact_address(str(url)).partition("?")[0])
 
 
 def _detail(error: "openai.APIError") -> str:

@@ -12,8 +12,8 @@ from langchain_core.tools import tool
 from duologue.graphs import Conversation, SpecError, converse, role_play
 from duologue.graphs.batch.cells import Cells
 from duologue.graphs.batch.spec import Batch, load_batch
-from duologue.graphs.batch.values import canonical
-from duologue.graphs.common.data import Bringing
+from duologue.graphs.batch.values import canonical_json
+from duologue.graphs.common.data import NamedObject
 from duologue.graphs.conversation.fields import SPEC_VERSION
 from duologue.graphs.kinds.load import load_conversation
 from duologue.graphs.store.rows import check_session_id
@@ -48,7 +48,7 @@ TEXTS = st.text("abc é'\"{}", min_size=1, max_size=6).filter(str.strip)
 
 
 def columns(values: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
-    return st.lists(values, min_size=1, max_size=3, unique_by=canonical)
+    return st.lists(values, min_size=1, max_size=3, unique_by=canonical_json)
 
 
 GRIDS = st.fixed_dictionaries(
@@ -95,7 +95,7 @@ def test_there_is_one_cell_for_each_combination_and_trial_the_first_field_slowes
 
 @drawn_cases(25, 100, vary=GRIDS, data=st.data())
 def test_a_batch_that_grows_keeps_its_cells(vary: dict[str, Any], data: st.DataObject) -> None:
-    less = {key: data.draw(st.lists(st.sampled_from(rows), min_size=1, unique_by=canonical))
+    less = {key: data.draw(st.lists(st.sampled_from(rows), min_size=1, unique_by=canonical_json))
             for key, rows in vary.items()}  # fmt: skip
     trials = data.draw(st.integers(1, 3))
     before, after = cells_of(less, trials=trials), cells_of(vary, trials=3)
@@ -225,7 +225,7 @@ def test_a_conversation_made_in_python_keeps_its_objects_and_what_nobody_set() -
         one.model_fields_set for one in wanted.speakers
     ]
     (name,) = made.speakers[1].tools
-    assert isinstance(name, Bringing)
+    assert isinstance(name, NamedObject)
     assert name.brought is price
     # Only data leaves the process.
     assert pickle.loads(pickle.dumps(cell)).conversation() == made  # noqa: S301

@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 from duologue.graphs.batch.cells import Cell, Cells
 from duologue.graphs.batch.driver import BatchSettings, Driver
 from duologue.graphs.batch.limiter import Figures
-from duologue.graphs.batch.record import new_row
+from duologue.graphs.batch.record import new_cell_row
 from duologue.graphs.common.errors import BatchError, DuologueError, ModelError, StoreError
 from duologue.graphs.store.batches import BatchLease, BatchRow, CellRow
 from duologue.graphs.store.open import Store, open_store
@@ -43,7 +43,7 @@ class Crew:
         found = self._rule(cell) if self._paused is None else {"status": "paused"}
         if isinstance(found, DuologueError):
             raise found
-        row = self.rows[cell.number] = new_row("b", cell).model_copy(update=found)
+        row = self.rows[cell.number] = new_cell_row("b", cell).model_copy(update=found)
         return row
 
     async def pause(self, why: str) -> None:
@@ -117,7 +117,7 @@ async def test_only_what_has_not_ended_is_run(
         found = cells(len(known))
         for cell, status in zip(found, known, strict=True):
             if status is not None:
-                row = new_row("b", cell).model_copy(
+                row = new_cell_row("b", cell).model_copy(
                     update={"status": status, "scores": {"s": 1.0} if scored else {}}
                 )
                 await lease.put_cell(row)
@@ -137,7 +137,7 @@ async def test_a_cell_that_has_ended_gets_its_new_place_where_the_batch_has_grow
     lease: BatchLease,
 ) -> None:
     before, after = cells(1)[0], Cell(4, "b-0001", 1, {}, {})
-    await lease.put_cell(new_row("b", before).model_copy(update={"status": "finished"}))
+    await lease.put_cell(new_cell_row("b", before).model_copy(update={"status": "finished"}))
     await driver(store, lease, [after], Crew()).run()
     assert (await store.batches.known("b", ["b-0001"]))["b-0001"].number == 4
 
@@ -221,7 +221,7 @@ async def test_where_all_has_ended_hundreds_are_looked_up_at_a_time_and_no_conve
 ) -> None:
     found, looks, crew = cells(1203), list[int](), Crew()
     for cell in found:
-        await lease.put_cell(new_row("b", cell).model_copy(update={"status": "finished"}))
+        await lease.put_cell(new_cell_row("b", cell).model_copy(update={"status": "finished"}))
     kind: Any = type(store.batches)
     known = kind.known
 

@@ -8,10 +8,10 @@ import pytest
 
 from duologue.graphs import arun_batch, run_batch
 from duologue.graphs.batch.cells import Cells
-from duologue.graphs.batch.record import new_row, used_before
+from duologue.graphs.batch.record import new_cell_row, read_usage_before
 from duologue.graphs.batch.spec import Batch
 from duologue.graphs.common.errors import SpecError
-from duologue.graphs.common.settings import load_settings, variables
+from duologue.graphs.common.settings import environment_variables, load_settings
 from duologue.graphs.store.open import Store, open_store
 from duologue.nodes.testing import ScriptedChatModel
 
@@ -40,13 +40,13 @@ def test_a_process_elsewhere_has_the_settings_of_this_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Without the file, and without a key that is not meant for the address in it."""
-    for name in variables():
+    for name in environment_variables():
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OPENAI_API_KEY", "of the environment")
     monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "1")
     monkeypatch.chdir(tmp_path)
     Path(".env").write_text("OPENAI_BASE_URL=http://127.0.0.1:9/v1\nDUOLOGUE_MODEL=m\n")
-    here, sent = load_settings(), variables()
+    here, sent = load_settings(), environment_variables()
     assert (here.api_key, here.model, here.max_retries) == (None, "m", 1)
     monkeypatch.chdir(tmp_path.parent)
     for name, value in sent.items():
@@ -69,11 +69,11 @@ async def test_what_sessions_under_way_have_used_is_known_from_their_logs(
     store: Store,
 ) -> None:
     await arun_batch(BATCH, name="b", model=model(), store=store.url)
-    used = await used_before(store, "b")
+    used = await read_usage_before(store, "b")
     assert used.calls > 0
     assert used.input_tokens > 0
     for cell in Cells.of(Batch.model_validate(BATCH), "b"):
         # So a row stands while its cell runs.
         async with store.lock_batch("b") as lease:
-            await lease.put_cell(new_row("b", cell))
-    assert await used_before(store, "b") == used
+            await lease.put_cell(new_cell_row("b", cell))
+    assert await read_usage_before(store, "b") == used

@@ -24,9 +24,9 @@ from duologue.graphs import (
     SpecError,
     load_conversation,
 )
-from duologue.graphs.batch.status import columns
+from duologue.graphs.batch.status import cell_columns
 from duologue.graphs.common.errors import BatchError
-from duologue.graphs.common.threads import run as wait_for
+from duologue.graphs.common.threads import run_coroutine as wait_for
 from duologue.graphs.conversation.fields import ConversationFields
 from duologue.graphs.kinds.role_play import RolePlayForm
 from duologue.graphs.log.messages import make_message, make_tool_message as answered
@@ -159,7 +159,7 @@ def test_rows_hold_what_is_known_of_each_cell(one: StoredSession, store: str) ->
 
 
 def test_no_column_of_a_row_is_called_like_what_may_vary() -> None:
-    own = columns(cell(1)).keys()
+    own = cell_columns(cell(1)).keys()
     for form in (ConversationFields, Speaker, RolePlayForm):
         assert own.isdisjoint(form.model_fields), form
 

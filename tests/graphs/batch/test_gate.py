@@ -17,7 +17,7 @@ from duologue.graphs import SpecError
 from duologue.graphs.batch.limiter import Limiter
 from duologue.graphs.batch.spec import BatchLimits
 from duologue.graphs.common.errors import ModelUnavailableError, PausedError
-from duologue.graphs.conversation.usage import Usage, total
+from duologue.graphs.conversation.usage import Usage, add_usage
 from duologue.graphs.session.run import run_session
 from duologue.graphs.session.stored_session import StoredSession
 from duologue.nodes.models.gate import Gate
@@ -108,8 +108,12 @@ async def test_paused_before_each_call_it_goes_on_and_repeats_none(
     assert len(gate.entered) == len(gate.counted) == len(free.entered) == CALLS[name]
     assert all(tokens > 0 for _, tokens in gate.entered)
     assert found.outcome is not None
-    used = total(used for _, used in gate.counted)
-    assert used == total(found.outcome.usage.values()) == total(used for _, used in free.counted)
+    used = add_usage(used for _, used in gate.counted)
+    assert (
+        used
+        == add_usage(found.outcome.usage.values())
+        == add_usage(used for _, used in free.counted)
+    )
 
 
 async def test_what_is_recorded_as_one_is_paused_before_its_first_call_alone(
@@ -126,7 +130,7 @@ async def test_what_is_recorded_as_one_is_paused_before_its_first_call_alone(
     gate.left = None
     found = await run(None, gate, **options)
     assert found.outcome is not None
-    assert len(model.calls) == len(script) == total(found.outcome.usage.values()).calls
+    assert len(model.calls) == len(script) == add_usage(found.outcome.usage.values()).calls
 
 
 def talk(*replies: Any, rounds: int = 1) -> dict[str, Any]:
@@ -176,7 +180,7 @@ async def test_an_agents_calls_pass_the_gate_and_those_of_a_graph_are_not_repeat
     assert asked == ["1 False", "1 True", "2 False", "2 True"]
     assert len(gate.entered) == len(gate.counted) == 6
     assert found.outcome is not None
-    assert total(used for _, used in gate.counted) == total(found.outcome.usage.values())
+    assert add_usage(used for _, used in gate.counted) == add_usage(found.outcome.usage.values())
 
 
 async def test_an_agent_that_begins_anew_is_paused_before_its_first_call_alone(

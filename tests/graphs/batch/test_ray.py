@@ -244,12 +244,12 @@ def test_what_can_not_be_done_by_ray_is_refused_before_anything_is_run(
 
 
 async def test_a_batch_whose_limiter_can_not_be_asked_says_why_it_stops() -> None:
-    from duologue.graphs.batch.ray.executor import RayCrew
+    from duologue.graphs.batch.ray.executor import RayExecutor
 
     async def failing(why: str | None) -> str | None:
         raise StoreError("the store is gone")
 
-    crew = RayCrew.__new__(RayCrew)
+    crew = RayExecutor.__new__(RayExecutor)
     crew._why, crew._limiter = None, SimpleNamespace(paused=SimpleNamespace(remote=failing))
     with pytest.raises(StoreError, match="the store is gone"):
         await crew.paused()
@@ -262,7 +262,7 @@ async def test_no_more_calls_begin_once_the_driver_has_lost_the_batch(
 ) -> None:
     """The driver may be stopped, and pause nothing."""
     from duologue.graphs.batch.ray import workers as actors
-    from duologue.graphs.batch.ray.workers import Kit
+    from duologue.graphs.batch.ray.workers import WorkerConfig
 
     monkeypatch.setattr(actors, "BEAT", 0.02)
     path = tmp_path / "sessions.db"
@@ -274,7 +274,7 @@ async def test_no_more_calls_begin_once_the_driver_has_lost_the_batch(
         async with store.lock_batch("b") as lease:
             await lease.put(row)
             _, owner, number = lease.lease.terms
-            kit = Kit("b", (owner, number), str(path), BatchLimits(), {}, {}, {})
+            kit = WorkerConfig("b", (owner, number), str(path), BatchLimits(), {}, {}, {})
             limiter = actors.LimiterActor(kit)
             assert await limiter.enter("m", 1) is None
             await asyncio.sleep(0.1)

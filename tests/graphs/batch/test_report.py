@@ -14,7 +14,7 @@ import pytest
 
 from duologue.graphs import BatchRun, DuologueError, Reason, SpecError, aconverse, converse
 from duologue.graphs.batch.report.contents import BatchReport
-from duologue.graphs.batch.report.page import report_of, said_of
+from duologue.graphs.batch.report.page import describe_end, gather_report
 from duologue.graphs.batch.report.render import render
 from duologue.graphs.batch.report.rows import Rows, Spread
 from duologue.graphs.store.batches import BatchRow, CellRow
@@ -42,7 +42,7 @@ def report(rows: Iterator[CellRow] | list[CellRow], cells: int = 0, **fields: An
     for row in rows:
         added.add(row)
     written = {row.session for row in added.first if row.number % 2}
-    return report_of(
+    return gather_report(
         batch(cells or added.all.cells, **fields),
         added,
         is_running=False,
@@ -161,7 +161,7 @@ def test_a_spread_keeps_its_figures_however_far_numbers_reach() -> None:
 
 
 def test_every_reason_has_words() -> None:
-    assert all(said_of(reason)[0].isupper() for reason in Reason)
+    assert all(describe_end(reason)[0].isupper() for reason in Reason)
 
 
 class Seen(HTMLParser):
