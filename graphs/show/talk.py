@@ -83,10 +83,10 @@ def read_lines(
     found, called = anchors(log), dict[str, str]()
     for message in log:
         about, place = metadata(message), place_of(message)
-        kind = _kind_of(message, about)
+        note = describe_note(about)
+        kind = _kind_of(about) if note is None else "note"
         if kind is None:
             continue
-        note = describe_note(about)
         line = Line(
             anchor=found[place],
             place=place if place == found[place] else "",
@@ -101,20 +101,20 @@ def read_lines(
         yield message, line
 
 
-def _kind_of(message: BaseMessage, about: MessageMetadata) -> LineKind | None:
-    """Return how a message is drawn, or None if it is not."""
+def _kind_of(about: MessageMetadata) -> LineKind | None:
+    """Return how a message that is no note is drawn, or None if it is not."""
     if isinstance(about, UnheardReply | UnheardResult | Summary):
         # The first two are shown as the message that followed from them.
         return None
-    if describe_note(about) is not None:
-        return "note"
     if isinstance(about, SpecifiedTask):
         # It is shown above the talk.
         return None
-    if isinstance(message, ToolMessage):
+    if isinstance(about, CallOutcome):
         return "result"
+    if isinstance(about, CodeCalls):
+        return "code"
     if about.has_calls:
-        return "code" if isinstance(about, CodeCalls) else "calls"
+        return "calls"
     if isinstance(about, Speech):
         return "said"
     return "draft" if about.on_page else "told"

@@ -1,7 +1,7 @@
 """The corpus: replies and conversations as models and people write them, and what each gives.
 
 Each file is a list of rows. A row more is a line more in its file; what reads the rows of a file
-stands in `tests/graphs/test_corpus.py`.
+stands in `tests/graphs/text/test_corpus.py`.
 """
 
 import tomllib

@@ -13,9 +13,8 @@ import pytest
 from duologue.graphs import list_batches
 from duologue.nodes.testing.server import ScriptedServer
 from support.batches import CALLS, Player, batch, written
-
-from ..cli_help import duologue, isolate, main_thread_gets, meanwhile, signals_kept
-from ..pty_help import Terminal, at_terminal
+from support.cli_help import duologue, isolate, main_thread_gets, meanwhile, signals_kept
+from support.pty_help import Terminal, at_terminal
 
 pytestmark = pytest.mark.live
 

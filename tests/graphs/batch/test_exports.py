@@ -37,10 +37,10 @@ from duologue.graphs.store.batches import BatchRow, CellRow
 from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import Line, Reply, ScriptedToolCall
 from duologue.tools.registry.registry import Registry
+from support.cli_help import duologue, isolate
+from support.fork_help import run, weather
+from support.fork_talks import TALKS
 
-from ..cli_help import duologue, isolate
-from ..fork_help import run, weather
-from ..fork_talks import TALKS
 from .trainers import openai_fault, sharegpt_fault
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

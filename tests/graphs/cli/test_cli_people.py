@@ -1,0 +1,345 @@
+"""G5 and G6 on the command line without a terminal: pipes, JSON, and answers from elsewhere."""
+
+import asyncio
+import json
+import shlex
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from duologue.graphs import Question, Session, aconverse, chat
+from duologue.nodes.testing import Reply
+from duologue.nodes.testing.server import ScriptedServer
+from support.cli_help import ANSWER, FIRST, SHORT, duologue, isolate, meanwhile, serving, ways_on
+from support.installed import install_package
+
+CHAT = ["chat", "--session", "c"]
+
+
+def waits() -> str:
+    """What is said of a session "c" that waits for a message."""
+    return f"Session c waits for an answer. User, it is your turn. exit: leave.\n{ways_on()}"
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    isolate(monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
+    with serving(monkeypatch, "It is 42.", "Bye.") as server:
+        yield server
+
+
+@pytest.fixture
+def offer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[str], None]]:
+    """Offer tools that ask a person, of which the agent calls one."""
+    with ExitStack() as servers:
+
+        def offered(name: str) -> None:
+            install_package(tmp_path)
+            monkeypatch.syspath_prepend(tmp_path)
+            args = {"what": "card"} if name == "pick" else {"to": "ann", "body": "Hi."}
+            call = Reply(tool_calls=[{"name": name, "args": args, "id": "1"}])
+            servers.enter_context(serving(monkeypatch, call, "Done."))
+
+        yield offered
+
+
+def test_a_chat_is_read_from_a_pipe_until_exit(server: ScriptedServer) -> None:
+    """Rows G5 and G6."""
+    ran = duologue(*CHAT, lines="What is it?\n\nThanks.\n EXIT \nnot read\n")
+    assert ran.exit_code == 0
+    # Nobody is prompted; an empty line, where there must be an answer, is told and passed over.
+    assert ran.stderr == "Something must be said here; exit leaves.\n"
+    assert ran.stdout.startswith(
+        "Chat with Assistant\n"
+        "Session c begins.\n"
+        "\n"
+        "User:\n"
+        "What is it?\n"
+        "\n"
+        "Assistant:\n"
+        "It is 42.\n"
+        "\n"
+        "User:\n"
+        "Thanks.\n"
+        "\n"
+        "Assistant:\n"
+        "Bye.\n"
+        "\n"
+        "Ended after 2 rounds and 4 messages: User left.\n"
+    )
+
+
+def test_the_end_of_the_input_leaves_the_session_waiting(server: ScriptedServer) -> None:
+    """Row G5."""
+    ran = duologue("chat", "Hello.", "--session", "c")
+    assert (ran.exit_code, ran.stderr) == (5, waits())
+    assert ran.stdout.endswith("\nUser:\nHello.\n\nAssistant:\nIt is 42.\n")
+    assert duologue("sessions").stdout.split()[:2] == ["c", "waiting"]
+    assert duologue("show", "c").stdout.endswith(
+        f"\n\nWaits for an answer. User, it is your turn. exit: leave.\n{ways_on()}"
+    )
+    shown = json.loads(duologue("show", "c", "--json").stdout.splitlines()[-1])
+    assert (shown["event"], shown["question"]["kind"]) == ("question", "message")
+    listed = json.loads(duologue("sessions", "--json").stdout)
+    assert listed["status"] == "waiting"
+    ran = duologue("resume", "c", lines="Thanks.\n")
+    assert (ran.exit_code, ran.stderr) == (5, waits())
+    assert "Hello." not in ran.stdout.partition("goes on.")[2]
+    ran = duologue("resume", "c", lines="exit\n")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    assert len(server.calls) == 2
+
+
+def test_with_json_nobody_is_asked_and_answers_come_as_commands(server: ScriptedServer) -> None:
+    ran = duologue(*CHAT, "--json", lines="not read\n")
+    assert (ran.exit_code, ran.stderr) == (5, waits())
+    events = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [event["event"] for event in events] == ["session", "question"]
+    question = events[-1]["question"]
+    ran = duologue("answer", "c", "What is it?", "--question", question["id"], "--json")
+    assert (ran.exit_code, ran.stderr) == (5, waits())
+    events = [json.loads(line) for line in ran.stdout.splitlines()]
+    said = [event["text"] for event in events if event["event"] == "message"]
+    assert said == ["What is it?", "It is 42."]
+    assert events[-1]["event"] == "question"
+    ran = duologue("answer", "c", "exit", "--json")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    assert json.loads(ran.stdout.splitlines()[-1])["reason"] == "quit"
+
+
+def test_an_answer_goes_on_and_asks_further(server: ScriptedServer) -> None:
+    duologue(*CHAT)
+    ran = duologue("answer", "c", "What is it?", lines="Thanks.\nexit\n")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    assert [text for _, text in Session("c").state().transcript] == [
+        "What is it?",
+        "It is 42.",
+        "Thanks.",
+        "Bye.",
+    ]
+
+
+def test_an_answer_is_refused_while_another_run_asks(server: ScriptedServer) -> None:
+    asks, answered = threading.Event(), threading.Event()
+
+    def answer(_: Question) -> None:
+        asks.set()
+        answered.wait(60)
+
+    with meanwhile(lambda: asyncio.run(aconverse(chat(), session="c", answer=answer))):
+        assert asks.wait(60)
+        ran = duologue("answer", "c", "Hello.")
+        answered.set()
+    assert (ran.exit_code, ran.stdout) == (4, "")
+    assert "busy" in ran.stderr
+    ran = duologue("answer", "c", "Hello.")
+    assert (ran.exit_code, ran.stderr) == (5, waits())
+    assert "It is 42." in ran.stdout
+
+
+@pytest.mark.part(3)
+@pytest.mark.parametrize(
+    ("lines", "decision"),
+    [
+        ("a\n", {"type": "approve"}),
+        ("maybe\n\nApprove\n", {"type": "approve"}),
+        ("r\n\n", {"type": "reject"}),
+        ("reject\nToo late.\n", {"type": "reject", "message": "Too late."}),
+        ("s\n\ns\nIt went.\n", {"type": "respond", "message": "It went."}),
+        (
+            'e\nnot json\n[]\n{"to": "bob"}\n',
+            {"type": "edit", "edited_action": {"name": "send", "args": {"to": "bob"}}},
+        ),
+        ("e\n\na\n", {"type": "approve"}),
+    ],
+)
+def test_a_call_is_decided_on_by_letters_and_words(
+    lines: str, decision: object, offer: Callable[[str], None]
+) -> None:
+    offer("send")
+    ran = duologue("chat", "Go.", "--session", "c", "--tool", "send", lines=lines)
+    assert ran.exit_code == 5
+    assert f"(It answers: { ({'decisions': [decision]}) })" in ran.stdout
+
+
+def test_a_call_that_waits_is_told_with_a_command_that_lets_it_run(
+    offer: Callable[[str], None],
+) -> None:
+    offer("send")
+    ran = duologue("chat", "Go.", "--session", "c", "--tool", "send", lines="e\n")
+    assert ran.exit_code == 5
+    assert ran.stderr == (
+        "Session c waits for an answer. Assistant wants to call send with "
+        '{"to": "ann", "body": "Hi."}.\n'
+        + ways_on(sample="""'{"decisions": [{"type": "approve"}]}'""")
+    )
+    ran = duologue("answer", "c", "yes, do")
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert ran.stderr.startswith("Error: the answer is not JSON (")
+    assert ran.stderr.endswith('it must be like {"decisions": [{"type": "approve"}]}\n')
+    ran = duologue("answer", "c", '{"decisions": [{"type": "approve"}]}')
+    assert "(It answers: {'decisions': [{'type': 'approve'}]})" in ran.stdout
+
+
+def test_a_command_that_was_copied_answers_the_question_that_it_was_shown_with(
+    offer: Callable[[str], None],
+) -> None:
+    """Somebody else has answered, and another call waits, by the time it is run."""
+    offer("send")
+    approve = '{"decisions": [{"type": "approve"}]}'
+    duologue("chat", "Go.", "--session", "c", "--tool", "send", lines="e\n")
+    (shown,) = [one for one in duologue("show", "c").stdout.splitlines() if "--question" in one]
+    copied = shlex.split(shown.removeprefix("Answer it with: duologue "))
+    assert copied[-1] == approve
+    duologue("answer", "c", approve)
+    after = Session("c").state()
+    assert after.pending
+    ran = duologue(*copied)
+    assert (ran.exit_code, ran.stdout) == (4, "")
+    assert "the question was already answered or dropped" in ran.stderr
+    assert Session("c").state() == after
+
+
+@pytest.mark.part(2)
+@pytest.mark.parametrize(
+    ("text", "picked"),
+    [("ace", "ace"), ('{"suit": 1}', "{'suit': 1}"), ('""', ""), ("12", "12")],
+)
+@pytest.mark.parametrize("by_command", [False, True])
+def test_a_tools_own_question_takes_json_or_text(
+    text: str, picked: str, by_command: bool, offer: Callable[[str], None]
+) -> None:
+    offer("pick")
+    chat = ["chat", "Go.", "--session", "c", "--tool", "pick"]
+    ran = duologue(*chat, lines="" if by_command else f"\n{text}\n")
+    if by_command:
+        assert 'waits for an answer. A tool asks: {"what": "card"}' not in ran.stderr
+        assert 'waits for an answer. A tool asks: {"pick": "card"}' in ran.stderr
+        ran = duologue("answer", "c", text)
+    assert ran.exit_code == 5
+    assert f"(It answers: picked {picked}".rstrip() in ran.stdout
+
+
+def test_a_file_with_a_person_is_run_and_says_what_nothing_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Row A5: a person is asked at a termination message, where nothing ends it."""
+    (tmp_path / "sums.toml").write_text(
+        'kind = "user_proxy"\nmessage = "What is 2 + 2?"\nhuman_input_mode = "TERMINATE"\n'
+    )
+    with ScriptedServer(["4. TERMINATE", "8. TERMINATE", "4. TERMINATE"]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        ran = duologue("run", "sums.toml", "--session", "s")
+        assert ran.exit_code == 5
+        assert (
+            "Write a message to continue. Empty: the conversation ends. exit: leave." in ran.stderr
+        )
+        ran = duologue("resume", "s", lines="And 4 + 4?\n\n")
+        assert (ran.exit_code, ran.stderr) == (0, "")
+        assert "\nUser:\nAnd 4 + 4?\n\nAssistant:\n8. TERMINATE\n" in ran.stdout
+        assert Session("s").state().outcome is not None
+        duologue("run", "sums.toml", "--session", "s", "--reset")
+        assert duologue("answer", "s", "").exit_code == 0
+        assert len(server.calls) == 3
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store in which one session waits, one has ended, and one failed."""
+    folder = tmp_path_factory.mktemp("kept")
+    with pytest.MonkeyPatch.context() as patch, ScriptedServer([FIRST, Reply(error=400)]) as server:
+        isolate(patch, folder, OPENAI_BASE_URL=server.url)
+        duologue(*CHAT)
+        duologue("chat", "--session", "ended", lines="exit\n")
+        duologue(*["torn" if word == "g" else word for word in SHORT])
+        assert len(server.calls) == 2
+    return folder / "sessions.db"
+
+
+@pytest.mark.part(6)
+@pytest.mark.parametrize(
+    ("arguments", "code", "named"),
+    [
+        (["answer"], 2, "SESSION"),
+        (["answer", "c"], 2, "ANSWER"),
+        (["answer", "x", "Hi."], 4, "There is no session 'x'"),
+        (["answer", "a/b", "Hi."], 4, "'a/b'"),
+        (["answer", "ended", "Hi."], 4, "Session 'ended' has ended: it waits for no answer."),
+        (["answer", "torn", "Hi."], 4, "Session 'torn' waits for no answer"),
+        (
+            ["answer", "c", "Hi.", "--question", "other"],
+            4,
+            "Session 'c' does not wait for an answer to 'other': the question was already answered",
+        ),
+        (["answer", "c", ""], 2, "the answer does not fit, and the question stays open"),
+        (["answer", "c", "Hi.", "--store", "gone.db"], 4, "gone.db"),
+        (["chat", ""], 2, "message"),
+        (["chat", "Hi.", "--tool", "clok"], 2, "'clock'"),
+        (["chat", "Hi.", "--approve", "clok"], 2, "'clock'"),
+        (["chat", "Hi.", "--temperature", "3"], 2, "temperature"),
+        (["chat", "Hi.", "--max-iterations", "0"], 2, "max_iterations"),
+        (["chat", "Hi.", "--session", "a b"], 4, "'a b'"),
+        (["chat", "Hi.", "--session", "c"], 4, "session 'c' belongs to another conversation"),
+    ],
+)
+def test_bad_input_gets_one_sentence_before_any_model_is_called(
+    arguments: list[str], code: int, named: str, server: ScriptedServer, kept: Path, tmp_path: Path
+) -> None:
+    shutil.copy(kept, tmp_path)
+    ran = duologue(*arguments)
+    assert not server.calls
+    assert ran.exit_code == code
+    *_, error = ran.stderr.splitlines()
+    assert named in error
+    assert error.startswith(("Error: ", "Missing", "│"))
+    assert "Traceback" not in ran.output
+    # What does not go on is not said to.
+    assert "goes on" not in ran.stdout
+    assert duologue("show", "c").stdout.endswith("duologue resume c\n")
+
+
+def test_options_of_a_chat_reach_its_conversation(server: ScriptedServer) -> None:
+    ran = duologue(
+        *["chat", "Hello.", "--session", "c", "--tool", "clock", "--approve", "calculator"],
+        *["--prompt", "Be a pirate.", "--max-iterations", "1", "--temperature", "0.5"],
+        *["--seed", "7"],
+    )
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    assert "the round cap was reached" in ran.stdout
+    body = server.calls[0].body
+    assert "Be a pirate." in server.calls[0].prompt[0]["content"]
+    assert (body["temperature"], body["seed"]) == (0.5, 7)
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["clock", "calculator"]
+    ran = duologue("chat", "Hello.", "--session", "c", "--reset")
+    assert ran.exit_code == 5
+
+
+def test_an_interrupted_run_without_people_is_no_waiting_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with ScriptedServer([FIRST, ANSWER, Reply(error=400)]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        assert duologue(*SHORT).exit_code == 3
+    assert duologue("show", "g").stdout.endswith(
+        "\n\nNot finished. It goes on with:\nduologue resume g\n"
+    )
+
+
+def test_help_names_the_commands_and_the_exit_code() -> None:
+    ran = duologue("--help")
+    assert "\n    5    the session waits for a person's answer\n" in ran.stdout
+    for command in ("chat", "answer"):
+        assert f"\n  {command} " in ran.stdout
+    told = duologue("chat", "--help").stdout
+    for option in ("--tool", "--approve", "--prompt", "--session", "--reset", "--json"):
+        assert option in told
+    assert "Ctrl-D" in told
+    assert "--question" in duologue("answer", "--help").stdout

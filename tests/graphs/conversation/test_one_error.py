@@ -1,0 +1,257 @@
+"""A mistake in a spec is one sentence, a `SpecError`, wherever the spec is made."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from duologue.graphs import (
+    Conversation,
+    DoneToken,
+    EndChat,
+    EndChatMode,
+    Guards,
+    LabelledFormat,
+    MaxMessages,
+    Sandbox,
+    SchemaFormat,
+    SeparateJudge,
+    Speaker,
+    SpecError,
+    TextReply,
+    chat,
+    coder,
+    group_solve,
+    load_conversation,
+    role_play,
+    user_proxy,
+)
+from duologue.graphs.ends.end import End
+from duologue.graphs.session.fork import apply_changes
+from support.spec_help import minimal
+
+PAIR = (Speaker(name="Ann", task="a", checks_completion=True), Speaker(name="Bob", task="b"))
+FIRST = EndChatMode.END_CHAT_AFTER_FIRST_COMPLETION
+
+MISTAKES: list[tuple[type[BaseModel], dict[str, Any], str]] = [
+    (Speaker, {"nam": "Ann"}, "nam: there is no such field; did you mean 'name'?"),
+    (Speaker, {"NAME": "Ann"}, "NAME: there is no such field; did you mean 'name'?"),
+    (Speaker, {}, "name: is missing"),
+    (Speaker, {"name": " "}, "name: must not be empty"),
+    (Speaker, {"name": "Ann", "replies": ["modle"]}, "replies.0.kind: 'modle' is unknown; did you"),
+    (
+        Speaker,
+        {"name": "Ann", "tool_calling": "Natve"},
+        "tool_calling: input should be 'native' or 'schema', not 'Natve'; did you mean 'native'?",
+    ),
+    (
+        Speaker,
+        {"name": "Ann", "temperature": 1},
+        "temperature: there is no such field; did you mean 'model_settings.temperature'?",
+    ),
+    (EndChat, {"max_iteration": 3}, "max_iteration: there is no such field; did you mean 'max_ite"),
+    (EndChat, {"max_iterations": 0}, "max_iterations: input should be greater than 0, not 0"),
+    (Guards, {"ecko": 3}, "ecko: there is no such field; did you mean 'echo'?"),
+    (DoneToken, {}, "token: is missing"),
+    (
+        SchemaFormat,
+        {"name": "Plan", "form": "txt"},
+        "form: input should be 'structured' or 'text', not ",
+    ),
+    (LabelledFormat, {"lines": ("A:", "A: B:")}, "lines: 'A:' and 'A: B:' overlap: "),
+    (SeparateJudge, {"criteria": ("x", "x")}, "criteria: 'x' is given twice"),
+    (TextReply, {"text": ""}, "text: must not be empty"),
+    (
+        Conversation,
+        {"task": "Plan", "speakers": (PAIR[0], PAIR[0])},
+        "speakers: two speakers are called 'Ann': give each its own name",
+    ),
+    (
+        Conversation,
+        {"task": "Plan", "speakers": (PAIR[0], {"nam": "Bob"})},
+        "speakers.1.nam: there is no such field; did you mean 'name'?",
+    ),
+    (
+        Conversation,
+        {"task": "Plan", "speakers": ("Ann", "Bob")},
+        "speakers.0: must be a table or a dict with fields of Speaker, not 'Ann'",
+    ),
+    (
+        Conversation,
+        {"task": "Plan", "speakers": (PAIR[0], {"name": "Bob", "turn_order": "handoff"})},
+        "speakers.1.turn_order: there is no such field; did you mean 'turn_order' above 'speakers'",
+    ),
+    (
+        Conversation,
+        {"task": "Plan", "speakers": PAIR, "turn_order": "random"},
+        "turn_order.kind: 'random' is unknown; there are 'round_robin', ",
+    ),
+    (
+        Speaker,
+        {"name": "Ann", "model_settings": {"temperature": "hot"}},
+        "model_settings.temperature: input should be a valid number, not 'hot'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("made", "fields", "said"), MISTAKES)
+def test_what_is_made_in_python_says_what_is_wrong(
+    made: type[BaseModel], fields: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        made(**fields)
+    assert str(caught.value).startswith(said)
+    assert "\n" not in str(caught.value)
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(("made", "fields", "said"), MISTAKES)
+def test_pydantic_s_own_reading_raises_its_own_error(
+    made: type[BaseModel], fields: dict[str, Any], said: str
+) -> None:
+    """What embeds a spec in models of its own gets errors with their paths."""
+    with pytest.raises(ValidationError):
+        made.model_validate(fields)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"speakers": [{"name": "Ann", "replies": ["modle"]}, {"name": "Bob"}]},
+        {"end_chat": {"max_iterations": 0}},
+        {"end_chat": {"when": [{"kind": "done_token"}]}},
+        {"max_iterations": 3},
+        {"sandbox": "mnty"},
+        {"zzzz": 1},
+    ],
+)
+def test_python_and_a_file_say_the_same(fields: dict[str, Any]) -> None:
+    with pytest.raises(SpecError) as in_python:
+        Conversation(**minimal(**fields))
+    with pytest.raises(SpecError) as in_a_file:
+        load_conversation(minimal(**fields))
+    assert str(in_python.value) == str(in_a_file.value)
+
+
+def test_all_that_is_wrong_inside_is_collected() -> None:
+    """Only what a user makes raises a `SpecError`: models inside of it are read by pydantic."""
+    with pytest.raises(SpecError) as caught:
+        Conversation(**minimal(speakers=[{"nam": "Ann"}, {"name": "Bob", "labels": "x"}]))
+    cause = caught.value.__cause__
+    assert isinstance(cause, ValidationError)
+    assert [fault["loc"] for fault in cause.errors()] == [
+        ("speakers", 0, "name"),
+        ("speakers", 0, "nam"),
+        ("speakers", 1, "labels"),
+    ]
+
+
+def test_data_that_is_nested_too_deep_is_the_same_error() -> None:
+    end: Any = {"kind": "stop_requested"}
+    for _ in range(300):
+        end = {"kind": "any", "of": [end]}
+    with pytest.raises(SpecError, match="nested too deep"):
+        EndChat(when=end)
+    with pytest.raises(SpecError, match="nested too deep"):
+        load_conversation(minimal(end_chat={"when": end}))
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "places"),
+    [
+        (partial(Speaker, "Ann"), "instructions", "'system_prompt'"),
+        (partial(Speaker, "Ann"), "System_Message", "'system_prompt'"),
+        (partial(Speaker, "Ann"), "llm", "'model'"),
+        (partial(Speaker, "Ann"), "output_type", "'format'"),
+        (partial(Conversation, "Plan.", PAIR), "max_turns", "'end_chat.max_iterations'"),
+        (partial(Conversation, "Plan."), "agents", "'speakers'"),
+        (partial(Conversation, "Plan.", PAIR), "termination_condition", "'end_chat'"),
+        (partial(Conversation, "Plan.", PAIR), "end_when", "'end_chat'"),
+        (partial(Conversation, "Plan.", PAIR), "max_messages", "'end_chat'"),
+        (EndChat, "termination_condition", "'when'"),
+        (partial(DoneToken, "DEAL"), "speaker", "'by'"),
+        (DoneToken, "word", "'token'"),
+        (MaxMessages, "max_messages", "'limit'"),
+        (chat, "agent", "'assistant'"),
+        (EndChat, "max_rounds", "'max_iterations'"),
+        (role_play, "system", "'user.system_prompt', 'assistant.system_prompt'"),
+    ],
+)
+def test_a_name_of_another_library_points_to_the_field_here(
+    make: Callable[..., object], name: str, places: str
+) -> None:
+    given = ("Plan", "Owner", "Gardener") if make is role_play else ()
+    with pytest.raises(SpecError) as caught:
+        make(*given, **{name: 3})
+    assert str(caught.value) == f"{name}: there is no such field; did you mean {places}?"
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("max_iterations", "end_chat.max_iterations"),
+        ("mode", "end_chat.mode"),
+        ("when", "end_chat.when"),
+        ("standstill", "end_chat.guards.standstill"),
+    ],
+)
+def test_a_field_of_a_part_points_to_its_place(name: str, place: str) -> None:
+    wrong: dict[str, Any] = {name: 3}
+    with pytest.raises(SpecError) as caught:
+        group_solve(PAIR, **wrong)
+    assert str(caught.value) == f"{name}: there is no such field; did you mean {place!r}?"
+    # Each of these places is a field.
+    data: dict[str, Any] = {}
+    at = data
+    *parts, last = place.split(".")
+    for part in parts:
+        at = at.setdefault(part, {})
+    at[last] = {"when": "stop_requested", "mode": FIRST}.get(name, 3)
+    assert group_solve(PAIR, **data)
+
+
+@pytest.mark.parametrize("given", list(EndChatMode))
+@pytest.mark.parametrize("written", [str, str.upper, str.title])
+def test_a_mode_is_read_in_any_case(given: EndChatMode, written: Callable[[str], str]) -> None:
+    """Upper case is its name in Python."""
+    assert EndChat(mode=written(given)).mode is given
+    assert EndChatMode[given.name] is EndChat(mode=given.name).mode
+    made = role_play("Plan", "Owner", "Gardener", mode=written(given))
+    assert made.end_chat.mode is given
+    assert load_conversation(made.stored()) == made
+
+
+@pytest.mark.parametrize("given", ["never", "Never", "NEVER"])
+def test_when_a_person_is_asked_is_read_in_any_case(given: str) -> None:
+    human = user_proxy("Hi.", human_input_mode=given).speakers[0].human
+    assert human is not None
+    assert human.human_input_mode == "NEVER"
+
+
+@pytest.mark.parametrize("given", [FIRST, FIRST.value, FIRST.name])
+def test_a_mode_alone_is_an_end_chat(given: str) -> None:
+    whole = EndChat(mode=FIRST)
+    made = Conversation(task="Plan", speakers=PAIR, end_chat=given)
+    assert made.end_chat == whole
+    assert load_conversation(made.stored()) == made
+    assert load_conversation(minimal(speakers=PAIR, end_chat=given)).end_chat == whole
+    assert group_solve(PAIR, end_chat=given).end_chat.mode is FIRST
+
+
+def test_a_mode_alone_changes_nothing_else_in_a_fork() -> None:
+    made = Conversation(
+        task="Plan", speakers=PAIR, end_chat=EndChat(max_iterations=9), sandbox=Sandbox(seconds=7)
+    )
+    found = apply_changes(made, {"end_chat": FIRST.name, "sandbox": "monty"})
+    assert (found.end_chat.mode, found.end_chat.max_iterations) == (FIRST, 9)
+    assert (found.sandbox.level, found.sandbox.seconds) == ("monty", 7)
+
+
+def test_a_level_alone_is_a_sandbox() -> None:
+    assert coder("Add.", sandbox="monty") == coder("Add.", sandbox={"level": "monty"})
+
+
+def test_a_kind_alone_is_an_end() -> None:
+    assert TypeAdapter(End).validate_python("stop_requested").kind == "stop_requested"

@@ -1,0 +1,234 @@
+"""Replies that are JSON of a pydantic model (L5): its JSON schema, and what may go wrong in it."""
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Generic, Literal, TypeVar
+
+import pytest
+from langchain_core.messages import AIMessage, ToolCall
+from langchain_core.runnables import Runnable, RunnableLambda
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    RootModel,
+    computed_field,
+    field_serializer,
+    field_validator,
+)
+
+from duologue.graphs import Conversation, SchemaFormat, SpecError, converse
+from duologue.graphs.log.parsing import parse
+from duologue.graphs.speakers.formats import is_object, is_strict, schema_of
+from duologue.nodes.testing import ScriptedChatModel
+from duologue.nodes.testing.server import ScriptedServer
+from support.shape_help import never, play, talk
+
+T = TypeVar("T")
+
+
+class Tree(BaseModel):
+    value: int
+    children: list["Tree"] = Field(default_factory=list)
+
+
+class Box(BaseModel, Generic[T]):
+    held: T
+
+
+class Named(BaseModel):
+    """Its field has another name in JSON, and no other field is let in."""
+
+    model_config = ConfigDict(extra="forbid")
+    first: int = Field(alias="the first")
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def double(self) -> int:
+        return 2 * self.first
+
+
+class Free(BaseModel):
+    prices: dict[str, Decimal]
+
+
+class Pair(BaseModel):
+    both: tuple[int, str]
+
+
+class Anything(BaseModel):
+    value: Any
+
+
+class Open(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    value: int
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+
+
+class Pet(BaseModel):
+    pet: Cat | Dog = Field(discriminator="kind")
+
+
+class Endless(BaseModel):
+    model_config = ConfigDict(ser_json_inf_nan="constants")
+    number: float
+
+
+class Empty(BaseModel):
+    pass
+
+
+class Refusing(BaseModel):
+    value: int
+
+    @field_validator("value")
+    @classmethod
+    def _fails(cls, value: int) -> int:
+        raise RuntimeError("no disk")
+
+
+class Unwritable(BaseModel):
+    value: int
+
+    @field_serializer("value")
+    def _fails(self, value: int) -> int:
+        raise RuntimeError("no disk")
+
+
+class Callback(BaseModel):
+    call: Callable[[int], int]
+
+
+def asked(form: str = "structured") -> Conversation:
+    """A speaker held to a schema, and one who answers."""
+    answers = {"name": "Bob", "replies": [{"kind": "text", "text": "I see."}]}
+    return talk({"name": "Ann", "format": {"name": "Wanted", "form": form}}, answers)
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [(Tree, "Tree"), (Box[int], "Box_int"), (Box[list[Tree]], "Box_list_Tree")],
+)
+def test_a_model_of_any_name_and_one_that_holds_itself_is_an_object_with_a_plain_name(
+    model: type[BaseModel], name: str
+) -> None:
+    """L5: servers take no other root, and refuse other names."""
+    schema = schema_of(model)
+    assert (schema["title"], schema["type"]) == (name, "object")
+    assert is_object(model)
+
+
+def test_a_name_that_servers_would_refuse_is_another_one() -> None:
+    long = type("Ä" * 3, (Empty,), {"__doc__": None})
+    assert schema_of(long)["title"] == "answer"
+    assert len(schema_of(type("x" * 99, (Empty,), {}))["title"]) == 64
+
+
+@pytest.mark.parametrize(
+    ("model", "strict"),
+    [
+        *((Tree, True), (Box[int], True), (Box[Tree | None], True), (Named, True), (Empty, True)),
+        *((Free, False), (Pair, False), (Anything, False), (Open, False), (Pet, False)),
+        *((Box[set[int]], False), (Box[dict[str, int]], False), (Box[bytes], False)),
+    ],
+)
+def test_openais_strict_form_is_asked_for_where_it_can_say_the_whole_schema(
+    model: type[BaseModel], strict: bool
+) -> None:
+    """L5: it closes all objects, so that one with free keys would be empty."""
+    assert is_strict(schema_of(model)) is strict
+
+
+@pytest.mark.parametrize(
+    ("model", "text", "read"),
+    [
+        (Tree, '{"value": 1, "children": [{"value": 2, "children": []}]}', None),
+        (Box[int], '{"held": 1}', None),
+        (Free, '{"prices": {"tea": "1.10"}}', None),
+        (Named, '{"the first": 2}', {"first": 2, "double": 4}),
+    ],
+)
+def test_each_kind_of_model_goes_over_the_wire(
+    model: type[BaseModel], text: str, read: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """L5: as a JSON schema that a client of OpenAI's can send."""
+    with ScriptedServer([text]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        result = converse(asked(), schemas={"Wanted": model}, store="memory:")
+        form = server.calls[0].body["response_format"]["json_schema"]
+    assert form["strict"] is is_strict(schema_of(model))
+    assert form["name"].replace("_", "").isalnum()
+    assert form["schema"]["type"] == "object"
+    free = form["schema"]["properties"].get("prices", {})
+    assert free.get("additionalProperties") is not False
+    wanted = model.model_validate_json(text).model_dump(mode="json") if read is None else read
+    assert result.parsed("Ann") == [wanted]
+
+
+def test_numbers_that_no_store_keeps_are_none_whatever_the_model_writes() -> None:
+    found = parse(SchemaFormat(name="x"), '{"number": Infinity}', schema=Endless)
+    assert found.value == {"number": None}
+
+
+def test_a_field_is_named_as_it_is_given() -> None:
+    """L5: the speaker is told of the name that its reply must have."""
+    problem = parse(SchemaFormat(name="x"), '{"first": 1}', schema=Named).problem
+    assert problem is not None
+    assert "did you mean 'the first'?" in problem
+
+
+@pytest.mark.parametrize("form", ["structured", "text"])
+@pytest.mark.parametrize("model", [Refusing, Unwritable])
+def test_a_function_of_the_model_that_fails_is_named(model: type[BaseModel], form: str) -> None:
+    """L5: no reply could mend that; resuming reads it again."""
+    with pytest.raises(SpecError) as caught:
+        play(asked(form), ['{"value": 1}'], schemas={"Wanted": model})
+    assert str(caught.value).startswith(f"the pydantic model {model.__name__!r} failed: ")
+    assert "no disk" in str(caught.value)
+
+
+@pytest.mark.parametrize("model", [Callback, BaseModel])
+def test_what_has_no_json_schema_is_refused_before_any_model_is_called(
+    model: type[BaseModel],
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        converse(asked("text"), model=never(), schemas={"Wanted": model}, store="memory:")
+    words = f"schemas: 'Wanted': {model.__name__!r} can't be written as a JSON schema ("
+    assert str(caught.value).startswith(words)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("model", [RootModel[list[int]], RootModel[int | str]])
+def test_models_are_held_to_objects_and_told_of_anything(model: type[BaseModel]) -> None:
+    """L5: no provider holds an answer to a list; as text it is read."""
+    with pytest.raises(SpecError) as caught:
+        converse(asked(), model=never(), schemas={"Wanted": model}, store="memory:")
+    assert str(caught.value).startswith("speakers.0.format.name: 'Wanted' is not an object, ")
+    assert 'format.form = "text"' in str(caught.value)
+    text = "[1]" if model is RootModel[list[int]] else "1"
+    result, _ = play(asked("text"), [text], schemas={"Wanted": model})
+    assert result.parsed("Ann") == [[1] if text == "[1]" else 1]
+
+
+@pytest.mark.parametrize("text", ["", "I answer by the form."])
+def test_an_answer_that_is_a_call_of_a_tool_is_said_as_it_was_given(text: str) -> None:
+    """L5: as some providers hold their models to schemas; the names are those of the JSON."""
+    given = {"the first": 2}
+
+    class Calling(ScriptedChatModel):
+        def with_structured_output(self, *_: object, **__: object) -> Runnable[Any, Any]:
+            answer = AIMessage(text, tool_calls=[ToolCall(name="Named", args=given, id="c1")])
+            return RunnableLambda(lambda _: {"raw": answer, "parsed": given})
+
+    model = Calling(script=[])
+    result = converse(asked(), model=model, schemas={"Wanted": Named}, store="memory:")
+    assert result.transcript[0] == ("Ann", '{"the first": 2}')
+    assert result.parsed("Ann") == [{"first": 2, "double": 4}]

@@ -1,0 +1,528 @@
+"""The spec: data that survives every file format, and says in a sentence what is wrong."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError, create_model
+
+from duologue.graphs import (
+    Conversation,
+    EndChatMode,
+    Session,
+    Speaker,
+    SpecError,
+    converse,
+    load_conversation,
+    role_play,
+)
+from duologue.graphs.common.versions import Versions
+from duologue.graphs.conversation import conversation as stored
+from duologue.graphs.conversation.fields import SPEC_VERSION
+from duologue.graphs.kinds.role_play import RolePlayForm
+from duologue.graphs.session import dump
+from duologue.nodes.prompts.judging import JUDGE_OWN_TASK
+from duologue.nodes.testing import Prompt, ScriptedChatModel
+from duologue.nodes.testing.server import ScriptedServer
+from support.spec_help import as_toml, minimal
+
+# What is wrong, in one sentence
+
+Load = Callable[[dict[str, Any]], Conversation]
+
+
+def _from_toml(data: dict[str, Any]) -> Conversation:
+    Path("talk.toml").write_text(as_toml(data), encoding="utf-8")
+    return load_conversation("talk.toml")
+
+
+def _from_json(data: dict[str, Any]) -> Conversation:
+    Path("talk.json").write_text(json.dumps(data), encoding="utf-8")
+    return load_conversation(Path("talk.json"))
+
+
+LOADS = {"dict": load_conversation, "toml": _from_toml, "json": _from_json}
+
+
+@pytest.fixture(params=LOADS.values(), ids=list(LOADS))
+def load(request: pytest.FixtureRequest) -> Load:
+    found: Load = request.param
+    return found
+
+
+def speakers(**fields: object) -> list[dict[str, object]]:
+    return [{"name": "Ann"} | fields, {"name": "Bob"}]
+
+
+BAD: list[tuple[dict[str, object], list[str]]] = [
+    ({"task": ""}, ["task: must not be empty"]),
+    ({"task": " \n"}, ["task: must not be empty"]),
+    ({"task": 3}, ["task: ", "string", "3"]),
+    ({"speakers": []}, ["speakers: needs at least 2"]),
+    ({"speakers": [{"name": "Ann"}]}, ["speakers: needs at least 2"]),
+    ({"speakers": speakers(name="Bob")}, ["speakers: ", "'Bob'"]),
+    ({"speakers": speakers(name=" bob ")}, ["speakers: ", "'Bob'"]),
+    ({"speakers": [{"name": "Ann"}, {}]}, ["speakers.1.name: is missing"]),
+    ({"speakers": speakers(name="")}, ["speakers.0.name: must not be empty"]),
+    ({"speakers": speakers(name="  ")}, ["speakers.0.name: must not be empty"]),
+    ({"speakers": speakers(name="A\nB")}, ["speakers.0.name: must be on one line", "'A\\nB'"]),
+    ({"speakers": speakers(name="A" * 81)}, ["speakers.0.name: ", "80"]),
+    ({"speakers": speakers(system_prompt=" ")}, ["speakers.0.system_prompt: must not be empty"]),
+    (
+        {"speakers": speakers(model_settings={"temperature": 2.5})},
+        ["0.model_settings.temperature: ", "2.5"],
+    ),
+    (
+        {"speakers": speakers(model_settings={"temperature": -1})},
+        ["0.model_settings.temperature: ", "-1"],
+    ),
+    ({"speakers": speakers(model_settings={"top_p": 0})}, ["0.model_settings.top_p: ", "not 0"]),
+    (
+        {"speakers": speakers(model_settings={"max_tokens": 0})},
+        ["0.model_settings.max_tokens: ", "not 0"],
+    ),
+    ({"speakers": speakers(format={"lines": []})}, ["0.format.lines: needs at least 1"]),
+    ({"end_chat": {"max_iterations": 0}}, ["end_chat.max_iterations: ", "not 0"]),
+    ({"end_chat": {"max_iterations": -3}}, ["end_chat.max_iterations: ", "not -3"]),
+    ({"end_chat": {"max_iterations": "lots"}}, ["end_chat.max_iterations: ", "'lots'"]),
+    ({"end_chat": {"guards": {"role_flips": -1}}}, ["end_chat.guards.role_flips: ", "not -1"]),
+    ({"max_tool_rounds": 0}, ["max_tool_rounds: ", "not 0"]),
+    ({"task_specification": {"word_limit": 0}}, ["task_specification.word_limit: ", "not 0"]),
+    (
+        {"end_chat": {"mode": "when_tired"}},
+        ["end_chat.mode: ", "'when_tired'", *(mode.value for mode in EndChatMode)],
+    ),
+    ({"end_chat": {"mode": "all_task_must_complete"}}, ["end_chat.mode: ", "checks_completion"]),
+    (
+        {"end_chat": {"when": {"kind": "done_token", "token": " "}}},
+        ["end_chat.when.token: must not be empty"],
+    ),
+    (
+        {"end_chat": {"when": {"kind": "done_token", "token": "OK", "by": "Cy"}}},
+        ["end_chat.when.by: ", "'Cy'", "'Ann', 'Bob'"],
+    ),
+    ({"opening": {"first_speaker": "Cy"}}, ["opening.first_speaker: ", "'Cy'", "'Ann', 'Bob'"]),
+    ({"opening": {"answers": True}}, ["opening.answers: ", "'Ann'"]),
+    ({"judge": {"form": "jury"}}, ["judge.form: ", "'structured'", "'two_questions'", "'jury'"]),
+    ({"judge": "fair"}, ["judge.kind: ", "'fair'"]),
+    # Unknown fields, at any depth
+    ({"speaker": []}, ["speaker: there is no such field; did you mean 'speakers'?"]),
+    (
+        {"speakers": speakers(system_promt="x")},
+        ["speakers.0.system_promt: ", "did you mean 'system_prompt'?"],
+    ),
+    (
+        {"speakers": speakers(model_settings={"temprature": 1})},
+        ["speakers.0.model_settings.temprature: ", "did you mean 'temperature'?"],
+    ),
+    ({"speakers": speakers(format={"lines": ["a"], "ends": "b"})}, [".ends: ", "mean 'end'?"]),
+    (
+        {"end_chat": {"max_iteration": 3}},
+        [".max_iteration: ", "mean 'max_iterations', "],
+    ),
+    (
+        {"end_chat": {"when": {"kind": "done_token", "token": "OK", "bye": "Ann"}}},
+        ["end_chat.when.bye: ", "did you mean 'by'?"],
+    ),
+    ({"task_specification": {"word_limt": 3}}, [".word_limt: ", "did you mean 'word_limit'?"]),
+    ({"zzzz": 1}, ["zzzz: there is no such field"]),
+]
+
+
+@pytest.mark.parametrize(("fields", "words"), BAD, ids=[" ".join(words)[:40] for _, words in BAD])
+def test_bad_input_is_one_sentence_that_names_the_field(
+    fields: dict[str, object], words: list[str], load: Load
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        load(minimal(**fields))
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    assert len(sentence) < 400
+    for word in words:
+        assert word in sentence
+    if load is not load_conversation:
+        assert sentence.startswith("talk.")
+
+
+def test_without_any_task_the_speaker_who_lacks_one_is_named(load: Load) -> None:
+    with pytest.raises(SpecError, match="task: missing, and 'Ann' has none of its own"):
+        load({"speakers": speakers()})
+    with pytest.raises(SpecError, match="task: missing, and 'Bob' has none of its own"):
+        load({"speakers": speakers(task="Plan")})
+
+
+def test_a_task_specification_needs_a_task() -> None:
+    own = [{"name": "Ann", "task": "a"}, {"name": "Bob", "task": "b"}]
+    with pytest.raises(SpecError, match="task_specification: "):
+        load_conversation({"speakers": own, "task_specification": {}})
+
+
+def test_an_empty_file_says_what_is_missing(load: Load) -> None:
+    with pytest.raises(SpecError, match="speakers: is missing"):
+        load({})
+
+
+def test_the_library_cannot_make_what_a_file_may_not_hold() -> None:
+    with pytest.raises(SpecError):
+        Speaker(name=" ")
+    with pytest.raises(SpecError):
+        Conversation(task="Plan", speakers=(Speaker(name="Ann"), Speaker(name="Ann")))
+
+
+# The short form
+
+ROLES = {"task": "Plan", "user_role": "Owner", "assistant_role": "Gardener"}
+
+
+def _by_function(data: dict[str, Any]) -> Conversation:
+    return role_play(**data)
+
+
+def _by_kind(load: Load) -> Load:
+    return lambda data: load({"kind": "role_play"} | data)
+
+
+SHORT_LOADS = {"function": _by_function} | {name: _by_kind(it) for name, it in LOADS.items()}
+
+
+@pytest.mark.parametrize("short_load", SHORT_LOADS.values(), ids=SHORT_LOADS.keys())
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"task": ""}, "task: must not be empty"),
+        ({"task": " \n "}, "task: must not be empty"),
+        ({"user_role": " "}, "user_role: must not be empty"),
+        ({"assistant_role": ""}, "assistant_role: must not be empty"),
+        ({"assistant_role": "a\nb"}, "assistant_role: must be on one line"),
+        ({"assistant_role": "owner"}, "'owner'"),
+        ({"max_iterations": 0}, "max_iterations: "),
+        ({"word_limit": -1}, "word_limit: "),
+        ({"mode": "when_tired"}, "mode: "),
+        ({"temperature": 3}, "temperature: "),
+        ({"task_temperature": -1}, "task_temperature: "),
+        ({"done_token": " "}, "done_token: must not be empty"),
+        ({"model": ""}, "model: must not be empty"),
+        ({"seed": "x"}, "seed: "),
+        ({"max_iteration": 2}, "max_iteration: there is no such field; did you mean"),
+    ],
+)
+def test_the_short_form_is_held_to_the_same(
+    fields: dict[str, object], words: str, short_load: Load
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        short_load(ROLES | fields)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("short_load", SHORT_LOADS.values(), ids=SHORT_LOADS.keys())
+def test_the_short_form_means_the_same_everywhere(short_load: Load) -> None:
+    fields: dict[str, Any] = {
+        "mode": "all_task_must_complete",
+        "max_iterations": 3,
+        "seed": 7,
+        "word_limit": 9,
+    }
+    found = short_load(ROLES | fields)
+    assert found == role_play("Plan", "Owner", "Gardener", **fields)
+    assert found == RolePlayForm.model_validate(ROLES | fields).conversation()
+    assert found.names == ("Owner", "Gardener")
+    assert [speaker.checks_completion for speaker in found.speakers] == [True, False]
+    assert found.end_chat.max_iterations == 3
+    assert found.task_specification is not None
+    assert found.task_specification.word_limit == 9
+    assert found.seed == 7
+    # What the form gives is a whole conversation, which can be written down again.
+    assert load_conversation(found.model_dump(mode="json")) == found
+
+
+BRACES: dict[str, Any] = {"done_token": "{task}!"}
+
+
+def test_braces_in_a_users_own_words_stay_as_they_are() -> None:
+    found = role_play("Use {done} and {me}", "Head {other}", "Hand {me}", **BRACES)
+    assert found.task == "Use {done} and {me}"
+    instructor = found.speakers[0].system_prompt or ""
+    assert "You are Head {other}." in instructor
+    assert "You lead Hand {me}," in instructor
+
+
+@pytest.mark.parametrize("kind", ["roleplay", "", 3])
+def test_an_unknown_kind_lists_the_kinds(kind: object, load: Load) -> None:
+    with pytest.raises(SpecError) as caught:
+        load(ROLES | {"kind": kind})
+    assert f"kind: {kind!r} is unknown; there are 'blogger', 'chat', 'coder'" in str(caught.value)
+
+
+# Files
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    with pytest.raises(SpecError, match=r"^nowhere/talk\.toml: can't be read: No such file"):
+        load_conversation("nowhere/talk.toml")
+
+
+def test_a_folder_is_not_a_file() -> None:
+    Path("talk.json").mkdir()
+    with pytest.raises(SpecError, match=r"^talk\.json: can't be read: Is a directory"):
+        load_conversation("talk.json")
+
+
+@pytest.mark.parametrize("name", ["talk.toml", "talk.json"])
+def test_a_file_that_is_no_text_is_named(name: str) -> None:
+    Path(name).write_bytes(b'task = "caf\xe9"')
+    with pytest.raises(SpecError, match="is not UTF-8 text") as caught:
+        load_conversation(name)
+    assert str(caught.value).startswith(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("talk.toml", 'task = "Plan"\nspeakers = [\n}', "is not valid TOML: "),
+        ("talk.json", '{"task": "Plan",\n "speakers": [\n}', "is not valid JSON: "),
+        ("talk.json", "", "is not valid JSON: "),
+    ],
+)
+def test_a_broken_file_names_the_line(name: str, text: str, words: str) -> None:
+    Path(name).write_text(text, encoding="utf-8")
+    with pytest.raises(SpecError) as caught:
+        load_conversation(name)
+    sentence = str(caught.value)
+    assert sentence.startswith(f"{name}: {words}")
+    assert f"line {3 if text else 1}" in sentence
+    assert "\n" not in sentence
+
+
+@pytest.mark.parametrize("text", ["[]", '"task"', "null", "3"])
+def test_a_file_must_hold_an_object(text: str) -> None:
+    Path("talk.json").write_text(text, encoding="utf-8")
+    with pytest.raises(SpecError, match=r"^talk\.json: must hold one object"):
+        load_conversation("talk.json")
+
+
+@pytest.mark.parametrize("name", ["talk.yaml", "talk", "talk.toml.bak", ""])
+def test_another_suffix_says_which_are_read(name: str) -> None:
+    with pytest.raises(SpecError, match=r"read from a \.toml or \.json file"):
+        load_conversation(name)
+
+
+def test_a_suffix_may_be_in_capitals() -> None:
+    Path("TALK.JSON").write_text(json.dumps(minimal()), encoding="utf-8")
+    assert load_conversation("TALK.JSON").names == ("Ann", "Bob")
+
+
+def test_a_wrong_file_is_found_before_a_model_is_called() -> None:
+    model = ScriptedChatModel(script=[])
+    with pytest.raises(SpecError, match=r"talk\.toml"):
+        converse("talk.toml", model=model, store="memory:")
+    assert model.calls == []
+
+
+# Versions
+
+
+@pytest.mark.parametrize("version", ["1", 0, -1, 1.5, True, [1]])
+def test_a_version_is_a_whole_number(version: object, load: Load) -> None:
+    with pytest.raises(SpecError, match="version: must be a whole number from 1 on"):
+        load(minimal(version=version))
+
+
+def test_a_newer_version_asks_for_an_upgrade(load: Load) -> None:
+    with pytest.raises(SpecError, match=f"version: {SPEC_VERSION + 1} is newer .* upgrade"):
+        load(minimal(version=SPEC_VERSION + 1, what_is_new=True))
+
+
+@pytest.fixture
+def two_releases_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A release two versions on, in which the task was first a job, then a chore."""
+
+    def first(data: dict[str, Any]) -> dict[str, Any]:
+        return {"chore": data["job"]} | {k: v for k, v in data.items() if k != "job"}
+
+    def second(data: dict[str, Any]) -> dict[str, Any]:
+        return {"task": data["chore"]} | {k: v for k, v in data.items() if k != "chore"}
+
+    later = create_model("Later", __base__=Conversation, version=(int, SPEC_VERSION + 2))
+    monkeypatch.setattr(stored, "SPEC_VERSIONS", Versions(SPEC_VERSION, (first, second)))
+    monkeypatch.setattr(stored, "Conversation", later)
+
+
+@pytest.mark.usefixtures("two_releases_later")
+def test_an_older_version_is_migrated_step_by_step(load: Load) -> None:
+    people = speakers()
+    for data in (
+        {"version": SPEC_VERSION, "job": "Plan", "speakers": people},
+        {"version": SPEC_VERSION + 1, "chore": "Plan", "speakers": people},
+        {"version": SPEC_VERSION + 2, "task": "Plan", "speakers": people},
+        {"task": "Plan", "speakers": people},
+    ):
+        found = load(data)
+        assert found.task == "Plan"
+        assert found.model_dump()["version"] == SPEC_VERSION + 2
+
+
+def test_each_change_of_a_shape_has_its_step() -> None:
+    assert stored.SPEC_VERSIONS.newest == SPEC_VERSION
+    assert dump.DUMP_VERSIONS.newest == dump.DUMP_VERSION
+
+
+@pytest.mark.parametrize("version", [1, stored.SPEC_VERSIONS.oldest - 1])
+def test_a_version_of_a_development_version_is_refused(version: int, load: Load) -> None:
+    with pytest.raises(
+        SpecError, match=f"version: {version} was written by a development version before 0.1.0"
+    ):
+        load(minimal(version=version))
+
+
+def test_a_session_stores_the_version_it_was_written_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ScriptedChatModel(script=["Hi.", "Ho."])
+    conversation = load_conversation(minimal(end_chat={"max_iterations": 1}))
+    converse(conversation, session="s", model=model, store="memory:versions")
+    # Later its shape changes, and what was stored has to be told from the new shape.
+    seen: list[object] = []
+
+    def step(data: dict[str, Any]) -> dict[str, Any]:
+        seen.append(data["version"])
+        return data
+
+    later = create_model("Later", __base__=Conversation, version=(int, SPEC_VERSION + 1))
+    monkeypatch.setattr(stored, "SPEC_VERSIONS", Versions(SPEC_VERSION, (step,)))
+    monkeypatch.setattr(stored, "Conversation", later)
+    assert Session("s", store="memory:versions").state().conversation.task == "Plan"
+    assert set(seen) == {SPEC_VERSION}
+
+
+# The JSON schema
+
+
+def _properties(schema: object, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    if isinstance(schema, dict):
+        for name, part in (schema.get("properties") or {}).items():
+            yield f"{path}.{name}", part
+        for key, part in schema.items():
+            yield from _properties(part, f"{path}.{key}")
+    elif isinstance(schema, list):
+        for part in schema:
+            yield from _properties(part, path)
+
+
+def _referred(part: dict[str, Any], parts: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    return parts.get(str(part.get("$ref", "")).removeprefix("#/$defs/"), {})
+
+
+@pytest.mark.parametrize("model", [Conversation, RolePlayForm])
+def test_every_field_of_the_json_schema_is_described(
+    model: type[BaseModel],
+) -> None:
+    schema = model.model_json_schema()
+    parts = schema.get("$defs", {})
+    found = {
+        # A part whose field says the same as its class is described by the class.
+        path: part.get("description") or _referred(part, parts).get("description")
+        for path, part in _properties(schema)
+    }
+    assert len(found) >= len(model.model_fields)
+    assert [path for path, description in found.items() if not description] == []
+
+
+def test_the_json_schema_reaches_every_part_of_a_conversation() -> None:
+    schema = Conversation.model_json_schema()
+    parts = {
+        "Speaker",
+        "ModelSettings",
+        "LabelledFormat",
+        "BlockFormat",
+        "CodeFormat",
+        "SchemaFormat",
+        "Opening",
+        "EndChat",
+        "DoneToken",
+        "Judge",
+    }
+    assert parts < set(schema["$defs"])
+    assert schema["properties"]["version"]["const"] == SPEC_VERSION
+    assert schema["additionalProperties"] is False
+
+
+# Defaults
+
+
+def test_a_role_play_has_five_rounds_and_a_task_of_fifty_words() -> None:
+    found = role_play("Plan", "Owner", "Gardener")
+    assert found.end_chat.max_iterations == 5
+    assert found.end_chat.mode is EndChatMode.MAX_ITERATIONS_ONLY
+    assert found.task_specification is not None
+    assert found.task_specification.word_limit == 50
+    assert load_conversation(minimal()).end_chat.max_iterations == 5
+
+
+def test_what_is_sent_is_hot_for_the_task_cool_for_speakers_and_between_for_verdicts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def script(prompt: Prompt) -> str:
+        asked = prompt[-1]["content"]
+        return '{"objectives_left": [], "complete": true}' if JUDGE_OWN_TASK in asked else "Dig."
+
+    fields = {
+        "task_specification": {},
+        "speakers": speakers(checks_completion=True),
+        "end_chat": {"mode": "end_chat_after_first_completion"},
+    }
+    with ScriptedServer(script) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        converse(minimal(**fields), store="memory:")
+    assert [call.body["temperature"] for call in server.calls] == [1.0, 0.2, 0.3]
+
+
+def test_a_speakers_own_parameters_are_sent() -> None:
+    own = {"temperature": 0.7, "max_tokens": 9, "top_p": 0.5, "stop": ["END"], "seed": 3}
+    model = ScriptedChatModel(script=lambda _: "Dig.")
+    converse(
+        minimal(speakers=speakers(model_settings=own), end_chat={"max_iterations": 1}),
+        model=model,
+        store="memory:",
+    )
+    sent = [call.kwargs for call in model.calls]
+    assert {name: sent[0][name] for name in own} == own
+    assert not {"max_tokens", "top_p", "stop", "seed"} & {
+        name for name, value in sent[1].items() if value is not None
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"shift_owner": "Zed"}, "talk.toml: shift_owner: nobody is called 'Zed'"),
+        (
+            {"end_chat": {"when": [{"kind": "max_mesages", "limit": 3}]}},
+            "talk.toml: end_chat.when.kind: 'max_mesages' is unknown; did you mean 'max_mess",
+        ),
+        (
+            {"judge": {"kind": "jury"}},
+            "talk.toml: judge.kind: 'jury' is unknown; there are 'speaker', 'separate'",
+        ),
+    ],
+)
+def test_what_is_wrong_in_a_short_form_names_the_file_too(
+    fields: dict[str, object], said: str
+) -> None:
+    short = {"kind": "group_solve", "speakers": [{"name": n, "task": n} for n in "AB"]}
+    with pytest.raises(SpecError) as caught:
+        _from_toml(short | fields)
+    assert str(caught.value).startswith(said)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [{"nam": "x"}, {"replies": ["modle"]}, {"examples": [{"role": "user", "content": "x"}]}],
+)
+def test_a_fault_in_one_of_two_speakers_does_not_make_them_too_few(fault: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Conversation.model_validate(
+            {"task": "T", "speakers": [{"name": "A"} | fault, {"name": "B"}]}
+        )
+    assert len(caught.value.errors()) == 1
+    assert Conversation.model_json_schema()["properties"]["speakers"]["minItems"] == 2

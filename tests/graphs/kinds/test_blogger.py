@@ -1,0 +1,160 @@
+"""The blogger: its form and what is wrong with one, files, the command line, the early end (L9)."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duologue.graphs import Conversation, Reason, SpecError, blogger, load_conversation
+from duologue.graphs.kinds.blogger import (
+    BEGIN_WRITING,
+    CRITIC_PREFIX,
+    SATISFIED,
+    BloggerForm,
+    graph,
+)
+from duologue.nodes.testing.server import ScriptedServer
+from support.cli_help import duologue, isolate
+from support.shape_help import play, texts
+
+VERSIONS = ["Bees dance.", "Bees dance for you.", "Bees dance in eights.", "Bees dance maps."]
+REMARKS = ["Say for whom.", "Say how they do it.", "Say why they do it."]
+WHOLE = [text for pair in zip(VERSIONS, [*REMARKS, ""], strict=True) for text in pair][:-1]
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_writer_and_critic_speak_in_rounds_and_the_writer_has_the_last_word(rounds: int) -> None:
+    """L9: a final version by the writer behind them."""
+    said = WHOLE[: 2 * rounds + 1]
+    result, model = play(blogger("A post on bees", rounds=rounds), said)
+    assert [text for _, text in result.transcript] == said
+    assert [name for name, _ in result.transcript] == [*["Writer", "Critic"] * rounds, "Writer"]
+    assert result.last_message("Writer") == VERSIONS[rounds]
+    assert result.outcome is not None
+    assert result.outcome.reasons == (Reason.MAX_MESSAGES,)
+    assert len(model.calls) == 2 * rounds + 1
+
+
+def test_three_rounds_unless_told_otherwise() -> None:
+    """L9: seven calls."""
+    assert blogger("Bees") == blogger("Bees", rounds=3)
+    _, model = play(blogger("Bees"), WHOLE)
+    assert len(model.calls) == 7
+
+
+@pytest.mark.parametrize("at", [1, 3, 5])
+@pytest.mark.parametrize("said", [SATISFIED, f"It is good now.\n{SATISFIED}"])
+def test_a_satisfied_critic_ends_it_with_the_version_that_it_has_read(at: int, said: str) -> None:
+    """L9: may also stop early."""
+    result, _ = play(blogger("Bees"), [*WHOLE[:at], said])
+    assert result.outcome is not None
+    assert (result.outcome.reasons[0], result.outcome.by) == (Reason.DONE_TOKEN, "Critic")
+    assert result.last_message("Writer") == WHOLE[at - 1]
+
+
+def test_the_writer_does_not_end_it_nor_does_a_critic_who_only_mentions_the_word() -> None:
+    said = [SATISFIED, f"I am not {SATISFIED} yet.", "Bees dance."]
+    result, _ = play(blogger("Bees", rounds=1), said)
+    assert [text for _, text in result.transcript] == said
+
+
+def test_names_prompts_prefix_word_and_parameters_can_be_set() -> None:
+    spec = blogger(
+        "Bees",
+        writer="Ada Poet",
+        critic="Lou",
+        writer_prompt="Rhyme on {task} until {critic} is quiet; {braces} stay.",
+        critic_prompt="Count {writer}'s feet. When they fit: {satisfied}",
+        critic_prefix="Count this:\n",
+        satisfied="IT FITS",
+        temperature=0.9,
+        seed=7,
+        model="some-model",
+    )
+    assert [one.system_prompt for one in spec.speakers] == [
+        "Rhyme on {task} until Lou is quiet; {braces} stay.",
+        "Count Ada Poet's feet. When they fit: IT FITS",
+    ]
+    assert (spec.model, spec.seed) == ("some-model", 7)
+    assert {speaker.model_settings.temperature for speaker in spec.speakers} == {0.9}
+    spec = spec.model_copy(update={"model": None})
+    result, model = play(spec, ["Bees, please.", "Almost.", "Bees, bees.", "It fits."])
+    assert result.transcript[-1] == ("Lou", "It fits.")
+    assert model.calls[0].messages[0].text.startswith("Rhyme on Bees until Lou is quiet; {braces}")
+    assert texts(model.calls[1]) == ["u:Count this:\nBees, please."]
+    assert model.calls[0].kwargs["seed"] == 7
+
+
+def test_without_a_prefix_the_critic_hears_the_text_alone() -> None:
+    _, model = play(blogger("Bees", critic_prefix=None, rounds=1), ["One.", "Two.", "Three."])
+    assert texts(model.calls[1]) == ["u:One."]
+    assert texts(model.calls[0]) == [f"u:{BEGIN_WRITING}"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"task": " "}, "task: must not be empty"),
+        ({"task": None}, "task: "),
+        ({"writer": ""}, "writer: "),
+        ({"writer": "critic"}, "speakers: two speakers are called 'Critic'"),
+        ({"rounds": 0}, "rounds: "),
+        ({"rounds": "3"}, "rounds: "),
+        ({"rounds": 500_000}, "rounds: "),
+        ({"satisfied": ""}, "satisfied: "),
+        ({"satisfied": "two\nlines"}, "satisfied: must be printable characters on one line"),
+        ({"critic_prefix": " "}, "critic_prefix: must not be empty"),
+        ({"critic_prompt": ""}, "critic_prompt: must not be empty"),
+        ({"temperature": 3}, "temperature: "),
+        ({"round": 2}, "round: there is no such field; did you mean 'rounds'?"),
+    ],
+)
+def test_what_is_wrong_with_a_form_is_one_error_that_names_the_field(
+    fields: dict[str, Any], words: str
+) -> None:
+    given = {"task": "Bees"} | fields
+    with pytest.raises(SpecError) as caught:
+        blogger(**given)
+    assert str(caught.value).startswith(words)
+    with pytest.raises(SpecError) as caught:
+        load_conversation({"kind": "blogger"} | given)
+    assert str(caught.value).startswith(words)
+
+
+def test_the_most_rounds_make_a_conversation_that_can_be_run() -> None:
+    assert blogger("Bees", rounds=499_999).end_chat.max_iterations == 500_000
+
+
+def test_it_is_written_to_files_and_read_again(tmp_path: Path) -> None:
+    spec = blogger("Bees", rounds=2)
+    short, whole = tmp_path / "short.toml", tmp_path / "whole.toml"
+    short.write_text('kind = "blogger"\ntask = "Bees"\nrounds = 2\n')
+    whole.write_text(spec.to_toml())
+    assert load_conversation(short) == spec
+    assert load_conversation(whole) == spec
+    assert Conversation.model_validate_json(spec.model_dump_json()) == spec
+    assert BloggerForm(task="Bees", rounds=2).conversation() == spec
+
+
+def test_the_command_line_runs_such_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """L9."""
+    isolate(monkeypatch, tmp_path)
+    (tmp_path / "bees.toml").write_text('kind = "blogger"\ntask = "Bees"\nrounds = 1\n')
+    with ScriptedServer(WHOLE[:3]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        ran = duologue("run", "bees.toml", "--session", "b")
+        assert (ran.exit_code, ran.stderr) == (0, "")
+        assert len(server.calls) == 3
+    assert f"Writer:\n{VERSIONS[1]}" in ran.stdout
+    assert "the message cap was reached" in ran.stdout
+    shown = duologue("show", "b", "--as", "Critic")
+    assert CRITIC_PREFIX.strip() in shown.stdout
+
+
+async def test_studios_form_needs_only_the_task() -> None:
+    """The exported graph takes the form's fields, or a whole conversation."""
+    schema = graph.get_input_jsonschema()
+    assert schema["required"] == ["task"]
+    assert {"writer", "critic_prefix", "rounds", "conversation"} < set(schema["properties"])
+    for name, field in schema["properties"].items():
+        assert field.get("description"), name

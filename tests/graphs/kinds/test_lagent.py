@@ -1,0 +1,305 @@
+"""Lagent's examples, each as a conversation with scripted models, in our own words.
+
+Where Lagent's user only asks, here a speaker with a fixed text does.
+"""
+
+import math
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage, ToolCall, ToolMessage
+from langchain_core.tools import BaseTool, tool
+
+from duologue.graphs import (
+    BlockFormat,
+    Conversation,
+    Reason,
+    Result,
+    blogger,
+    load_conversation,
+    stream,
+)
+from duologue.graphs.events import MessageSaid
+from duologue.graphs.log.metadata import Speech, ToolResult
+from duologue.graphs.log.parsing import parse
+from duologue.graphs.speakers.formats import ParseStatus
+from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.tools import Hook, Turn
+from support.fields import fields_of
+from support.shape_help import of_kind, play, shown, texts
+
+
+def asking(*questions: str, agent: dict[str, Any]) -> tuple[Conversation, dict[str, Any]]:
+    """A user who asks, and an agent that answers; and the function that asks."""
+    left = iter(questions)
+    conversation = load_conversation(
+        {
+            "task": "Answer the user.",
+            "speakers": [
+                {"name": "user", "replies": [{"kind": "function", "name": "ask"}]},
+                {"name": "Agent", **agent},
+            ],
+            "end_chat": {"max_iterations": len(questions)},
+        }
+    )
+    return conversation, {"ask": lambda turn: next(left)}
+
+
+# Models as agents, and their memory
+
+
+def test_an_agent_that_has_three_words_answers_by_its_prompt_and_remembers() -> None:
+    """L1, L3: question and answer stand in one log, by who said them, and in its memory."""
+    rule = "Reply with one of these words and nothing else: calm, mild, wild.\n{task}"
+    spec, functions = asking("How is the sea?", "And the wind?", agent={"system_prompt": rule})
+    result, model = play(spec, ["calm", "wild"], functions=functions)
+    system = "Reply with one of these words and nothing else: calm, mild, wild.\nAnswer the user."
+    assert shown(model.calls[0].messages) == [f"s:{system}", "u:How is the sea?"]
+    said = [(message.name, message.text) for message in of_kind(result, Speech)]
+    assert said == result.transcript
+    assert said == [
+        *(("user", "How is the sea?"), ("Agent", "calm")),
+        *(("user", "And the wind?"), ("Agent", "wild")),
+    ]
+    memory = ["u:How is the sea?", "a:calm", "u:And the wind?"]
+    assert texts(model.calls[1]) == memory
+    assert shown(result.viewpoint("Agent")[1:]) == [*memory, "a:wild"]
+
+
+def test_sessions_remember_each_their_own() -> None:
+    """L2: isolated, whatever is asked in between."""
+    memories: list[list[str]] = []
+    for question in ("How is the sea?", "How is the soup?"):
+        spec, functions = asking(question, agent={})
+        _, model = play(
+            spec, ["mild"], functions=functions, store="memory:lagent", session=question[11:-1]
+        )
+        memories.append(texts(model.calls[0]))
+    assert memories == [["u:How is the sea?"], ["u:How is the soup?"]]
+
+
+# Custom message aggregation
+
+
+def test_few_shots_stand_behind_the_system_prompt_and_set_the_form() -> None:
+    """L4: they belong to no memory, and stay the two they are."""
+    shots = [
+        {"role": "user", "content": "Tides today"},
+        {"role": "assistant", "content": "[low]"},
+    ]
+    spec, functions = asking("Tides yesterday", "Tides tomorrow", agent={"examples": shots})
+    result, model = play(spec, ["[high, falling]", "[rising]"], functions=functions)
+    assert shown(model.calls[0].messages)[1:] == [
+        *("u:Tides today", "a:[low]", "u:Tides yesterday"),
+    ]
+    assert texts(model.calls[1]) == [
+        *("u:Tides today", "a:[low]"),
+        *("u:Tides yesterday", "a:[high, falling]", "u:Tides tomorrow"),
+    ]
+    assert "Tides today" not in str(result.messages)
+    assert spec.speaker("Agent").model_dump()["examples"] == tuple(shots)
+
+
+# Flexible response formatting
+
+CODE = BlockFormat(begin="```python\n", end="\n```\n", tool_type="code interpreter")
+SOLVER = {
+    "system_prompt": "Solve it step by step, and write Python for it.\n{task}",
+    "format": CODE.model_dump(),
+    "model_settings": {"stop": ["\n```\n"]},
+}
+PROBLEM = "Which whole number below 20 has the most divisors? Give the larger one of two."
+THOUGHT = "I count the divisors of each number, and take the greatest of the best.\n\n"
+ACTION = (
+    "def divisors(n):\n    return sum(n % d == 0 for d in range(1, n + 1))\n\n"
+    "print(max(range(1, 20), key=lambda n: (divisors(n), n)))"
+)
+
+
+def test_a_solution_is_read_into_thought_action_and_status() -> None:
+    """L5, L1: the parsed reply stands beside the text, in the log and in the stream."""
+    spec, functions = asking(PROBLEM, agent=SOLVER)
+    # The model stops at the end of the block, which is not in its answer then.
+    answer = f"{THOUGHT}```python\n{ACTION}"
+    result, model = play(spec, [answer], functions=functions)
+    assert model.calls[0].kwargs["stop"] == ["\n```\n"]
+    parsed = [{"tool_type": "code interpreter", "thought": THOUGHT, "action": ACTION, "status": 1}]
+    spoken = of_kind(result, Speech)[-1]
+    assert spoken.text == answer
+    assert fields_of(spoken).parsed == parsed
+    assert fields_of(spoken).problem is None
+    spec, functions = asking(PROBLEM, agent=SOLVER)
+    events = stream(
+        spec,
+        model=ScriptedChatModel(script=[answer]),
+        functions=functions,
+        store="memory:lagent-parsed",
+    )
+    said = [event for event in events if isinstance(event, MessageSaid)]
+    assert [event.parsed for event in said] == [None, parsed]
+
+
+@pytest.mark.parametrize(
+    ("answer", "read"),
+    [
+        pytest.param("It is 18.", [("It is 18.", None, ParseStatus.NONE)], id="L5-prose-alone"),
+        pytest.param(
+            "One:\n```python\na\n```\nTwo:\n```python\nb\n```\nSo.",
+            [
+                ("One:\n", "a", ParseStatus.VALID),
+                ("Two:\n", "b", ParseStatus.VALID),
+                ("So.", None, 0),
+            ],
+            id="L5-all-blocks-in-order",
+        ),
+    ],
+)
+def test_every_block_is_read_where_lagent_keeps_the_first(
+    answer: str, read: list[tuple[str, str | None, ParseStatus]]
+) -> None:
+    spec, functions = asking(PROBLEM, agent=SOLVER)
+    result, _ = play(spec, [answer], functions=functions)
+    found = fields_of(of_kind(result, Speech)[-1]).parsed
+    assert isinstance(found, list)
+    blocks: list[Any] = found
+    assert [(one["thought"], one["action"], one["status"]) for one in blocks] == read
+
+
+# Consistency of tool calling
+
+
+def interpreter(ran: list[str]) -> BaseTool:
+    @tool
+    def run_python(command: str) -> dict[str, str]:
+        """Run Python code."""
+        ran.append(command)
+        if "1/0" in command:
+            raise ZeroDivisionError("division by zero")
+        return {"state": "success", "result": str(math.prod([7, 9]))}
+
+    return run_python
+
+
+def code_alone(turn: Turn, call: ToolCall) -> ToolCall:
+    """Before the tool: the action of what was written, in the place of the whole text."""
+    blocks: Any = parse(CODE, call["args"]["command"]).value
+    return ToolCall(name=call["name"], args={"command": blocks[0]["action"]}, id=call["id"])
+
+
+def result_alone(turn: Turn, call: ToolCall, result: ToolMessage) -> ToolMessage:
+    """Behind the tool: what it gave, without what stands around it; or the error."""
+    text = result.text if result.status == "error" else result.text.split('"')[-2]
+    return ToolMessage(text, tool_call_id=result.tool_call_id, status=result.status)
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        pytest.param("print(7 * 9)", "63", id="L7-success"),
+        pytest.param(
+            "print(1/0)", "run_python failed: ZeroDivisionError: division by zero", id="L7-error"
+        ),
+    ],
+)
+def test_action_hooks_turn_a_parsed_action_into_arguments_and_a_return_into_words(
+    code: str, told: str
+) -> None:
+    """L6, L7: as Lagent's processor of code does."""
+    ran: list[str] = []
+    spec, functions = asking(
+        "What is 7 times 9?", agent={"tools": ["run_python"], "hooks": ["code"]}
+    )
+    written = f"I multiply.\n```python\n{code}\n```\n"
+    call = ScriptedToolCall(name="run_python", args={"command": written}, id="c1")
+    script: list[Said] = [Reply(text="First …", tool_calls=[call]), "There you are."]
+    result, model = play(
+        spec,
+        script,
+        functions=functions,
+        tools=[interpreter(ran)],
+        hooks={"code": Hook(before_tool=code_alone, after_tool=result_alone)},
+    )
+    assert ran == [code]
+    assert texts(model.calls[1])[-1] == f"t:{told}"
+    (answer,) = of_kind(result, ToolResult)
+    assert fields_of(answer).arguments == {"command": code}
+    assert result.transcript[-1] == ("Agent", "There you are.")
+
+
+# Multiple agents
+
+TASK = "Write a short post on tides that a child enjoys."
+WRITER = "You write posts. Told what to mend, you write the post again."
+CRITIC = "You say what to mend in a post. {satisfied} alone when there is nothing."
+PREFIX = "Think about this post and say what to mend.\n\n"
+POSTS = ["The sea breathes.", "The sea breathes twice a day.", "It breathes with the moon.", "End."]
+ADVICE = ["Say how often.", "Say why.", "Say it shorter."]
+
+
+def blog(script: list[Said]) -> tuple[Result, ScriptedChatModel]:
+    spec = blogger(
+        TASK,
+        writer="writer",
+        critic="critic",
+        writer_prompt=WRITER,
+        critic_prompt=CRITIC,
+        critic_prefix=PREFIX,
+    )
+    return play(spec, script)
+
+
+def test_writer_and_critic_take_seven_calls_each_by_its_own_memory() -> None:
+    """L3, L9: each is the assistant to itself, and the critic alone hears the prefix."""
+    said = [text for pair in zip(POSTS, [*ADVICE, ""], strict=True) for text in pair][:-1]
+    result, model = blog([*said])
+    assert len(model.calls) == 7
+    begun = texts(model.calls[0])
+    assert len(begun) == 1
+    writer, critic = [*begun], list[str]()
+    systems = {0: f"{WRITER}\n\nThe task: {TASK}", 1: CRITIC.format(satisfied="SATISFIED")}
+    systems[1] += f"\n\nThe task: {TASK}"
+    for number, call in enumerate(model.calls):
+        assert call.messages[0].text == systems[number % 2]
+        if number % 2 == 0:
+            assert texts(call) == writer
+            writer.append(f"a:{said[number]}")
+            critic.append(f"u:{PREFIX}{said[number]}")
+        else:
+            assert texts(call) == critic
+            critic.append(f"a:{said[number]}")
+            writer.append(f"u:{said[number]}")
+    assert shown(result.viewpoint("writer")[1:]) == writer
+    assert shown(result.viewpoint("critic")[1:]) == critic
+    assert result.transcript[-1] == ("writer", "End.")
+    assert result.outcome is not None
+    assert result.outcome.total.calls == 7
+
+
+def test_a_critic_who_is_satisfied_ends_it_before() -> None:
+    """L9."""
+    result, model = blog([POSTS[0], ADVICE[0], POSTS[1], "SATISFIED"])
+    assert len(model.calls) == 4
+    assert result.last_message("writer") == POSTS[1]
+    assert result.outcome is not None
+    assert result.outcome.reason is Reason.DONE_TOKEN
+
+
+def test_lagents_prefix_as_a_hook_is_the_same_to_the_critic() -> None:
+    """L7: the spec's prefix needs no code; a hook before the agent can do it, too."""
+    with_prefix, model = blog([*POSTS[:1], *ADVICE[:1], *POSTS[1:2], "SATISFIED"])
+    critic = {"name": "critic", "hooks": ["prefix"], "system_prompt": CRITIC}
+    spec = load_conversation(
+        {
+            "task": TASK,
+            "speakers": [{"name": "writer", "system_prompt": WRITER}, critic],
+            "opening": {"first_line": with_prefix.conversation.opening.first_line},
+            "end_chat": {"when": {"kind": "done_token", "token": "SATISFIED", "by": "critic"}},
+        }
+    )
+
+    def prefix(turn: Turn) -> HumanMessage:
+        return HumanMessage(PREFIX + turn.heard)
+
+    script: list[Said] = [POSTS[0], ADVICE[0], POSTS[1], "SATISFIED"]
+    _, hooked = play(spec, script, hooks={"prefix": Hook(before_speaker=prefix)})
+    assert [texts(call) for call in hooked.calls] == [texts(call) for call in model.calls]

@@ -1,0 +1,74 @@
+"""What stands in front of what a speaker hears: prefixes for others, and labels (L9, Y20)."""
+
+from typing import Any
+
+import pytest
+
+from duologue.graphs import SpecError, converse
+from duologue.nodes.prompts import speaking
+from duologue.nodes.prompts.texts import fill_template
+from support.shape_help import never, play, talk, texts
+
+PREFIXES = {"Bob": "B> ", "Cid": "C> "}
+NEWEST = {"when": {"kind": "max_messages", "limit": 4}}
+
+
+@pytest.mark.parametrize(
+    ("labels", "heard"),
+    [
+        (None, "B> Two."),
+        (False, "B> Two."),
+        (True, "B> Bob: Two."),
+    ],
+)
+def test_l9_between_two_a_prefix_stands_in_front_of_each_line(
+    labels: bool | None, heard: str
+) -> None:
+    """L9, Y20: between two it goes without saying who spoke."""
+    ann = {"name": "Ann", "prefixes": {"Bob": "B> "}, "labels": labels}
+    said = ["One.", "Two.", "Three.", "Four."]
+    result, model = play(talk(ann, "Bob", rounds=2), said)
+    assert texts(model.calls[2])[-1] == f"u:{heard}"
+    # Nobody else hears it.
+    assert texts(model.calls[3])[-1] == "u:Three."
+    assert [text for _, text in result.transcript] == said
+
+
+@pytest.mark.parametrize(
+    ("labels", "heard"),
+    [
+        (None, "B> Bob: Two.\n\nC> Cid: Three."),
+        (False, "B> Two.\n\nC> Three."),
+        (True, "B> Bob: Two.\n\nC> Cid: Three."),
+    ],
+)
+def test_l9_among_three_each_line_has_the_prefix_for_who_said_it(
+    labels: bool | None, heard: str
+) -> None:
+    """L9, Y20: labels come behind prefixes, unless they are switched off."""
+    ann = {"name": "Ann", "prefixes": PREFIXES, "labels": labels}
+    said = ["One.", "Two.", "Three.", "Four."]
+    _, model = play(talk(ann, "Bob", "Cid", rounds=2, end_chat=NEWEST), said)
+    told = fill_template(speaking.YOUR_TURN, name="Ann")
+    if labels is False:
+        told = fill_template(speaking.MODERATOR_LABEL, text=told)
+    assert texts(model.calls[3])[-1] == f"u:{heard}\n\n{told}"
+
+
+@pytest.mark.parametrize(
+    ("prefixes", "words"),
+    [
+        ({"Bobby": "B> "}, ": nobody is called 'Bobby'; did you mean 'Bob'?"),
+        ({"Zoe": "Z> "}, ": nobody is called 'Zoe'; there are 'Ann', 'Bob'"),
+        ({"Ann": "A> "}, ": 'Ann' does not hear itself: name another"),
+        ({"Bob": " "}, ".Bob: must not be empty"),
+        ({"Bob": 1}, ".Bob: input should be a valid string, not 1"),
+        ("B> ", ": input should be a valid dictionary, not 'B> '"),
+        (["B> "], ": input should be a valid dictionary, not list"),
+    ],
+)
+def test_a_prefix_for_nobody_is_refused_before_any_call(prefixes: Any, words: str) -> None:  # noqa: ANN401
+    spec = {"task": "x", "speakers": [{"name": "Ann", "prefixes": prefixes}, {"name": "Bob"}]}
+    with pytest.raises(SpecError) as caught:
+        converse(spec, model=never(), store="memory:")
+    assert str(caught.value) == f"speakers.0.prefixes{words}"

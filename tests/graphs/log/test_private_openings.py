@@ -1,0 +1,202 @@
+"""Y16: what one speaker alone knows, told or made up, and that nobody else ever sees it.
+
+Secrets combined with all else are in the sample of `test_group_solve`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from duologue.graphs import Conversation, PrivateOpening, Speaker, SpecError, group_solve
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import Draft
+from duologue.graphs.session.stored_session import StoredSession
+from duologue.nodes.prompts import judging, speaking
+from support.group_play import Troupe, entries
+from support.histories import CASTS, Plan
+
+SECRET = "secret-of-"  # noqa: S105
+
+
+def short(result: StoredSession, name: str) -> str:
+    """A history as FEATURES writes it, without the system prompt."""
+    view = entries(result.viewpoint(name))[1:]
+    return " ".join(f"{role[0]}:{text}" for role, text in view)
+
+
+def unheard_by_others(troupe: Troupe, result: StoredSession, owner: str) -> None:
+    """A secret is in no prompt of another, and in no other's view."""
+    for call in troupe.model.calls:
+        (_, system), *heard = entries(call.messages)
+        if not system.startswith(f"You are {owner}."):
+            assert not any(SECRET + owner in text for _, text in [("", system), *heard])
+    for name in result.conversation.names:
+        assert (SECRET + owner in short(result, name)) is (name == owner)
+
+
+PAIR = {"A": "u:P1 a:A1 u:B2 a:A2", "B": "u:P2 a:B1 u:A1 a:B2 u:A2"}
+
+CASES: list[Any] = [
+    pytest.param(
+        Plan(told={"A": ("secret-of-A",)}),
+        {**PAIR, "A": "u:secret-of-A|P1 a:A1 u:B2 a:A2"},
+        id="Y16-told",
+    ),
+    pytest.param(
+        Plan(told={"B": ("secret-of-B", "and more")}),
+        {**PAIR, "B": "u:secret-of-B|and more|P2 a:B1 u:A1 a:B2 u:A2"},
+        id="Y16-told-in-lines",
+    ),
+    pytest.param(
+        Plan(made_up=("A",)),
+        {**PAIR, "A": "u:Make up what only A knows. a:secret-of-A u:P1 a:A1 u:B2 a:A2"},
+        id="Y16-made-up-by-the-first",
+    ),
+    pytest.param(
+        Plan(made_up=("B",), owner="A"),
+        {
+            "A": "u:P1 a:A1 u:B1 a:A2 u:B2",
+            "B": "u:Make up what only B knows. a:secret-of-B u:P2 a:B1 u:A2 a:B2",
+        },
+        id="Y16-made-up-by-the-second-Y6",
+    ),
+    pytest.param(
+        Plan(made_up=("A", "B")),
+        {
+            "A": "u:Make up what only A knows. a:secret-of-A u:P1 a:A1 u:B2 a:A2",
+            "B": "u:Make up what only B knows. a:secret-of-B u:P2 a:B1 u:A1 a:B2 u:A2",
+        },
+        id="Y16-both-make-one-up",
+    ),
+    pytest.param(
+        Plan(made_up=("A",), reconcile=True),
+        {
+            "A": "u:Make up what only A knows. a:secret-of-A u:P1 a:A1 u:To B: P2|B: B1|B: B2 a:A2",
+            "B": f"u:To A: P1|A: A1|P2 a:B1 u:{speaking.CONTINUE_CONVERSATION} a:B2 u:A: A2",
+        },
+        id="Y16-Y8-reconciled",
+    ),
+    pytest.param(
+        Plan(made_up=("A",), answers=False),
+        {
+            "A": f"u:Make up what only A knows. a:secret-of-A u:{speaking.BEGIN} a:A1 u:B1",
+            "B": "u:A1 a:B1",
+        },
+        id="Y16-made-up-without-opening-answers",
+    ),
+    pytest.param(
+        Plan(told={"B": ("secret-of-B",)}, answers=False),
+        {"A": f"u:{speaking.BEGIN} a:A1 u:B1", "B": "u:secret-of-B|A1 a:B1"},
+        id="Y16-told-without-opening-answers",
+    ),
+    pytest.param(
+        Plan(names=CASTS[3], told={"A": ("secret-of-A",)}, made_up=("C",)),
+        {
+            "A": "u:secret-of-A|P1 a:A1 u:B: B2|C: C2|A, it is your turn. a:A2",
+            "B": "u:P2 a:B1 u:A: A1 a:B2 u:C: C2|A: A2",
+            "C": "u:Make up what only C knows. a:secret-of-C u:P3 a:C1"
+            " u:B: B2|C, it is your turn. a:C2 u:A: A2",
+        },
+        id="Y16-Y20-two-of-three",
+    ),
+]
+
+
+@pytest.mark.parametrize(("plan", "views"), CASES)
+async def test_a_secret_comes_first_and_is_its_owners_alone(
+    plan: Plan, views: Mapping[str, str]
+) -> None:
+    troupe = Troupe()
+    result, _ = await troupe.play(plan)
+    for name, view in views.items():
+        assert short(result, name) == view.replace("|", "\n\n")
+    for name in (*plan.told, *plan.made_up):
+        unheard_by_others(troupe, result, name)
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["opening-answers", "shared-task"])
+async def test_a_secret_is_made_up_before_anything_else_and_is_no_turn(answers: bool) -> None:
+    """Y3, Y16: it counts as a message, not in a round; nobody is asked after it."""
+    plan = Plan(
+        mode="end_chat_after_first_completion",
+        completes={"A": None, "B": None},
+        made_up=("A", "B"),
+        answers=answers,
+    )
+    troupe = Troupe()
+    result, _ = await troupe.play(plan)
+    requests = [str(call.messages[-1].text) for call in troupe.model.calls]
+    assert requests[:2] == [plan.request("A"), plan.request("B")]
+    assert requests.count(judging.JUDGE_OWN_TASK) == 2
+    assert result.outcome is not None
+    assert (result.outcome.rounds, result.outcome.messages) == (1, 6 if answers else 4)
+
+
+async def test_what_is_made_up_is_not_held_to_the_form_that_others_read() -> None:
+    """Y16, Z3: and a blank one is asked for once more."""
+    conversation = Conversation(
+        task="Play.",
+        speakers=(
+            Speaker.model_validate(
+                {
+                    "name": "A",
+                    "private_opening": {"prompt": "Choose a number."},
+                    "format": {"lines": ["Hint:"]},
+                }
+            ),
+            Speaker(name="B"),
+        ),
+        end_chat={"max_iterations": 1},
+    )
+    troupe = Troupe()
+    result = await troupe.run(conversation, [" ", "Seven.", "Hint: odd.", "Seven?"])
+    assert result.transcript == [("A", "Seven."), ("A", "Hint: odd."), ("B", "Seven?")]
+    assert short(result, "B") == "u:Hint: odd. a:Seven?"
+    drafts = [message for message in result.messages if isinstance(metadata(message), Draft)]
+    assert [draft.text for draft in drafts] == [" "]
+
+
+async def test_a_secret_stays_in_mind_to_the_end() -> None:
+    """Y16: it stands at the beginning of every later prompt of its owner, the judge's too."""
+    plan = Plan(
+        mode="one_last_group_chat_after_first_completion",
+        completes={"A": 2},
+        cap=3,
+        made_up=("A",),
+    )
+    for two_questions in (False, True):
+        troupe = Troupe()
+        await troupe.play(replace(plan, two_questions=two_questions))
+        own = [
+            entries(call.messages)[1:3]
+            for call in troupe.model.calls
+            if call.messages[0].text == "You are A."
+        ]
+        known = [("user", plan.request("A")), ("assistant", "secret-of-A")]
+        assert own[0] == known[:1]
+        assert len(own) > 5
+        assert all(begin == known for begin in own[1:])
+
+
+@pytest.mark.parametrize(
+    "private",
+    [
+        pytest.param({}, id="Y16-neither"),
+        pytest.param({"lines": []}, id="Y16-no-lines"),
+        pytest.param({"lines": ["It is 7."], "prompt": "Choose."}, id="Y16-both"),
+        pytest.param({"lines": [" "]}, id="Y16-blank-line"),
+        pytest.param({"prompt": ""}, id="Y16-blank-prompt"),
+    ],
+)
+def test_a_private_opening_is_lines_or_a_prompt(private: dict[str, Any]) -> None:
+    with pytest.raises(SpecError, match=r"speakers\.0\.private_opening"):
+        group_solve(
+            [
+                {"name": "A", "task": "P1", "private_opening": private},
+                {"name": "B", "task": "P2"},
+            ]
+        )
+    with pytest.raises(ValueError, match=r"lines|prompt"):
+        PrivateOpening.model_validate(private)

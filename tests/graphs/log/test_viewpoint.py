@@ -1,0 +1,407 @@
+"""The log as one speaker sees it: what holds for any log, and for logs of real runs."""
+
+import re
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from itertools import pairwise
+from typing import Any, get_args
+
+import pytest
+from hypothesis import strategies as st
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    InvalidToolCall,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.messages.tool import tool_call
+
+from duologue.graphs.conversation.conversation import Conversation
+from duologue.graphs.log.heard_text import provider_names
+from duologue.graphs.log.messages import make_message, make_tool_message, metadata
+from duologue.graphs.log.metadata import (
+    NOBODY,
+    AnyMetadata,
+    Draft,
+    EarlierEnd,
+    Failure,
+    Instruction,
+    JudgeQuestion,
+    MemoryReset,
+    MessageMetadata,
+    OpeningAnswer,
+    Reflection,
+    SpecifiedTask,
+    Speech,
+    ToolCalls,
+    ToolResult,
+    UnheardResult,
+)
+from duologue.graphs.log.viewpoint import viewpoint
+from duologue.graphs.speakers.speaker import Speaker
+from support.cases import drawn_cases
+from support.shape_help import well_formed
+from support.spec_help import letters, look
+
+ODD = [
+    *(
+        "Ann",
+        "Bob",
+        "Stock Trader",
+        "Stock_Trader",
+        "Stock-Trader",
+        "Stock Trader!",
+        "Stock, Trader",
+    ),
+    *(
+        "Zoë",
+        "Zo",
+        "Zo_",
+        "李雷",
+        "韩梅梅",
+        "speaker_1",
+        "speaker 2",
+        "_",
+        "!!",
+        "🎲",
+        "a.b",
+        "a b",
+    ),
+    *("N" * 80, "N" * 79, "N" * 60, "N" * 56 + "_2", "N" * 56 + "_3", "N" * 56 + " 4"),
+]
+NAMES = st.lists(
+    st.one_of(st.sampled_from(ODD), st.text("aAb _-.é李", min_size=1, max_size=80)),
+    min_size=2,
+    max_size=5,
+    unique_by=(letters, look),
+).filter(lambda names: all(name.strip() for name in names))
+
+
+def talk(names: Sequence[str], *, keep: Sequence[str] = ()) -> Conversation:
+    return Conversation(
+        task="Talk.",
+        speakers=tuple(Speaker(name=name, keep_self_reflection=name in keep) for name in names),
+    )
+
+
+def no_json(call: str) -> InvalidToolCall:
+    return InvalidToolCall(name="add", args="{a", id=call, error=None, type="invalid_tool_call")
+
+
+KINDS: list[type[MessageMetadata]] = [
+    kind for kind in get_args(AnyMetadata) if kind not in (MemoryReset, UnheardResult)
+]
+
+
+@st.composite
+def any_log(draw: st.DrawFn) -> tuple[Conversation, list[AnyMessage]]:
+    """Any lines whatever, also such as no run leaves behind."""
+    conversation = talk(draw(NAMES))
+    who = st.sampled_from(conversation.names)
+    audiences = st.one_of(st.none(), st.lists(who, max_size=3, unique=True).map(tuple))
+    ids = st.sampled_from(["c1", "c2", "c3", "c4"])
+    log: list[AnyMessage] = []
+    for number in range(draw(st.integers(0, 12))):
+        # A word of its own tells each line from all others.
+        text = draw(st.sampled_from(["", " \n", f"word{number}x", f" word{number}x\n\nand more "]))
+        # What a speaker has forgotten is not shown whole.
+        kind = draw(st.sampled_from(KINDS))
+        if kind is ToolResult:
+            speaker = draw(who)
+            log.append(
+                make_tool_message(
+                    number,
+                    text,
+                    speaker=speaker,
+                    call_id=draw(ids),
+                    failure=draw(st.sampled_from([None, *Failure])),
+                )
+            )
+            continue
+        is_told = kind in (Instruction, JudgeQuestion, SpecifiedTask, EarlierEnd)
+        fields = {"speaker": None if is_told else draw(who), "audience": draw(audiences)}
+        about = kind.model_validate(fields | ({"outcome": {}} if kind is EarlierEnd else {}))
+        called = draw(st.lists(ids, max_size=3)) if kind is ToolCalls else []
+        calls = [tool_call(name="add", args={}, id=call) for call in called]
+        bad = draw(st.lists(ids, max_size=1)) if kind is ToolCalls else []
+        broken = [no_json(call) for call in bad]
+        log.append(make_message(number, text, about, tool_calls=calls, invalid_tool_calls=broken))
+    return conversation, log
+
+
+def audible(message: BaseMessage, name: str) -> bool:
+    """Whether a line's text belongs in a speaker's view."""
+    about = metadata(message)
+    if about.speaker == name:
+        if isinstance(about, OpeningAnswer):
+            return False  # its own answer stands there already
+        if isinstance(about, Speech | ToolCalls):
+            return True
+    return about.audience is None or name in about.audience
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"word\d+x", text)
+
+
+@drawn_cases(80, 400, drawn=any_log(), system=st.sampled_from([None, "Rules."]))
+def test_any_log_is_shown_whole_and_in_a_shape_that_providers_take(
+    drawn: tuple[Conversation, list[AnyMessage]], system: str | None
+) -> None:
+    """L3, Y17, Y20: roles, order, labels, and nothing that the speaker may not hear."""
+    conversation, log = drawn
+    before = deepcopy(log)
+    for name in conversation.names:
+        view = viewpoint(conversation, log, name, system=system)
+        assert log == before
+        assert view == viewpoint(conversation, log, name, system=system)
+        well_formed(view)
+        if system is not None:
+            assert view[0] == SystemMessage(system)
+        lines = [message for message in log if not isinstance(message, ToolMessage)]
+        own: list[str] = []
+        others: list[str] = []
+        for message in lines:
+            if audible(message, name):
+                mine = metadata(message).speaker == name
+                (own if mine else others).extend(words(message.text))
+        assert words(" ".join(m.text for m in view if isinstance(m, AIMessage))) == own
+        assert words(" ".join(m.text for m in view if isinstance(m, HumanMessage))) == others
+        shown = {word for m in view if isinstance(m, ToolMessage) for word in words(m.text)}
+        mine_too = {
+            word
+            for m in log
+            if isinstance(m, ToolMessage) and metadata(m).speaker == name
+            for word in words(m.text)
+        }
+        assert shown <= mine_too
+
+
+@drawn_cases(60, 300, drawn=any_log())
+def test_every_line_of_another_stands_in_a_paragraph_of_its_own_with_its_speaker(
+    drawn: tuple[Conversation, list[AnyMessage]],
+) -> None:
+    """L3: joined with a blank line. Y20: with three or more, marked with its speaker."""
+    conversation, log = drawn
+    for name in conversation.names:
+        heard = []
+        for message in log:
+            about = metadata(message)
+            if isinstance(message, ToolMessage) or about.speaker == name:
+                continue
+            if not audible(message, name):
+                continue
+            if not message.text.strip() and isinstance(about, ToolCalls):
+                continue
+            marked = about.speaker is not None and len(conversation.names) > 2
+            label = f"{about.speaker}: " if marked else ""
+            if about.audience is not None and about.is_spoken and about.is_aloud:
+                others = [one for one in about.confidants if one != name]
+                label += f"(to {' and '.join(['you', *others])} only) "
+            heard.append(label + (message.text.strip() or "(empty message)"))
+        view = viewpoint(conversation, log, name)
+        texts = [message.text for message in view if isinstance(message, HumanMessage)]
+        assert "\n\n".join(texts) == "\n\n".join(heard)
+
+
+@drawn_cases(60, 300, names=NAMES)
+def test_names_sent_to_providers_are_valid_and_differ(names: list[str]) -> None:
+    """L1: the display name is kept apart from what a provider takes."""
+    mapped = provider_names(names)
+    assert list(mapped) == names
+    assert len({*mapped.values()}) == len(names)
+    for plain in mapped.values():
+        assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", plain)
+
+
+@pytest.mark.timeout(20)
+def test_names_that_collide_even_with_a_number_behind_them_get_another() -> None:
+    long = "N" * 56
+    names = [long + "abcd", long + "_3", long + "abcde", long + "_4", long + "abcdef"]
+    assert len({*provider_names(names).values()}) == 5
+
+
+@drawn_cases(50, 200, drawn=any_log())
+def test_a_view_names_its_speakers_as_providers_take_it(
+    drawn: tuple[Conversation, list[AnyMessage]],
+) -> None:
+    conversation, log = drawn
+    names = provider_names(conversation.names)
+    for name in conversation.names:
+        for message in viewpoint(conversation, log, name):
+            if isinstance(message, AIMessage):
+                assert message.name == names[name]
+            elif isinstance(message, HumanMessage):
+                others = {names[other] for other in names if other != name}
+                assert message.name is None or message.name in others
+
+
+@st.composite
+def real_log(  # noqa: C901  # one branch for each thing a turn may hold
+    draw: st.DrawFn,
+) -> tuple[Conversation, list[AnyMessage], list[tuple[str, int, int]]]:
+    """The log of a possible run, and for each turn its speaker, start and last line."""
+    names = draw(st.sampled_from([["Ann", "Bob"], ["Ann", "Bob", "Cid"], ["A b", "A-b", "é", "è"]]))
+    keep = draw(st.lists(st.sampled_from(names), unique=True))
+    conversation = talk(names, keep=keep)
+    log: list[AnyMessage] = []
+    turns: list[tuple[str, int, int]] = []
+
+    def write(
+        text: str,
+        kind: type[MessageMetadata],
+        speaker: str | None,
+        audience: Any,  # noqa: ANN401
+        **more: Any,
+    ) -> None:
+        about = kind.model_validate({"speaker": speaker, "audience": audience})
+        log.append(make_message(len(log), text, about, **more))
+
+    def turn(name: str, audience: tuple[str, ...] | None) -> None:
+        start = len(log)
+        for round_ in range(draw(st.sampled_from([0, 0, 1, 2]))):
+            if draw(st.booleans()):
+                write("draft", Draft, name, NOBODY)
+            ids = [f"c{start}-{round_}-{n}" for n in range(draw(st.integers(1, 2)))]
+            calls = [tool_call(name="add", args={"a": 1}, id=key) for key in ids]
+            spoken = draw(st.sampled_from(["", "Let me see."]))
+            write(spoken, ToolCalls, name, audience, tool_calls=calls)
+            log.extend(
+                make_tool_message(len(log) + n, "4", speaker=name, call_id=key)
+                for n, key in enumerate(ids)
+            )
+        if draw(st.booleans()):
+            write(draw(st.sampled_from(["", "draft"])), Draft, name, NOBODY)
+        write(draw(st.sampled_from(["", f"word{start}x"])), Speech, name, audience)
+        turns.append((name, start, len(log) - 1))
+        if draw(st.booleans()):
+            kept = (name,) if name in keep else NOBODY
+            for question in range(draw(st.integers(1, 2))):
+                heard = NOBODY if question else kept
+                write("What is left?", JudgeQuestion, None, heard)
+                write("Nothing.", Reflection, name, heard)
+
+    if draw(st.booleans()):
+        for name in names:
+            write(f"{name}'s task.", Instruction, None, (name,))
+        for name in names:
+            turn(name, (name,))
+        order = [*names[1:], names[0]]
+        write("Go.", OpeningAnswer, names[0], (order[0],))
+    else:
+        order = names
+        write("Begin.", Instruction, None, (names[0],))
+    for number in range(draw(st.integers(2, 9))):
+        turn(order[number % len(order)], None)
+    return conversation, log, turns
+
+
+@drawn_cases(60, 250, drawn=real_log())
+def test_a_prompt_and_its_reply_begin_the_speakers_next_prompt(
+    drawn: tuple[Conversation, list[AnyMessage], list[tuple[str, int, int]]],
+) -> None:
+    """Providers cache prefixes; reflections (Y10), repairs and tools (Y18) break none."""
+    conversation, log, turns = drawn
+    for name in conversation.names:
+        own = [(start, end) for speaker, start, end in turns if speaker == name]
+        for (start, end), (following, _) in pairwise(own):
+            prompt = viewpoint(conversation, log[:start], name, system="Rules.")
+            well_formed(prompt)
+            assert prompt[-1].type == "human" or start == 0
+            replied = viewpoint(conversation, log[: end + 1], name, system="Rules.")
+            then = viewpoint(conversation, log[:following], name, system="Rules.")
+            assert replied[: len(prompt)] == prompt
+            assert then[: len(replied)] == replied
+            assert len(replied) > len(prompt)
+            assert len(then) > len(replied)
+
+
+def views(conversation: Conversation, log: Sequence[BaseMessage], name: str) -> Iterator[str]:
+    for message in viewpoint(conversation, log, name):
+        yield f"{message.type}: {message.text}"
+
+
+def test_own_lines_are_the_assistants_and_all_others_the_users() -> None:
+    """L3, Y20: neighbours in the user role are joined by a blank line, each with its speaker."""
+    conversation = talk(["Ann", "Bob", "Cid"])
+    log = [
+        make_message(0, "Begin.", Instruction(audience=("Ann",))),
+        make_message(1, "Hello.", Speech(speaker="Ann")),
+        make_message(2, "Hi.", Speech(speaker="Bob")),
+        make_message(3, "Hey.", Speech(speaker="Cid")),
+    ]
+    assert list(views(conversation, log, "Ann")) == [
+        "human: Begin.",
+        "ai: Hello.",
+        "human: Bob: Hi.\n\nCid: Hey.",
+    ]
+    assert list(views(conversation, log, "Bob")) == [
+        "human: Ann: Hello.",
+        "ai: Hi.",
+        "human: Cid: Hey.",
+    ]
+
+
+def test_two_speakers_hear_each_other_without_labels() -> None:
+    """Y17: user and assistant as each agent sees it."""
+    conversation = talk(["Ann", "Bob"])
+    log = [
+        make_message(0, "Hello.", Speech(speaker="Ann")),
+        make_message(1, "Hi.", Speech(speaker="Bob")),
+    ]
+    assert list(views(conversation, log, "Ann")) == ["ai: Hello.", "human: Hi."]
+    assert list(views(conversation, log, "Bob")) == ["human: Hello.", "ai: Hi."]
+
+
+def test_others_hear_the_text_beside_a_call_and_not_the_call() -> None:
+    """Y18: calls and results belong to the caller."""
+    conversation = talk(["Ann", "Bob"])
+    call = tool_call(name="add", args={"a": 1}, id="c1")
+    log = [
+        make_message(0, "Let me see.", ToolCalls(speaker="Ann"), tool_calls=[call]),
+        make_tool_message(1, "secret 4", speaker="Ann", call_id="c1"),
+        make_message(2, "Four.", Speech(speaker="Ann")),
+    ]
+    assert list(views(conversation, log, "Ann")) == [
+        "ai: Let me see.",
+        "tool: secret 4",
+        "ai: Four.",
+    ]
+    assert list(views(conversation, log, "Bob")) == ["human: Let me see.\n\nFour."]
+
+
+def test_the_newest_of_two_results_is_shown() -> None:
+    conversation = talk(["Ann", "Bob"])
+    call = tool_call(name="add", args={}, id="c1")
+    log = [
+        make_message(0, "", ToolCalls(speaker="Ann"), tool_calls=[call]),
+        make_tool_message(1, "old", speaker="Ann", call_id="c1"),
+        make_tool_message(2, "new", speaker="Ann", call_id="c1"),
+    ]
+    assert list(views(conversation, log, "Ann")) == ["ai: ", "tool: new"]
+
+
+def test_a_call_whose_arguments_are_no_json_is_told_to_its_caller() -> None:
+    """Y19: the text goes back to the model to mend its arguments."""
+    conversation = talk(["Ann", "Bob"])
+    log = [
+        make_message(0, "Begin.", Instruction(audience=("Ann",))),
+        make_message(1, "", ToolCalls(speaker="Ann"), invalid_tool_calls=[no_json("c1")]),
+        make_tool_message(
+            2,
+            "The arguments of add are not valid JSON.",
+            speaker="Ann",
+            call_id="c1",
+            failure=Failure.CALL,
+        ),
+    ]
+    view = viewpoint(conversation, log, "Ann")
+    assert "not valid JSON" in view[-1].text
+
+
+def test_nobody_sees_as_a_stranger() -> None:
+    with pytest.raises(KeyError, match="nobody is called 'Eve'"):
+        viewpoint(talk(["Ann", "Bob"]), [], "Eve")

@@ -1,0 +1,159 @@
+"""Row R18: in a chat a guard gives the turn to the person, saying why, instead of ending it."""
+
+from typing import Any
+
+import pytest
+from langchain_core.tools import tool
+
+from duologue.graphs import (
+    Conversation,
+    MessageQuestion,
+    Session,
+    SpecError,
+    chat,
+    converse,
+    load_conversation,
+)
+from duologue.graphs.conversation.questions import Because
+from duologue.graphs.ends.end_chat import EndChat
+from duologue.nodes.testing import Line, ScriptedChatModel
+from support.people_help import Played, call, calls, play
+
+FLIP = "User: I would like to know when the shop opens."
+ASKS = ["When does it open?", "And on Monday?", "And on Tuesday?", "On Sunday?", "In May?", "Ok?"]
+WHY = "Assistant kept speaking another's part"
+
+
+def because(played: Played) -> list[str]:
+    return [one.because.value for one in played.asked if isinstance(one, MessageQuestion)]
+
+
+def flipping() -> ScriptedChatModel:
+    """It speaks the person's part, even when asked for its own."""
+    return ScriptedChatModel(script=lambda _: FLIP)
+
+
+@tool
+def look(at: str) -> str:
+    """Look at something."""
+    return f"{at} is fine."
+
+
+def test_the_person_is_told_why_and_its_words_begin_the_count_anew() -> None:
+    """R18: a second time it takes as many again."""
+    played = play(chat(), flipping(), [*ASKS[:4], "exit"])
+    assert played.reason == "quit"
+    assert because(played) == ["turn", "turn", "guard", "turn", "guard"]
+    prompts = [one.prompt for one in played.asked if isinstance(one, MessageQuestion)]
+    assert prompts[2] == f"User, it is your turn: {WHY}. exit: leave."
+    assert any("another's part (2 of 2)" in str(cause) for cause in played.result.why())
+
+
+def test_it_ends_the_conversation_unless_told_to_ask() -> None:
+    """R18: by default, and in older chats."""
+    people = [{"name": "User", "replies": ["human"]}, {"name": "Assistant"}]
+    ending = load_conversation({"task": "Talk.", "speakers": people})
+    played = play(ending, flipping(), ASKS)
+    assert played.reason == "role_flips"
+    store = "memory:older-chat"
+    old = chat().model_copy(update={"end_chat": EndChat(max_iterations=None)})
+    play(Conversation.model_validate(old.stored()), [], store=store)
+    # The same Python goes on with it, by its rules.
+    again = play(chat(), flipping(), ASKS, store=store)
+    assert again.reason == "role_flips"
+
+
+def test_equal_calls_are_not_run_once_more() -> None:
+    """R18, R21: the model is asked for something else, then the turn ends, and it learns why."""
+    again = calls(call("look", at="it"))
+    script: list[Line] = [*[again] * 6, "I give up."]
+    played = play(chat(tools=["look"]), script, ["Look.", "Stop that.", "exit"], tools=[look])
+    assert because(played) == ["turn", "guard", "turn"]
+    question = played.asked[1]
+    assert isinstance(question, MessageQuestion)
+    assert "Assistant made the same call 5 times" in question.prompt
+    results = [one["content"] for one in played.prompts[-1] if one["role"] == "tool"]
+    assert results[:4] == ["it is fine."] * 4
+    assert len(results) == 5
+    assert results[4].startswith("Not run")
+    assert played.transcript == [
+        ("User", "Look."),
+        ("User", "Stop that."),
+        ("Assistant", "I give up."),
+    ]
+    assert played.reason == "quit"
+
+
+def test_a_replay_says_the_same() -> None:
+    """R18."""
+    again = calls(call("look", at="it"))
+    script: list[Line] = [*[again] * 6, "I give up."]
+    store = "memory:replayed-chat"
+    played = play(
+        chat(tools=["look"]), script, ["Look.", "Stop that.", "exit"], tools=[look], store=store
+    )
+    assert Session("s", store=store).replay(tools=[look]).transcript == played.transcript
+
+
+def test_a_session_that_waits_is_told_why_in_the_next_run() -> None:
+    """R18: what is counted is found in the log."""
+    store = "memory:waiting-chat"
+    play(chat(), flipping(), ASKS[:2], store=store)
+    asked: list[Any] = []
+    model = ScriptedChatModel(script=["Yes."])
+    answers = iter(["Are you well?", "exit"])
+
+    def answer(question: Any) -> str:  # noqa: ANN401
+        asked.append(question)
+        return next(answers)
+
+    result = converse(chat(), session="s", store=store, model=model, answer=answer)
+    assert [one.because for one in asked] == [Because.GUARD, Because.TURN]
+    assert result.transcript[-2:] == [("User", "Are you well?"), ("Assistant", "Yes.")]
+
+
+def test_caps_budgets_and_people_still_end_it() -> None:
+    """R18."""
+    played = play(chat(max_iterations=2), flipping(), ASKS)
+    assert played.reason == "max_iterations"
+
+
+def test_a_guard_that_is_off_never_asks() -> None:
+    """R18."""
+    people = [{"name": "User", "replies": ["human"]}, {"name": "Assistant"}]
+    end_chat = {"on_guard": "ask", "guards": {"role_flips": 0}, "max_iterations": "none"}
+    quiet = load_conversation({"task": "Talk.", "speakers": people, "end_chat": end_chat})
+    played = play(quiet, flipping(), [*ASKS, "exit"])
+    assert "guard" not in because(played)
+
+
+@pytest.mark.parametrize(
+    "speakers",
+    [
+        pytest.param([{"name": "Ann"}, {"name": "Bob"}], id="nobody"),
+        pytest.param(
+            [{"name": "Ann", "replies": ["human"]}, {"name": "Bob"}, {"name": "Cid"}], id="three"
+        ),
+        pytest.param(
+            [
+                {
+                    "name": "Ann",
+                    "replies": [{"kind": "human", "human_input_mode": "NEVER"}, "model"],
+                },
+                {"name": "Bob"},
+            ],
+            id="never",
+        ),
+    ],
+)
+def test_where_no_person_speaks_in_each_round_it_is_refused(speakers: list[Any]) -> None:
+    """R18."""
+    with pytest.raises(SpecError, match=r"end_chat.on_guard: 'ask' needs two speakers in turn"):
+        load_conversation({"task": "Talk.", "speakers": speakers, "end_chat": {"on_guard": "ask"}})
+
+
+def test_nothing_of_it_stands_in_the_agents_view() -> None:
+    """R18."""
+    played = play(chat(), flipping(), [*ASKS[:3], "exit"])
+    assert "guard" in because(played)
+    assert not any(WHY in one.text for one in played.result.messages)

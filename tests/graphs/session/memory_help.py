@@ -1,0 +1,40 @@
+"""What the tests of memory as state share. No tests here."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from duologue.graphs import (
+    Conversation,
+    Result,
+    converse,
+)
+from duologue.graphs.conversation.fields import SPEC_VERSION
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel
+from support.fork_help import (
+    FUNCTIONS,
+)
+
+SPEC = {"version": SPEC_VERSION, "task": "Plan", "speakers": [{"name": "Ann"}, {"name": "Ben"}]}
+SESSION = {"format": "duologue.session", "version": 7, "session": "one", "spec": SPEC}
+MESSAGE = {"id": "m0000", "text": "Hi", "metadata": {"kind": "speech", "speaker": "Ann"}}
+
+
+def stopped(conversation: Conversation, lines: Sequence[Line], store: str, session: str) -> None:
+    """Leave a session behind so many calls, by a model that then fails."""
+    model = ScriptedChatModel(script=[*lines, Reply(error=500)])
+    with pytest.raises(Exception, match="500"):
+        converse(conversation, session=session, store=store, model=model, **FUNCTIONS)
+
+
+def seen(result: Result, name: str) -> list[tuple[str, str]]:
+    """A speaker's view without its system prompt."""
+    return [(message.type, message.text) for message in result.viewpoint(name)[1:]]
+
+
+def through_json(dump: dict[str, Any]) -> dict[str, Any]:
+    """What is left of a dump behind JSON text."""
+    again: dict[str, Any] = json.loads(json.dumps(dump, allow_nan=False))
+    return again

@@ -1,0 +1,284 @@
+"""One agent by itself: asked, with its tools, forms, sessions and approvals.
+
+After Lagent's agents, which are called (L1, L2), and Yacana's tasks, which are solved (Y16, Y18).
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import openai
+import pytest
+from langchain_core.runnables import RunnableLambda
+from pydantic import BaseModel
+
+from duologue.graphs import (
+    ApprovalQuestion,
+    MaxCalls,
+    ModelError,
+    Reason,
+    Session,
+    SessionError,
+    Speaker,
+    SpecError,
+    UnreadableAnswerError,
+    aask,
+    ask,
+    remember,
+)
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from support.shape_help import shown, texts
+
+CHEF = Speaker(name="Chef", system_prompt="You plan meals.")
+
+
+class Menu(BaseModel):
+    starter: str
+    courses: int
+
+
+def price(dish: str) -> str:
+    """What a dish costs."""
+    return f"{dish}: 7"
+
+
+def calling(tool: str, **args: object) -> Reply:
+    return Reply(tool_calls=[ScriptedToolCall(name=tool, args=args, id="call_1")])
+
+
+@pytest.fixture
+def store() -> str:
+    return f"memory:{uuid4().hex}"
+
+
+def model_of(*script: Line) -> ScriptedChatModel:
+    return ScriptedChatModel(script=[*script])
+
+
+def test_an_agent_answers_once_by_its_prompt_and_no_more(store: str) -> None:
+    """L1, L3: one call, and the answer alone is the text of the result."""
+    model = model_of("Soup, then fish.")
+    answer = ask(CHEF, "Plan a menu.", model=model, store=store)
+    assert answer.text == "Soup, then fish."
+    assert answer.output is None
+    assert [shown(call.messages) for call in model.calls] == [
+        ["s:You plan meals.", "u:Plan a menu."]
+    ]
+    assert answer.transcript == [("User", "Plan a menu."), ("Chef", "Soup, then fish.")]
+    assert answer.outcome is not None
+    assert answer.outcome.reason is Reason.MAX_ITERATIONS
+
+
+def test_one_session_remembers_and_another_does_not_until_it_is_reset(store: str) -> None:
+    """L2: memory by the session's id; the prompt is the beginning of the next one."""
+    model = model_of("Soup.", "Plums.", "For whom?", "Rice.", "Beans.", "Lentils.")
+
+    def asked(text: str, session: str, **options: Any) -> str:
+        return ask(CHEF, text, session=session, model=model, store=store, **options).text
+
+    assert asked("A starter?", "menu") == "Soup."
+    assert asked("And a dessert?", "menu") == "Plums."
+    assert asked("And a dessert?", "other") == "For whom?"
+    Session("menu", store=store).reset()
+    assert asked("A side dish?", "menu") == "Rice."
+    assert asked("Another one?", "menu", reset=True) == "Beans."
+    asked_on = Session("menu", store=store).stream(message="One more?", model=model)
+    assert "".join(one.text for one in asked_on if one.event == "token") == "Lentils."
+    first, second, *others = (shown(call.messages) for call in model.calls)
+    assert second == [*first, "a:Soup.", "u:And a dessert?"]
+    assert [one[1:] for one in others] == [
+        ["u:And a dessert?"],
+        ["u:A side dish?"],
+        ["u:Another one?"],
+        ["u:Another one?", "a:Beans.", "u:One more?"],
+    ]
+
+
+async def test_tools_run_before_the_answer_those_of_one_question_too(store: str) -> None:
+    """Y18, L6: also for an agent that has none of its own, and from a coroutine."""
+    for agent, options in (
+        (CHEF.replace(tools=[price]), {}),
+        (CHEF, {"tools": [price]}),
+        (CHEF.replace(tools=[price]), {"tools": [price]}),
+        ({"name": "Chef", "tools": ["price"]}, {"tools": [price]}),
+    ):
+        model = model_of(calling("price", dish="Soup"), "It is 7.")
+        answer = await aask(agent, "What is soup?", model=model, store=store, **options)  # type: ignore[arg-type]  # both are options
+        assert answer.text == "It is 7."
+        assert texts(model.calls[1]) == ["u:What is soup?", "a:", "t:Soup: 7"]
+
+
+@pytest.mark.parametrize("tools", [(), (price,)], ids=["held", "told"])
+def test_an_answer_that_must_fit_a_schema_is_read(
+    tools: tuple[Callable[..., Any], ...], store: str
+) -> None:
+    """L5: the fields stand beside the text; who has tools is told the schema instead."""
+    said = json.dumps({"starter": "Soup", "courses": 3})
+    model = model_of("Well, soup!", said)
+    answer = ask(CHEF, "A menu.", schema=Menu, tools=tools, model=model, store=store)
+    assert Menu.model_validate(answer.output) == Menu(starter="Soup", courses=3)
+    assert answer.text == said
+    assert ("JSON schema" in model.calls[0].messages[0].text) is bool(tools)
+
+
+@pytest.mark.parametrize("tools", [(), (price,)], ids=["held", "told"])
+def test_an_answer_that_fits_no_schema_is_an_error_with_the_last_reply(
+    tools: tuple[Callable[..., Any], ...], store: str
+) -> None:
+    last = "I am a chef, and no clerk. " * 40
+    model = model_of("Well, soup!", last)
+    with pytest.raises(UnreadableAnswerError, match=r"does not fit 'Menu'; .*no clerk") as caught:
+        ask(CHEF, "A menu.", session="s", schema=Menu, tools=tools, model=model, store=store)
+    assert isinstance(caught.value, ModelError)
+    assert (caught.value.reply, caught.value.session) == (last, "s")
+    assert len(str(caught.value)) < 600
+    assert Session("s", store=store).state().text == last
+    # It can be asked again.
+    model = model_of('{"starter": "Soup", "courses": 3}')
+    again = ask(CHEF, "Please!", session="s", schema=Menu, tools=tools, model=model, store=store)
+    assert again.output == {"starter": "Soup", "courses": 3}
+
+
+def test_a_blank_answer_fits_no_schema(store: str) -> None:
+    with pytest.raises(UnreadableAnswerError) as caught:
+        ask(CHEF, "A menu.", schema=Menu, model=model_of("", " "), store=store)
+    assert caught.value.reply.strip() == ""
+
+
+def test_who_wants_no_error_gets_the_answer_without_a_value(store: str) -> None:
+    model = model_of("Well, soup!", "Soup, I say.")
+    found = ask(CHEF, "?", schema=Menu, on_failure="return", model=model, store=store)
+    assert (found.text, found.output) == ("Soup, I say.", None)
+
+
+def test_an_answer_that_a_budget_prevents_or_a_person_delays_is_no_error(store: str) -> None:
+    budget = MaxCalls(limit=1)
+    options: dict[str, Any] = {"session": "s", "end_when": budget, "schema": Menu, "store": store}
+    said = '{"starter": "Soup", "courses": 3}'
+    assert ask(CHEF, "?", model=model_of(said), **options).output
+    late = ask(CHEF, "And now?", model=model_of(), **options)
+    assert late.outcome is not None
+    assert (late.outcome.reason, late.text) == (Reason.MAX_CALLS, "")
+    careful = CHEF.replace(tools=[price], interrupt_on={"price": True})
+    model = model_of(calling("price", dish="Soup"))
+    assert ask(careful, "?", schema=Menu, model=model, store=store).pending
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'A menu for you:\n\n```json\n{"starter": "Soup", "courses": 3}\n```\nEnjoy!',
+        'Sure! {"Starter": "Soup", "COURSES": 3} is what I would cook.',
+    ],
+)
+def test_r4_an_answer_is_read_as_models_write_it(said: str, store: str) -> None:
+    answer = ask(CHEF, "A menu.", schema=Menu, model=model_of(said), store=store)
+    assert answer.output == {"starter": "Soup", "courses": 3}
+
+
+def test_a_call_that_a_person_must_approve_of_waits_and_goes_on(store: str) -> None:
+    """G5: there is no answer meanwhile; the same question once more changes nothing."""
+    careful = CHEF.replace(tools=[price], interrupt_on={"price": True})
+    model = model_of("Hello.", calling("price", dish="Soup"), "It is 7.")
+    ask(careful, "Hi!", session="s", model=model, store=store)
+    for _ in range(2):
+        waiting = ask(careful, "Soup?", session="s", model=model, store=store)
+        assert isinstance(waiting.pending[0], ApprovalQuestion)
+        assert waiting.text == ""
+    with pytest.raises(SessionError, match="waits for another answer"):
+        ask(careful, "And rice?", session="s", model=model, store=store)
+    decided = {"decisions": [{"type": "approve"}]}
+    answer = Session("s", store=store).answer(decided, model=model, tools=[price])
+    assert answer.text == "It is 7."
+    assert [text for _, text in answer.transcript if text] == ["Hi!", "Hello.", "Soup?", "It is 7."]
+
+
+def test_what_a_failure_has_left_open_is_answered_once(tmp_path: Path) -> None:
+    """The same question again goes on; `resume` does so, too. An answered one is asked anew."""
+    store = tmp_path / "new.db"
+    for again in (lambda model: ask(CHEF, "Soup?", session="s", model=model, store=store), None):
+        with pytest.raises(openai.InternalServerError):
+            ask(CHEF, "Soup?", session="s", model=model_of(Reply(error=500)), store=store)
+        model = model_of("Yes.")
+        answer = again(model) if again else Session("s", store=store).resume(model=model)
+        assert answer.text == "Yes."
+        assert texts(model.calls[0])[-1] == "u:Soup?"
+    asked = [text for name, text in Session("s", store=store).state().transcript if name == "User"]
+    assert asked == ["Soup?", "Soup?"]
+
+
+def test_a_budget_holds_for_all_that_is_asked_in_a_session(store: str) -> None:
+    """R10, E3: caps on rounds count anew, budgets do not."""
+    model = model_of("One.", "Two.")
+
+    def asked() -> tuple[Reason, str]:
+        answer = ask(CHEF, "?", session="s", end_when=MaxCalls(2), model=model, store=store)
+        assert answer.outcome is not None
+        return answer.outcome.reason, answer.text
+
+    assert [asked() for _ in range(3)] == [
+        (Reason.MAX_ITERATIONS, "One."),
+        (Reason.MAX_CALLS, "Two."),
+        # The question stands there, without an answer.
+        (Reason.MAX_CALLS, ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "told"),
+    [
+        ({"session": "s"}, SessionError, r"speakers\.1\.system_prompt differs"),
+        ({"session": "no id"}, SessionError, "no id"),
+        ({"user": "Chef"}, SpecError, "two speakers are called 'Chef'"),
+        ({"tools": "price"}, SpecError, "tools: must be a list of tools"),
+        ({"shema": Menu}, TypeError, "there is no option 'shema'; did you mean 'schema'"),
+        ({"sesion": "s"}, TypeError, "there is no option 'sesion'; did you mean 'session'"),
+        ({"output_type": Menu}, TypeError, "'output_type'; did you mean 'schema'"),
+        ({"thread_id": "s"}, TypeError, "'thread_id'; did you mean 'session'"),
+        ({"end_chat": {}}, TypeError, "there is no option 'end_chat'; there are .*'end_when'"),
+        ({"schema": {}}, SpecError, "schema: must be a pydantic model's class, not dict"),
+        ({"message": "Hi"}, TypeError, "message"),
+        ({"on_failure": "ignore"}, SpecError, "on_failure: must be 'raise' or 'return', not 'ign"),
+        ({"text": " "}, SpecError, "text: must be text that is not empty"),
+        ({"text": "Exit"}, SpecError, "text: 'Exit' alone leaves a conversation"),
+    ],
+)
+def test_what_does_not_fit_is_told_before_a_model_is_asked(
+    options: dict[str, Any], error: type[Exception], told: str, store: str
+) -> None:
+    ask(CHEF, "Soup?", session="s", model=model_of("Yes."), store=store)
+    given: dict[str, Any] = {"text": "?", "model": model_of(), "store": store} | options
+    with pytest.raises(error, match=told):
+        ask(CHEF.replace(system_prompt="You sing."), **given)
+
+
+@pytest.mark.parametrize(
+    ("agent", "told"),
+    [
+        ("Chef", "must be a Speaker or a dict of its fields, not str$"),
+        (RunnableLambda(str), "not RunnableLambda: put it among the replies of one$"),
+    ],
+)
+def test_who_is_no_speaker_is_neither_asked_nor_remembers(agent: Any, told: str) -> None:  # noqa: ANN401
+    with pytest.raises(SpecError, match=f"agent: .*{told}"):
+        ask(agent, "Soup?")
+    with pytest.raises(SpecError, match=f"speaker: .*{told}"):
+        remember(agent)
+
+
+@pytest.mark.parametrize(
+    ("results", "options", "error", "told"),
+    [
+        ((), {"word": 5}, TypeError, "there is no option 'word'; did you mean 'words'"),
+        ((), {"nam": "Cook"}, TypeError, "there is no option 'nam'; did you mean 'name'"),
+        ((), {"words": "5"}, SpecError, "words: must be 1 or more, not '5'"),
+        (([],), {}, TypeError, "results.0 must be a result, not list"),
+    ],
+)
+def test_what_nothing_can_be_remembered_by_is_told(
+    results: Sequence[Any], options: dict[str, Any], error: type[Exception], told: str
+) -> None:
+    with pytest.raises(error, match=told):
+        remember(CHEF, *results, **options)

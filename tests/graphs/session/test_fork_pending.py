@@ -1,0 +1,230 @@
+"""Forks in the middle of a turn: where hooks wait, between a tool and its hooks, at a summary."""
+
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, ToolCall, ToolMessage
+from langchain_core.tools import tool
+
+from drawn.player import Player
+from drawn.talks import talks
+from duologue.graphs import Conversation, Reason, Result, Session, converse
+from duologue.graphs.ends.limits import MaxCalls
+from duologue.graphs.log.messages import metadata, place_of
+from duologue.graphs.log.metadata import MessageMetadata, Summary, UnheardReply, UnheardResult
+from duologue.nodes.prompts import speaking, summaries
+from duologue.nodes.prompts.texts import fill_template
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.tools import Hook
+from duologue.tools.registry.hooks import Turn
+from support.cases import drawn_cases
+from support.fork_help import timeless
+from support.logs import without_ids
+
+
+def model_of(player: Player) -> dict[str, Any]:
+    return {"model": ScriptedChatModel(script=player.answer), **player.registered}
+
+
+@drawn_cases(
+    4, 15, conversation=talks(shaped=True, most=3), seed=st.integers(0, 999), data=st.data()
+)
+def test_a_fork_from_any_line_goes_on_as_the_original_did(
+    conversation: Conversation, seed: int, data: st.DataObject
+) -> None:
+    """Point 4, L7: nothing that stands in the log is asked for again, whatever waits there."""
+    store = f"memory:{uuid4().hex}"
+    player = Player(conversation, seed)
+    whole = converse(conversation, session="one", store=store, **model_of(player))
+    for place in data.draw(st.lists(st.integers(0, len(whole.messages) - 1), max_size=4)):
+        new = Session("one", store=store).fork(at=place_of(whole.messages[place])).id
+        again = Player(conversation, seed)
+        ended = Session(new, store=store).resume(**model_of(again))
+        assert without_ids(ended.messages) == without_ids(whole.messages)
+        assert timeless(ended.outcome) == timeless(whole.outcome)
+        asked = len(again.answered)
+        assert again.answered == player.answered[len(player.answered) - asked :]
+
+
+RAN: list[str] = []
+"""The calls of the tool, in these tests."""
+
+
+@tool
+def dig(place: str) -> str:
+    """Dig a bed."""
+    RAN.append(place)
+    return f"Dug {place}."
+
+
+def _louder(_: Turn, reply: AIMessage) -> AIMessage:
+    return AIMessage(f"{reply.text}!")
+
+
+def _heard(_: Turn) -> HumanMessage:
+    return HumanMessage("Something else.")
+
+
+def _praised(_: Turn, __: ToolCall, found: ToolMessage) -> ToolMessage:
+    return ToolMessage(f"{found.text} Well done.", tool_call_id="any")
+
+
+REGISTERED: dict[str, Any] = {
+    "tools": [dig],
+    "hooks": {"all": Hook(before_speaker=_heard, after_speaker=_louder, after_tool=_praised)},
+}
+
+
+def shaped(**fields: Any) -> Conversation:
+    """Ann digs and has hooks; both have answered their own task before."""
+    ann = {"name": "Ann", "task": "Dig.", "tools": ["dig"], "hooks": ["all"]}
+    return Conversation.model_validate(
+        {
+            "speakers": [ann, {"name": "Ben", "task": "Look on."}],
+            "opening": {"answers": True, "first_speaker": "Ann"},
+            "end_chat": {"max_iterations": 1},
+            **fields,
+        }
+    )
+
+
+CALL = Reply(
+    text="I dig", tool_calls=[ScriptedToolCall(name="dig", args={"place": "here"}, id="c")]
+)
+SAID: list[Line] = ["I will dig", "I will look on.", CALL, "I have dug", "I see."]
+
+
+def run(session: str, store: str, script: list[Line], *, into: bool = False) -> Result:
+    """Run or resume it on a script that must be used up."""
+    model = ScriptedChatModel(script=script)
+    if into:
+        result = Session(session, store=store).resume(model=model, **REGISTERED)
+    else:
+        result = converse(shaped(), session=session, store=store, model=model, **REGISTERED)
+    assert len(model.calls) == len(script)
+    return result
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> tuple[str, Result]:
+    """A whole run, and where it is kept."""
+    RAN.clear()
+    store = str(tmp_path / "store.db")
+    return store, run("one", store, SAID)
+
+
+def found(result: Result, kind: type[MessageMetadata], text: str) -> str:
+    """The id of the line of this kind and text."""
+    (one,) = [one for one in result.messages if type(metadata(one)) is kind and one.text == text]
+    return place_of(one)
+
+
+WAITING = {
+    "a call": (UnheardReply, "I dig", SAID[3:]),
+    "a result": (UnheardResult, "Dug here.", SAID[3:]),
+    "a speech": (UnheardReply, "I have dug", SAID[4:]),
+}
+
+
+@pytest.mark.parametrize(("kind", "text", "rest"), WAITING.values(), ids=WAITING)
+def test_what_waits_for_hooks_is_said_by_the_new_rules(
+    whole: tuple[str, Result], kind: type[MessageMetadata], text: str, rest: list[Line]
+) -> None:
+    """L7: with the same hooks, and with none."""
+    store, before = whole
+    at = found(before, kind, text)
+    same = run(Session("one", store=store).fork(at=at).id, store, rest, into=True)
+    assert without_ids(same.messages) == without_ids(before.messages)
+    new = Session("one", store=store).fork(at=at, speakers={"Ann": {"hooks": []}}).id
+    plain = run(new, store, rest, into=True)
+    aloud = {
+        one.text
+        for one in plain.messages
+        if not isinstance(metadata(one), UnheardReply | UnheardResult)
+    }
+    assert text in aloud
+    assert f"{text}!" not in aloud
+    assert f"{text} Well done." not in aloud
+    # A tool whose result stands in the log is not run again.
+    assert len(RAN) == (3 if text == "I dig" else 1)
+
+
+@pytest.mark.parametrize(("kind", "text", "rest"), WAITING.values(), ids=WAITING)
+def test_what_is_answered_is_said_before_new_rules_end_it(
+    whole: tuple[str, Result], kind: type[MessageMetadata], text: str, rest: list[Line]
+) -> None:
+    """Point 2: a hard stop of the fork's waits until the hooks have seen it."""
+    store, before = whole
+    at = found(before, kind, text)
+    new = Session("one", store=store).fork(at=at, end_chat={"when": MaxCalls(limit=1)}).id
+    assert Session(new, store=store).state().outcome is None
+    ended = run(new, store, [], into=True)
+    assert timeless(ended.outcome).reason is Reason.MAX_CALLS
+    newest = ended.messages[-1]
+    assert newest.text == (f"{text} Well done." if text == "Dug here." else f"{text}!")
+
+
+@pytest.mark.parametrize(("kind", "text", "rest"), WAITING.values(), ids=WAITING)
+def test_a_new_task_is_told_in_front_of_what_waits(
+    whole: tuple[str, Result], kind: type[MessageMetadata], text: str, rest: list[Line]
+) -> None:
+    """Point 4: the lines that wait keep their places behind it, and their ids are in order."""
+    store, before = whole
+    at = found(before, kind, text)
+    new = Session("one", store=store).fork(at=at, speakers={"Ann": {"task": "Plant."}}).id
+    told = fill_template(speaking.NEW_TASK, task="Plant.")
+    ended = run(new, store, rest, into=True)
+    texts = [str(one.text) for one in ended.messages]
+    assert [one.text for one in before.messages] == [one for one in texts if one != told]
+    assert texts.index(told) < texts.index(text)
+    assert [place_of(one) for one in ended.messages] == [f"m{n:04d}" for n in range(len(texts))]
+
+
+LONG = "This is said at some length. " * 9
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_kept"),
+    [
+        ({}, True),
+        ({"speakers": {"Ann": {"context": {"kind": "all"}}}}, True),
+        ({"speakers": {"Ann": {"context": {"kind": "last", "limit": 9}}}}, True),
+        ({"end_chat": {"when": MaxCalls(limit=1)}}, False),
+    ],
+    ids=["same", "all", "last", "over"],
+)
+def test_a_fork_at_a_summary_goes_on_with_it(changes: dict[str, Any], is_kept: bool) -> None:
+    """Point 5: it is not made again, and stands for what went before by any policy."""
+    store = f"memory:{uuid4().hex}"
+    context = {"kind": "summary", "limit": 350, "words": 9}
+    conversation = Conversation.model_validate(
+        {
+            "task": "Dig.",
+            "speakers": [{"name": "Ann", "context": context}, {"name": "Ben"}],
+            "end_chat": {"max_iterations": 3},
+        }
+    )
+    turns = [f"{LONG}{word}." for word in ("One", "Two", "Three", "Four", "Five", "Six")]
+    script: list[Line] = [*turns[:4], "They dig.", *turns[4:]]
+    model = ScriptedChatModel(script=script)
+    before = converse(conversation, session="one", store=store, model=model)
+    assert len(model.calls) == len(script)
+    at = found(before, Summary, "They dig.")
+    new = Session("one", store=store).fork(at=at, **changes).id
+    rest = script[5:] if is_kept else []
+    model = ScriptedChatModel(script=rest)
+    ended = Session(new, store=store).resume(model=model)
+    assert len(model.calls) == len(rest)
+    assert ended.outcome is not None
+    assert (without_ids(ended.messages) == without_ids(before.messages)) is is_kept
+    if is_kept:
+        heard = fill_template(summaries.SUMMARY_HEADING, summary="They dig.")
+        heard = conversation.mark_instruction(conversation.speakers[0], heard)
+        first = model.calls[0].prompt[1]["content"]
+        assert first.startswith(heard)
+        assert "One." not in str(model.calls[0].prompt)
+    else:
+        assert ended.outcome.reason is Reason.MAX_CALLS

@@ -1,0 +1,532 @@
+"""Forks by other rules: who speaks next, what they are told, and what still holds."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duologue.graphs import (
+    Conversation,
+    Reason,
+    Result,
+    Session,
+    SpecError,
+    aconverse,
+    alist_sessions,
+    converse,
+    list_sessions,
+)
+from duologue.graphs.conversation.judges import Moderator, SeparateJudge
+from duologue.graphs.ends.all_ends import Guards
+from duologue.graphs.ends.done_token import DoneToken
+from duologue.graphs.ends.end_chat import EndChat, EndChatMode
+from duologue.graphs.ends.facts import Facts
+from duologue.graphs.ends.limits import MaxMessages
+from duologue.graphs.log.messages import make_message, metadata, place_of, read_metadata
+from duologue.graphs.log.metadata import Speech, Stage, ToolCalls, ToolResult
+from duologue.graphs.rules.position import Phase, Position
+from duologue.graphs.session.fork import carry_over
+from duologue.graphs.store.open import open_store
+from duologue.nodes.prompts.judging import JUDGE_OWN_TASK
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from support.fields import fields_of
+from support.fork_help import NO, YES, go_on, plain, run, timeless, told
+from support.logs import without_ids
+
+TRIO = [{"name": "Ann"}, {"name": "Ben"}, {"name": "Cat"}]
+STOPPERS = [{"name": "Ann", "checks_completion": True}, {"name": "Ben", "checks_completion": True}]
+MET: dict[str, Any] = {"criterion_1": "met"}
+NOT_MET: dict[str, Any] = {"criterion_1": "not_met"}
+MAX_COST: dict[str, Any] = {"kind": "max_cost"}
+BEGIN = "Please begin."
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return f"memory:{tmp_path.name}"
+
+
+def turn(name: str) -> str:
+    return f"{name}, it is your turn."
+
+
+def reason(result: Result) -> Reason:
+    return timeless(result.outcome).reason
+
+
+def spoken(result: Result) -> list[str]:
+    return [text for _, text in result.transcript]
+
+
+def prompts_end_with_the_others(model: ScriptedChatModel) -> bool:
+    """Whether nobody was made to answer itself."""
+    return all(call.prompt[-1]["role"] != "assistant" for call in model.calls)
+
+
+def test_a_finished_talk_of_three_goes_on_with_a_higher_cap_and_each_is_told_its_turn_once(
+    store: str,
+) -> None:
+    first = ["A1", "B1", "C1"]
+    run(plain(speakers=TRIO, end_chat={"max_iterations": 1}), first, session="one", store=store)
+    new = Session("one", store=store).fork(end_chat={"max_iterations": 2}).id
+    assert told(Session(new, store=store).state(), "Ann") == [BEGIN, turn("Ann")]
+    ended = go_on(new, store, ["A2", "B2", "C2"])
+    assert spoken(ended) == [*first, "A2", "B2", "C2"]
+    assert told(ended, "Ann") == [BEGIN, turn("Ann")]
+    assert told(ended, "Ben") == [turn("Ben")] * 2
+    assert told(ended, "Cat") == [turn("Cat")] * 2
+    whole = run(plain(speakers=TRIO), [*first, "A2", "B2", "C2"], session="w", store=store)
+    assert without_ids(ended.messages) == without_ids(whole.messages)
+
+
+ASKED_FIRST: list[tuple[dict[str, Any], list[Line]]] = [
+    ({"turn_order": {"kind": "moderator"}}, [{"next_speaker": "Cat"}]),
+    (
+        {
+            "end_chat": {"mode": "all_task_must_complete"},
+            "speakers": {"Ann": {"checks_completion": True}},
+        },
+        [NO],
+    ),
+    (
+        {
+            "judge": {"kind": "separate", "criteria": ["They agree."]},
+            "end_chat": {
+                "mode": "end_chat_after_first_completion",
+                "allow_unanswered_end": True,
+            },
+        },
+        [NOT_MET],
+    ),
+]
+"""What asks somebody before the next turn, after Ann's."""
+
+
+@pytest.mark.parametrize(("changes", "asked"), ASKED_FIRST, ids=["order", "speaker", "separate"])
+def test_nobody_is_told_of_a_turn_before_it_is_asked_whose_it_is(
+    changes: dict[str, Any], asked: list[Line], store: str
+) -> None:
+    run(
+        *(plain(speakers=TRIO, end_chat={"max_iterations": 1}), ["A1", "B1", "C1"]),
+        session="one",
+        store=store,
+    )
+    new = Session("one", store=store).fork(at="m0001", **changes).id
+    before = Session(new, store=store).state()
+    assert [message.text for message in before.messages] == [BEGIN, "A1"]
+    model = ScriptedChatModel(script=[*asked, RuntimeError("enough")])
+    with pytest.raises(RuntimeError, match="enough"):
+        Session(new, store=store).resume(model=model)
+    after = Session(new, store=store).state()
+    following = "Cat" if "turn_order" in changes else "Ben"
+    turns = [message.text for message in after.messages if "it is your turn" in message.text]
+    assert turns == [turn(following)]
+
+
+def test_a_turn_that_new_rules_end_is_not_told(store: str) -> None:
+    run(plain(speakers=TRIO), list("ABCDEF"), session="one", store=store)
+    new = Session("one", store=store).fork(at="m0001", end_chat={"when": MaxMessages(limit=1)}).id
+    ended = go_on(new, store, [])
+    assert (reason(ended), [one.text for one in ended.messages]) == (
+        Reason.MAX_MESSAGES,
+        [BEGIN, "A"],
+    )
+
+
+def test_an_order_that_is_chosen_becomes_a_round_robin_and_back(store: str) -> None:
+    end_chat = {"max_iterations": 2, "when": MaxMessages(limit=2)}
+    conversation = plain(speakers=TRIO, turn_order={"kind": "moderator"}, end_chat=end_chat)
+    run(conversation, ["A1", {"next_speaker": "Cat"}, "C1"], session="one", store=store)
+    robin = (
+        Session("one", store=store)
+        .fork(turn_order={"kind": "round_robin"}, end_chat={"when": None})
+        .id
+    )
+    ended = go_on(robin, store, ["A2", "B2", "C2", "A3"])
+    assert [name for name, _ in ended.transcript] == ["Ann", "Cat", "Ann", "Ben", "Cat", "Ann"]
+    back = Session(robin, store=store).fork(at="m0004", turn_order=Moderator(form="word")).id
+    ended = go_on(back, store, ["Ben", "B", "Ann", "A", "cat", "C", "Ben", "B"])
+    assert [name for name, _ in ended.transcript] == ["Ann", "Cat", "Ben", "Ann", "Cat", "Ben"]
+
+
+# Modes, in the middle of last words and after them.
+
+FIRST = EndChatMode.END_CHAT_AFTER_FIRST_COMPLETION
+ONE = EndChatMode.ONE_LAST_CHAT_AFTER_FIRST_COMPLETION
+GROUP = EndChatMode.ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION
+ALL = EndChatMode.ALL_TASK_MUST_COMPLETE
+CAP = EndChatMode.MAX_ITERATIONS_ONLY
+LATER: list[tuple[EndChatMode, int, EndChatMode, list[Line], Reason]] = [
+    (GROUP, 1, FIRST, [], Reason.COMPLETED),
+    (GROUP, 1, ONE, [], Reason.COMPLETED),
+    (GROUP, 1, GROUP, ["B, last"], Reason.COMPLETED),
+    # Ann's last words were a turn like any other: it is Ben's.
+    (GROUP, 1, CAP, ["B2"], Reason.MAX_ITERATIONS),
+    (GROUP, 1, ALL, [NO, "B2"], Reason.MAX_ITERATIONS),
+    (GROUP, 1, ALL, [YES], Reason.COMPLETED),
+    (GROUP, 2, ONE, [], Reason.COMPLETED),
+    (GROUP, 2, CAP, [], Reason.MAX_ITERATIONS),
+    (ONE, 1, GROUP, [], Reason.COMPLETED),
+    (ONE, 1, FIRST, [], Reason.COMPLETED),
+    (ONE, 1, CAP, ["B2"], Reason.MAX_ITERATIONS),
+    (ONE, 1, ALL, [NO, "B2"], Reason.MAX_ITERATIONS),
+]
+
+
+@pytest.mark.part(4)
+@pytest.mark.parametrize(("before", "words", "mode", "lines", "why"), LATER)
+def test_last_words_are_not_promised_twice_nor_spoken_to_oneself(
+    before: EndChatMode, words: int, mode: EndChatMode, lines: list[Line], why: Reason, store: str
+) -> None:
+    end_chat = {"mode": before.value, "max_iterations": 2}
+    last: list[Line] = ["A, last", "B, last"] if before is GROUP else ["A, last"]
+    first: list[Line] = ["A1", NO, "B1", YES]
+    conversation = plain(speakers=STOPPERS, end_chat=end_chat)
+    whole = run(conversation, [*first, *last], session="one", store=store)
+    at = place_of(whole.messages[6 + words])
+    new = Session("one", store=store).fork(at=at, end_chat={"mode": mode}).id
+    model = ScriptedChatModel(script=lines)
+    ended = Session(new, store=store).resume(model=model)
+    assert (reason(ended), len(model.calls)) == (why, len(lines))
+    assert prompts_end_with_the_others(model)
+
+
+@pytest.mark.parametrize("order", ["moderator", "round_robin"])
+def test_a_completion_just_found_owes_last_words_though_the_next_was_chosen_already(
+    order: str, store: str
+) -> None:
+    conversation = plain(
+        speakers=[{**one, "checks_completion": True} for one in TRIO],
+        turn_order={"kind": order},
+        end_chat={"mode": ALL},
+    )
+    choice: list[Line] = [{"next_speaker": "Cat"}] if order == "moderator" else []
+    model = ScriptedChatModel(script=["A1", YES, *choice, RuntimeError("enough")])
+    with pytest.raises(RuntimeError, match="enough"):
+        run_on(conversation, model, store)
+    new = Session("one", store=store).fork(end_chat={"mode": GROUP}).id
+    ended = go_on(new, store, ["B, last", "C, last", "A, last"])
+    assert reason(ended) is Reason.COMPLETED
+    assert [name for name, _ in ended.transcript] == ["Ann", "Ben", "Cat", "Ann"]
+    turns = [one.text for one in ended.messages if "it is your turn" in one.text]
+    assert turns == [turn("Ben"), turn("Cat"), turn("Ann")]
+
+
+def run_on(conversation: Conversation, model: ScriptedChatModel, store: str) -> None:
+    converse(conversation, session="one", model=model, store=store)
+
+
+# Completed is what was judged.
+
+
+@pytest.mark.parametrize(
+    ("changes", "asked"),
+    [
+        ({"speakers": {"Ben": {"task": "Rest"}}}, True),
+        ({"task": "Plan a park"}, True),
+        ({"judge": {"kind": "separate", "criteria": ["They agree."]}}, True),
+        ({"judge": {"form": "two_questions"}}, False),
+        ({"title": "A garden"}, False),
+        ({"speakers": {"Ann": {"task": "Rest"}}}, False),
+    ],
+    ids=lambda value: json.dumps(value),
+)
+@pytest.mark.parametrize("mode", [FIRST, ONE, GROUP])
+def test_what_is_now_another_task_is_not_complete(
+    mode: EndChatMode, changes: dict[str, Any], asked: bool, store: str
+) -> None:
+    last: dict[EndChatMode, list[Line]] = {FIRST: [], ONE: ["A2"], GROUP: ["A2", "B2"]}
+    conversation = plain(end_chat={"mode": mode, "max_iterations": 2})
+    run(conversation, ["A1", "B1", YES, *last[mode]], session="one", store=store)
+    new = Session("one", store=store).fork(at="m0004", **changes).id
+    ended = Session(new, store=store).resume(model=answering())
+    assert (reason(ended) is Reason.MAX_ITERATIONS) is asked
+    verdicts = [one for one in ended.messages if fields_of(one).verdict is not None]
+    assert (len(verdicts) > 1) is asked
+    assert timeless(ended.outcome).completed == (() if asked else ("Ben",))
+
+
+def answering() -> ScriptedChatModel:
+    """A model whose verdicts say that nothing is complete yet."""
+
+    def script(prompt: list[dict[str, Any]]) -> Line:
+        last = str(prompt[-1]["content"])
+        if "criterion" in last:
+            return NOT_MET
+        return NO if JUDGE_OWN_TASK in last else f"Line {len(prompt)}."
+
+    return ScriptedChatModel(script=script)
+
+
+def test_more_criteria_are_judged_anew_and_the_same_are_not(store: str) -> None:
+    judge = {"kind": "separate", "criteria": ["They agree."]}
+    conversation = plain(judge=judge, end_chat={"mode": FIRST})
+    ended = run(conversation, ["A1", "B1", MET], session="one", store=store)
+    assert timeless(ended.outcome).explanations == ("the judge found all criteria met",)
+    same = Session("one", store=store).fork(judge={"prompt": "You are strict.", "form": "lines"}).id
+    assert go_on(same, store, []).outcome == ended.outcome
+    more = SeparateJudge(criteria=("They agree.", "They are kind."))
+    new = Session("one", store=store).fork(judge=more).id
+    both = {"criterion_1": "met", "criterion_2": "met"}
+    again = go_on(new, store, ["A2", "B2", both])
+    assert timeless(again.outcome).explanations == ("the judge found all criteria met",)
+
+
+# Other ends and guards.
+
+WHEN: list[tuple[object, list[Line], Reason]] = [
+    ({"kind": "max_messages", "limit": 3}, ["A2"], Reason.MAX_MESSAGES),
+    ({"kind": "done_token", "token": "B1"}, [], Reason.DONE_TOKEN),
+    ({"kind": "done_token", "token": "B1", "by": "Ann"}, ["A2", "B2"], Reason.MAX_ITERATIONS),
+    ({"token": "X"}, ["X"], Reason.DONE_TOKEN),
+    ({"by": "Ben"}, ["STOP", "STOP"], Reason.DONE_TOKEN),
+    ([{"kind": "max_calls", "limit": 3}], ["A2"], Reason.MAX_CALLS),
+    (None, ["STOP", "B2"], Reason.MAX_ITERATIONS),
+    (DoneToken(token="X") | MaxMessages(limit=3), ["X"], Reason.DONE_TOKEN),  # noqa: S106
+    (DoneToken(token="X") | MaxMessages(limit=3), ["Y"], Reason.MAX_MESSAGES),  # noqa: S106
+    (DoneToken(token="X") & MaxMessages(limit=3), ["X"], Reason.DONE_TOKEN),  # noqa: S106
+]
+
+
+@pytest.mark.parametrize(("when", "lines", "why"), WHEN, ids=lambda value: str(value)[:60])
+def test_other_ends_may_be_of_another_kind_and_given_as_objects(
+    when: object, lines: list[Line], why: Reason, store: str
+) -> None:
+    end_chat = {"max_iterations": 2, "when": {"kind": "done_token", "token": "STOP"}}
+    run(plain(end_chat=end_chat), ["A1", "B1", "STOP"], session="one", store=store)
+    new = Session("one", store=store).fork(at="m0002", end_chat={"when": when}).id
+    assert reason(go_on(new, store, lines)) is why
+    assert Session("one", store=store).state().conversation == plain(end_chat=end_chat)
+
+
+def test_how_it_ends_may_be_given_whole(store: str) -> None:
+    run(plain(end_chat={"max_iterations": 1, "mode": FIRST}), ["A1", "B1", NO], session="one",
+        store=store)  # fmt: skip
+    new = Session("one", store=store).fork(end_chat=EndChat(max_iterations=2)).id
+    forked = Session(new, store=store).state().conversation
+    assert forked.end_chat == EndChat(max_iterations=2)
+    assert reason(go_on(new, store, ["A2", "B2"])) is Reason.MAX_ITERATIONS
+
+
+def test_what_ended_it_may_be_taken_away_and_else_ends_the_fork_too(store: str) -> None:
+    end_chat = {"when": {"kind": "predicate", "name": "enough"}, "max_iterations": 2}
+    ended = run(plain(end_chat=end_chat), ["A1", "Enough."], session="one", store=store)
+    assert reason(ended) is Reason.PREDICATE
+    same = go_on(Session("one", store=store).fork().id, store, [])
+    assert timeless(same.outcome) == timeless(ended.outcome)
+    more = Session("one", store=store).fork(end_chat={"max_iterations": 3}).id
+    assert timeless(go_on(more, store, []).outcome) == timeless(ended.outcome)
+    without = Session("one", store=store).fork(end_chat={"when": None}).id
+    assert reason(go_on(without, store, ["A2", "B2"])) is Reason.MAX_ITERATIONS
+
+
+BEANS_AND_PEAS_AGAIN: list[Line] = [
+    *["I like beans very much."] * 2,
+    *["I like peas a great deal."] * 2,
+]
+
+GUARDED: list[tuple[str, dict[str, Any], list[Line], list[Line]]] = [
+    ("blank_replies", {}, ["", "", "", ""], ["A2", "B2"]),
+    ("farewells", {"farewells": 2}, ["Bye", "Bye"], ["A2", "B2"]),
+    (
+        "same_replies",
+        {"same_replies": 2},
+        # What is said once more is asked for again.
+        ["I like beans very much.", "I like peas a great deal.", *BEANS_AND_PEAS_AGAIN],
+        [],
+    ),
+    (
+        "echo",
+        {"echo": 1},
+        ["I like beans very much.", *["I like beans very much."] * 2],
+        ["A2", "B2"],
+    ),
+    (
+        "role_flips",
+        {"role_flips": 1},
+        ["Ben: I am Ann.", "Ben: I am Ann."],
+        ["B1", "A2", "B2"],
+    ),
+]
+
+
+@pytest.mark.part(4)
+@pytest.mark.parametrize(
+    ("name", "guards", "lines", "rest"), GUARDED, ids=[one[0] for one in GUARDED]
+)
+@pytest.mark.parametrize("given", ["dict", "object"])
+def test_what_a_guard_stopped_goes_on_with_the_guard_off(
+    given: str, name: str, guards: dict[str, Any], lines: list[Line], rest: list[Line], store: str
+) -> None:
+    end_chat = {"max_iterations": 2, "guards": guards}
+    ended = run(plain(end_chat=end_chat), lines, session="one", store=store)
+    assert reason(ended).value == name
+    # Without a change it stays ended.
+    assert timeless(go_on(Session("one", store=store).fork().id, store, []).outcome) == timeless(
+        ended.outcome
+    )
+    off = {name: 0} if given == "dict" else Guards.model_validate(guards | {name: 0})
+    new = Session("one", store=store).fork(end_chat={"guards": off}).id
+    assert reason(go_on(new, store, rest)) is Reason.MAX_ITERATIONS
+
+
+def test_calls_that_a_guard_did_not_run_are_run_with_the_guard_off(store: str) -> None:
+    calls: list[Line] = [
+        Reply(tool_calls=[ScriptedToolCall(name="weather", args={"day": "Monday"}, id=str(n))])
+        # The second one is asked for once more.
+        for n in range(3)
+    ]
+    conversation = plain(
+        speakers=[{"name": "Ann", "tools": ["weather"]}, {"name": "Ben"}],
+        end_chat={"max_iterations": 1, "guards": {"same_tool_calls": 2}},
+    )
+    ended = run(conversation, calls, session="one", store=store)
+    assert reason(ended) is Reason.SAME_TOOL_CALLS
+    assert isinstance(metadata(ended.messages[-1]), ToolCalls)
+    new = Session("one", store=store).fork(end_chat={"guards": {"same_tool_calls": 0}}).id
+    again = go_on(new, store, ["Sun.", "Good."])
+    assert reason(again) is Reason.MAX_ITERATIONS
+    results = [one for one in again.messages if isinstance(metadata(one), ToolResult)]
+    assert [one.text for one in results] == ["Monday: sun"] * 2
+
+
+def test_unreadable_verdicts_count_on_in_a_fork(store: str) -> None:
+    guards = {"unreadable_verdicts": 1}
+    conversation = plain(end_chat={"mode": FIRST, "max_iterations": 3, "guards": guards})
+    ended = run(conversation, ["A1", "B1", "Hm.", "Hm."], session="one", store=store)
+    assert reason(ended) is Reason.UNREADABLE_VERDICTS
+    new = Session("one", store=store).fork(end_chat={"guards": {"unreadable_verdicts": 2}}).id
+    assert reason(go_on(new, store, ["A2", "B2", "Hm.", "Hm."])) is Reason.UNREADABLE_VERDICTS
+
+
+@pytest.mark.parametrize("speakers", [2, 3])
+async def test_what_was_stopped_from_outside_goes_on_in_a_fork(speakers: int, store: str) -> None:
+    """Y20: the next speaker is told its turn then."""
+
+    class Asked(ScriptedChatModel):
+        async def ainvoke(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            if len(self.calls) == 1:
+                async with open_store(store) as opened:
+                    await opened.request_stop("one")
+            return await super().ainvoke(*args, **kwargs)
+
+    names = TRIO[:speakers]
+    conversation = plain(speakers=names, end_chat={"max_iterations": 1})
+    model = Asked(script=["A1", "B1"])
+    ended = await aconverse(conversation, session="one", store=store, model=model)
+    assert reason(ended) is Reason.STOP_REQUESTED
+    new = (await Session("one", store=store).afork(end_chat={"max_iterations": 2})).id
+    rest = ["C1", "A2", "B2", "C2"] if speakers == 3 else ["A2", "B2"]
+    other = ScriptedChatModel(script=rest)
+    again = await Session(new, store=store).aresume(model=other)
+    assert (reason(again), len(other.calls)) == (Reason.MAX_ITERATIONS, len(rest))
+    assert told(again, "Cat") == ([turn("Cat")] * 2 if speakers == 3 else [])
+    assert not next(
+        row for row in await alist_sessions(store=store) if row.session == new
+    ).stop_requested
+
+
+# What is carried over.
+
+
+def secret() -> Conversation:
+    return Conversation.model_validate(
+        {
+            "task": "Guess",
+            "speakers": [
+                {"name": "Ann", "private_opening": {"prompt": "Choose a number."}},
+                {"name": "Ben", "private_opening": {"lines": ["You love sevens."]}},
+                {"name": "Cat"},
+            ],
+            "end_chat": {"max_iterations": 1},
+        }
+    )
+
+
+@pytest.mark.parametrize("at", [None, "m0002", "m0003", "m0005"])
+def test_a_secret_stays_its_owners_in_a_fork(at: str | None, store: str) -> None:
+    """Y16: in each speaker's view and in every prompt."""
+    whole = run(secret(), ["My number is 7.", "A1", "B1", "C1"], session="one", store=store)
+    secrets = [one for one in whole.messages if "7" in one.text]
+    new = Session("one", store=store).fork(at=at, end_chat={"max_iterations": 2}).id
+    model = ScriptedChatModel(script=lambda prompt: f"Line after {len(prompt)}.")
+    ended = Session(new, store=store).resume(model=model)
+    assert [one for one in ended.messages if "7" in one.text] == secrets
+    for call in model.calls:
+        owner = "You are Ann" in call.messages[0].text
+        assert ("number is 7" in str(call.prompt)) is owner
+        assert ("love sevens" in str(call.prompt)) is ("You are Ben" in call.messages[0].text)
+    for name in ("Ben", "Cat"):
+        assert "number is 7" not in str(ended.viewpoint(name))
+    assert "love sevens" not in str(ended.viewpoint("Cat"))
+
+
+@pytest.mark.parametrize("opening", [{"prompt": "Choose a word."}, {"lines": ["x"]}, None])
+def test_what_was_known_before_can_not_change(opening: object, store: str) -> None:
+    run(secret(), ["7", "A1", "B1", "C1"], session="one", store=store)
+    changes: dict[str, Any] = {"speakers": {"Ann": {"private_opening": opening}}}
+    with pytest.raises(SpecError, match=r"^speakers\.Ann\.private_opening: can't change in a fork"):
+        Session("one", store=store).fork(**changes)
+    assert len(list_sessions(store=store)) == 1
+
+
+def test_money_that_was_spent_stays_spent(store: str) -> None:
+    prices = {"ScriptedChatModel": {"input": 1e6, "output": 1e6}}
+    conversation = plain(
+        prices=prices, end_chat={"max_iterations": 9, "when": MAX_COST | {"limit": 1}}
+    )
+    ended = run(conversation, ["A1"], session="one", store=store)
+    spent = timeless(ended.outcome).total.cost
+    assert reason(ended) is Reason.MAX_COST
+    more = {"when": {"limit": spent + 1}}
+    again = go_on(Session("one", store=store).fork(end_chat=more).id, store, ["B1"])
+    assert (reason(again), timeless(again.outcome).total.calls) == (Reason.MAX_COST, 2)
+    # Calls from here on have another price.
+    free = {"ScriptedChatModel": {"output": 0, "input": 0.001}}
+    cheap = Session("one", store=store).fork(prices=free, end_chat={"max_iterations": 1, **more}).id
+    paid = timeless(go_on(cheap, store, ["B1"]).outcome)
+    assert paid.reason is Reason.MAX_ITERATIONS
+    assert spent < paid.total.cost < spent + 1
+
+
+def test_a_price_table_may_come_with_the_fork(store: str) -> None:
+    run(plain(), list("ABCD"), session="one", store=store)
+    prices = {"ScriptedChatModel": {"input": 1e6, "output": 1e6}}
+    end_chat = {"when": MAX_COST | {"limit": 1}}
+    new = Session("one", store=store).fork(at="m0002", prices=prices, end_chat=end_chat).id
+    ended = timeless(go_on(new, store, ["A2"]).outcome)
+    assert (ended.reason, ended.total.calls) == (Reason.MAX_COST, 3)
+
+
+# Positions.
+
+
+def test_positions_carry_over() -> None:
+    old = plain(speakers=STOPPERS, end_chat={"mode": GROUP})
+    new = plain(speakers=STOPPERS, end_chat={"mode": ONE})
+    verdict = {"speaker": "Ben", "complete": True}
+    log = [
+        make_message(0, "B1", Speech(speaker="Ben")),
+        make_message(1, "Yes", read_metadata({"kind": "reflection", "verdict": verdict})),
+    ]
+    spent = Facts(calls=3, tokens=5, cost=0.5, seconds=7)
+    done = Position(
+        phase=Phase.JUDGED,
+        speaker="Ben",
+        turns=2,
+        completed=("Ben",),
+        owed=("Ann", "Ben"),
+        facts=spent.model_copy(update={"stop_requested": True, "counts": {Reason.FAREWELLS: 3}}),
+    )
+    counted = {"messages": 1, "counts": {Reason.SAME_REPLIES: 1}}
+    kept = done.model_copy(update={"facts": spent.model_copy(update=counted)})
+    assert carry_over(old, old, done, log) == kept
+    assert carry_over(old, new, done, log) == kept.model_copy(update={"owed": ("Ann",)})
+    later = {"phase": Phase.SPOKEN, "stage": Stage.LAST_WORDS, "speaker": "Ann", "owed": ("Ben",)}
+    word = make_message(2, "A2", Speech(speaker="Ann", stage=Stage.LAST_WORDS))
+    found = carry_over(old, new, done.model_copy(update=later), [*log, word])
+    assert (found.owed, found.stage, found.turns) == ((), Stage.LAST_WORDS, 2)
+    cap = plain(speakers=STOPPERS)
+    found = carry_over(old, cap, done.model_copy(update=later), [*log, word])
+    assert (found.owed, found.stage, found.turns) == ((), Stage.ROUNDS, 3)

@@ -1,0 +1,293 @@
+"""The chat protocol: what `messages` mean where a run of a compiled graph is started with them."""
+
+from typing import Annotated, Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import InjectedToolCallId, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import InjectedState
+from langgraph.types import Command
+
+from duologue.graphs.build import build_graph
+from duologue.graphs.common.errors import ModelError, SpecError
+from duologue.graphs.conversation.conversation import Form
+from duologue.graphs.kinds.blogger import BloggerForm
+from duologue.graphs.kinds.chat import ChatForm
+from duologue.graphs.kinds.coder import CoderForm
+from duologue.graphs.kinds.group_solve import GroupSolveForm
+from duologue.graphs.kinds.role_play import RolePlayForm
+from duologue.graphs.kinds.user_proxy import UserProxyForm
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import Speech
+from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
+from support.fork_help import plain
+
+CONFIG = RunnableConfig(configurable={"thread_id": "t"}, recursion_limit=200)
+GARDEN = ["A better task.", "Instruction: dig\nInput: None", "Solution: dug\nNext request."]
+END_OF_IT = "<CAMEL_TASK_DONE>"
+
+
+class Thread:
+    """A thread of a compiled graph."""
+
+    def __init__(self, form: type[Form], script: list[Any]) -> None:
+        self.model = ScriptedChatModel(script=script)
+        self.graph = build_graph(form=form, model=self.model, checkpointer=InMemorySaver())
+
+    async def give(self, *messages: Any, **fields: Any) -> dict[str, Any]:
+        given: Any = {"messages": [*messages], **fields}
+        found: Any = await self.graph.ainvoke(given, CONFIG)
+        assert isinstance(found, dict)
+        return found
+
+
+def user(text: Any, message_id: str | None = None) -> dict[str, Any]:  # noqa: ANN401
+    return {"role": "user", "content": text} | ({"id": message_id} if message_id else {})
+
+
+def texts(found: dict[str, Any]) -> list[str]:
+    return [message.text for message in found["messages"]]
+
+
+def prompts(model: ScriptedChatModel) -> list[str]:
+    """What the model was sent last, message by message."""
+    return [message.text for message in model.calls[-1].messages]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        user("Hi", "mine"),
+        {"type": "human", "content": "Hi", "id": "mine"},
+        {"type": "human", "content": [{"type": "text", "text": "Hi"}], "id": "mine"},
+        HumanMessage("Hi", id="mine"),
+    ],
+)
+@pytest.mark.parametrize("form", [ChatForm, UserProxyForm])
+async def test_a_message_begins_a_chat_and_keeps_its_id(form: type[Form], message: Any) -> None:  # noqa: ANN401
+    on = Thread(form, ["Hello!", "Fine."])
+    found = await on.give(message)
+    assert [(one.type, one.text) for one in found["messages"]] == [
+        ("human", "Hi"),
+        ("ai", "Hello!"),
+    ]
+    assert found["messages"][0].id == "mine"
+    assert isinstance(metadata(found["messages"][0]), Speech)
+    assert found["__interrupt__"]
+    # The newest of what clients give back is the answer to what waits; the rest is known.
+    found = await on.give(*found["messages"], user("How are you?", "next"))
+    assert texts(found) == ["Hi", "Hello!", "How are you?", "Fine."]
+    assert found["messages"][2].id == "next"
+
+
+async def test_exit_leaves_and_a_later_message_goes_on() -> None:
+    on = Thread(ChatForm, ["Hello!", "Again."])
+    await on.give(user("Hi"))
+    found = await on.give(user(" Exit "))
+    assert found["outcome"]["reasons"] == ["quit"]
+    assert (await on.give(user("exit")))["outcome"]["reasons"] == ["quit"]
+    found = await on.give(user("Still there?", "mine"))
+    assert texts(found)[-2:] == ["Still there?", "Again."]
+    assert not found["outcome"]
+    assert len(on.model.calls) == 2
+
+
+async def test_a_run_of_a_thread_that_has_ended_gives_its_output() -> None:
+    on = Thread(CoderForm, ["It is 4."])
+    found = await on.give(user("2 + 2"))
+    assert await on.give() == found
+    assert await on.graph.ainvoke({}, CONFIG) == found
+
+
+async def test_what_was_said_elsewhere_before_is_known_to_the_agent() -> None:
+    on = Thread(ChatForm, ["Bo."])
+    before = [HumanMessage("I am Bo.", id="1"), AIMessage("Hi!", id="2")]
+    found = await on.give(*before, user("Guess.", "3"), user("What is my name?", "4"))
+    assert texts(found) == ["I am Bo.", "Hi!", "Guess.\n\nWhat is my name?", "Bo."]
+    sent = "\n".join(prompts(on.model))
+    assert sent.index("I am Bo.") < sent.index("Hi!") < sent.index("What is my name?")
+
+
+async def test_a_message_after_a_failure_is_said_at_once() -> None:
+    on = Thread(ChatForm, [ModelError("it is down"), "Here I am."])
+    with pytest.raises(ModelError):
+        await on.give(user("Hi", "1"))
+    found = await on.give(user("Hello?", "2"))
+    assert texts(found) == ["Hi", "Hello?", "Here I am."]
+
+
+async def test_a_message_instead_of_an_approval_is_said_and_nothing_runs() -> None:
+    call = ScriptedToolCall(name="calculator", args={"expression": "6*7"}, id="a")
+    on = Thread(ChatForm, [Reply(tool_calls=[call]), "As you like."])
+    await on.give(user("6*7"), tools=["calculator"], interrupt_on={"calculator": True})
+    found = await on.give(user("Never mind.", "mine"))
+    assert [one.type for one in found["messages"]] == ["human", "ai", "tool", "human", "ai"]
+    assert "Result unknown" in texts(found)[2]
+    assert found["messages"][3].id == "mine"
+
+
+async def test_an_edited_message_goes_on_from_the_checkpoint_before_the_first() -> None:
+    """As chat user interfaces edit: on the parent of the checkpoint where the old one came."""
+    on = Thread(ChatForm, ["A1", "A2", "A3", "A4"])
+    await on.give(user("Q1"))
+    known = await on.give(user("Q2", "old"))
+    for text, answer in (("Q2, I mean", "A3"), ("Q3", "A4")):
+        states = [one async for one in on.graph.aget_state_history(CONFIG)]
+        holding = [one for one in states if "old" in {m.id for m in one.values.get("messages", ())}]
+        given: Any = {"messages": [user(text)]}
+        found = await on.graph.ainvoke(given, holding[-1].parent_config)
+        assert texts(found) == [*texts(known)[:2], text, answer]
+
+
+async def test_a_client_that_answers_calls_itself_changes_nothing() -> None:
+    call = ScriptedToolCall(name="calculator", args={"expression": "6*7"}, id="a")
+    on = Thread(ChatForm, [Reply(tool_calls=[call]), "As you like."])
+    await on.give(user("6*7"), tools=["calculator"], interrupt_on={"calculator": True})
+    handled = ToolMessage("Handled.", tool_call_id="a", id="do-not-render-1")
+    found = await on.give(handled, user("Never mind."))
+    assert texts(found)[-2:] == ["Never mind.", "As you like."]
+    assert not any("Handled" in text for text in prompts(on.model))
+    assert any("Result unknown" in text for text in prompts(on.model))
+
+
+@pytest.mark.parametrize("beside", [5, {"kind": "speech", "speaker": "User"}, {"kind": 1}, None])
+async def test_what_clients_write_beside_a_message_counts_for_nothing(beside: object) -> None:
+    on = Thread(ChatForm, ["Hello!", "Fine."])
+    for text in ("Hi", "How are you?"):
+        extra = {"duologue": beside, "duologue_place": [0], "mine": 1}
+        found = await on.give(HumanMessage(text, additional_kwargs=extra))
+    assert texts(found) == ["Hi", "Hello!", "How are you?", "Fine."]
+    assert {type(metadata(message)) for message in found["messages"]} == {Speech}
+    assert [m.additional_kwargs["mine"] for m in found["messages"][::2]] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("form", "script", "answer"),
+    [
+        (RolePlayForm, [*GARDEN, END_OF_IT], GARDEN[-1]),
+        (CoderForm, ["It is 4."], "It is 4."),
+        (BloggerForm, ["Bees dance.", "SATISFIED"], "Bees dance."),
+    ],
+)
+async def test_the_message_is_the_task_and_the_last_one_the_answer(
+    form: type[Form], script: list[str], answer: str
+) -> None:
+    on = Thread(form, script * 2)
+    found = await on.give(user("Do it.", "mine"))
+    assert (texts(found)[0], found["messages"][0].id) == ("Do it.", "mine")
+    assert texts(found)[-1] == answer
+    assert found["outcome"]["complete"] is not False
+    # Another one is another task, of which the speakers know nothing of before.
+    known = texts(found)
+    found = await on.give(user("Do that."))
+    assert texts(found) == [*known, "Do that.", *known[1:]]
+    assert len(on.model.calls) == 2 * len(script)
+    sent = [[one.text for one in call.messages] for call in on.model.calls]
+    again = [
+        [text.replace("Do that.", "Do it.") for text in texts] for texts in sent[len(script) :]
+    ]
+    assert sent[: len(script)] == again
+
+
+@pytest.mark.parametrize(
+    ("form", "given", "words"),
+    [
+        (
+            ChatForm,
+            [user([{"type": "image_url", "image_url": {"url": "x"}}])],
+            "only text is under",
+        ),
+        (ChatForm, [user("Hi"), user(" ")], "newest message must not be empty"),
+        (RolePlayForm, [AIMessage("I.")], "task: is missing"),
+        (RolePlayForm, [], "task: is missing"),
+        (UserProxyForm, [], "message: is missing"),
+        (GroupSolveForm, [user("Solve it.")], "speakers: is missing"),
+    ],
+)
+async def test_bad_input_is_one_error_before_any_call(
+    form: type[Form], given: list[Any], words: str
+) -> None:
+    on = Thread(form, [])
+    with pytest.raises(SpecError, match=words) as raised:
+        await on.give(*given)
+    assert "\n" not in str(raised.value)
+
+
+async def test_a_bad_message_does_not_stand_in_the_way_of_the_next() -> None:
+    on = Thread(ChatForm, ["Hello!", "A bee."])
+    await on.give(user("Hi"))
+    with pytest.raises(SpecError):
+        await on.give(user([{"type": "image_url", "image_url": {"url": "x"}}]))
+    found = await on.give(user("What is yellow and black?"))
+    assert texts(found)[-2:] == ["What is yellow and black?", "A bee."]
+
+
+async def test_without_a_message_of_the_user_the_person_is_asked() -> None:
+    found = await Thread(ChatForm, []).give(AIMessage("Hello, I am new."))
+    assert found["__interrupt__"][0].value["speaker"] == "User"
+
+
+@pytest.mark.parametrize("name", ["Ann", None])
+async def test_of_several_people_the_message_names_one(name: str | None) -> None:
+    people = [{"name": name, "replies": ["human"]} for name in ("Ann", "Ben")]
+    graph = build_graph(checkpointer=InMemorySaver())
+    said = HumanMessage("Hi", id="mine", name=name)
+    given: Any = {"conversation": plain(speakers=people).stored(), "messages": [said]}
+    if name is None:
+        with pytest.raises(SpecError, match="people speak for 'Ann', 'Ben'"):
+            await graph.ainvoke(given, CONFIG)
+        return
+    found: Any = await graph.ainvoke(given, CONFIG)
+    assert [(one.name, one.text) for one in found["messages"]] == [("Ann", "Hi")]
+    assert found["__interrupt__"][0].value["speaker"] == "Ben"
+
+
+async def test_of_a_whole_conversation_without_a_task_the_message_is_the_task() -> None:
+    """Also where a client gives both again with its next message, or gives nothing new."""
+    spec = plain(end_chat={"max_iterations": 1}).model_dump(mode="json", exclude={"task"})
+    on = Thread(GroupSolveForm, ["A1", "B1", "A2", "B2"])
+    first = await on.give(user("Dig.", "a"), conversation=spec)
+    assert (texts(first), first["specified_task"]) == (["Dig.", "A1", "B1"], "Dig.")
+    again = await on.give(user("Dig.", "a"), conversation=spec)
+    assert texts(again) == texts(first)
+    second = await on.give(user("Sow.", "b"), conversation=spec)
+    assert (texts(second)[3:], second["specified_task"]) == (["Sow.", "A2", "B2"], "Sow.")
+
+
+@tool("transfer_to_team")
+def hand_over(
+    state: Annotated[dict[str, Any], InjectedState],
+    tool_call_id: Annotated[str, InjectedToolCallId],
+) -> Command[Any]:
+    """Have the team do it."""
+    told: list[AnyMessage] = [*state["messages"], ToolMessage("Done.", tool_call_id=tool_call_id)]
+    return Command(goto="team", graph=Command.PARENT, update={"messages": told})
+
+
+async def test_a_supervisor_has_a_role_play_as_its_worker() -> None:
+    def handing_over(number: int) -> Reply:
+        call = ScriptedToolCall(name="transfer_to_team", args={}, id=str(number))
+        return Reply(tool_calls=[call])
+
+    head = ScriptedChatModel(script=[handing_over(1), "It is dug.", handing_over(2), "Again."])
+    team = build_graph(form=RolePlayForm, model=ScriptedChatModel(script=[*GARDEN, END_OF_IT] * 2))
+    parent = StateGraph(MessagesState)
+    agent = create_agent(head, tools=[hand_over], name="supervisor")
+    parent.add_node("supervisor", agent, destinations=("team", END))
+    parent.add_node("team", team)
+    parent.add_edge(START, "supervisor")
+    parent.add_edge("team", "supervisor")
+    graph = parent.compile(checkpointer=InMemorySaver())
+    expected: list[str] = []
+    for task, answer in (("Plan a garden", "It is dug."), ("Plan a park", "Again.")):
+        given: Any = {"messages": [user(task)]}
+        found: Any = await graph.ainvoke(given, CONFIG)
+        expected += [task, "", "Done.", *GARDEN[1:], answer]
+        assert texts(found) == expected
+        assert GARDEN[-1] in prompts(head)
+    ids = [message.id for message in found["messages"]]
+    assert len({*ids}) == len(ids)

@@ -1,0 +1,253 @@
+"""Dumps and memories that can't be had, loaded or replaced, each refused in one sentence."""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+
+from duologue.graphs import (
+    Session,
+    SessionError,
+    SpecError,
+    StoreError,
+    list_sessions,
+    load_session,
+)
+from duologue.graphs.store.open import open_store
+from support.fork_help import (
+    go_on,
+    plain,
+    run,
+)
+from support.logs import without_ids
+from support.stores import EACH_STORE, store_address
+
+from .memory_help import MESSAGE, SESSION, SPEC, seen, stopped
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> str:
+    return f"memory:{tmp_path.name}-here"
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> str:
+    return f"memory:{tmp_path.name}-there"
+
+
+@pytest.fixture(params=EACH_STORE)
+def store(request: pytest.FixtureRequest) -> str:
+    return store_address(request.param, request)
+
+
+# What bad input gets
+
+
+def test_what_can_not_be_done_is_named(here: str, there: str) -> None:
+    run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=here)
+    run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=there)
+    whole = Session("one", store=here).dump()
+    memory = Session("one", store=here).state().memory("Ann")
+    stranger = "nobody in session 'one' is called 'Eve'; there are 'Ann', 'Ben'"
+    cases: list[tuple[Callable[[], object], type[Exception], str]] = [
+        (
+            lambda: Session("nobody", store=here).dump(),
+            SessionError,
+            "There is no session 'nobody'",
+        ),
+        (
+            lambda: Session("../x", store=here).dump(),
+            SessionError,
+            "'../x' can't be a session's id",
+        ),
+        (lambda: Session("one", store=here).state().memory("Eve"), KeyError, '"nobody is called'),
+        (
+            lambda: Session("nobody", store=here).reset(),
+            SessionError,
+            "There is no session 'nobody'",
+        ),
+        (lambda: Session("one", store=here).reset(speaker="Eve"), SpecError, stranger),
+        (
+            lambda: load_session(whole, store=there).id,
+            SessionError,
+            "Session 'one' exists already in",
+        ),
+        (
+            lambda: load_session(whole, into="a b", store=there).id,
+            SessionError,
+            "'a b' can't be a session's id",
+        ),
+        (lambda: Session("one", store=there).set_memory("Eve", memory), SpecError, stranger),
+        (
+            lambda: Session("one", store=there).set_memory("Ann", ["Hi.", ("system", "Hm.")]),
+            SpecError,
+            "messages.1: must be a message of the user, the assistant or a tool",
+        ),
+        (
+            lambda: Session("one", store=here).copy(into="one").id,
+            SessionError,
+            "Session 'one' exists already in",
+        ),
+        (
+            lambda: Session("x", store=here).set_memory("Ann", memory),
+            SessionError,
+            "There is no session 'x'",
+        ),
+    ]
+    for act, error, said in cases:
+        with pytest.raises(error, match=f"^{re.escape(said)}"):
+            act()
+    assert len(list_sessions(store=there)) == 1
+
+
+async def test_a_running_session_is_read_but_not_changed(store: str) -> None:
+    await asyncio.to_thread(stopped, plain(), ["A1"], store, "one")
+    memory = (await Session("one", store=store).astate()).memory("Ann")
+    async with open_store(store) as opened, opened.lock("one"):
+        busy = "'one' is busy: another run holds it"
+        for act in (
+            Session("one", store=store).areset(),
+            Session("one", store=store).areset(speaker="Ann"),
+            Session("one", store=store).aset_memory("Ann", memory),
+        ):
+            with pytest.raises(SessionError, match=busy):
+                await act
+        await Session("one", store=store).acopy(into="two")
+        assert await Session("one", store=store).aexport(format="jsonl")
+    one, two = [await Session(session, store=store).astate() for session in ("one", "two")]
+    assert without_ids(one.messages) == without_ids(two.messages)
+
+
+async def test_a_session_that_has_not_begun_has_no_memory_to_replace(here: str) -> None:
+    await asyncio.to_thread(run, plain(), ["A", "B", "C", "D"], session="one", store=here)
+    memory = (await Session("one", store=here).astate()).memory("Ann")
+    await Session("one", store=here).areset()
+    with pytest.raises(SessionError, match="'one' has not begun: nobody in it has a memory"):
+        await Session("one", store=here).aset_memory("Ann", memory)
+    await Session("one", store=here).areset(speaker="Ann")
+    assert len((await asyncio.to_thread(go_on, "one", here, ["A", "B", "C", "D"])).transcript) == 4
+
+
+def test_a_mistyped_store_is_named_and_not_made(here: str, tmp_path: Path) -> None:
+    run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=here)
+    memory = Session("one", store=here).state().memory("Ann")
+    typo = tmp_path / "typo.db"
+    for act in (
+        lambda: Session("one", store=typo).dump(),
+        lambda: Session("one", store=typo).reset(),
+        lambda: Session("one", store=typo).copy().id,
+        lambda: Session("one", store=typo).set_memory("Ann", memory),
+    ):
+        with pytest.raises(StoreError, match=r"typo\.db can't be used: there is no such file"):
+            act()
+    assert not typo.exists()
+
+
+BAD: list[tuple[object, str]] = [
+    ([], "format: is missing: this is not a dump of a session"),
+    ({}, "format: is missing: this is not a dump of a session"),
+    (
+        SESSION | {"format": "autogen.state"},
+        "format: 'autogen.state' is not a duologue dump; must be 'duologue.session'",
+    ),
+    (SESSION | {"format": 3}, "format: 3 is not a duologue dump"),
+    (
+        SESSION | {"version": 8, "mood": "good"},
+        "version: 8 is newer than this release understands (7); upgrade duologue",
+    ),
+    (
+        SESSION | {"version": 5},
+        "version: 5 was written by a development version before 0.1.0",
+    ),
+    (
+        SESSION | {"spec": SPEC | {"version": 5}},
+        "spec: version: 5 was written by a development version before 0.1.0",
+    ),
+    (SESSION | {"version": "1"}, "version: must be a whole number from 1 on, not '1'"),
+    ({"format": "duologue.session"}, "version: is missing"),
+    (
+        SESSION | {"spec": SPEC | {"version": 99}},
+        "spec: version: 99 is newer than this release understands",
+    ),
+    (SESSION | {"spec": SPEC | {"speakers": []}}, "spec.speakers: needs at least 2"),
+    (SESSION | {"spec": None}, "spec: "),
+    (SESSION | {"stps": []}, "stps: there is no such field; did you mean 'steps'?"),
+    (SESSION | {"steps": 3}, "steps: "),
+    (SESSION | {"steps": [{"messages": [{}]}]}, "steps.0.messages.0.id: is missing"),
+    (
+        SESSION | {"steps": [{"messages": [MESSAGE | {"metadata": {"kind": "sung"}}]}]},
+        "steps.0.messages.0.line.kind: ",
+    ),
+    (
+        SESSION | {"steps": [{"messages": [MESSAGE, MESSAGE | {"id": "m0002"}]}]},
+        "steps.0.messages.1.id: must be 'm0001', the next one, not 'm0002'",
+    ),
+    (
+        SESSION | {"steps": [{"position": {"speaker": "Eve"}}]},
+        "steps.0.position: nobody is called 'Eve'",
+    ),
+    (SESSION | {"steps": [{"position": {"phase": "flown"}}]}, "steps.0.position.phase: "),
+]
+
+
+@pytest.mark.part(8)
+@pytest.mark.parametrize(("data", "said"), BAD, ids=[said for _, said in BAD])
+def test_what_is_no_dump_of_ours_is_refused_naming_the_field_and_the_file(
+    data: object, said: str, here: str, tmp_path: Path
+) -> None:
+    run(plain(), ["A1", "B1", "A2", "B2"], session="now", store=here)
+    file = tmp_path / "dump.json"
+    file.write_text(json.dumps(data))
+    with pytest.raises(SpecError, match=f"^{re.escape(f'{file}: {said}')}"):
+        load_session(file, store=here)
+    if isinstance(data, dict):
+        with pytest.raises(SpecError, match=f"^{re.escape(said)}"):
+            load_session(data, store=here)
+    assert len(list_sessions(store=here)) == 1
+
+
+def test_a_file_that_can_not_be_read_is_named(tmp_path: Path, here: str) -> None:
+    for name, held, said in [
+        ("gone.json", None, "can't be read: No such file or directory"),
+        ("cut.json", b'{"format"', "is not valid JSON: "),
+        ("bytes.json", b"\xff\xfe", "is not UTF-8 text"),
+        ("deep.json", b"[" * 100_000, "is nested too deep to be read"),
+        ("dump.toml", b"", "a dump is read from a .json file"),
+    ]:
+        if held is not None:
+            (tmp_path / name).write_bytes(held)
+        with pytest.raises(SpecError, match=f"^{re.escape(f'{tmp_path / name}: {said}')}"):
+            load_session(tmp_path / name, store=here)
+
+
+def test_a_memory_may_be_written_by_hand(here: str) -> None:
+    stopped(plain(), ["A1"], here, "one")
+    messages: list[Any] = [
+        "We met in Rome.",
+        ("assistant", "Ciao."),
+        {"role": "user", "content": "…"},
+    ]
+    Session("one", store=here).set_memory("Ben", messages)
+    view = Session("one", store=here).state().viewpoint("Ben")
+    assert [one.text for one in view[1:]] == ["We met in Rome.", "Ciao.", "…\n\nA1"]
+    assert isinstance(view[-1], HumanMessage)
+
+
+def test_a_memory_that_is_set_again_changes_nothing(store: str) -> None:
+    """L2: what is not answered yet is in the memory, and is kept anyway."""
+    conversation = plain(end_chat={"max_iterations": 2})
+    run(conversation, ["a1", "b1", "a2", "b2"], session="s", store=store)
+    before = Session("s", store=store).state()
+    for name in conversation.names:
+        memory = before.memory(name)
+        Session("s", store=store).set_memory(name, memory)
+        after = Session("s", store=store).state()
+        assert seen(after, name) == seen(before, name)
+        assert [(one.type, one.text, one.name) for one in after.memory(name)] == [
+            (one.type, one.text, one.name) for one in memory
+        ]

@@ -1,0 +1,312 @@
+"""Stopping a session from outside: another one asks, and it ends after its current turn (Y20).
+
+The runs go on in threads, or in a process, against a server one of whose answers is held meanwhile.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.tools import tool
+
+from duologue.graphs import (
+    Conversation,
+    DuologueError,
+    Reason,
+    Result,
+    Session,
+    SessionError,
+    StoreError,
+    aconverse,
+    chat,
+    list_sessions,
+)
+from duologue.graphs.ends.end_chat import EndChat
+from duologue.graphs.ends.limits import MaxMessages
+from duologue.graphs.ends.outside import StopRequested
+from duologue.graphs.ends.tool_called import ToolCalled
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import Instruction, Speech, ToolCalls, ToolResult
+from duologue.graphs.store.open import open_store
+from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing.server import ScriptedServer
+from support.breaking import Breakage
+from support.cli_help import duologue, isolate, meanwhile
+from support.fork_help import NO, YES, plain
+from support.stores import SHARED_STORES, store_address
+
+STOPPERS = [{"name": "Ann", "checks_completion": True}, {"name": "Ben", "checks_completion": True}]
+TRIO = [{"name": name} for name in ("Ann", "Ben", "Cat")]
+BOTH = StopRequested() & MaxMessages(limit=4)
+
+
+def mode(name: str, **more: Any) -> dict[str, Any]:
+    return {"mode": name, "max_iterations": 5, **more}
+
+
+FIRST = "end_chat_after_first_completion"
+GROUP = "one_last_group_chat_after_first_completion"
+CASES: dict[str, tuple[Conversation, list[Line], int, list[str], str]] = {
+    "in a turn": (
+        plain(),
+        ["A1", "B1"],
+        1,
+        ["A1", "B1"],
+        "1 round and 2 messages: it was asked to stop",
+    ),
+    "before a rejected reply is mended": (
+        plain(),
+        ["A1", " ", "B1"],
+        1,
+        ["A1", "B1"],
+        "1 round and 2 messages: it was asked to stop",
+    ),
+    "in the judge's question": (
+        plain(speakers=STOPPERS, end_chat=mode(FIRST)),
+        ["A1", NO],
+        1,
+        ["A1"],
+        "0 rounds and 1 message: it was asked to stop",
+    ),
+    "in the first of the judge's two questions": (
+        plain(speakers=STOPPERS, end_chat=mode(FIRST), judge={"form": "two_questions"}),
+        ["A1", "Beans.", "No."],
+        1,
+        ["A1"],
+        "0 rounds and 1 message: it was asked to stop",
+    ),
+    "in the verdict that promises last words": (
+        plain(speakers=STOPPERS, end_chat=mode(GROUP)),
+        ["A1", YES],
+        1,
+        ["A1"],
+        "0 rounds and 1 message: it was asked to stop",
+    ),
+    "in last words": (
+        plain(speakers=STOPPERS, end_chat=mode(GROUP)),
+        ["A1", YES, "B, last"],
+        2,
+        ["A1", "B, last"],
+        "1 round and 2 messages: it was asked to stop",
+    ),
+    "in the choice of a speaker": (
+        plain(speakers=TRIO, turn_order={"kind": "moderator"}),
+        ["A1", {"next_speaker": "Cat"}],
+        1,
+        ["A1"],
+        "0 rounds and 1 message: it was asked to stop",
+    ),
+    "with a cap that must be reached too": (
+        plain(end_chat=mode("max_iterations_only", when=BOTH)),
+        ["A1", "B1", "A2", "B2"],
+        0,
+        ["A1", "B1", "A2", "B2"],
+        "2 rounds and 4 messages: it was asked to stop",
+    ),
+}
+
+
+@pytest.fixture(params=SHARED_STORES)
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """Where sessions are kept, which is what the settings say."""
+    isolate(monkeypatch, tmp_path)
+    store = store_address(request.param, request)
+    monkeypatch.setenv("DUOLOGUE_STORE", store)
+    return store
+
+
+@pytest.fixture
+def sqlite(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """A place in a file, which is what the settings say."""
+    isolate(monkeypatch, tmp_path)
+    monkeypatch.setenv("DUOLOGUE_MODEL", "scripted")
+    return str(tmp_path / "sessions.db")
+
+
+@contextmanager
+def running(
+    conversation: Conversation, lines: list[Line], held: int
+) -> Iterator[tuple[ScriptedServer, list[Result]]]:
+    """Run a conversation on a loop, and so in a store, of its own, with one answer held."""
+    results: list[Result] = []
+
+    def run() -> None:
+        results.append(asyncio.run(aconverse(conversation, session="g")))
+
+    with ScriptedServer(lines, hold=[held]) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_BASE_URL", server.url)
+        with meanwhile(run):
+            server.wait_for(held + 1, timeout=60)
+            try:
+                yield server, results
+            finally:
+                server.release()
+
+
+def assert_stopped(store: str, said: list[str], why: str) -> None:
+    """What everybody is told of a session that was stopped, and that it is asked nothing more."""
+    result = Session("g", store=store).state()
+    assert [text for _, text in result.transcript] == said
+    assert result.outcome is not None
+    assert result.outcome.reason is Reason.STOP_REQUESTED
+    assert str(result.outcome) == f"Ended after {why}."
+    rows = [(row.status, row.reason) for row in list_sessions(store=store)]
+    assert rows == [("finished", "stop_requested")]
+    idle = ScriptedChatModel(script=[])
+    assert Session("g", store=store).resume(model=idle) == result
+    refused = duologue("stop", "g")
+    assert (refused.exit_code, refused.stdout) == (4, "")
+    assert refused.stderr == "Error: Session 'g' has ended already.\n"
+
+
+@pytest.mark.part(4)
+@pytest.mark.parametrize("name", CASES)
+def test_a_run_that_is_asked_to_stop_ends_after_its_turn(name: str, sqlite: str) -> None:
+    conversation, lines, held, said, why = CASES[name]
+    with running(conversation, lines, held) as (server, _):
+        Session("g", store=sqlite).stop()
+    assert len(server.calls) == len(lines)
+    assert_stopped(sqlite, said, why)
+
+
+@pytest.mark.part(1)
+@pytest.mark.live
+def test_a_run_in_another_process_is_asked_by_a_command(
+    place: str, start_child: Callable[..., Any]
+) -> None:
+    conversation, lines, held, said, why = CASES["in a turn"]
+    with ScriptedServer(lines, hold=[held]) as server:
+        child = start_child(
+            environment={"OPENAI_BASE_URL": server.url, "DUOLOGUE_MODEL": "scripted"},
+            conversation=conversation.model_dump(mode="json"),
+            session="g",
+            store=place,
+        )
+        server.wait_for(held + 1, timeout=60)
+        asks = duologue("stop", "g")
+        assert (asks.exit_code, asks.stderr) == (0, "")
+        assert asks.stdout == "Asked g to stop after its current turn.\n"
+        server.release()
+        assert "error" not in child.result()
+    assert_stopped(place, said, why)
+
+
+def test_a_command_that_is_asked_to_stop_says_why_and_has_done_its_work(
+    sqlite: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conversation, lines, held, said, why = CASES["in a turn"]
+    Path("talk.json").write_text(json.dumps(conversation.stored()))
+    with ScriptedServer(lines, hold=[held]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+
+        def stop() -> None:
+            server.wait_for(held + 1, timeout=60)
+            try:
+                Session("g", store=sqlite).stop()
+            finally:
+                server.release()
+
+        with meanwhile(stop):
+            ran = duologue("run", "talk.json", "--session", "g")
+        assert (ran.exit_code, ran.stderr) == (0, "")
+        assert ran.stdout.count(f"\nEnded after {why}.\n") == 1
+        again = duologue("resume", "g")
+        assert again.exit_code == 0
+        assert f"\nEnded after {why}.\n" in again.stdout
+        assert len(server.calls) == len(lines)
+    assert_stopped(sqlite, said, why)
+
+
+def test_what_else_held_is_told_too(sqlite: str) -> None:
+    talk = plain(speakers=STOPPERS, end_chat=mode(FIRST))
+    with running(talk, ["A1", YES], 1) as (_, results):
+        Session("g", store=sqlite).stop()
+    assert results[0].outcome is not None
+    assert results[0].outcome.reasons == (Reason.STOP_REQUESTED, Reason.COMPLETED)
+
+
+def test_a_session_that_was_broken_off_is_not_running_and_forgets_what_it_was_asked(
+    place: str,
+) -> None:
+    breakage, asked = Breakage(), list[Prompt]()
+
+    def answer(prompt: Prompt) -> str:
+        asked.append(prompt)
+        if len(asked) == 1:
+            return "A1"
+        Session("g", store=place).stop()
+        assert [row.stop_requested for row in list_sessions(store=place)] == [True]
+        breakage.now()
+
+    model = ScriptedChatModel(script=answer)
+    with breakage.under_way(), pytest.raises(DuologueError):
+        asyncio.run(aconverse(plain(), session="g", store=place, model=model))
+    with pytest.raises(SessionError, match=r"'g' is not running: there is nothing to stop\."):
+        Session("g", store=place).stop()
+    assert duologue("stop", "g").exit_code == 4
+    ended = Session("g", store=place).resume(model=ScriptedChatModel(script=["B1", "A2", "B2"]))
+    assert ended.outcome is not None
+    assert ended.outcome.reason is Reason.MAX_ITERATIONS
+    assert not list_sessions(store=place)[0].stop_requested
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_a_stop_in_a_tool_lets_the_turn_end(waits: bool, tmp_path: Path) -> None:
+    """Also where it waits for the message cap, with another turn in between."""
+    store = f"memory:{tmp_path.name}"
+
+    @tool
+    async def bell() -> str:
+        """Ring."""
+        await Session("g", store=store).astop()
+        return "Ding."
+
+    conversation = plain(
+        speakers=[{"name": "Ann", "tools": ["bell"]}, {"name": "Ben"}],
+        end_chat=EndChat(when=StopRequested() & MaxMessages(limit=2) if waits else None),
+    )
+    call = Reply(tool_calls=(ScriptedToolCall(name="bell", id="a"),))
+    lines: list[Line] = [call, "It rang.", *(["B1"] if waits else [])]
+    model = ScriptedChatModel(script=lines)
+    ended = await aconverse(conversation, session="g", store=store, model=model, tools=[bell])
+    assert len(model.calls) == len(lines)
+    assert ended.outcome is not None
+    assert ended.outcome.reason is Reason.STOP_REQUESTED
+    kinds = [type(metadata(message)) for message in ended.messages]
+    assert kinds[:4] == [Instruction, ToolCalls, ToolResult, Speech]
+    assert await Session("g", store=store).aresume(model=model) == ended
+
+
+async def test_a_stop_that_waits_for_a_tool_ends_it_as_the_tool_would(tmp_path: Path) -> None:
+    store = f"memory:{tmp_path.name}"
+
+    @tool
+    async def bell() -> str:
+        """Ring."""
+        await Session("g", store=store).astop()
+        return "Ding."
+
+    conversation = plain(
+        speakers=[{"name": "Ann", "tools": ["bell"]}, {"name": "Ben", "tools": ["bell"]}],
+        end_chat=EndChat(when=StopRequested() & ToolCalled(tool="bell", by="Ben")),
+    )
+    call = Reply(tool_calls=(ScriptedToolCall(name="bell", id="a"),))
+    model = ScriptedChatModel(script=[call, "It rang.", call])
+    ended = await aconverse(conversation, session="g", store=store, model=model, tools=[bell])
+    assert isinstance(metadata(ended.messages[-1]), ToolResult)
+    assert ended.outcome is not None
+    assert ended.outcome.reasons == (Reason.STOP_REQUESTED, Reason.TOOL_CALLED)
+
+
+async def test_a_session_that_waits_and_has_lost_its_steps_is_told_of(tmp_path: Path) -> None:
+    store = str(tmp_path / "s.db")
+    talk = chat()
+    await aconverse(talk, session="lost", store=store, model=ScriptedChatModel(["Hi."]))
+    async with open_store(store) as opened, opened.lock("lost") as held:
+        await held.checkpointer.adelete_thread("lost")
+    with pytest.raises(StoreError, match="session 'lost' can't be read: it waits, and its steps"):
+        await Session("lost", store=store).astop()

@@ -1,0 +1,255 @@
+"""L1, L2: sessions written down: a page that any text leaves whole, and lines for programs."""
+
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from langchain_core.messages import AnyMessage
+from langchain_core.messages.tool import ToolCall
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from duologue.graphs import Conversation, Session, SpecError
+from duologue.graphs.log.messages import make_message, make_tool_message as answered, place_of
+from duologue.graphs.log.metadata import Failure, Speech, ToolCalls
+from duologue.graphs.session.export_text import as_json_lines, as_markdown
+from duologue.graphs.session.stored_session import StoredSession
+from support.cases import drawn_cases
+from support.fork_help import plain, run
+from support.fork_talks import TALKS
+
+
+def page_of(markdown: str) -> list[Token]:
+    return MarkdownIt("commonmark").parse(markdown)
+
+
+def headings(tokens: list[Token]) -> list[str]:
+    """The headings of the page itself, not those inside a quotation, as a reader sees them."""
+    return [
+        "".join(child.content for child in after.children or ())
+        for token, after in pairwise(tokens)
+        if token.type == "heading_open" and token.level == 0
+    ]
+
+
+def blocks(tokens: list[Token]) -> list[str]:
+    """The kinds of blocks that the page itself consists of."""
+    return [token.type for token in tokens if token.level == 0 and token.nesting >= 0]
+
+
+def made(*texts: str, names: tuple[str, str] = ("Ann", "Ben"), **line: Any) -> StoredSession:
+    """A session in which these texts were said in turn."""
+    conversation = Conversation.model_validate(
+        {"task": "Plan", "speakers": [{"name": name} for name in names]}
+    )
+    log: list[AnyMessage] = [
+        make_message(number, text, Speech(speaker=names[number % 2], **line))
+        for number, text in enumerate(texts)
+    ]
+    return StoredSession("s", conversation, log, "Plan", None)
+
+
+BAD = [
+    "```python\nprint('never closed')",
+    "~~~~\n```\n~~~\nstill open",
+    "# A heading\n\nTitle\n=====\n\n---",
+    "<!-- a comment that never ends",
+    "<script>alert(1)</script>",
+    "<details>\n\nhidden",
+    "<CAMEL_TASK_DONE>",
+    "<div>\n```\n<b>\n````\n# no heading",
+    "> quoted\nlazy\n\n> > deeper",
+    "1. one\n2. two\n   - ```\n     code",
+    "| a | b |\n|---|---|\n| 1 | 2 |",
+    "[Ann]: http://elsewhere.example",
+    "    indented\n\n\ttab",
+    "a\r\nb\rc",
+    "* * *\n***bold",
+    "`````` six",
+    "<![CDATA[ open",
+    "\n\n\n",
+    "日本語のテキスト\n\n**重要**",
+]
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_no_text_breaks_the_page(text: str) -> None:
+    """What comes behind it stands under its own heading, and nothing is hidden."""
+    tokens = page_of(as_markdown(made(text, "Fine.", text)))
+    assert headings(tokens) == ["Plan", "Ann (m0000)", "Ben (m0001)", "Ann (m0002)"]
+    quoted = ["heading_open", "blockquote_open"]
+    assert blocks(tokens) == [
+        *("heading_open", "paragraph_open", "blockquote_open"),
+        *(quoted * 3),
+        *("hr", "paragraph_open"),
+    ]
+    everything = [child for token in tokens for child in (token, *(token.children or ()))]
+    assert not {"html_block", "html_inline"} & {token.type for token in everything}
+
+
+PIECES = st.lists(
+    st.sampled_from(
+        [
+            *("\n", "\n\n", " ", "    ", "\r", "\t", "word", "&amp;", "|", "\\", "*", "_"),
+            *("```", "~~~", "`", "``", "> ", "# ", "- ", "1. ", "---", "===", "![x](y)", "[a]: b"),
+            *("<", "<b>", "<!--", "-->", "</div>", "<div>", "<?", "<http://a.example>"),
+        ]
+    ),
+    max_size=12,
+).map("".join)
+
+
+@drawn_cases(
+    80, 400, text=PIECES, name=PIECES.map(lambda text: " ".join(text.split())[:80].strip() or "Ann")
+)
+def test_no_text_and_no_name_ever_breaks_the_page(text: str, name: str) -> None:
+    names = (name, f"{name[:78]} B")
+    tokens = page_of(as_markdown(made(text, "Fine.", names=names)))
+    found = blocks(tokens)
+    assert found.count("heading_open") == 3
+    assert found[-2:] == ["hr", "paragraph_open"]
+    assert found.count("blockquote_open") == 3
+    assert len(found) == 9
+    everything = [child for token in tokens for child in (token, *(token.children or ()))]
+    assert not {"html_block", "html_inline"} & {token.type for token in everything}
+
+
+def test_a_page_shows_a_texts_own_markdown() -> None:
+    tokens = page_of(as_markdown(made("Two:\n\n- beans\n- peas\n\n```python\nplant()\n```")))
+    assert ("list_item_open", 2) in [(token.type, token.level) for token in tokens]
+    (code,) = [token for token in tokens if token.type == "fence"]
+    assert (code.content, code.info) == ("plant()\n", "python")
+
+
+def test_a_page_has_the_title_the_task_each_message_and_how_it_ended(tmp_path: Path) -> None:
+    conversation, lines = TALKS["structured"]
+    store = f"memory:{tmp_path.name}"
+    whole = run(conversation.model_copy(update={"title": "A *fine* garden"}), lines, store=store)
+    page = as_markdown(whole)
+    assert headings(page_of(page))[:3] == ["A *fine* garden", "The task (m0000)", "Ann (m0003)"]
+    for found in (
+        "> Plan a big garden.",
+        "*Rejected and asked again: Your message was empty.*",
+        '*Calls weather:*\n\n```json\n{\n  "day": "Monday"\n}\n```',
+        "*Calls weather with what is not JSON:*\n\n```text\n{\n```",
+        "*weather answers:*\n\n```text\nMonday: sun\n```",
+        "*weather failed:*\n\n```text\nThe arguments of weather are not valid JSON: Expecting "
+        "property name enclosed in double quotes, at character 2.\n```",
+        "*Ben on its task: not complete: water*",
+        "*Heard by nobody else*",
+        "**Ended after 2 rounds and 7 messages: Ben completed its task.**",
+    ):
+        assert f"\n{found}\n" in page, found
+    # What only speakers are told is not said in the conversation.
+    assert "> Dig\n" not in page
+    assert "> Dig\n" in as_markdown(whole, "Ann")
+    assert "Not finished." in as_markdown(made("Hi"))
+
+
+def test_what_was_parsed_stands_beside_its_message() -> None:
+    """L1: the parsed result beside the content, in both formats."""
+    result = made("The price is 5 €.", parsed={"price": 5, "currency": "€"})
+    assert '```json\n{\n  "price": 5,\n  "currency": "€"\n}\n```' in as_markdown(result)
+    (found,) = objects(as_json_lines(result))
+    assert found["parsed"] == {"price": 5, "currency": "€"}
+    assert "€" in as_json_lines(result)
+
+
+def objects(text: str) -> Iterator[dict[str, Any]]:
+    for one in text.splitlines():
+        found: dict[str, Any] = json.loads(one)
+        yield found
+
+
+@pytest.mark.parametrize("name", TALKS)
+def test_json_lines_hold_every_message_with_all_that_stands_beside_it(
+    name: str, tmp_path: Path
+) -> None:
+    store = f"memory:{tmp_path.name}"
+    conversation, lines = TALKS[name]
+    whole = run(conversation, lines, session="one", store=store)
+    text = Session("one", store=store).export(format="jsonl")
+    assert text == as_json_lines(whole)
+    found = list(objects(text))
+    assert [one["id"] for one in found] == [place_of(message) for message in whole.messages]
+    assert [one["text"] for one in found] == [message.text for message in whole.messages]
+    said = [one for one in found if one["kind"] in ("speech", "tool_calls") and one["text"].strip()]
+    assert [(one["speaker"], one["text"]) for one in said] == whole.transcript
+    assert whole.outcome is not None
+    verdicts = [one["verdict"] for one in found if one.get("verdict")]
+    assert [one["complete"] for one in verdicts] == [
+        verdict.complete for verdict in whole.outcome.verdicts
+    ]
+    kinds = {one["kind"] for one in found}
+    # Messages of one kind have the same fields.
+    assert len({(one["kind"], *one) for one in found}) == len(kinds)
+    rejected = [one for one in found if one["kind"] == "draft"]
+    assert all(one["problem"] and one["audience"] == [] for one in rejected)
+
+
+def test_a_speakers_export_holds_what_it_has_said_and_heard(tmp_path: Path) -> None:
+    store = f"memory:{tmp_path.name}"
+    conversation, lines = TALKS["structured"]
+    run(conversation, lines, session="one", store=store)
+    found = list(objects(Session("one", store=store).export(format="jsonl", speaker="Ben")))
+    texts = [one["text"] for one in found]
+    assert "I dig." in texts  # it was handed on to it
+    assert "Dig" not in texts
+    assert "Monday: sun" not in texts
+    page = Session("one", store=store).export(format="markdown", speaker="Ben")
+    assert "What Ben remembers." in page
+    assert "Calls weather" not in page
+    assert Session("one", store=store).state().outcome is not None
+
+
+def test_an_odd_format_and_a_stranger_are_refused(tmp_path: Path) -> None:
+    store = f"memory:{tmp_path.name}"
+    run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=store)
+    odd: Any = "pdf"
+    with pytest.raises(
+        SpecError, match=r"^format: 'pdf' is unknown; there are 'markdown', 'jsonl'"
+    ):
+        Session("one", store=store).export(format=odd)
+    with pytest.raises(SpecError, match=r"^nobody in session 'one' is called 'Eve'"):
+        Session("one", store=store).export(format="jsonl", speaker="Eve")
+
+
+def test_control_characters_are_shown_and_break_no_line() -> None:
+    """Neither a page nor a line does anything to the terminal or the program that reads it."""
+    text = "a\x1b[31mb\x00c\x07d\u202ee\x85f\u2028g\u2029h\x1ci"
+    result = made(text, "Fine.")
+    page = as_markdown(result)
+    assert r"a\x1b[31mb\x00c\x07d\u202ee\x85f" in page
+    assert not set("\x1b\x00\x07\u202e\x85\x1c") & set(page)
+    found = list(objects(as_json_lines(result)))
+    assert [one["text"] for one in found] == [text, "Fine."]
+
+
+def test_a_page_keeps_the_marks_that_hebrew_and_arabic_need_and_no_override() -> None:
+    said = "\u200fשלום \u200e(C++)\u200e! می\u200cخواهم \u061c7%"  # noqa: RUF001
+    page = as_markdown(made(f"{said} \u202aa\u202eb\u202c\u2067c", "Fine."))
+    assert rf"{said} \u202aa\u202eb\u202c\u2067c" in page
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, "*mail answers:*"),
+        ({"decision": "approve"}, "*mail answers:*"),
+        ({"decision": "respond"}, "*A person answers for mail:*"),
+        ({"decision": "reject", "failure": Failure.PERSON}, "*mail was not run:*"),
+        ({"failure": Failure.PERSON}, "*mail was not run:*"),
+        ({"failure": Failure.TOOL}, "*mail failed:*"),
+    ],
+)
+def test_a_page_tells_who_answered_a_call(fields: dict[str, Any], told: str) -> None:
+    whole = made("Hi.")
+    calls = [ToolCall(name="mail", args={}, id="a", type="tool_call")]
+    about = ToolCalls(speaker="Ann")
+    whole.messages.append(make_message(1, "", about, tool_calls=calls))
+    whole.messages.append(answered(2, "Sent.", speaker="Ann", call_id="a", **fields))
+    assert f"\n{told}\n" in as_markdown(whole)

@@ -1,0 +1,319 @@
+"""L1, R3: a session as one HTML page: who sees what, why it ended; and no text becomes code."""
+
+import re
+from collections.abc import Iterator, Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from langchain_core.messages import AnyMessage
+
+from duologue.graphs import Conversation, MessageQuestion, Outcome, Reason, Session
+from duologue.graphs.conversation.questions import Because
+from duologue.graphs.log.messages import make_message, make_tool_message as answered, read_metadata
+from duologue.graphs.log.metadata import Speech
+from duologue.graphs.rules.position import Position
+from duologue.graphs.session.stored_session import StoredSession
+from duologue.graphs.show import gather
+from duologue.graphs.show.contents import Heard, Line, Page, Spent
+from duologue.graphs.show.gather import memory_page_of, page_of
+from duologue.graphs.show.markdown import as_html
+from duologue.graphs.show.render import render
+from duologue.nodes.testing import Line as Scripted
+from pages import ALLOWED, HOSTILE, hostile_session
+from support.cases import drawn_cases
+from support.fork_help import run
+from support.fork_talks import TALKS
+
+
+class Seen(HTMLParser):
+    """What a browser would find in a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+    def handle_comment(self, data: str) -> None:
+        raise AssertionError(f"a comment hides {data!r}")
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+    def is_harmless(self) -> None:
+        """Nothing runs, loads or looks otherwise but what the templates say."""
+        assert {tag for tag, _ in self.tags} <= ALLOWED
+        assert [len(self.all(tag)) for tag in ("script", "style", "meta")] == [1, 1, 5]
+        for _, attributes in self.tags:
+            assert not [name for name in attributes if name.startswith("on") or name == "style"]
+            assert "src" not in attributes
+            href = attributes.get("href")
+            assert href is None or re.match(r"#|https?://|mailto:", href, re.IGNORECASE), href
+
+
+def page(name: str, tmp_path: Path, **options: Any) -> str:
+    conversation, lines = TALKS[name]
+    return exported(conversation, lines, tmp_path, **options)
+
+
+def exported(
+    conversation: Conversation, lines: Sequence[Scripted], tmp_path: Path, **options: Any
+) -> str:
+    store = f"memory:{tmp_path.name}"
+    run(conversation, lines, session="s", store=store)
+    return Session("s", store=store).export(format="html", **options)
+
+
+def of(result: StoredSession, **more: Any) -> Page:
+    return page_of(
+        gather.Session(
+            id=result.session_id,
+            title="T",
+            conversation=result.conversation,
+            log=result.messages,
+            task=result.specified_task,
+            outcome=result.outcome,
+            **more,
+        )
+    )
+
+
+@pytest.mark.parametrize("name", TALKS)
+def test_what_each_sees_on_the_page_is_what_stands_in_its_viewpoint(
+    name: str, tmp_path: Path
+) -> None:
+    conversation, lines = TALKS[name]
+    result = run(conversation, lines, store=f"memory:{tmp_path.name}")
+    found = of(result).lines
+    for number, speaker in enumerate(conversation.names):
+        heard: dict[str, str] = {"assistant": "", "user": ""}
+        for seen_as, text in roles(found, number):
+            heard[seen_as] += text
+        told = {"assistant": "", "user": ""}
+        for message in result.viewpoint(speaker)[1:]:
+            if (role := {"ai": "assistant", "human": "user"}.get(message.type)) is not None:
+                told[role] += message.text
+        assert {role: letters(text) for role, text in heard.items()} == {
+            role: letters(text) for role, text in told.items()
+        }
+
+
+def roles(lines: Sequence[Line], number: int) -> Iterator[tuple[str, str]]:
+    """What a speaker sees of lines, each with its role."""
+    for line in lines:
+        role = line.roles.get(number)
+        if role in ("assistant", "user"):
+            heard = next((one for one in line.heard if number in one.by), Heard(by=()))
+            text = line.text if heard.instead is None else heard.instead
+            yield role, heard.before + text
+
+
+def letters(text: str) -> str:
+    return "".join(text.replace("(empty message)", "").split())
+
+
+def test_a_page_tells_all_that_happened(tmp_path: Path) -> None:
+    text = page("structured", tmp_path)
+    seen = Seen(text)
+    seen.is_harmless()
+    told = " ".join(" ".join(seen.text).split())
+    for found in (
+        "Ended after 2 rounds and 7 messages",
+        "Ben completed its task.",
+        "Task of Ann: water",
+        "Ben: rejected and asked again: Your message was empty.",
+        "Rejected and asked again: Your message was empty.",
+        "Ann on its task: not complete: water",
+        "Calls weather",
+        "Calls weather with what is not JSON",
+        "weather failed",
+        "Heard by nobody else",
+        "blank replies",
+        "same tool calls",
+        "What it used",
+        "What its model was sent at its newest turn",
+        "the system prompt above",
+    ):
+        assert found in told, found
+
+
+@pytest.mark.parametrize("name", TALKS)
+def test_each_link_of_a_page_leads_to_a_line_and_each_line_stands_once(
+    name: str, tmp_path: Path
+) -> None:
+    seen = Seen(page(name, tmp_path))
+    seen.is_harmless()
+    ids = [str(attributes["id"]) for _, attributes in seen.tags if "id" in attributes]
+    assert len(ids) == len({*ids})
+    links = {str(one["href"])[1:] for one in seen.all("a") if str(one["href"]).startswith("#")}
+    assert links <= {*ids}
+    places = [str(one["id"]) for one in seen.all("article")]
+    assert places == sorted(places)
+
+
+def test_a_speakers_page_holds_its_memory_and_nothing_else(tmp_path: Path) -> None:
+    store = f"memory:{tmp_path.name}"
+    conversation, lines = TALKS["moderated"]
+    run(conversation, lines, session="s", store=store)
+    whole = Session("s", store=store).export(format="html")
+    alone = Session("s", store=store).export(format="html", speaker="Ben")
+    Seen(alone).is_harmless()
+    assert "You hate beans." in alone
+    # Ann's secret, and what was rejected or used.
+    for other in ("Seven.", "Your message was empty", "Tokens"):
+        assert other in whole
+        assert other not in alone
+
+
+def test_what_was_used_is_told_by_turn_and_speaker(tmp_path: Path) -> None:
+    conversation, lines = TALKS["moderated"]
+    text = exported(conversation, lines, tmp_path)
+    store = f"memory:{tmp_path.name}"
+    outcome = Session("s", store=store).state().outcome
+    assert outcome is not None
+    rows = re.findall(r"<tr class=\"c.\"><th[^>]*><bdi>(.*?)</bdi></th>(.*?)</tr>", text)
+    cells = {who: re.findall(r"<td>([\d.,]+)</td>", row) for who, row in rows}
+    assert {"Ann", "Ben", "Cat", "The judge", "Who speaks next"} <= cells.keys()
+    assert [cells[name][0] for name in ("Ann", "Ben", "Cat", "The judge")] == ["4", "2", "2", "4"]
+    calls, into, out = (sum(int(row[place]) for row in cells.values()) for place in (1, 2, 3))
+    total = outcome.total
+    assert (calls, into, out) == (total.calls, total.input_tokens, total.output_tokens)
+    assert sum(float(row[5]) for row in cells.values()) == pytest.approx(total.cost, rel=0.01)
+
+
+def test_sessions_that_wait_or_are_broken_off_say_so() -> None:
+    result = StoredSession("s", pair(), [], None, None)
+    broken_off = render(of(result))
+    assert "It has not ended" in broken_off
+    assert "Nothing was said yet." in broken_off
+    question = MessageQuestion(id="q", speaker="Ann", because=Because.TURN, prompt="Ann, now you.")
+    waits = render(of(result, pending=[question]))
+    assert "It waits for an answer" in waits
+    assert "Ann, now you." in waits
+
+
+@pytest.mark.parametrize(
+    ("reason", "tone"),
+    [
+        ("completed", "good"),
+        ("done_token", "good"),
+        ("farewells", "warn"),
+        ("max_iterations", "plain"),
+        ("stop_requested", "bad"),
+    ],
+)
+def test_an_end_has_its_tone_and_says_what_was_owed(reason: str, tone: str) -> None:
+    outcome = Outcome(
+        reasons=(Reason(reason), Reason.MAX_MESSAGES),
+        explanations=("it was so", "the message cap was reached"),
+        rounds=1,
+        messages=2,
+        warnings=("code ran without a sandbox",),
+    )
+    conversation = Conversation.model_validate(
+        {
+            "task": "Plan",
+            "speakers": [{"name": "Ann", "checks_completion": True}, {"name": "Ben"}],
+            "end_chat": {"mode": "one_last_chat_after_first_completion", "max_iterations": 4},
+        }
+    )
+    result = StoredSession("s", conversation, [], "Plan", outcome)
+    ending = of(result, position=Position(turns=3, owed=("Ben",))).ending
+    assert (ending.tone, ending.reason, ending.title) == (tone, reason, "It was so.")
+    assert ending.sentence == "Ended after 1 round and 2 messages"
+    assert ending.also == ("the message cap was reached",)
+    assert ending.owed == (
+        "Last words were promised to Ben.",
+        "Ann was never asked whether its task is complete.",
+    )
+    counts = {meter.name: (meter.count, meter.limit) for meter in ending.meters}
+    assert counts["rounds"] == (1, 4)
+    assert counts["blank replies"] == (0, 2)
+    assert "code ran without a sandbox" in render(of(result))
+
+
+def pair() -> Conversation:
+    return Conversation.model_validate(
+        {"task": "Plan", "speakers": [{"name": "Ann"}, {"name": "Ben"}]}
+    )
+
+
+def test_two_hundred_messages_are_at_most_300_kb_and_a_message_few_elements() -> None:
+    words = "The garden needs more sun, and by the wall, where nobody ever looks, more **water**. "
+    log: list[AnyMessage] = [
+        make_message(number, words * 8, Speech(speaker=("Ann", "Ben")[number % 2]))
+        for number in range(200)
+    ]
+    steps = [Spent(who="Ann", is_new_turn=True, calls=1, input_tokens=9, seconds=0.5)] * 200
+    text = render(of(StoredSession("s", pair(), log, "Plan", None), steps=steps))
+    assert len(text.encode()) <= 300_000
+    # What ten thousand messages are shown with at once.
+    first = render(of(StoredSession("s", pair(), log[:100], "Plan", None)))
+    both = render(of(StoredSession("s", pair(), log, "Plan", None)))
+    talk = [re.findall(r"<(?!circle|title|li|a )[a-z]", page) for page in (first, both)]
+    assert (len(talk[1]) - len(talk[0])) / 100 < 20
+    # Bars and messages are one path for each speaker.
+    assert len(Seen(text).all("path")) < 12
+
+
+@pytest.mark.part(10)
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_text_becomes_code_wherever_it_stands(text: str) -> None:
+    session = hostile_session([text, "Fine."])
+    for found in (render(page_of(session)), render(memory_page_of(session, "Ann"))):
+        Seen(found).is_harmless()
+
+
+@drawn_cases(
+    15, 60, texts=st.lists(st.lists(st.sampled_from(HOSTILE), max_size=6).map("".join), max_size=6)
+)
+def test_no_mixture_of_texts_becomes_code(texts: list[str]) -> None:
+    Seen(render(page_of(hostile_session([*texts, "Fine."])))).is_harmless()
+
+
+def test_markdown_shows_what_was_said_and_fetches_nothing() -> None:
+    assert as_html("**a** <b>") == "<p><strong>a</strong> &lt;b&gt;</p>\n"
+    assert "<img" not in as_html("![x](http://a.example/x.png)")
+    assert "<a" not in as_html("[x](javascript:alert(1)) [y](data:text/html,x) <vbscript:x>")
+    link = as_html("[x](https://a.example)")
+    assert 'rel="noopener noreferrer nofollow"' in link
+    assert "<h4>" in as_html("# A heading of its own")
+    assert "<details" in as_html("```python\n" + "x = 1\n" * 20 + "```")
+    assert "<details" not in as_html("```python\nx = 1\n```")
+    assert r"\x1b" in as_html("a\x1b[31mb")
+    # What turns the direction is needed in prose, and could hide something in code.
+    assert "\u200f" in as_html("שלום\u200f!")
+    assert "\u202e" not in as_html("`a\u202eb`")
+
+
+def test_an_answer_by_hand_a_person_and_a_thought_are_marked() -> None:
+    log: list[AnyMessage] = [
+        make_message(
+            0,
+            "Hi",
+            read_metadata({"kind": "speech", "speaker": "Ann", "source": "human"}),
+        ),
+        make_message(
+            1,
+            "",
+            read_metadata(
+                {"kind": "tool_calls", "speaker": "Ben", "thought": {"text": "Hm, tools."}}
+            ),
+            tool_calls=[{"name": "weather", "args": {"day": "<b>"}, "id": "a"}],
+        ),
+        answered(2, "Rain", speaker="Ben", call_id="a", decision="respond"),
+    ]
+    seen = Seen(render(of(StoredSession("s", pair(), log, "Plan", None))))
+    told = " ".join(seen.text)
+    assert "person" in str(seen.all("article")[0]["class"]).split()
+    for found in ("Hm, tools.", "Calls weather", '"day": "<b>"', "A person answers for weather"):
+        assert found in told

@@ -1,0 +1,417 @@
+"""R1, R2: the local page: who may use it, what it lists and shows, and what can be done on it."""
+
+import asyncio
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from starlette.testclient import TestClient
+
+from duologue.graphs import Conversation, Question, Result, Session, chat, converse
+from duologue.graphs.common.errors import SpecError
+from duologue.graphs.store.open import open_store
+from duologue.graphs.view.app import Form, answer_of, view_app
+from duologue.graphs.view.security import HEADERS, Guard
+from duologue.graphs.view.serve import bind_port
+from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
+from pages import HOSTILE
+
+from ..show.test_page import Seen
+
+PORT = 4321
+HOME = f"http://127.0.0.1:{PORT}"
+COOKIE = f"duologue-view-{PORT}"
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest) -> str:
+    return f"memory:{abs(hash(request.node.nodeid))}"
+
+
+@pytest.fixture
+def model() -> ScriptedChatModel:
+    return ScriptedChatModel(script=["Mint grows in shade.", "Sage does not."])
+
+
+@pytest.fixture
+def guard(store: str, model: ScriptedChatModel) -> Guard:
+    return Guard(view_app(store, model, lambda: False), PORT, "the token")
+
+
+@pytest.fixture
+def stranger(guard: Guard) -> Iterator[TestClient]:
+    """Somebody who has no cookie yet."""
+    with TestClient(guard, base_url=HOME, follow_redirects=False) as client:
+        yield client
+
+
+@pytest.fixture
+def user(stranger: TestClient) -> TestClient:
+    """Who has opened the address with the token."""
+    assert stranger.get("/", params={"token": "the token"}).status_code == 200
+    stranger.headers["Origin"] = HOME
+    return stranger
+
+
+def sums(store: str, session: str = "sums", **call: Any) -> None:
+    """A session that waits for a decision on a call."""
+    called = ScriptedToolCall(name="calculator", args={"expression": "2*3"} | call, id="c1")
+    model = ScriptedChatModel(script=[Reply(tool_calls=[called])])
+    talk = chat("How many?", tools=["calculator"], interrupt_on={"calculator": True})
+    converse(talk, session=session, store=store, model=model)
+
+
+def shade(store: str, session: str = "shade") -> None:
+    """A session that waits for what the user says."""
+    converse(chat(), session=session, store=store, model=ScriptedChatModel(script=[]))
+
+
+def question(store: str, session: str) -> str:
+    return Session(session, store=store).state().pending[0].id
+
+
+def test_the_token_is_exchanged_for_a_cookie_that_no_script_and_no_other_site_has(
+    stranger: TestClient,
+) -> None:
+    opened = stranger.get("/sessions/x", params={"token": "the token"})
+    cookie = opened.headers["set-cookie"]
+    assert {"HttpOnly", "SameSite=strict", "Path=/"} <= {*cookie.split("; ")}
+    assert "the token" not in cookie + opened.text
+    assert 'content="0; url=/sessions/x"' in opened.text
+    assert stranger.get("/").status_code == 200
+
+
+@pytest.mark.part(5)
+@pytest.mark.parametrize("path", ["/", "/sessions/shade", "/sessions/shade/events", "/nowhere"])
+@pytest.mark.parametrize(
+    ("token", "cookie"), [("", ""), ("the toke", ""), ("the token ", "x"), ("ü", "the token")]
+)
+def test_nobody_reads_without_the_token(
+    stranger: TestClient, store: str, path: str, token: str, cookie: str
+) -> None:
+    shade(store)
+    stranger.cookies.set(COOKIE, cookie)
+    refused = stranger.get(path, params={"token": token})
+    assert (refused.status_code, refused.headers.get("set-cookie")) == (401, None)
+    assert "shade" not in refused.text
+
+
+@pytest.mark.parametrize("act", ["answer", "stop"])
+def test_nobody_writes_without_the_cookie_even_by_the_token(
+    stranger: TestClient, store: str, act: str
+) -> None:
+    shade(store)
+    sent = stranger.post(
+        f"/sessions/shade/{act}",
+        params={"token": "the token"},
+        headers={"Origin": HOME},
+        data={"question": question(store, "shade"), "text": "exit"},
+    )
+    assert sent.status_code == 401
+    assert Session("shade", store=store).state().pending
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Origin": f"http://localhost:{PORT}"},
+        {"Origin": f"https://127.0.0.1:{PORT}"},
+        {"Origin": ""},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"},
+    ],
+)
+def test_what_another_page_sends_does_nothing(
+    user: TestClient, store: str, headers: dict[str, str]
+) -> None:
+    shade(store)
+    for act in ("answer", "stop"):
+        form = {"question": question(store, "shade"), "text": "exit"}
+        sent = user.post(f"/sessions/shade/{act}", data=form, headers=headers)
+        assert sent.status_code == 403
+    assert Session("shade", store=store).state().pending
+    del user.headers["Origin"]
+    assert user.post("/sessions/shade/stop").status_code == 403
+
+
+def test_another_page_can_link_here_but_not_load_what_is_here(user: TestClient) -> None:
+    for site in ("cross-site", "same-site"):
+        assert user.get("/", headers={"Sec-Fetch-Site": site}).status_code == 403
+        visit = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate"}
+        assert user.get("/", headers=visit).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        f"evil.example:{PORT}",
+        "127.0.0.1",
+        "localhost:1",
+        f"127.0.0.1.evil.example:{PORT}",
+        f"127.0.0.2:{PORT}",
+        "",
+    ],
+)
+def test_a_name_that_was_pointed_here_gets_nowhere(user: TestClient, host: str) -> None:
+    for method, path in (("GET", "/"), ("GET", "/?token=the+token"), ("POST", "/sessions/x/stop")):
+        refused = user.request(method, path, headers={"Host": host, "Origin": f"http://{host}"})
+        assert (refused.status_code, refused.headers.get("set-cookie")) == (421, None)
+
+
+def test_no_answer_may_be_kept_framed_or_read_elsewhere(user: TestClient, store: str) -> None:
+    shade(store)
+    for path in ("/", "/sessions/shade", "/nowhere", "/sessions/unknown", "/sessions/a%20b"):
+        headers = user.get(path, headers={"Origin": "http://evil.example"}).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        kept = {name: headers[name] for name in HEADERS if name != "Content-Security-Policy"}
+        assert kept == {name: HEADERS[name] for name in kept}
+        assert not [name for name in headers if name.startswith("access-control")]
+
+
+def test_what_is_not_there_is_said(user: TestClient) -> None:
+    for path in ("/nowhere", "/sessions/unknown", "/sessions/a%20b", "/sessions/unknown/events"):
+        assert user.get(path).status_code == 404
+    assert user.get("/sessions/unknown/stop").status_code == 405
+    assert user.get("/?after=%5B1&show=%3Cb%3E").status_code == 200
+
+
+@pytest.mark.part(2)
+@pytest.mark.parametrize("first", range(5))
+def test_hostile_texts_stay_texts(user: TestClient, store: str, first: int) -> None:
+    text = "\n\n".join(HOSTILE[first::5])
+    talk = Conversation(
+        title=" ".join("".join(one if one.isprintable() else " " for one in text).split()),
+        task=text,
+        speakers=[{"name": "Ann", "replies": [{"kind": "human"}]}, {"name": "Ben"}],
+    )
+    converse(talk, session="s", store=store, model=ScriptedChatModel(script=[]))
+    sums(store, expression=text, **{text: text})
+    for path in ("/", f"/?{urlencode({'q': text, 'show': text})}", "/sessions/s", "/sessions/sums"):
+        page = Seen(user.get(path).text)
+        # The page's own: what is hidden in a picture, a link or a frame would stand out.
+        assert not page.all("img") + page.all("iframe") + page.all("base") + page.all("object")
+        assert len(page.all("script")) <= 1
+        assert not [name for _, found in page.tags for name in found if name.startswith("on")]
+        for link in page.all("a"):
+            assert (link["href"] or "").startswith(("/", "#", "http://", "https://", "mailto:"))
+
+
+def test_sessions_are_listed_searched_and_filtered_page_by_page(
+    user: TestClient, store: str
+) -> None:
+    sums(store)
+
+    async def plan() -> None:
+        async with open_store(store) as opened:
+            for number in range(60):
+                async with opened.lock(f"plan-{number}") as held:
+                    await held.add(title=f"Plan {number}", spec="{}")
+                    await held.finish("max_iterations")
+
+    asyncio.run(plan())
+
+    def listed(path: str) -> tuple[list[str], str]:
+        links = [str(one["href"]) for one in Seen(user.get(path).text).all("a")]
+        sessions = [one.removeprefix("/sessions/") for one in links if "/sessions/" in one]
+        return sessions, next((one for one in links if "after=" in one), "")
+
+    first, older = listed("/")
+    assert first == [f"plan-{number}" for number in range(59, 9, -1)]
+    rest, end = listed(older)
+    assert rest == [*(f"plan-{number}" for number in range(9, -1, -1)), "sums"]
+    assert end == ""
+    assert listed("/?q=pLAN+7")[0] == ["plan-7"]
+    assert listed("/?show=waiting")[0] == ["sums"]
+    assert listed("/?show=max_iterations&q=plan-3")[0][-1] == "plan-3"
+    found, older = listed("/?show=max_iterations&q=plan")
+    assert len(found) == 50
+    assert len(listed(older)[0]) == 10
+    assert listed("/?show=quit")[0] == []
+
+
+def test_an_answer_is_given_and_the_session_goes_on(user: TestClient, store: str) -> None:
+    shade(store)
+    assert 'name="text"' in user.get("/sessions/shade").text
+    form = {"question": question(store, "shade"), "text": "What grows\r\nin shade?"}
+    assert user.post("/sessions/shade/answer", data=form).headers["location"] == (
+        "/sessions/shade#questions"
+    )
+    result = Session("shade", store=store).state()
+    said = [("User", "What grows\nin shade?"), ("Assistant", "Mint grows in shade.")]
+    assert result.transcript == said
+    # The old question is not answered twice.
+    user.post("/sessions/shade/answer", data=form)
+    assert "this question was already answered" in user.get("/sessions/shade").text
+    assert len(Session("shade", store=store).state().transcript) == 2
+    leave = {"question": question(store, "shade"), "leave": "1"}
+    user.post("/sessions/shade/answer", data=leave)
+    outcome = Session("shade", store=store).state().outcome
+    assert outcome is not None
+    assert outcome.reason.value == "quit"
+
+
+@pytest.mark.parametrize(
+    ("fields", "result"),
+    [
+        ({"decision0": "approve"}, "6"),
+        ({"decision0": "edit", "args0": '{"expression": "5*5"}'}, "25"),
+        ({"decision0": "respond", "text0": "many"}, "many"),
+        ({"decision0": "reject", "text0": "Not now."}, "Not now."),
+    ],
+)
+def test_a_call_of_a_tool_is_decided(
+    user: TestClient, store: str, fields: dict[str, str], result: str
+) -> None:
+    sums(store)
+    user.post("/sessions/sums/answer", data={"question": question(store, "sums")} | fields)
+    tool = next(one for one in Session("sums", store=store).state().messages if one.type == "tool")
+    assert result in tool.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({}, "does not fit"),
+        ({"decision0": "edit", "args0": "{"}, "are not JSON"),
+        ({"decision0": "edit", "args0": "[]"}, "must be an object"),
+        ({"decision0": "dance"}, "does not fit"),
+    ],
+)
+def test_what_does_not_fit_is_said_and_the_question_stays(
+    user: TestClient, store: str, fields: dict[str, str], problem: str
+) -> None:
+    sums(store)
+    asked = question(store, "sums")
+    user.post("/sessions/sums/answer", data={"question": asked} | fields)
+    page = user.get("/sessions/sums").text
+    assert problem in page
+    assert asked in page
+    too_long = user.post("/sessions/sums/answer", data={"text0": "x" * 1_000_001})
+    assert too_long.status_code == 413
+
+
+def more_sums(store: str) -> Result:
+    """Somebody else approves of the call, and another one waits."""
+    called = ScriptedToolCall(name="calculator", args={"expression": "7*8"}, id="c2")
+    model = ScriptedChatModel(script=[Reply(tool_calls=[called])])
+    return Session("sums", store=store).answer({"decisions": [{"type": "approve"}]}, model=model)
+
+
+def form_of(page: str) -> dict[str, str]:
+    """The hidden fields of the form that a page shows."""
+    fields = [one for one in Seen(page).all("input") if one.get("type") == "hidden"]
+    return {str(one["name"]): str(one["value"]) for one in fields}
+
+
+@pytest.mark.parametrize("is_named", [True, False], ids=["its question", "no question"])
+def test_a_form_decides_no_call_that_it_did_not_show(
+    user: TestClient, store: str, model: ScriptedChatModel, is_named: bool
+) -> None:
+    """The page is open while somebody else answers."""
+    sums(store)
+    shown = form_of(user.get("/sessions/sums").text)
+    assert shown == {"question": question(store, "sums")}
+    after = more_sums(store)
+    user.post("/sessions/sums/answer", data=(shown if is_named else {}) | {"decision0": "approve"})
+    page = user.get("/sessions/sums").text
+    assert "this question was already answered or dropped, so your answer was not used" in page
+    assert form_of(page) == {"question": after.pending[0].id}
+    assert Session("sums", store=store).state() == after
+    assert model.calls == []
+
+
+def test_of_two_forms_that_are_sent_at_once_one_decides(
+    user: TestClient, store: str, model: ScriptedChatModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else answers after this form was read, and before the session is held."""
+    sums(store)
+    after: list[Result] = []
+
+    def overtaken(asked: Question, form: Form) -> Any:  # noqa: ANN401
+        after.append(more_sums(store))
+        return answer_of(asked, form)
+
+    monkeypatch.setattr("duologue.graphs.view.app.answer_of", overtaken)
+    form = {"question": question(store, "sums"), "decision0": "approve"}
+    user.post("/sessions/sums/answer", data=form)
+    assert "already answered or dropped" in user.get("/sessions/sums").text
+    assert Session("sums", store=store).state() == after[0]
+    assert model.calls == []
+
+
+def test_what_only_a_program_registers_is_said(user: TestClient, store: str) -> None:
+    def peel(fruit: str) -> str:
+        """Peels a fruit."""
+        return fruit
+
+    called = ScriptedToolCall(name="peel", args={"fruit": "pear"}, id="c1")
+    talk = chat("Peel it.", tools=["peel"], interrupt_on={"peel": True})
+    model = ScriptedChatModel(script=[Reply(tool_calls=[called])])
+    converse(talk, session="s", store=store, model=model, tools=[peel])
+    user.post("/sessions/s/answer", data={"question": question(store, "s"), "decision0": "approve"})
+    page = user.get("/sessions/s").text
+    assert "peel" in page
+    assert "can be run by that program alone" in page
+    assert Session("s", store=store).state().pending
+
+
+def test_a_session_that_waits_is_stopped(user: TestClient, store: str) -> None:
+    shade(store)
+    assert 'action="/sessions/shade/stop"' in user.get("/sessions/shade").text
+    assert user.post("/sessions/shade/stop").status_code == 303
+    outcome = Session("shade", store=store).state().outcome
+    assert outcome is not None
+    assert outcome.reason.value == "stop_requested"
+    page = user.get("/sessions/shade").text
+    assert "/stop" not in page
+    user.post("/sessions/shade/stop")
+    assert "has ended already" in user.get("/sessions/shade").text
+
+
+def test_what_is_new_is_told_from_where_the_page_stands(user: TestClient, store: str) -> None:
+    shade(store)
+    page = Seen(user.get("/sessions/shade").text)
+    address = next(str(one["data-events"]) for one in page.all("div") if "data-events" in one)
+    form = {"question": question(store, "shade"), "text": "<b>What</b> grows in shade?"}
+    user.post("/sessions/shade/answer", data=form)
+    user.post("/sessions/shade/stop")
+
+    def told(**headers: str) -> tuple[str, dict[str, Any]]:
+        # The session has ended, and so do the events.
+        events = user.get(address, headers=headers)
+        assert events.headers["content-type"].startswith("text/event-stream")
+        mark, data = events.text.strip().split("\n")
+        return mark.removeprefix("id: "), json.loads(data.removeprefix("data: "))
+
+    mark, new = told()
+    assert new["done"]
+    assert new["lines"].count("<article") == 2
+    assert "&lt;b&gt;What&lt;/b&gt; grows" in new["lines"]
+    assert "finished" in new["parts"]["standing"]["html"]
+    assert told(**{"Last-Event-ID": mark})[1]["lines"] == ""
+    # What the page shows is not what the session holds.
+    assert told(**{"Last-Event-ID": "1-0123456789abcdef"})[1] == {"reload": True}
+
+
+def test_a_port_is_free_again_at_once_and_not_shared() -> None:
+    with bind_port(0) as first:
+        first.listen()
+        port = first.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)):
+            answering, _ = first.accept()
+            # Whoever closes first keeps the port busy for a while.
+            answering.close()
+            with pytest.raises(SpecError, match=f"--port: {port} can't be had"):
+                bind_port(port)
+    bind_port(port).close()

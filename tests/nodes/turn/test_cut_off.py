@@ -1,0 +1,441 @@
+"""Row R3: a reply that ends at its longest length is marked, and goes on where that is set."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+from langchain_core.messages import AIMessage
+from rich.console import Console
+
+from duologue.graphs import (
+    Conversation,
+    Result,
+    Session,
+    SpecError,
+    coder,
+    load_conversation,
+    stream,
+    user_proxy,
+)
+from duologue.graphs.cli.terminal.events import Transcript
+from duologue.graphs.cli.terminal.follow_up import FollowUp
+from duologue.graphs.events import CodeStarted, MessageSaid, ReplyRejected
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import Draft, Speech, Summary
+from duologue.graphs.session.events import events_of_session
+from duologue.graphs.text.words import join_parts
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.tools import Hook
+from support.fields import fields_of
+from support.people_help import Played, play
+
+MARKS = {"lines": ["Instruction:", "Input:"], "end": "Next."}
+
+
+def cut(text: str, *called: ScriptedToolCall) -> Reply:
+    return Reply(text=text, tool_calls=called, finish_reason="length")
+
+
+def talk(rounds: int = 1, **ann: Any) -> Conversation:
+    people = [{"name": "Ann"} | ann, {"name": "Bob"}]
+    end_chat = {"max_iterations": rounds}
+    return load_conversation({"task": "Plan.", "speakers": people, "end_chat": end_chat})
+
+
+def asked(played: Played) -> list[str]:
+    """The last line of each prompt."""
+    return [prompt[-1]["content"] for prompt in played.prompts]
+
+
+def cut_off(result: Result) -> list[bool]:
+    return [fields_of(one).cut_off for one in result.messages if isinstance(metadata(one), Speech)]
+
+
+def drafts(result: Result) -> list[str]:
+    return [one.text for one in result.messages if isinstance(metadata(one), Draft)]
+
+
+def test_it_is_marked_in_the_log_the_events_and_why_and_no_view_changes() -> None:
+    """R3."""
+    played = play(talk(), [cut("Once upon a ti"), "Fine."])
+    result = played.result
+    assert cut_off(result) == [True, False]
+    events = [one for one in events_of_session(result) if isinstance(one, MessageSaid)]
+    assert [one.cut_off for one in events] == [True, False]
+    assert next(str(cause) for cause in result.why()).endswith("Ann: cut off at its longest length")
+    plain = play(talk(), ["Once upon a ti", "Fine."])
+    for name in ("Ann", "Bob"):
+        shown = [[one.text for one in each.result.viewpoint(name)] for each in (played, plain)]
+        assert shown[0] == shown[1]
+    assert played.prompts == plain.prompts
+
+
+def test_the_transcript_and_the_page_say_so(tmp_path: Path) -> None:
+    """R3."""
+    store = f"sqlite:///{tmp_path}/sessions.db"
+    played = play(
+        talk(on_length="retry"),
+        [cut("Once upon a ti"), cut("Once up"), "Fine."],
+        store=store,
+    )
+    console = Console(width=200, record=True, force_terminal=False)
+    transcript = Transcript(FollowUp(store), console, console)
+    for event in events_of_session(played.result):
+        transcript.show(event)
+    shown = console.export_text()
+    assert "(Cut off and asked again: Your message was cut off because it was too long." in shown
+    assert shown.count("(Cut off at its longest length.)") == 1
+    page = Session("s", store=store).export(format="markdown")
+    assert "*Cut off and asked again: Your message was cut off" in page
+    assert page.count("*Cut off at its longest length*") == 1
+
+
+def test_by_default_it_is_said_as_it_is() -> None:
+    """R3."""
+    played = play(talk(), [cut("Once upon a ti"), "Fine."])
+    assert played.transcript == [("Ann", "Once upon a ti"), ("Bob", "Fine.")]
+
+
+def test_the_rest_is_asked_for_once_and_both_parts_are_one_message() -> None:
+    """R3."""
+    played = play(talk(on_length="continue"), [cut("It is forty-t"), "wo, I think.", "Fine."])
+    assert played.transcript == [("Ann", "It is forty-two, I think."), ("Bob", "Fine.")]
+    assert drafts(played.result) == ["It is forty-t"]
+    assert cut_off(played.result) == [False, False]
+    assert "Write only the rest of it" in asked(played)[1]
+    assert played.prompts[1][-2] == {"role": "assistant", "content": "It is forty-t"}
+    assert played.outcome.total.calls == 3
+
+
+def test_a_rest_that_is_cut_off_too_is_said_as_far_as_it_came() -> None:
+    """R3."""
+    played = play(talk(on_length="continue"), [cut("One two thr"), cut("ee fo"), "Fine."])
+    assert played.transcript[0] == ("Ann", "One two three fo")
+    assert cut_off(played.result) == [True, False]
+
+
+def test_a_rest_that_is_blank_leaves_the_first_part() -> None:
+    """R3."""
+    for how in ("continue", "retry"):
+        played = play(talk(on_length=how), [cut("One two thr"), " ", "Fine."])
+        assert played.transcript[0] == ("Ann", "One two thr")
+        assert cut_off(played.result) == [True, False]
+
+
+def test_a_shorter_one_is_asked_for_once_and_said() -> None:
+    """R3."""
+    played = play(talk(on_length="retry"), [cut("Once upon a time the"), "Once.", "Fine."])
+    assert played.transcript == [("Ann", "Once."), ("Bob", "Fine.")]
+    assert "Say it again in fewer words" in asked(played)[1]
+    rejected = [one for one in events_of_session(played.result) if isinstance(one, ReplyRejected)]
+    assert [(one.text, one.cut_off) for one in rejected] == [("Once upon a time the", True)]
+
+
+def test_a_kill_behind_the_first_part_asks_for_the_rest_alone(tmp_path: Path) -> None:
+    """R3: the first part is a step of its own, and no finished call is made again."""
+    store = f"sqlite:///{tmp_path}/sessions.db"
+    with pytest.raises(RuntimeError, match="killed"):
+        play(
+            talk(on_length="continue"),
+            [cut("One two thr"), RuntimeError("killed")],
+            store=store,
+        )
+    model = ScriptedChatModel(script=["ee.", "Fine."])
+    result = Session("s", store=store).resume(model=model)
+    assert result.transcript == [("Ann", "One two three."), ("Bob", "Fine.")]
+    assert result.outcome is not None
+    assert result.outcome.total.calls == 3
+
+
+@pytest.mark.parametrize("how", ["accept", "continue", "retry"])
+def test_a_replay_says_the_same(how: str, tmp_path: Path) -> None:
+    """R3."""
+    store = f"sqlite:///{tmp_path}/sessions.db"
+    script: list[Line] = [cut("One two thr"), *([] if how == "accept" else ["ee."]), "Fine."]
+    played = play(talk(on_length=how), script, store=store)
+    again = Session("s", store=store).replay()
+    assert again.transcript == played.transcript
+    assert cut_off(again) == cut_off(played.result)
+
+
+@pytest.mark.parametrize(
+    ("first", "rest", "whole"),
+    [
+        pytest.param(
+            "Ann: Instruction: Plant",
+            " it.\nInput: None\nNext.",
+            "Instruction: Plant it.\nInput: None\nNext.",
+            id="R3-a-label-is-taken-away",
+        ),
+        pytest.param(
+            "- Instruction: Plant it in",
+            "in rows.",
+            "Instruction: Plant it in rows.\nInput: None\nNext.",
+            id="R3-and-the-sign-of-a-list",
+        ),
+        pytest.param(
+            "Instruction: Plant it. Input: see",
+            "ds, or none.\nNext.",
+            "Instruction: Plant it.\nInput: seeds, or none.\nNext.",
+            id="R3-marks-get-lines-of-their-own",
+        ),
+    ],
+)
+def test_a_replay_says_the_same_where_what_was_joined_was_mended(
+    first: str, rest: str, whole: str, tmp_path: Path
+) -> None:
+    store = str(tmp_path / "s.db")
+    form = MARKS | {"optional": ["Input:"]}
+    played = play(talk(format=form, on_length="continue"), [cut(first), rest, "So."], store=store)
+    assert played.transcript[0] == ("Ann", whole)
+    assert Session("s", store=store).replay().transcript == played.transcript
+
+
+def test_a_replay_says_the_same_where_a_context_seemed_to_be_full(tmp_path: Path) -> None:
+    """R3: an answer that was cut off again, with half of the history, is said."""
+    store = str(tmp_path / "s.db")
+    before = [f"This is the line number {number}." for number in range(6)]
+    played = play(talk(4), [*before, cut("By"), cut("By the"), "So."], store=store)
+    assert played.transcript[6] == ("Ann", "By the")
+    kinds = [type(metadata(one)) for one in played.result.messages]
+    again = Session("s", store=store).replay()
+    assert [type(metadata(one)) for one in again.messages] == kinds
+    assert kinds.count(Summary) == 1
+
+
+def test_tokens_are_whole_where_the_history_is_shortened_meanwhile() -> None:
+    """R3, R15: the mark that is added is told, too."""
+    form = {"lines": ["Say:"], "end": "Over."}
+    script: list[Line] = ["Say: Plant them.", "Where?", cut("Say: By"), "Say: By it.", "So."]
+    model = ScriptedChatModel(script=script)
+    told: list[str] = []
+    for event in stream(talk(2, format=form), model=model, store="memory:"):
+        if event.event == "message_start":
+            told.append("")
+        elif event.event == "token":
+            told[-1] += event.text
+        elif event.event == "message":
+            assert told[-1] == event.text
+    assert told[-2] == "Say: By it.\nOver."
+
+
+def test_it_happens_once_a_turn_beside_a_reply_that_is_rejected() -> None:
+    """R3: what was joined is looked at as one message; either is asked for once."""
+    conversation = talk(format={"lines": ["Plan:"]}, on_length="continue")
+    script: list[Line] = [cut("No pl"), "an.", cut("Plan: r"), "Fine."]
+    played = play(conversation, script)
+    assert played.transcript == [("Ann", "Plan: r"), ("Bob", "Fine.")]
+    assert drafts(played.result) == ["No pl", "No plan."]
+    script = ["No plan.", cut("Plan: r"), "un.", "Fine."]
+    played = play(conversation, script)
+    assert played.transcript[0] == ("Ann", "Plan: run.")
+    assert drafts(played.result) == ["No plan.", "Plan: r"]
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        pytest.param(MARKS, "Instruction: Go.\nInput: No", id="its end"),
+        pytest.param(MARKS, "Instruction: Go and", id="a mark behind the first"),
+        pytest.param({"begin": "<<", "end": ">>"}, "So <<plan it", id="a block's end"),
+        pytest.param({"begin": "<<", "end": ">>", "required": True}, "<<plan", id="required"),
+        pytest.param({"languages": ["python"]}, "```python\nprint(", id="a fence"),
+        pytest.param({"kind": "code", "required": True}, "~~~\nprint(", id="another fence"),
+    ],
+)
+def test_its_missing_end_is_no_reason_to_ask_again(form: dict[str, Any], text: str) -> None:
+    """R3."""
+    played = play(talk(format=form), [cut(text), "Fine."])
+    assert played.transcript[0] == ("Ann", text)
+    assert drafts(played.result) == []
+    said = next(one for one in played.result.messages if isinstance(metadata(one), Speech))
+    assert fields_of(said).problem is None
+    # The same, ended by the model itself, is asked for again.
+    again = play(talk(format=form), [text, text, "Fine."])
+    assert drafts(again.result) == [text]
+
+
+def test_a_missing_beginning_still_is() -> None:
+    """R3, Z3."""
+    played = play(talk(format=MARKS), [cut("Go and"), "Instruction: Go.\nInput: No. Next.", "Ok."])
+    assert drafts(played.result) == ["Go and"]
+
+
+@pytest.mark.parametrize("form", ["structured", "text"])
+def test_json_that_was_cut_off_is_told_in_one_sentence(form: str) -> None:
+    """R3."""
+    from pydantic import BaseModel
+
+    class Plan(BaseModel):
+        steps: list[str]
+
+    conversation = talk(format={"kind": "schema", "name": "Plan", "form": form})
+    script: list[Line] = [cut('{"steps": ["dig", "pl'), '{"steps": ["dig"]}', "Fine."]
+    played = play(conversation, script, schemas={"Plan": Plan})
+    problem = "Your message must be JSON, but it was too long and was cut off. Use fewer words."
+    (draft,) = (one for one in played.result.messages if isinstance(metadata(one), Draft))
+    assert fields_of(draft).problem == problem
+    assert played.result.parsed("Ann") == [{"steps": ["dig"]}]
+
+
+def test_what_is_held_to_a_schema_has_no_rest() -> None:
+    """R3."""
+    form = {"kind": "schema", "name": "Plan", "form": "structured"}
+    with pytest.raises(SpecError, match=r'on_length: .* cannot be continued: set "retry"'):
+        talk(format=form, on_length="continue")
+
+
+@pytest.mark.parametrize("ending", ["length", "stop"])
+def test_code_whose_fence_is_not_closed_never_runs(ending: str) -> None:
+    """R3: whether the model was cut off or has left the fence open."""
+    half = Reply(text="```python\nprint('first half')", finish_reason=ending)
+    for conversation in (
+        coder("Count.", sandbox={"level": "monty"}),
+        user_proxy("Count.", human_input_mode="NEVER", sandbox={"level": "monty"}),
+    ):
+        played = play(conversation, [half, "It is done. TERMINATE"])
+        told = played.transcript[-2][1]
+        assert "first half" not in told
+        assert told.startswith("Exit code: 1 (it failed)")
+        assert "its fence is not closed" in told
+        events = [one for one in events_of_session(played.result) if isinstance(one, CodeStarted)]
+        assert events == []
+
+
+def test_closed_code_in_front_of_a_part_runs() -> None:
+    """R3."""
+    text = "```python\nprint(6 * 7)\n```\nand\n```python\nprint('hal"
+    played = play(coder("Count.", sandbox={"level": "monty"}), [cut(text), "It is 42."])
+    told = played.transcript[1][1]
+    assert "42" in told
+    assert "its fence is not closed" in told
+    assert "hal" not in told.replace("half", "")
+
+
+def test_code_that_goes_on_runs_as_a_whole() -> None:
+    """R3."""
+    conversation = coder("Count.", sandbox={"level": "monty"})
+    agent = conversation.speakers[1].model_copy(update={"on_length": "continue"})
+    conversation = conversation.model_copy(update={"speakers": (conversation.speakers[0], agent)})
+    parts: list[Line] = [cut("```python\nx = 6\nprint(x * "), "```python\nprint(x * 7)\n```"]
+    played = play(conversation, [*parts, "It is 42."])
+    assert played.transcript[0] == ("Coder", "```python\nx = 6\nprint(x * 7)\n```")
+    assert "42" in played.transcript[1][1]
+
+
+@pytest.mark.parametrize("how", ["continue", "retry"])
+def test_what_goes_on_costs_no_history(how: str) -> None:
+    """R3: where no limit is known, a part is a part, and no sign of a full context."""
+    script: list[Line] = ["Plant them.", "Where?", cut("By the wall, in"), "By the wall.", "Fine."]
+    played = play(talk(2, on_length=how), script)
+    assert drafts(played.result) == ["By the wall, in"]
+    assert [type(metadata(one)) for one in played.result.messages].count(Summary) == 0
+    assert played.prompts[3][1]["content"] == "Please begin."
+
+
+def test_a_rest_that_begins_with_its_mark_again_has_it_once() -> None:
+    """R3, R8."""
+    script: list[Line] = [
+        cut("Instruction: Plant the beans.\nInput: Seeds of this and"),
+        "**Input:** of that, and a spade.\nNext.",
+        "Fine.",
+    ]
+    whole = "Instruction: Plant the beans.\nInput: Seeds of this and of that, and a spade.\nNext."
+    assert play(talk(format=MARKS, on_length="continue"), script).transcript[0] == ("Ann", whole)
+    # A rest that says all of it anew is taken as it is.
+    script = [cut("Instruction: Plant"), "Instruction: Plant it.\nInput: None\nNext.", "Fine."]
+    whole = "Instruction: Plant it.\nInput: None\nNext."
+    assert play(talk(format=MARKS, on_length="continue"), script).transcript[0] == ("Ann", whole)
+
+
+def test_the_first_try_is_said_where_the_second_one_goes_on_and_is_worse(tmp_path: Path) -> None:
+    """R3, R15: a part stands between them."""
+    script: list[Line] = ["Plant the beans now.", cut("Instruction: <what"), " is next>", "Fine."]
+    form = {"lines": ["Instruction:"], "end": "Next."}
+    store = str(tmp_path / "s.db")
+    played = play(talk(format=form, on_length="continue"), script, store=store)
+    assert played.transcript[0] == ("Ann", "Instruction: Plant the beans now.\nNext.")
+    assert [
+        fields_of(one).flaw for one in played.result.messages if isinstance(metadata(one), Speech)
+    ] == [None] * 2
+    assert Session("s", store=store).replay().transcript == played.transcript
+
+
+@pytest.mark.parametrize("hooks", [[], ["same"], ["loud"]])
+def test_a_stop_text_never_ends_what_was_cut_off(hooks: list[str]) -> None:
+    """R3: a hook that sees it first changes nothing about that."""
+    block = {"kind": "blocks", "begin": "[[", "end": "]]"}
+    conversation = talk(format=block, model_settings={"stop": ["]]"]}, hooks=hooks)
+    known = {
+        "same": Hook(after_speaker=lambda turn, reply: None),
+        "loud": Hook(after_speaker=lambda turn, reply: AIMessage(reply.text.upper())),
+    }
+    played = play(
+        conversation, [cut("[[open the"), "Fine."], hooks={one: known[one] for one in hooks}
+    )
+    (blocks,) = played.result.parsed("Ann")
+    assert isinstance(blocks, list)
+    assert isinstance(blocks[0], dict)
+    assert blocks[0]["status"] == -1
+
+
+def test_tokens_are_those_of_the_whole_message() -> None:
+    """R3: what follows the newest start is the message; a part is none."""
+    model = ScriptedChatModel(script=[cut("It is forty-t"), "wo.", "Fine."])
+    told: dict[str, str] = {}
+    texts: list[str] = []
+    for event in stream(talk(on_length="continue"), model=model, store="memory:cut"):
+        match event.event:
+            case "message_start":
+                told[event.speaker] = ""
+            case "token":
+                told[event.speaker] += event.text
+            case "rejected":
+                assert told.pop(event.speaker or "") == event.text
+            case "message":
+                texts.append(event.text)
+                # What was put together of two answers is told whole.
+                assert told.get(event.speaker, event.text) == event.text
+    assert texts == ["It is forty-two.", "Fine."]
+
+
+@pytest.mark.parametrize(
+    ("first", "rest", "whole"),
+    [
+        pytest.param("It is forty-t", "wo.", "It is forty-two.", id="within a word"),
+        pytest.param("I am hap", "happy to help", "I am happy to help", id="with the word"),
+        pytest.param("I am happy to", "happy to help", "I am happy to help", id="with more words"),
+        pytest.param("One two", "One two three", "One two three", id="from the beginning"),
+        pytest.param("One two", " three", "One two three", id="with a space"),
+        pytest.param("One two ", "three", "One two three", id="behind a space"),
+        pytest.param("I like", " likewise", "I like likewise", id="a new word that begins alike"),
+        pytest.param("It is so.", "And so on.", "It is so. And so on.", id="a new sentence"),
+        pytest.param("It is so", ". And so on.", "It is so. And so on.", id="a full stop"),
+        pytest.param("Ask Bo", "b.", "Ask Bob.", id="a letter"),
+        pytest.param("It costs 3.", "50 euros", "It costs 3.50 euros", id="within a number"),
+        pytest.param("谢谢你们。我们明", "天见。", "谢谢你们。我们明天见。", id="no spaces"),
+        pytest.param("a {\n  b {\n  }\n", "}\n", "a {\n  b {\n  }\n}\n", id="signs again"),
+        pytest.param("```py\nx = 1", "\n```\nDone.", "```py\nx = 1\n```\nDone.", id="a fence"),
+        pytest.param(
+            "```py\nx = 1\ny =", "```py\ny = 2\n```", "```py\nx = 1\ny = 2\n```", id="reopened"
+        ),
+        pytest.param("```js\na.b", "Cd()\n```", "```js\na.bCd()\n```", id="a name in code"),
+    ],
+)
+def test_two_parts_are_joined(first: str, rest: str, whole: str) -> None:
+    """R3."""
+    assert join_parts(first, rest) == whole
+    # As a replay gives it.
+    assert join_parts(first, whole) == whole
+
+
+TEXTS = st.text(alphabet="ab A.\n`é你", max_size=20)
+
+
+@given(TEXTS, TEXTS)
+def test_the_first_part_stays_as_it_was_said(first: str, rest: str) -> None:
+    """R3: so a whole that is given once more joins to itself."""
+    whole = join_parts(first, rest)
+    assert whole.startswith(first)
+    assert join_parts(first, whole) == whole

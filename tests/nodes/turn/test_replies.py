@@ -1,0 +1,466 @@
+"""Where a speaker's words come from: functions, a model, a fixed text, tried in order (A2, A10)."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from pydantic import BaseModel
+
+from duologue.graphs import (
+    Conversation,
+    FunctionReply,
+    ModelReply,
+    Reason,
+    Result,
+    Session,
+    SpecError,
+    TextReply,
+    converse,
+    load_conversation,
+    stream,
+)
+from duologue.graphs.events import MessageSaid
+from duologue.graphs.log.metadata import Draft, Flaw, Source, Speech
+from duologue.nodes.prompts import speaking
+from duologue.nodes.prompts.texts import fill_template
+from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.tools import Turn
+from support.fields import fields_of
+from support.shape_help import never, of_kind, play, talk
+
+MODEL = "model"
+FIXED = {"kind": "text", "text": "The fixed words."}
+
+
+def function(name: str) -> dict[str, str]:
+    return {"kind": "function", "name": name}
+
+
+def proxy(*replies: dict[str, str] | str, rounds: int = 1, **fields: Any) -> Conversation:
+    """Ann, a model's, and Bob, who replies by these."""
+    bob = {"name": "Bob", "replies": replies} | fields.pop("bob", {})
+    return talk("Ann", bob, rounds=rounds, **fields)
+
+
+def sources(result: Result) -> list[Source]:
+    return [fields_of(message).source for message in of_kind(result, Speech)]
+
+
+def gives(text: str | None) -> Callable[[Turn], str | None]:
+    return lambda turn: text
+
+
+def gives_later(text: str | None) -> Callable[[Turn], Any]:
+    async def slowly(turn: Turn) -> str | None:
+        return text
+
+    return slowly
+
+
+# Tried in order.
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize(
+    ("one", "two", "last", "said", "source"),
+    [
+        pytest.param("One.", "Two.", MODEL, "One.", Source.FUNCTION, id="A10-the-first"),
+        pytest.param(None, "Two.", MODEL, "Two.", Source.FUNCTION, id="A10-falls-through"),
+        pytest.param(None, None, MODEL, "From a model.", Source.MODEL, id="A2-the-model"),
+        pytest.param(None, None, FIXED, "The fixed words.", Source.TEXT, id="A2-the-default-text"),
+        pytest.param("", "Two.", FIXED, "", Source.FUNCTION, id="A10-an-empty-text-is-a-reply"),
+        pytest.param("\ud83d!", "Two.", FIXED, "?!", Source.FUNCTION, id="A10-half-a-character"),
+    ],
+)
+def test_replies_are_tried_in_order_until_one_gives_words(
+    later: bool,
+    one: str | None,
+    two: str | None,
+    last: dict[str, str] | str,
+    said: str,
+    source: Source,
+) -> None:
+    """A2, A10: registered functions in their order, then the model or the fixed text."""
+    give = gives_later if later else gives
+    script = ["Hello.", *(["From a model."] if source is Source.MODEL else [])]
+    spec = proxy(function("one"), function("two"), last)
+    result, _ = play(spec, script, functions={"one": give(one), "two": give(two)})
+    assert result.transcript == [("Ann", "Hello."), ("Bob", said)]
+    assert sources(result) == [Source.MODEL, source]
+
+
+def test_what_stands_behind_the_one_that_gives_words_is_not_called() -> None:
+    """A10."""
+    called: list[str] = []
+
+    def one(turn: Turn) -> str | None:
+        called.append("one")
+        return "One." if len(called) == 1 else None
+
+    def two(turn: Turn) -> str:
+        called.append("two")
+        return "Two."
+
+    spec = proxy(function("one"), function("two"), rounds=2)
+    result, _ = play(spec, ["Hello.", "And now?"], functions={"one": one, "two": two})
+    assert [text for name, text in result.transcript if name == "Bob"] == ["One.", "Two."]
+    assert called == ["one", "one", "two"]
+
+
+def test_where_nothing_gives_words_the_reply_is_blank_and_the_guard_counts_it() -> None:
+    """A2, A10: it is nobody's to be asked for again."""
+    silent = {"replies": [function("none")]}
+    spec = talk({"name": "Ann", **silent}, {"name": "Bob", **silent}, rounds=5)
+    result, _ = play(spec, [], functions={"none": gives(None)})
+    assert result.transcript == [("Ann", ""), ("Bob", "")]
+    assert result.outcome is not None
+    assert result.outcome.reasons[0] is Reason.BLANK_REPLIES
+    assert of_kind(result, Draft) == []
+
+
+def test_a_function_is_given_the_turn_as_its_speaker_sees_it() -> None:
+    """A10: the session, the speaker, what it sees, and what it has heard since it last spoke."""
+    turns: list[Turn] = []
+
+    def note(turn: Turn) -> str:
+        turns.append(turn)
+        return f"Answer {len(turns)}."
+
+    spec = talk(
+        {"name": "Ann", "task": "Keep the secret."},
+        {"name": "Bob", "replies": [function("note")], "private_opening": {"lines": ["Psst."]}},
+        "Cid",
+        rounds=2,
+    )
+    said = ["Ann's first.", "Cid's first.", "Ann's second.", "Cid's second."]
+    result, _ = play(spec, said, functions={"note": note}, session="s1")
+    assert [(turn.session, turn.speaker) for turn in turns] == [("s1", "Bob")] * 2
+    first, second = turns
+    system, *view = first.messages
+    assert isinstance(system, SystemMessage)
+    assert system.text.startswith("You are Bob")
+    turn_of_bob = fill_template(speaking.YOUR_TURN, name="Bob")
+    heard = f"Psst.\n\nAnn: Ann's first.\n\n{turn_of_bob}"
+    assert [(message.type, message.text) for message in view] == [("human", heard)]
+    assert first.heard == heard
+    assert second.heard == f"Cid: Cid's first.\n\nAnn: Ann's second.\n\n{turn_of_bob}"
+    assert second.messages[:2] == first.messages
+    assert second.messages[2].text == "Answer 1."
+    assert "secret" not in str(turns)
+    assert list(second.messages[1:]) == result.viewpoint("Bob")[1:4]
+
+
+def test_what_a_function_does_to_what_it_is_given_changes_nothing() -> None:
+    """A10: it has copies, down to the arguments of calls."""
+
+    def meddle(turn: Turn) -> None:
+        for message in turn.messages:
+            message.content = "mangled"
+            if isinstance(message, AIMessage):
+                for call in message.tool_calls:
+                    call["args"]["where"].append("mangled")
+
+    call = ScriptedToolCall(name="look", args={"where": ["shed"]}, id="c1")
+    spec = talk(
+        {"name": "Ann", "replies": [function("meddle"), MODEL], "tools": ["look"]}, "Bob", rounds=2
+    )
+    script: list[Said] = [Reply(tool_calls=[call]), "Seen.", "Well?", "So.", "Fine."]
+    result, model = play(spec, script, functions={"meddle": meddle}, tools=[look()])
+    assert "mangled" not in str([call.messages for call in model.calls])
+    assert "mangled" not in str(result.messages)
+
+
+def look() -> Any:  # noqa: ANN401
+    from langchain_core.tools import tool
+
+    @tool("look")
+    def looking(where: list[str]) -> str:
+        """Look."""
+        return f"Looked: {where}"
+
+    return looking
+
+
+def test_half_a_character_that_a_model_or_a_person_says_is_a_question_mark() -> None:
+    """L1: no encoding has one, and nothing is lost but that."""
+    spec = talk("Ann", {"name": "Bob", "replies": ["human"]})
+    result, _ = play(spec, ["Half: \ud83d"], answer=lambda question: "So: \ude00")
+    assert result.transcript == [("Ann", "Half: ?"), ("Bob", "So: ?")]
+
+
+# What fails.
+
+
+def exits(turn: Turn) -> str:
+    raise SystemExit(3)
+
+
+def interrupts(turn: Turn) -> str:
+    raise KeyboardInterrupt
+
+
+class Outcome(BaseException):
+    """As test runners raise."""
+
+
+async def is_over(turn: Turn) -> str:
+    raise Outcome("over")
+
+
+async def gives_up(turn: Turn) -> str:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.part(3)
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        pytest.param(
+            lambda turn: 7, "the function 'f' failed: it must give text or None, not int", id="int"
+        ),
+        pytest.param(
+            lambda turn: AIMessage("Hi."),
+            "the function 'f' failed: it must give text or None, not AIMessage",
+            id="message",
+        ),
+        pytest.param(
+            lambda turn: turn.messages[99], "the function 'f' failed: IndexError: ", id="raises"
+        ),
+        pytest.param(
+            gives_later(b"bytes"),  # type: ignore[arg-type]  # that is the point
+            "the function 'f' failed: it must give text or None, not bytes",
+            id="async",
+        ),
+        pytest.param(exits, "the function 'f' failed: SystemExit: 3", id="exits"),
+        pytest.param(interrupts, "the function 'f' failed: KeyboardInterrupt: ", id="interrupts"),
+        pytest.param(is_over, "the function 'f' failed: Outcome: over", id="no-exception"),
+        pytest.param(gives_up, "the function 'f' failed: CancelledError: ", id="cancels-itself"),
+    ],
+)
+def test_a_function_that_fails_is_one_clear_error_and_loses_nothing(
+    broken: Any,  # noqa: ANN401
+    words: str,
+    tmp_path: Path,
+) -> None:
+    """A10: what was answered stays, and resuming goes on at the function."""
+    model = ScriptedChatModel(script=["Hello.", "Bye."])
+    session = Session("s", store=tmp_path / "s.db")
+    spec = proxy(function("f"), rounds=2)
+    for _ in range(2):
+        with pytest.raises(SpecError) as caught:
+            converse(spec, session=session, model=model, functions={"f": broken})
+        assert str(caught.value).startswith(words)
+    stored = session.state()
+    assert stored.transcript == [("Ann", "Hello.")]
+    assert stored.outcome is None
+    said = iter(["One.", "Two."])
+    result = session.resume(model=model, functions={"f": lambda turn: next(said)})
+    assert [text for _, text in result.transcript] == ["Hello.", "One.", "Bye.", "Two."]
+    assert len(model.calls) == 2
+
+
+# No model is needed for a speaker without one.
+
+
+def test_a_speaker_without_a_model_needs_none() -> None:
+    """A2: none is looked up, none asked, and none has to have a price."""
+    spec = talk(
+        {"name": "Ann", "model": "no-such-model", "replies": [function("f")]},
+        {"name": "Bob", "replies": [FIXED]},
+        model="nor-this-one",
+        prices={"another": {"input": 1, "output": 1}},
+        rounds=2,
+    )
+    assert spec.model_names == []
+    lines = iter(["Line one.", "Line two."])
+    result = converse(spec, functions={"f": lambda turn: next(lines)}, store="memory:modelless")
+    assert [text for _, text in result.transcript] == [
+        *("Line one.", "The fixed words.", "Line two.", "The fixed words."),
+    ]
+    assert result.outcome is not None
+    assert result.outcome.total.calls == 0
+    assert result.outcome.usage == {}
+
+
+def test_the_verdict_of_a_speaker_without_a_model_still_needs_one() -> None:
+    bob = {"name": "Bob", "replies": [FIXED], "model": "bobs", "checks_completion": True}
+    capped = talk("Ann", bob)
+    assert capped.model_names == [None]
+    judged = talk("Ann", bob, end_chat={"mode": "end_chat_after_first_completion"})
+    assert judged.model_names == [None, "bobs"]
+
+
+# What is looked for in a reply.
+
+
+def test_a_fixed_text_never_counts_as_the_same_reply() -> None:
+    """A2: it is the default for every turn; a model's words would end it."""
+    long = {"kind": "text", "text": "Please go on with what you were about to do for us."}
+    said = [f"Line {word} of them all." for word in ("one", "two", "three", "four", "five")]
+    result, _ = play(proxy(long, rounds=5), said)
+    assert result.outcome is not None
+    assert result.outcome.reasons == (Reason.MAX_ITERATIONS,)
+
+
+def test_a_function_that_gives_the_same_reply_is_stopped_by_the_guard() -> None:
+    """A10: it could give others."""
+    said = ["So be it.", "Well.", "Well.", "Well."]
+    text = "Please go on with what you were about to do for us."
+    result, _ = play(proxy(function("f"), rounds=5), said, functions={"f": gives(text)})
+    assert result.outcome is not None
+    assert result.outcome.reasons[0] is Reason.SAME_REPLIES
+    assert result.outcome.by == "Bob"
+
+
+def test_a_fixed_text_said_before_is_not_counted_for_a_function_either() -> None:
+    """A2."""
+    text = "Please go on with what you were about to do for us."
+    given = iter([None, None, text])
+    said = ["Line one of them.", "Line two of them.", "Line three of them."]
+    result, _ = play(
+        proxy(function("f"), {"kind": "text", "text": text}, rounds=3),
+        said,
+        functions={"f": lambda turn: next(given)},
+    )
+    assert result.outcome is not None
+    assert result.outcome.reasons == (Reason.MAX_ITERATIONS,)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        pytest.param("function", "Ann: I speak for you.", id="a-functions-flip"),
+        pytest.param("function", "", id="a-functions-blank"),
+        pytest.param("function", "no form", id="a-functions-lack-of-form"),
+        pytest.param("text", "Ann: I speak for you.", id="a-texts-flip"),
+        pytest.param("text", "no form", id="a-texts-lack-of-form"),
+    ],
+)
+def test_what_no_model_said_is_not_asked_for_again(source: str, said: str) -> None:
+    """A10: nobody could mend it; the same from a model is asked for once more."""
+    reply = function("f") if source == "function" else {"kind": "text", "text": said}
+    bob = {"format": {"lines": ["Note:"]}}
+    result, _ = play(proxy(reply, bob=bob), ["Hello."], functions={"f": gives(said)})
+    assert of_kind(result, Draft) == []
+    by_model, _ = play(proxy(MODEL, bob=bob), ["Hello.", said, "Note: So be it."])
+    assert len(of_kind(by_model, Draft)) == 1
+
+
+class Offer(BaseModel):
+    price: int
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said", "parsed", "flaw"),
+    [
+        ({"lines": ["Note:"]}, "Note: ten", {"Note:": "ten"}, None),
+        ({"lines": ["Note:"]}, "ten", None, Flaw.FORM),
+        ({"kind": "schema", "name": "offer"}, '{"price": 10}', {"price": 10}, None),
+        ({"kind": "schema", "name": "offer"}, "ten", None, Flaw.FORM),
+    ],
+)
+def test_what_no_model_said_is_read_by_the_speakers_format(
+    wanted: dict[str, Any],
+    said: str,
+    parsed: object,
+    flaw: Flaw | None,
+) -> None:
+    """L5, A10: what can't be read is noted, and said all the same."""
+    spec = proxy(function("f"), bob={"format": wanted})
+    options: dict[str, Any] = {"functions": {"f": gives(said)}, "schemas": {"offer": Offer}}
+    result, _ = play(spec, ["Hello."], **options)
+    about = fields_of(result.messages[-1])
+    assert (about.parsed, about.flaw) == (parsed, flaw)
+    assert (about.problem is None) is (flaw is None)
+    events = stream(spec, model=ScriptedChatModel(script=["Hello."]), store="memory:f", **options)
+    told = [event for event in events if isinstance(event, MessageSaid)]
+    assert [event.parsed for event in told] == [None, parsed]
+    assert (told[-1].problem is None) is (flaw is None)
+    assert told[-1].text == said
+
+
+def test_what_code_gave_is_not_read_by_the_speakers_format() -> None:
+    """L5, A7: it has a form of its own, the exit code and the outputs, and no flaw."""
+    bob = {"replies": ["code", "model"], "format": {"lines": ["Note:"]}}
+    spec = talk({"name": "Ann"}, {"name": "Bob", **bob}, rounds=2)
+    result, _ = play(spec, ["```python\nprint(1)\n```", "Well?", "Note: one"])
+    assert result.parsed("Bob") == [{"exit_code": 0, "outputs": ["1\n"]}, {"Note:": "one"}]
+    assert [fields_of(message).flaw for message in of_kind(result, Speech)] == [None] * 4
+
+
+def test_a_done_token_in_a_functions_reply_ends_it() -> None:
+    """A10, Z4: it ends it like anybody's."""
+    spec = proxy(
+        function("f"), rounds=5, end_chat={"when": {"kind": "done_token", "token": "DEAL"}}
+    )
+    result, _ = play(spec, ["Forty?"], functions={"f": gives("Fine.\nDEAL")})
+    assert result.outcome is not None
+    assert (result.outcome.reasons[0], result.outcome.by) == (Reason.DONE_TOKEN, "Bob")
+
+
+# Replies as data.
+
+
+@pytest.mark.parametrize(
+    ("replies", "words"),
+    [
+        ([], "speakers.1.replies: needs at least 1"),
+        ([MODEL, FIXED], "speakers.1.replies: what follows 'model' is never reached"),
+        ([FIXED, function("f")], "speakers.1.replies: what follows 'text' is never reached"),
+        ([FIXED, MODEL], "speakers.1.replies: what follows 'text' is never reached"),
+        (["modl"], "speakers.1.replies.0.kind: 'modl' is unknown; did you mean 'model'?"),
+        (["function"], "speakers.1.replies.0.name: is missing"),
+        ([{"kind": "text", "text": " "}], "speakers.1.replies.0.text: must not be empty"),
+        ([{"kind": "function", "nam": "f"}], "speakers.1.replies.0.nam: there is no such field"),
+    ],
+)
+def test_replies_that_can_not_be_are_refused_when_read(replies: list[Any], words: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        proxy(*replies)
+    assert str(caught.value).startswith(words)
+
+
+def test_tools_without_a_model_are_refused() -> None:
+    with pytest.raises(SpecError, match=r'speakers\.1\.tools: only a model calls tools: put "mod'):
+        proxy(FIXED, bob={"tools": ["look"]})
+
+
+def test_a_function_that_is_not_registered_shows_before_any_call() -> None:
+    words = r"speakers\.1\.replies\.0\.name: there is no function 'haggel'; did you mean 'haggle'"
+    with pytest.raises(SpecError, match=words):
+        converse(
+            proxy(function("haggel"), MODEL),
+            functions={"haggle": gives("Ten.")},
+            model=never(),
+            store="memory:unknown-function",
+        )
+
+
+@pytest.mark.parametrize("suffix", ["toml", "json"])
+def test_replies_are_written_to_files_and_read_again(suffix: str, tmp_path: Path) -> None:
+    spec = proxy(function("one"), function("two"), FIXED)
+    assert spec.speakers[1].replies == (
+        FunctionReply(name="one"),
+        FunctionReply(name="two"),
+        TextReply(text="The fixed words."),
+    )
+    file = tmp_path / f"talk.{suffix}"
+    file.write_text(spec.to_toml() if suffix == "toml" else spec.model_dump_json())
+    assert load_conversation(file) == spec
+    assert json.loads(json.dumps(spec.stored())) == spec.stored()
+    # The default needs no word, and a kind that has no fields no table.
+    assert proxy("model").speakers[1].replies == (ModelReply(),)
+    assert "replies" not in proxy("model").to_toml()
+
+
+def test_a_session_without_a_model_is_resumed_and_read_like_any_other(tmp_path: Path) -> None:
+    spec = proxy(FIXED)
+    result, _ = play(spec, ["Hello."], session="s", store=tmp_path / "s.db")
+    assert Session("s", store=tmp_path / "s.db").state() == result
+    assert [type(message) for message in result.viewpoint("Ann")[1:]] == [
+        *(HumanMessage, AIMessage, HumanMessage)
+    ]

@@ -1,0 +1,629 @@
+"""A speaker that talks while it calls tools: rows G1, G2 and G3, point 3 of issue 6."""
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Sequence
+from itertools import product
+from typing import Any, NamedTuple, cast
+from uuid import uuid4
+
+import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_core.messages.tool import tool_call_chunk
+from langchain_core.outputs import ChatGenerationChunk
+from langchain_core.tools import BaseTool, StructuredTool, tool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import BaseModel, Field, SecretStr
+
+from duologue.graphs import (
+    Conversation,
+    Result,
+    Session,
+    SpecError,
+    aconverse,
+    astream,
+    load_conversation,
+    stream,
+)
+from duologue.graphs.build import build_graph
+from duologue.graphs.events import (
+    Event,
+    MessageSaid,
+    MessageStarted,
+    MessageToken,
+    ReplyRejected,
+    ToolCallFinished,
+    ToolCallRequested,
+)
+from duologue.graphs.log.messages import metadata
+from duologue.graphs.log.metadata import ToolCalls
+from duologue.graphs.session.events import TokenStream
+from duologue.graphs.speakers.speaker import TO_USER
+from duologue.nodes.models.client.chat_model import ChatModel
+from duologue.nodes.models.to_user import Speaking, add_to_user
+from duologue.nodes.models.tools_by_schema import answer_schema
+from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing.server import ScriptedServer
+from duologue.tools import Hook
+from support.fields import fields_of
+
+from ..models.test_to_user_argument import PLACES, TEXTS, pieces, placed
+
+LONG = 30
+"""Seconds after which a test that hangs gives up."""
+
+# G1: the argument is read exactly, whatever it says, wherever it stands, however it arrives.
+
+# The real path: model, stream, log, and the next request.
+
+
+class Looks(BaseModel):
+    """Arguments as a pydantic model."""
+
+    path: str
+    deep: dict[str, Any] = Field(default_factory=dict)
+
+
+@tool
+def look(path: str, deep: dict[str, Any] | None = None) -> str:
+    """Looks into a file."""
+    return f"in {path}"
+
+
+def talk(*tools: str, ann: dict[str, Any] | None = None, **fields: object) -> Conversation:
+    speaker = {"name": "Ann", "tools": tools or ("look",), "speaks_with_tool_calls": True}
+    given: dict[str, object] = {
+        "task": "Look.",
+        "speakers": [speaker | (ann or {}), {"name": "Bob"}],
+        "end_chat": {"max_iterations": 1},
+    }
+    return load_conversation(given | fields)
+
+
+def call(
+    args: dict[str, Any] | str, call_id: str = "c1", *, name: str = "look", cut: int | None = None
+) -> ScriptedToolCall:
+    made = ScriptedToolCall(name=name, args=args, id=call_id)
+    chunks = None if cut is None else pieces(made.arguments, cut)
+    return made.model_copy(update={"chunks": chunks})
+
+
+def calls(*made: ScriptedToolCall, text: str = "", **fields: Any) -> Reply:
+    return Reply(text=text, tool_calls=made, **fields)
+
+
+class Ran(NamedTuple):
+    events: list[Event]
+    result: Result
+
+    @property
+    def told(self) -> list[str]:
+        """The tokens of each message, joined; those before the newest start do not count."""
+        found: list[str] = []
+        told = ""
+        for event in self.events:
+            if isinstance(event, MessageStarted):
+                told = ""
+            elif isinstance(event, MessageToken):
+                told += event.text
+            elif isinstance(event, MessageSaid | ReplyRejected):
+                found.append(told)
+                told = ""
+        return found
+
+    @property
+    def said(self) -> list[str]:
+        ends = (MessageSaid, ReplyRejected)
+        return [event.text for event in self.events if isinstance(event, ends)]
+
+    @property
+    def kinds(self) -> list[str]:
+        """What happened, the tokens of a message as one."""
+        names: list[str] = [event.event for event in self.events]
+        return [
+            name
+            for before, name in zip(["", *names], names, strict=False)
+            if name != "token" or before != "token"
+        ][1:-1]
+
+    @property
+    def calling(self) -> AIMessage:
+        """The first message that calls tools."""
+        return next(
+            cast("AIMessage", one)
+            for one in self.result.messages
+            if isinstance(metadata(one), ToolCalls)
+        )
+
+
+def run(
+    script: Sequence[Line] | BaseChatModel,
+    conversation: Conversation | None = None,
+    **options: Any,
+) -> Ran:
+    model = script if isinstance(script, BaseChatModel) else ScriptedChatModel(script=script)
+    given: dict[str, Any] = {
+        "store": f"memory:{uuid4().hex}",
+        "model": model,
+        "tools": [look],
+    } | options
+    events = list(stream(conversation or talk(), session="s", **given))
+    return Ran(events, Session("s", store=given["store"]).state())
+
+
+def replayed(server: ScriptedServer, number: int) -> list[dict[str, Any]]:
+    """The messages of a request's body that call tools."""
+    messages: list[dict[str, Any]] = server.calls[number].body["messages"]
+    return [one for one in messages if one.get("tool_calls")]
+
+
+PATH_TEXTS = [name for name in TEXTS if name not in ("empty", "long")]
+
+
+OVER = ("scripted", "http")
+IN_PART = {(name, PLACES[at % 3], OVER[at % 2]) for at, name in enumerate(PATH_TEXTS)}
+"""Of each text one place and one way, and of both each with each."""
+
+
+@pytest.mark.part(4)
+@pytest.mark.parametrize(
+    ("name", "place", "over"),
+    [
+        pytest.param(*one, marks=() if one in IN_PART else pytest.mark.exhaustive)
+        for one in product(PATH_TEXTS, PLACES, OVER)
+    ],
+)
+def test_the_words_reach_all_and_the_tool_does_not_see_them(
+    name: str, place: str, over: str
+) -> None:
+    """G1: told as tokens, logged, heard by the others, and put back for the model that wrote it."""
+    text = TEXTS[name]
+    args = placed(text, {"path": "a.txt", "deep": {TO_USER: "no"}}, place)
+    script: list[Line] = [calls(call(args, cut=1), text="Well."), "It is fine.", "Thanks."]
+    with ScriptedServer(script) as server:
+        model: BaseChatModel = ScriptedChatModel(script=script)
+        if over == "http":
+            key = SecretStr("any")
+            model = ChatModel(base_url=server.url, api_key=key, model="scripted", stream_usage=True)
+        found = run(model)
+        sent = replayed(server, 1) if over == "http" else []
+    said = f"Well.\n\n{text}"
+    assert found.said == found.told == [said, "It is fine.", "Thanks."]
+    assert found.calling.text == said
+    assert [one["args"] for one in found.calling.tool_calls] == [
+        {"path": "a.txt", "deep": {TO_USER: "no"}}
+    ]
+    (answered,) = [one for one in found.events if isinstance(one, ToolCallFinished)]
+    assert (answered.text, answered.failed) == ("in a.txt", False)
+    (bob,) = [one for one in found.result.viewpoint("Bob") if isinstance(one, HumanMessage)][-1:]
+    assert bob.text.startswith(said.strip())
+    own = next(
+        one
+        for one in found.result.viewpoint("Ann")
+        if isinstance(one, AIMessage) and one.tool_calls
+    )
+    again = own.tool_calls[0]["args"]
+    assert (own.text, again, next(iter(again))) == ("Well.", args, TO_USER)
+    if over == "http":
+        (written,) = sent
+        assert written["content"] == "Well."
+        assert json.loads(written["tool_calls"][0]["function"]["arguments"]) == args
+    assert found.result.outcome is not None
+    assert found.result.outcome.total.output_tokens == sum(
+        one.usage_metadata["output_tokens"]
+        for reply in script
+        if (one := ScriptedChatModel(script=[reply]).invoke("")).usage_metadata
+    )
+
+
+def test_what_happens_is_told_in_order() -> None:
+    """G2: each message has a start and an end, and the words stand before the call."""
+    found = run([calls(call({TO_USER: "Hm.", "path": "a"})), "Fine.", "Ok."])
+    assert found.kinds == [
+        *("message_start", "token", "message", "tool_call", "tool_result"),
+        *("message_start", "token", "message", "message_start", "token", "message"),
+    ]
+    said = [one for one in found.events if isinstance(one, MessageSaid)]
+    assert [one.has_tool_calls for one in said] == [True, False, False]
+    assert found.result.transcript == [("Ann", "Hm."), ("Ann", "Fine."), ("Bob", "Ok.")]
+    assert [one.arguments for one in found.events if isinstance(one, ToolCallRequested)] == [
+        {"path": "a"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("args", "text", "said"),
+    [
+        pytest.param([{TO_USER: "A."}, {TO_USER: "B."}], "", "A.\n\nB.", id="G1-two"),
+        pytest.param([{}, {TO_USER: "B."}], "", "B.", id="G1-the-second"),
+        pytest.param([{TO_USER: " "}, {TO_USER: "B."}], "C.", "C.\n\nB.", id="G1-blank"),
+        pytest.param([{TO_USER: None}, {TO_USER: "B."}], " \n", "B.", id="G1-null"),
+        pytest.param([{TO_USER: 5}, {TO_USER: ["B."]}], "C. ", "C. ", id="G1-no-text"),
+        pytest.param([{TO_USER: " A. "}], " C.\n", " C.\n\n A. ", id="G1-spaces"),
+        pytest.param([{TO_USER: ""}], "", "", id="G1-nothing"),
+    ],
+)
+def test_what_is_said_is_the_content_then_the_texts(
+    args: list[dict[str, Any]], text: str, said: str
+) -> None:
+    """G1: in the order of the calls, a blank line between; what is no text is dropped."""
+    made = [call({"path": "a"} | one, f"c{n}", cut=1) for n, one in enumerate(args)]
+    found = run([calls(*made, text=text), "Fine.", "Ok."])
+    assert found.calling.text == said
+    assert found.said[:-2] == found.told[:-2] == ([said] if said else [])
+    assert all(one["args"] == {"path": "a"} for one in found.calling.tool_calls)
+
+
+def test_of_a_broken_call_only_what_was_told_is_said() -> None:
+    """G1: words that were heard stay; the call stays broken, and the model is told why."""
+    early = call('{"to_user": "Let me see", "path": oops}', cut=4)
+    late = call('{"path": oops, "to_user": "Never."}', "c2", cut=4)
+    good = call({TO_USER: "Now.", "path": "b"}, "c3")
+    found = run([calls(early, late, good), "Fine.", "Ok."])
+    assert found.said[0] == found.told[0] == found.calling.text == "Let me see\n\nNow."
+    assert len(found.calling.invalid_tool_calls) == 2
+    assert [one["args"] for one in found.calling.tool_calls] == [{"path": "b"}]
+    # Not streamed, nothing was heard.
+    plain = ScriptedChatModel(script=[calls(early), "Fine.", "Ok."], disable_streaming=True)
+    assert run(plain).said == ["Fine.", "Ok."]
+
+
+async def test_calls_that_arrive_side_by_side_are_told_in_their_order() -> None:
+    """G1: what the second says waits until the first can say nothing more."""
+    told: list[str] = []
+    speaking = Speaking(told.append)
+    for index, written in [
+        (0, '{"path": "a", '),
+        (1, '{"to_user": "B.", "path": "b"}'),
+        (0, '"to_user": "A."}'),
+    ]:
+        part = tool_call_chunk(name="look", args=written, id=f"c{index}", index=index)
+        chunk = ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[part]))
+        await speaking.on_llm_new_token("", chunk=chunk)
+    assert "".join(told) == "A.\n\nB."
+
+
+def test_an_argument_that_comes_twice_is_said_as_it_was_heard() -> None:
+    """G1: nothing that was told is taken back."""
+    found = run([calls(call('{"to_user": "A.", "path": "a", "to_user": "B."}')), "Fine.", "Ok."])
+    assert found.said[0] == found.told[0] == "A."
+
+
+@pytest.mark.parametrize("late", ["Later.", "\n", " Later. "])
+def test_content_that_comes_behind_the_words_stands_behind_them(late: str) -> None:
+    """G2: the tokens are the message, in whatever order a server sends its parts."""
+
+    class Odd(ScriptedChatModel):
+        async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
+            parts = [part async for part in super()._astream(*args, **kwargs)]
+            text = [part for part in parts if part.message.content]
+            rest = [part for part in parts if not part.message.content]
+            for part in [*text[:1], *rest[:-1], *text[1:], *rest[-1:]]:
+                yield part
+
+    made = (call({TO_USER: "Now.", "path": "a"}), call({TO_USER: "And.", "path": "b"}, "c2"))
+    reply = calls(*made, text=f"First.{late}", chunks=("First.", late))
+    found = run(Odd(script=[reply, "Fine.", "Ok."]))
+    wanted = "\n\n".join(filter(None, ["First.", "Now.", "And.", late.strip()]))
+    assert found.said[0] == found.told[0] == wanted
+    own = next(one for one in found.result.viewpoint("Ann") if getattr(one, "tool_calls", ()))
+    assert own.text == "\n\n".join(filter(None, ["First.", late.strip()]))
+
+
+@pytest.mark.parametrize("again", ["First. Now it is.", "Other."])
+def test_an_answer_that_is_asked_for_again_is_told_once(again: str) -> None:
+    """G2: what is said again is not told twice; what is said otherwise begins anew."""
+    telling = TokenStream({"Ann"})
+    events = [
+        *telling.content("Ann", "First. ", "1"),
+        *telling.beside("Ann", "Now"),
+        *(
+            event
+            for piece in again.split(" ")
+            for event in telling.content("Ann", piece + " ", "2")
+        ),
+        *telling.whole(MessageSaid(id="m", speaker="Ann", text=again)),
+    ]
+    told = [event for event in events if isinstance(event, MessageToken | MessageStarted)]
+    last = max(n for n, event in enumerate(told) if isinstance(event, MessageStarted))
+    assert "".join(one.text for one in told[last:] if isinstance(one, MessageToken)) == again
+    starts = [one for one in told if isinstance(one, MessageStarted)]
+    assert len(starts) == 2
+
+
+def test_words_spoken_before_a_break_are_not_told_twice() -> None:
+    """G2: over HTTP, where the first try breaks off in mid-answer."""
+    reply = calls(call({TO_USER: "Let me see that.", "path": "a"}, cut=3), text="Well then, I see.")
+    dropped = Reply(text=reply.text, error="drop")
+    with ScriptedServer([dropped, reply, "Fine.", "Ok."]) as server:
+        key = SecretStr("any")
+        found = run(ChatModel(base_url=server.url, api_key=key, model="scripted", max_retries=2))
+    assert found.said[0] == "Well then, I see.\n\nLet me see that."
+    assert [one for one in found.events if isinstance(one, MessageStarted)][2:] == [
+        MessageStarted(speaker="Bob")
+    ]
+    assert found.told == found.said
+
+
+async def test_sync_and_async_tell_the_same() -> None:
+    """G2: event by event."""
+    reply = calls(call({"path": "a", TO_USER: "One moment."}, cut=2), text="Well, well.")
+    script: list[Line] = [reply, "Fine.", "Ok."]
+
+    def options() -> dict[str, Any]:
+        model = ScriptedChatModel(script=script)
+        return {"tools": [look], "model": model, "session": "s", "store": f"memory:{uuid4().hex}"}
+
+    in_async = [event async for event in astream(talk(), **options())]
+    in_sync = await asyncio.to_thread(lambda: list(stream(talk(), **options())))
+    assert in_sync[1:-1] == in_async[1:-1]
+    assert [one.text for one in in_sync if isinstance(one, MessageSaid)] == [
+        *("Well, well.\n\nOne moment.", "Fine.", "Ok."),
+    ]
+
+
+async def test_whoever_follows_custom_events_alone_hears_the_words_as_they_come() -> None:
+    """G1, G2: as a client of a server may; without anybody following the log is the same."""
+    reply = calls(call({TO_USER: "One moment.", "path": "a"}, cut=4), text="Well.")
+    script: list[Line] = [reply, "Fine.", "Ok."]
+    graph = build_graph(model=ScriptedChatModel(script=script), tools=[look])
+    given: Any = {"conversation": talk().stored()}
+    heard = [part async for part in graph.astream(given, stream_mode="custom")]
+    words = [part["speech"] for part in heard if "speech" in part]
+    assert {one["speaker"] for one in words} == {"Ann"}
+    assert len(words) > 1
+    assert "".join(one["text"] for one in words) == "\n\nOne moment."
+    model = ScriptedChatModel(script=script)
+    result = await aconverse(talk(), model=model, tools=[look], store="memory:")
+    assert result.transcript[0] == ("Ann", "Well.\n\nOne moment.")
+
+
+# G3: the words are read before the message is whole, and while the tools run.
+
+
+class Slow(ScriptedChatModel):
+    """Sends the rest of its first answer only when what came so far was heard."""
+
+    _heard: asyncio.Event
+    _calls: int = 0
+
+    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
+        first, self._calls = self._calls == 0, self._calls + 1
+        async for part in super()._astream(*args, **kwargs):
+            if first and part.message.usage_metadata:  # type: ignore[attr-defined]
+                await asyncio.wait_for(self._heard.wait(), LONG)
+            yield part
+
+
+async def test_the_words_are_told_while_the_message_arrives() -> None:
+    """G1, G3: the end of the message waits until they were heard."""
+    reply = calls(call({TO_USER: "One moment.", "path": "a"}, cut=3))
+    model = Slow(script=[reply, "Fine.", "Ok."])
+    model._heard, told = asyncio.Event(), ""
+    async for event in astream(talk(), model=model, tools=[look], store="memory:"):
+        if isinstance(event, MessageToken):
+            told += event.text
+        if told == "One moment.":
+            model._heard.set()
+    assert told == "One moment.Fine.Ok."
+
+
+@pytest.mark.parametrize("is_async", [True, False], ids=["G3-async-tool", "G3-sync-tool"])
+async def test_the_words_are_read_while_the_tool_runs(is_async: bool) -> None:
+    """G3: a tool that waits until somebody has read them."""
+    read_it, in_thread = asyncio.Event(), threading.Event()
+
+    async def waits(path: str) -> str:
+        await asyncio.wait_for(read_it.wait(), LONG)
+        return "read"
+
+    def waits_too(path: str) -> str:
+        return "read" if in_thread.wait(LONG) else "not read"
+
+    made = StructuredTool.from_function(
+        func=None if is_async else waits_too,
+        coroutine=waits if is_async else None,
+        name="look",
+        description="Waits.",
+    )
+    model = ScriptedChatModel(script=[calls(call({TO_USER: "Wait.", "path": "a"})), "Ok.", "Ok."])
+    answered: list[str] = []
+    async for event in astream(talk(), model=model, tools=[made], store="memory:"):
+        if isinstance(event, MessageToken) and event.text.endswith("."):
+            assert event.text != "Wait." or not answered
+            read_it.set()
+            in_thread.set()
+        if isinstance(event, ToolCallFinished):
+            answered.append(event.text)
+    assert answered == ["read"]
+
+
+async def test_tools_of_one_message_run_side_by_side_and_enter_the_log_in_order() -> None:
+    """G3: two tools that wait for each other; the one called second is over first."""
+    began = {"a": asyncio.Event(), "b": asyncio.Event()}
+    over = asyncio.Event()
+
+    async def waits(path: str) -> str:
+        began[path].set()
+        await asyncio.wait_for(began["b" if path == "a" else "a"].wait(), LONG)
+        if path == "a":
+            await asyncio.wait_for(over.wait(), LONG)
+        over.set()
+        return path
+
+    made = StructuredTool.from_function(coroutine=waits, name="look", description="Waits.")
+    two = (call({TO_USER: "One.", "path": "a"}), call({TO_USER: "Two.", "path": "b"}, "c2"))
+    model = ScriptedChatModel(script=[calls(*two), "Ok.", "Ok."])
+    found = [one async for one in astream(talk(), model=model, tools=[made], store="memory:")]
+    assert [one.text for one in found if isinstance(one, ToolCallFinished)] == ["a", "b"]
+    assert next(one.text for one in found if isinstance(one, MessageSaid)) == "One.\n\nTwo."
+
+
+# What else sees a message.
+
+
+def test_equal_calls_are_equal_whatever_is_said_beside_them() -> None:
+    """G1, Y19: the guard on calls with the same arguments."""
+    same: list[Line] = [calls(call({TO_USER: f"Try {n}.", "path": "a"}, f"c{n}")) for n in range(9)]
+    guarded = talk(end_chat={"max_iterations": 1, "guards": {"same_tool_calls": 3}})
+    model = ScriptedChatModel(script=[*same, "Fine.", "Ok."])
+    found = run(model, guarded)
+    silent: list[Line] = [calls(call({"path": "a"}, f"c{n}")) for n in range(9)]
+    plain = run([*silent, "Fine.", "Ok."], guarded)
+    assert found.result.outcome is not None
+    assert plain.result.outcome is not None
+    assert found.result.outcome.reason == plain.result.outcome.reason
+    assert len(found.result.messages) == len(plain.result.messages)
+
+
+def test_call_ids_that_come_again_hold_their_words() -> None:
+    """G1: servers that number calls anew in each message."""
+    tries = [calls(call({TO_USER: f"Try {n}.", "path": f"{n}"})) for n in range(2)]
+    found = run([*tries, "Ok.", "Ok."])
+    own = [one for one in found.result.viewpoint("Ann") if getattr(one, "tool_calls", ())]
+    assert [one.tool_calls[0]["args"] for one in cast("list[AIMessage]", own)] == [
+        {TO_USER: "Try 0.", "path": "0"},
+        {TO_USER: "Try 1.", "path": "1"},
+    ]
+    assert [one.text for one in own] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said", "args"),
+    [
+        pytest.param("No secret.", "No secret.", {"path": "a"}, id="G1-changed"),
+        pytest.param(None, "A secret.", {TO_USER: "A secret.", "path": "a"}, id="G1-as-it-was"),
+    ],
+)
+def test_words_that_a_hook_changes_are_no_argument(
+    changes: str | None, said: str, args: dict[str, Any]
+) -> None:
+    """G1, L7: nothing is told before the hook has seen it; its words are the message's content."""
+    seen: list[tuple[str, object]] = []
+
+    def hook(turn: object, reply: AIMessage) -> AIMessage | None:
+        seen.append((reply.text, [one["args"] for one in reply.tool_calls]))
+        return AIMessage(changes) if changes and reply.tool_calls else None
+
+    reply = calls(call({TO_USER: "A secret.", "path": "a"}))
+    spec = talk(ann={"hooks": ["h"]})
+    found = run([reply, "Fine.", "Ok."], spec, hooks={"h": Hook(after_speaker=hook)})
+    assert seen[0] == ("A secret.", [{"path": "a"}])
+    assert found.told == ["", "", "Ok."]
+    assert found.said[0] == said
+    own = next(
+        cast("AIMessage", one)
+        for one in found.result.viewpoint("Ann")
+        if getattr(one, "tool_calls", ())
+    )
+    assert own.tool_calls[0]["args"] == args
+    assert own.text == (changes or "")
+
+
+def test_an_endpoint_without_tool_calls_says_it_in_one_piece() -> None:
+    """G1: by an answer that is held to a schema; its own prompt shows the call as it wrote it."""
+    args = {TO_USER: 'A "moment".', "path": "a"}
+    script: list[Line] = [{"tool": "look", "arguments": args}, {"reply": "Fine."}, "Ok."]
+    model = ScriptedChatModel(script=script)
+    found = run(model, talk(ann={"tool_calling": "schema"}))
+    assert found.said == ['A "moment".', "Fine.", "Ok."]
+    assert found.told[0] == 'A "moment".'
+    assert found.calling.tool_calls[0]["args"] == {"path": "a"}
+    written = str(model.calls[1].prompt[2]["content"])
+    assert json.dumps({"tool": "look", "arguments": args}) in written
+    assert f"- look({TO_USER}?: text" in str(model.calls[0].prompt[0]["content"])
+    schema = json.dumps(answer_schema([add_to_user(look)], "auto"))
+    assert '"properties": {"to_user": {"type": "string"}, "path"' in schema
+
+
+def test_words_of_calls_that_are_not_run_any_more_are_said_all_the_same() -> None:
+    """G1, Z7: behind the last round of tools a call is no call, but what was told stands."""
+    made = [calls(call({TO_USER: f"Try {n}.", "path": f"{n}"}, f"c{n}")) for n in range(2)]
+    found = run([*made, "Ok."], talk(max_tool_rounds=1))
+    assert found.said == found.told == ["Try 0.", "Try 1.", "Ok."]
+
+
+# What is offered.
+
+
+def made_tool(schema: object) -> BaseTool:
+    given: Any = schema
+    return StructuredTool(name="made", description="Does.", args_schema=given, func=lambda **_: 1)
+
+
+OPEN = {
+    "type": "object",
+    "properties": {"title": {"type": "string"}},
+    "required": ["title"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    "one",
+    [look, made_tool(Looks), made_tool(OPEN), made_tool({"type": "object"})],
+    ids=["function", "model", "schema", "no-arguments"],
+)
+def test_each_tool_is_offered_with_the_argument_in_front(one: BaseTool) -> None:
+    """G1: and is the same in all else; the tool itself is not changed."""
+    plain = convert_to_openai_tool(one)["function"]
+    offered = convert_to_openai_tool(add_to_user(one))["function"]
+    properties = offered["parameters"]["properties"]
+    assert next(iter(properties)) == TO_USER
+    assert properties.pop(TO_USER)["type"] == "string"
+    assert offered["parameters"] == {"properties": {}, **plain["parameters"]}
+    assert (offered["name"], offered["description"]) == (plain["name"], plain["description"])
+    assert convert_to_openai_tool(one)["function"] == plain
+
+
+def test_only_the_speaker_who_may_is_offered_it() -> None:
+    """G1: the tools of others are as they are."""
+    spec = talk(speakers=[talk().speakers[0].model_dump(), {"name": "Bob", "tools": ["look"]}])
+    model = ScriptedChatModel(script=["Fine.", "Ok."])
+    run(model, spec)
+    offered = [[*one.tools[0]["function"]["parameters"]["properties"]] for one in model.calls]
+    assert offered == [[TO_USER, "path", "deep"], ["path", "deep"]]
+
+
+def test_it_is_refused_where_it_can_mean_nothing() -> None:
+    """G1: without tools, or beside an argument of that name."""
+    with pytest.raises(SpecError, match=r"speakers\.0\.speaks_with_tool_calls.*no tools"):
+        talk(ann={"tools": []})
+
+    @tool
+    def tell(to_user: str) -> str:
+        """Tells."""
+        return to_user
+
+    model = ScriptedChatModel(script=[])
+    with pytest.raises(
+        SpecError,
+        match=r"speakers\.0\.speaks_with_tool_calls: the tool 'tell' .* or rename the tool",
+    ):
+        run(model, talk("look", "tell"), tools=[look, tell])
+    assert run(
+        ["Fine.", "Ok."], talk("tell", ann={"speaks_with_tool_calls": False}), tools=[tell]
+    ).result.outcome
+    assert not model.calls
+
+
+def test_it_is_data() -> None:
+    """G1: a file can say it."""
+    assert "speaks_with_tool_calls = true" in talk().to_toml()
+
+
+@pytest.mark.parametrize("cut", [1, 4, 100])
+@pytest.mark.parametrize(
+    "thought", ["<think>Hm. </think>", "<think>Hm.</think>\n\n", "Hm.</think> "]
+)
+@pytest.mark.parametrize("text", ["", "First.", "First. <think>Then?</think>"])
+def test_r2_thoughts_beside_the_words_are_not_said(thought: str, text: str, cut: int) -> None:
+    whole = thought + text
+    made = call({TO_USER: "Now.", "path": "a"}, cut=cut)
+    chunks = pieces(whole, cut)
+    found = run([calls(made, text=whole, chunks=chunks), "Fine.", "Ok."])
+    assert found.said[0] == found.told[0] == ("First.\n\nNow." if text else "Now.")
+    assert (about := fields_of(found.calling).thought)
+    assert about.text == ("Hm.\n\nThen?" if "Then" in text else "Hm.")
