@@ -1,5 +1,7 @@
 """What a terminal shows: text wrapped as it streams, rejected replies taken back."""
 
+import io
+
 import pytest
 from hypothesis import given, strategies as st
 from rich.cells import cell_len

@@ -91,15 +91,15 @@ def test_a_synchronous_twin_looks_like_its_async_function_but_for_the_name() -> 
 def test_a_forked_child_has_a_loop_of_its_own() -> None:
     program = """
         import os
-        from duologue.graphs.common.threads import run
+        from duologue.graphs.common.threads import run_coroutine
 
         async def double(number):
             return 2 * number
 
-        run(double(1))
+        run_coroutine(double(1))
         child = os.fork()
         if child == 0:
-            os._exit(run(double(21)))
+            os._exit(run_coroutine(double(21)))
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     """
     command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)]
@@ -178,7 +178,7 @@ async def test_converse_works_inside_a_running_loop() -> None:
 
 CHILD = """
     import asyncio
-    from duologue.graphs.common.threads import run
+    from duologue.graphs.common.threads import run_coroutine
 
     async def work():
         print("working", flush=True)
@@ -189,7 +189,7 @@ CHILD = """
             print("in order", flush=True)
 
     try:
-        run(work())
+        run_coroutine(work())
     except KeyboardInterrupt:
         print("interrupted", flush=True)
 """

@@ -147,7 +147,6 @@ def test_the_obvious_first_fields_may_be_given_by_position() -> None:
         "Conversation": "task speakers",
         "DoneToken": "token",
         "ToolCalled": "tool",
-        "Example": "role content",
         "Handoff": "to",
         "HumanReply": "human_input_mode",
         "InterruptOn": "allowed_decisions",

@@ -12,7 +12,7 @@ import pytest
 
 from duologue.graphs import Conversation, Outcome, Result, aconverse, group_solve
 from duologue.graphs.log.messages import metadata
-from duologue.graphs.log.metadata import Instruction, Speech
+from duologue.graphs.log.metadata import RememberedMessage, Speech
 from duologue.nodes.prompts import judging
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 
@@ -242,7 +242,7 @@ async def test_the_player_is_never_shown_the_secret(secret: Mapping[str, Any]) -
     assert "secret number is" not in str(prompts_of_player)
     kept = [message for message in result.messages if SECRET in message.text]
     assert [metadata(message).audience for message in kept] == [("Game master",)]
-    assert type(metadata(kept[0])) is (Speech if secret is MADE_UP else Instruction)
+    assert type(metadata(kept[0])) is (Speech if secret is MADE_UP else RememberedMessage)
 
 
 async def test_a_shift_that_would_give_the_secret_away_can_be_replaced() -> None:
