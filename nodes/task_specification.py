@@ -22,6 +22,8 @@ from ..graphs.log.messages import make_message, metadata
 from ..graphs.log.metadata import NOBODY, Draft, Flaw, SpecifiedTask
 from ..graphs.log.remembered import known_before
 from ..graphs.log.state import State, apply_update, hide_removed, log_of, update_of
+from ..graphs.prompts import tasks as prompts
+from ..graphs.prompts.texts import RenderPrompt
 from ..graphs.rules.position import Position
 from ..graphs.rules.tries import Problem
 from ..graphs.speakers.formats import LabelledFormat
@@ -29,8 +31,6 @@ from ..graphs.text.borrowed import is_rewritten
 from ..graphs.text.words import cut, words_in
 from .models.answers import thought_of
 from .models.model import Model
-from .prompts import tasks as prompts
-from .prompts.texts import RenderPrompt
 from .turn.context import NodeContext, Resources, session_id
 from .turn.run_input import (
     RunInput,

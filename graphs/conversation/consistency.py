@@ -3,10 +3,10 @@
 Each check raises a ValueError that names the field, which pydantic turns into its own.
 """
 
-from ...nodes.prompts.texts import PROMPTS
 from ..common.validation import suggest_near_or_all
 from ..ends.end import AllOf, AnyOf, BaseEnd, call_caps, check_name, leaves, message_caps
 from ..ends.end_chat import EndChatMode
+from ..prompts.texts import PROMPTS
 from .fields import ConversationFields
 from .judges import HAND_OFF, Handoff
 from .limits import check_limits, least_limit, most_calls, most_messages

@@ -8,19 +8,19 @@ from typing import Annotated, Any, Final, Literal
 import tomli_w
 from pydantic import BaseModel, BeforeValidator, Field, PositiveInt, field_validator
 
-from ...nodes.prompts.speaking import (
+from ..common.data import MOST, AtLeast, Cap, Name, Spec, Text
+from ..common.errors import SpecError
+from ..common.validation import list_names
+from ..ends.end import leaves
+from ..ends.end_chat import EndChat, EndChatMode
+from ..prompts.speaking import (
     CONVERSATION_TASK,
     MODERATOR_LABEL,
     PARTICIPANT,
     SPEAKER_LABELS,
     SPEAKER_TASK,
 )
-from ...nodes.prompts.texts import Prompt, RenderPrompt, fill_template
-from ..common.data import MOST, AtLeast, Cap, Name, Spec, Text
-from ..common.errors import SpecError
-from ..common.validation import list_names
-from ..ends.end import leaves
-from ..ends.end_chat import EndChat, EndChatMode
+from ..prompts.texts import Prompt, RenderPrompt, fill_template
 from ..speakers.context import RunningSummary
 from ..speakers.formats import describe_format, is_format_described
 from ..speakers.model_settings import ModelSettings

@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 from pydantic import BaseModel
 
-from ...nodes.prompts.summaries import SUMMARY_HEADING
 from ..common.data import MOST
 from ..common.errors import SpecError
 from ..ends.end import leaves, message_caps
 from ..ends.end_chat import EndChatMode
+from ..prompts.summaries import SUMMARY_HEADING
 from ..speakers.context import RunningSummary, TokenBudget
 from ..speakers.speaker import Speaker
 from ..text.words import tokens_of_texts

@@ -8,7 +8,6 @@ from typing import Annotated, Unpack
 
 from pydantic import Field
 
-from ...nodes.prompts.texts import fill_template, read_kind_prompt
 from ..build import build_graph
 from ..common.data import MOST, Mark, Temperature, Text
 from ..conversation.conversation_options import CommonOptions, Names, SpeakerName
@@ -16,6 +15,7 @@ from ..conversation.defaults import mark_default, mark_shared_default
 from ..conversation.fields import Opening
 from ..ends.done_token import DoneToken
 from ..ends.limits import MaxMessages
+from ..prompts.texts import fill_template, read_kind_prompt
 from ..rules.people import with_people
 from .short_form import Parts, form_of, short_form
 

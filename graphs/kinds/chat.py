@@ -5,7 +5,6 @@ After Agere's chat with tools.
 
 from typing import Unpack
 
-from ...nodes.prompts.texts import fill_template, read_kind_prompt
 from ..build import build_graph
 from ..common.data import Cap, Temperature, Text
 from ..conversation.conversation_options import (
@@ -16,6 +15,7 @@ from ..conversation.conversation_options import (
     Things,
 )
 from ..conversation.defaults import mark_default
+from ..prompts.texts import fill_template, read_kind_prompt
 from .short_form import Parts, form_of, short_form
 
 CHAT = read_kind_prompt("chat_assistant")

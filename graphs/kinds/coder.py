@@ -9,13 +9,13 @@ from typing import Annotated, Unpack
 
 from pydantic import Field
 
-from ...nodes.prompts.texts import fill_template, read_kind_prompt
 from ..build import build_graph
 from ..common.data import MOST, Temperature, Text
 from ..conversation.conversation_options import CommonOptions, SpeakerName
 from ..conversation.defaults import mark_default
 from ..ends.limits import MaxMessages
 from ..ends.no_code_block import NoCodeBlock
+from ..prompts.texts import fill_template, read_kind_prompt
 from .short_form import Parts, form_of, short_form
 
 CODER = read_kind_prompt("coder")

@@ -8,7 +8,6 @@ from typing import Annotated, Unpack
 
 from pydantic import PositiveInt
 
-from ...nodes.prompts.texts import fill_template, read_kind_prompt
 from ..build import build_graph
 from ..common.data import Mark, Name, Temperature, Text
 from ..conversation.conversation_options import CommonOptions, Names, ReadAs, Role
@@ -16,6 +15,7 @@ from ..conversation.defaults import mark_default, mark_shared_default
 from ..conversation.fields import Opening
 from ..ends.done_token import DoneToken
 from ..ends.end_chat import EndChatMode
+from ..prompts.texts import fill_template, read_kind_prompt
 from ..rules.people import with_people
 from ..speakers.formats import LabelledFormat
 from .short_form import Parts, form_of, short_form

@@ -7,7 +7,6 @@ from typing import Annotated, Unpack
 
 from pydantic import BeforeValidator, Field
 
-from ...nodes.prompts.texts import fill_template, read_kind_prompt
 from ..build import build_graph
 from ..common.data import MOST, Cap, Mark, Named, Temperature, Text, Thing
 from ..common.errors import SpecError
@@ -20,6 +19,7 @@ from ..conversation.conversation_options import (
     Things,
 )
 from ..conversation.defaults import mark_default, mark_shared_default
+from ..prompts.texts import fill_template, read_kind_prompt
 from ..speakers.replies import TERMINATE, HumanInputMode
 from .short_form import Parts, form_of, short_form
 

@@ -8,13 +8,13 @@ from typing import Any
 from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 
-from ...nodes.prompts import handoffs as prompts
-from ...nodes.prompts.handoffs import PRIVATE_MESSAGE
 from ..conversation.conversation import Conversation
 from ..conversation.handoffs import first_allowed, hand_off_targets, read_name
 from ..conversation.judges import HAND_OFF
 from ..ends.done_token import DoneToken
 from ..ends.end import leaves, lone
+from ..prompts import handoffs as prompts
+from ..prompts.handoffs import PRIVATE_MESSAGE
 from ..speakers.formats import LabelledFormat, normalize_mark
 from ..speakers.replies import DATA
 from ..speakers.speaker import TO_USER

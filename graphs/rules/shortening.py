@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from ...nodes.prompts import summaries as prompts
-from ...nodes.prompts.texts import RenderPrompt
 from ..common.fold import Fold
 from ..conversation.conversation import Conversation
 from ..conversation.limits import tokens_of_summary
@@ -31,6 +29,8 @@ from ..log.metadata import (
 )
 from ..log.remembered import is_in_view, is_told, remembered
 from ..log.viewpoint import SILENCE
+from ..prompts import summaries as prompts
+from ..prompts.texts import RenderPrompt
 from ..speakers.context import KeepAll, LastMessages, RunningSummary, TokenBudget
 from ..text.words import tokens_of_message
 

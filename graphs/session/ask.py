@@ -12,7 +12,6 @@ from langchain_core.messages import HumanMessage
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 
-from ...nodes.prompts import summaries as prompts
 from ...nodes.turn.prompt import transcript
 from ...tools.registry.options import check_options, list_options
 from ..build import build_graph
@@ -31,6 +30,7 @@ from ..ends.end import End
 from ..log.messages import metadata, speeches
 from ..log.metadata import is_by_person
 from ..log.remembered import memory
+from ..prompts import summaries as prompts
 from ..speakers.formats import SchemaFormat
 from ..speakers.speaker import Speaker
 from ..store.open import open_store

@@ -19,13 +19,13 @@ from langchain_core.messages import (
 )
 
 from ...nodes.models.offered_tools import define_tools
-from ...nodes.prompts.speaking import BEGIN
 from ...tools.registry.registry import Registry
 from ..common.sanitize import escape_json
 from ..conversation.judges import HAND_OFF
 from ..log.messages import metadata
 from ..log.metadata import MessageMetadata, Reflection, Source, SpeakerReply, Speech, ToolCalls
 from ..log.viewpoint import SILENCE, viewpoint
+from ..prompts.speaking import BEGIN
 from ..speakers.formats import SchemaFormat
 from .stored_session import StoredSession
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
 
-from ...nodes.prompts import speaking as prompts
 from ..conversation.conversation import Conversation
 from ..log.messages import make_message, metadata, place_of
 from ..log.metadata import NOBODY, MemoryReset, Reflection, Speech
 from ..log.remembered import memory, private_lines, told_privately
 from ..log.viewpoint import memory_messages
+from ..prompts import speaking as prompts
 from ..rules.position import Position
 from ..rules.transitions import first_read
 from .fork import insert_message

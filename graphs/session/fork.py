@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from langchain_core.messages import AnyMessage, BaseMessage, RemoveMessage
 
-from ...nodes.prompts import speaking as prompts
 from ...nodes.turn.next_message import lines_before, not_in_the_log, with_next_step
 from ..build import build_graph
 from ..common.errors import SpecError
@@ -19,6 +18,7 @@ from ..log.metadata import Instruction, Speech, Stage, verdict_of
 from ..log.reducer import append, take_back
 from ..log.remembered import known_before
 from ..log.state import State, log_of, update_of
+from ..prompts import speaking as prompts
 from ..rules.end_chat import decide
 from ..rules.facts import facts_of
 from ..rules.met_ends import met_ends, reasons_of

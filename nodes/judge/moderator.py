@@ -16,6 +16,7 @@ from ...graphs.conversation.judges import VERDICT_TEMPERATURE, Handoff, Moderato
 from ...graphs.conversation.usage import Usage
 from ...graphs.log.messages import make_message
 from ...graphs.log.metadata import NOBODY, SpeakerChoice
+from ...graphs.prompts import judging as prompts
 from ...graphs.rules.transitions import after_choice
 from ...graphs.rules.turns import in_turn, next_speaker
 from ...graphs.speakers.model_settings import ModelSettings
@@ -23,7 +24,6 @@ from ...graphs.speakers.structured_answers import OwnAnswer
 from ...tools.registry.functions import call
 from ..models.answers import thought_of
 from ..models.model import Model
-from ..prompts import judging as prompts
 from ..turn.context import NodeContext, heard_messages
 from ..turn.prompt import ModelAnswer
 from .observer import ask_observer

@@ -10,11 +10,11 @@ from ...graphs.common.errors import ContextTooLongError
 from ...graphs.log.messages import make_message, metadata, place_of
 from ...graphs.log.metadata import NOBODY, Summary
 from ...graphs.log.viewpoint import overheard
+from ...graphs.prompts import judging as prompts
+from ...graphs.prompts.summaries import SHORTENED, fill_template
 from ...graphs.text.words import tokens_of
 from ..models.answers import ran_out_of_room
 from ..models.model import Model
-from ..prompts import judging as prompts
-from ..prompts.summaries import SHORTENED, fill_template
 from ..turn.context import NodeContext, notify
 from ..turn.prompt import ModelAnswer
 

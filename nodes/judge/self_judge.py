@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from ...graphs.conversation.judges import VERDICT_TEMPERATURE, Judge, SeparateJudge, Verdict
 from ...graphs.log.messages import make_message, metadata
 from ...graphs.log.metadata import NOBODY, JudgeQuestion, Reflection, Speech
+from ...graphs.prompts import judging as prompts
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import after_question, after_unread_verdict, after_verdict
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
@@ -17,7 +18,6 @@ from ...graphs.speakers.structured_answers import OwnAnswer
 from ..models.answers import thought_of
 from ..models.model import Model
 from ..models.settings import CallSettings
-from ..prompts import judging as prompts
 from ..turn.context import NodeContext
 from ..turn.prompt import ModelAnswer, append_question, ask_model, view_of
 from .verdicts import yes_or_no

@@ -13,6 +13,8 @@ from pydantic import Field, create_model
 from ...graphs.conversation.judges import VERDICT_TEMPERATURE, Finding, SeparateJudge, Verdict
 from ...graphs.log.messages import make_message
 from ...graphs.log.metadata import NOBODY, JudgeQuestion, Reflection
+from ...graphs.prompts import judging as prompts
+from ...graphs.prompts.texts import RenderPrompt
 from ...graphs.rules.transitions import after_verdict
 from ...graphs.rules.turns import is_judged
 from ...graphs.speakers.model_settings import ModelSettings
@@ -20,8 +22,6 @@ from ...graphs.speakers.speaker import Speaker
 from ...graphs.speakers.structured_answers import OwnAnswer
 from ..models.answers import thought_of
 from ..models.model import Model
-from ..prompts import judging as prompts
-from ..prompts.texts import RenderPrompt
 from ..turn.context import NodeContext
 from ..turn.prompt import ModelAnswer
 from .observer import ask_observer

@@ -16,10 +16,10 @@ from ...graphs.conversation.judges import HAND_OFF
 from ...graphs.conversation.limits import check_limits, least_limit
 from ...graphs.log.heard_text import together
 from ...graphs.log.messages import storable
+from ...graphs.prompts import handoffs as prompts
 from ...graphs.speakers.speaker import TO_USER, Speaker
 from ...graphs.text.words import tokens_of
 from ...tools.registry.registry import Registry
-from ..prompts import handoffs as prompts
 from .to_user import add_to_user
 
 _LONGEST = 200

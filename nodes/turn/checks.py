@@ -18,6 +18,7 @@ from ...graphs.log.mending import own_words, without_remarks
 from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import Draft, Flaw, MessageMetadata, Speech, is_by_person
 from ...graphs.log.parsing import Parsed, parse
+from ...graphs.prompts import handoffs, speaking as prompts
 from ...graphs.rules.tries import Checked, Problem
 from ...graphs.speakers.formats import (
     JSON_CUT_OFF,
@@ -39,7 +40,6 @@ from ...graphs.text.borrowed import (
 )
 from ...graphs.text.fences import MARKS as FENCE_MARKS
 from ...graphs.text.wording import is_blank, is_equal, is_same_move, is_short
-from ..prompts import handoffs, speaking as prompts
 
 
 def check_reply(

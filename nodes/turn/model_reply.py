@@ -13,6 +13,8 @@ from ...graphs.conversation.judges import Handoff
 from ...graphs.log.heard_text import HeardText
 from ...graphs.log.marks import begins, length_of
 from ...graphs.log.metadata import ALOUD, ModelOutput, Source, Speech, Stage, UnheardReply
+from ...graphs.prompts import speaking as prompts
+from ...graphs.prompts.texts import Prompt
 from ...graphs.rules.position import Phase, Position
 from ...graphs.speakers.formats import SchemaFormat
 from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
@@ -24,8 +26,6 @@ from ..models.offered_tools import HandedOver, make_hand_off_tool, offered_tools
 from ..models.settings import CallSettings
 from ..models.to_user import Speaking, take_out_to_user
 from ..models.tool_offers import ToolOffer, offers_of
-from ..prompts import speaking as prompts
-from ..prompts.texts import Prompt
 from .context import NodeContext
 from .hooks import DraftReply, sees_replies
 from .prompt import ask_model, build_prompt, leaves_unopened, turn_instructions

@@ -17,6 +17,8 @@ from ...graphs.conversation.usage import Usage
 from ...graphs.log.messages import make_message, metadata
 from ...graphs.log.metadata import NOBODY, Source, SpeakerReply, Stage, Summary, Thought, ToolCalls
 from ...graphs.log.viewpoint import SILENCE
+from ...graphs.prompts import speaking as prompts, summaries
+from ...graphs.prompts.summaries import SHORTENED
 from ...graphs.rules.met_ends import is_answer_due
 from ...graphs.rules.position import Phase
 from ...graphs.rules.shortening import PromptOverhead
@@ -27,8 +29,6 @@ from ...graphs.text.words import cut, tokens_of, tokens_of_message
 from ..models.answers import add_thought, ran_out_of_room, thought_of
 from ..models.model import Model
 from ..models.offered_tools import tokens_of_tools
-from ..prompts import speaking as prompts, summaries
-from ..prompts.summaries import SHORTENED
 from .checks import rewrite_request
 from .context import NodeContext, notify
 

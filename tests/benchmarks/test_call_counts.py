@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from duologue.graphs import aconverse, group_solve
-from duologue.nodes.prompts import judging
+from duologue.graphs.prompts import judging
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 
 ROUNDS = 5

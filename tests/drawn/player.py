@@ -21,8 +21,8 @@ from duologue.graphs.conversation.judges import Handoff, Moderator, SeparateJudg
 from duologue.graphs.events import Event
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Summary
-from duologue.nodes.prompts import judging, speaking, summaries
-from duologue.nodes.prompts.texts import fill_template
+from duologue.graphs.prompts import judging, speaking, summaries
+from duologue.graphs.prompts.texts import fill_template
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
 from duologue.tools.registry.hooks import Turn

@@ -13,7 +13,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.tools import BaseTool, StructuredTool
 
 from duologue.graphs import converse
-from duologue.nodes.prompts import speaking
+from duologue.graphs.prompts import speaking
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from endings.adapter import conversation_of
 from endings.dialogue import Dialogue

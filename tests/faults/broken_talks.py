@@ -9,9 +9,9 @@ from langchain_core.tools import tool
 from langgraph.prebuilt import ToolRuntime
 
 from duologue.graphs import MessageQuestion, Question
+from duologue.graphs.prompts import judging, summaries
 from duologue.graphs.session.stored_session import StoredSession
 from duologue.nodes.judge.self_judge import Judgement
-from duologue.nodes.prompts import judging, summaries
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
 from duologue.tools import Hook
 

@@ -17,7 +17,7 @@ from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
 from tenacity import Retrying, retry_if_not_exception_type, stop_after_delay, wait_fixed
 
-from duologue.nodes.prompts import judging
+from duologue.graphs.prompts import judging
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from support.installed import install_package

@@ -16,7 +16,7 @@ from langchain_core.messages import BaseMessage
 
 from duologue.graphs import Conversation, Session, SpecError, converse
 from duologue.graphs.log.metadata import Reflection, Source, Speech, Summary
-from duologue.nodes.prompts import summaries
+from duologue.graphs.prompts import summaries
 from duologue.tools import Turn
 
 pytestmark = [pytest.mark.live, pytest.mark.process]

@@ -4,9 +4,9 @@ import pytest
 
 from duologue.graphs import Conversation, chat, converse, user_proxy
 from duologue.graphs.kinds.user_proxy import AUTO_REPLY
+from duologue.graphs.prompts.texts import fill_template
 from duologue.graphs.speakers.model_settings import ModelSettings
 from duologue.graphs.text.done_words import says
-from duologue.nodes.prompts.texts import fill_template
 
 pytestmark = pytest.mark.live
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from duologue.nodes.prompts import judging, speaking
+from duologue.graphs.prompts import judging, speaking
 
 Entry = tuple[Literal["system", "user", "assistant"], str]
 """A role and a text."""

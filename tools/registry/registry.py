@@ -21,10 +21,10 @@ from ...graphs.conversation.fields import Wording
 from ...graphs.conversation.judges import TurnFunction
 from ...graphs.conversation.sandbox import Language
 from ...graphs.ends.end import leaves
+from ...graphs.prompts.texts import PROMPTS
 from ...graphs.speakers.formats import SchemaFormat, is_object
 from ...graphs.speakers.replies import AgentReply, FunctionReply, HumanReply
 from ...graphs.speakers.speaker import TO_USER, Speaker
-from ...nodes.prompts.texts import PROMPTS
 from ..mcp.found import find_tools
 from ..mcp.servers import McpServer, Server, configured_servers, hint_of, is_at, read_given_servers
 from .functions import Agent, OrderFunction, PredicateFunction, ReplyFunction, parameters_of

@@ -18,11 +18,11 @@ from pydantic import BaseModel
 from ....graphs.common.errors import SpecError
 from ....graphs.conversation.fields import TaskSpecification
 from ....graphs.log.metadata import ModelOutput
+from ....graphs.prompts.tasks import build_task_request
+from ....graphs.prompts.texts import RenderPrompt
 from ....graphs.speakers.formats import LabelledFormat
 from ....graphs.speakers.model_settings import SmallModelPrompt
 from ....graphs.speakers.speaker import Speaker
-from ...prompts.tasks import build_task_request
-from ...prompts.texts import RenderPrompt
 from ..gate import AtGate, Gate
 from ..settings import CallSettings, Learned, check_collisions
 from ..tool_calls import Names, normalise_calls

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import pytest
 
-from duologue.nodes.prompts import judging, speaking
+from duologue.graphs.prompts import judging, speaking
 from support.group_play import QuickModel, Troupe, entries, spec_of
 from support.histories import CASTS, Mode, Plan, played
 

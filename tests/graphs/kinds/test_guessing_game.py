@@ -13,7 +13,7 @@ import pytest
 from duologue.graphs import Conversation, Outcome, Result, aconverse, group_solve
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import RememberedMessage, Speech
-from duologue.nodes.prompts import judging
+from duologue.graphs.prompts import judging
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 
 SECRET = "The secret number is 2."  # noqa: S105

@@ -3,7 +3,7 @@
 import re
 
 from duologue.graphs import Conversation, Result, converse, group_solve
-from duologue.nodes.prompts import judging
+from duologue.graphs.prompts import judging
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 
 CHOOSE = "Generate a secret number between 1 and 20. Output it this once."

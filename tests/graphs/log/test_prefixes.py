@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from duologue.graphs import SpecError, converse
-from duologue.nodes.prompts import speaking
-from duologue.nodes.prompts.texts import fill_template
+from duologue.graphs.prompts import speaking
+from duologue.graphs.prompts.texts import fill_template
 from support.shape_help import never, play, talk, texts
 
 PREFIXES = {"Bob": "B> ", "Cid": "C> "}

@@ -12,8 +12,8 @@ import pytest
 from duologue.graphs import Conversation, PrivateOpening, Speaker, SpecError, group_solve
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Draft
+from duologue.graphs.prompts import judging, speaking
 from duologue.graphs.session.stored_session import StoredSession
-from duologue.nodes.prompts import judging, speaking
 from support.group_play import Troupe, entries
 from support.histories import CASTS, Plan
 

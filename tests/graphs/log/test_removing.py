@@ -26,12 +26,12 @@ from duologue.graphs.log.metadata import RemovedMessage
 from duologue.graphs.log.remembered import memory
 from duologue.graphs.log.state import Input, State, log_of
 from duologue.graphs.log.viewpoint import heard_since, overheard, viewpoint
+from duologue.graphs.prompts import speaking
 from duologue.graphs.rules.facts import facts_of
 from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.session.events import events_of_session
 from duologue.graphs.session.export_text import as_json_lines, as_markdown
 from duologue.graphs.session.listing import known_store
-from duologue.nodes.prompts import speaking
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from support.cases import drawn_cases
 

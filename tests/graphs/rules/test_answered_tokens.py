@@ -8,7 +8,7 @@ import pytest
 from duologue.graphs import Result, Session, converse, draw, load_conversation
 from duologue.graphs.conversation.conversation import how_it_ends
 from duologue.graphs.log.messages import place_of
-from duologue.nodes.prompts import speaking
+from duologue.graphs.prompts import speaking
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 
 STOP = "###STOP###"

@@ -15,7 +15,7 @@ from duologue.graphs import ContextTooLongError, Session, astream
 from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.events import HistoryShortened, Notice
 from duologue.graphs.log.messages import metadata
-from duologue.nodes.prompts import judging
+from duologue.graphs.prompts import judging
 from duologue.nodes.testing import Line, Prompt, Reply
 from duologue.nodes.testing.server import ScriptedServer
 from support.fields import fields_of

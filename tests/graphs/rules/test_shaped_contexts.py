@@ -44,9 +44,9 @@ from duologue.graphs.log.metadata import (
     ToolResult,
     UnheardReply,
 )
+from duologue.graphs.prompts import judging, speaking, summaries
 from duologue.graphs.speakers.context import KeepAll
 from duologue.graphs.text.words import tokens_of, tokens_of_message
-from duologue.nodes.prompts import judging, speaking, summaries
 from duologue.nodes.testing import Line as Said, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 from support.cases import drawn_cases

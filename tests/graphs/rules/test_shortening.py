@@ -30,6 +30,8 @@ from duologue.graphs.log.metadata import (
     UnheardResult,
 )
 from duologue.graphs.log.viewpoint import viewpoint
+from duologue.graphs.prompts import summaries
+from duologue.graphs.prompts.texts import fill_template
 from duologue.graphs.rules.shortening import History, PromptOverhead, Shortened
 from duologue.graphs.speakers.context import (
     Context,
@@ -39,8 +41,6 @@ from duologue.graphs.speakers.context import (
     TokenBudget,
 )
 from duologue.graphs.text.words import tokens_of, tokens_of_message
-from duologue.nodes.prompts import summaries
-from duologue.nodes.prompts.texts import fill_template
 from support.fields import fields_of
 
 FIXED = PromptOverhead(30)

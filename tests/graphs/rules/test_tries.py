@@ -9,9 +9,9 @@ from duologue.graphs import Result, Session, astream, converse, role_play
 from duologue.graphs.events import MessageSaid, MessageStarted, MessageToken, ReplyRejected
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Draft, Flaw, Speech, UnheardReply
+from duologue.graphs.prompts import speaking
+from duologue.graphs.prompts.texts import fill_template
 from duologue.graphs.rules.tries import Checked, Problem, better
-from duologue.nodes.prompts import speaking
-from duologue.nodes.prompts.texts import fill_template
 from duologue.nodes.testing import Line, ScriptedChatModel
 from support.fields import fields_of
 

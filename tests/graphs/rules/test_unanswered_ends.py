@@ -9,7 +9,7 @@ from duologue.graphs import Result, Session, converse, load_conversation, stream
 from duologue.graphs.events import MessageSaid, MessageToken
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Draft, Flaw
-from duologue.nodes.prompts import speaking
+from duologue.graphs.prompts import speaking
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from support.fields import fields_of
 

@@ -14,8 +14,8 @@ from duologue.graphs import Conversation, Result, Session, converse
 from duologue.graphs.conversation.judges import Finding
 from duologue.graphs.log.messages import metadata, place_of
 from duologue.graphs.log.metadata import Draft, Instruction, Speech
+from duologue.graphs.prompts.tasks import SHORTEN_TASK, fill_template
 from duologue.graphs.rules.outcome import OutcomeStep, OutcomeStepKind
-from duologue.nodes.prompts.tasks import SHORTEN_TASK, fill_template
 from duologue.nodes.testing import (
     Line,
     Reply,

@@ -22,10 +22,10 @@ from duologue.graphs.log.messages import metadata, place_of, speeches
 from duologue.graphs.log.metadata import Draft, MessageMetadata, Reflection, SpecifiedTask, Speech
 from duologue.graphs.log.state import Input, State, log_of
 from duologue.graphs.log.viewpoint import viewpoint
+from duologue.graphs.prompts import judging, speaking, tasks
+from duologue.graphs.prompts.texts import fill_template
 from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.rules.outcome import Outcome
-from duologue.nodes.prompts import judging, speaking, tasks
-from duologue.nodes.prompts.texts import fill_template
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 from support.fields import fields_of

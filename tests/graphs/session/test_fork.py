@@ -37,9 +37,9 @@ from duologue.graphs.log.metadata import (
     RemovedMessage,
     Summary,
 )
+from duologue.graphs.prompts import speaking
+from duologue.graphs.prompts.texts import fill_template
 from duologue.graphs.store.open import open_store
-from duologue.nodes.prompts import speaking
-from duologue.nodes.prompts.texts import fill_template
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from support.cases import thorough
 from support.fork_help import (

@@ -15,8 +15,8 @@ from duologue.graphs import Conversation, Reason, Result, Session, converse
 from duologue.graphs.ends.limits import MaxCalls
 from duologue.graphs.log.messages import metadata, place_of
 from duologue.graphs.log.metadata import MessageMetadata, Summary, UnheardReply, UnheardResult
-from duologue.nodes.prompts import speaking, summaries
-from duologue.nodes.prompts.texts import fill_template
+from duologue.graphs.prompts import speaking, summaries
+from duologue.graphs.prompts.texts import fill_template
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook
 from duologue.tools.registry.hooks import Turn

@@ -22,11 +22,11 @@ from duologue.graphs import (
 from duologue.graphs.common.versions import Versions
 from duologue.graphs.log.messages import metadata, place_name, place_of
 from duologue.graphs.log.metadata import MemoryReset, RememberedMessage
+from duologue.graphs.prompts import speaking
+from duologue.graphs.prompts.texts import fill_template
 from duologue.graphs.rules.facts import facts_of
 from duologue.graphs.session import dump as dump_format
 from duologue.graphs.store.open import open_store
-from duologue.nodes.prompts import speaking
-from duologue.nodes.prompts.texts import fill_template
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from support.cases import thorough
 from support.fork_help import (

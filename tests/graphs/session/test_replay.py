@@ -15,8 +15,8 @@ from duologue.graphs import (
     converse,
 )
 from duologue.graphs.log.messages import place_of
-from duologue.nodes.prompts import judging, speaking
-from duologue.nodes.prompts.texts import Prompt as PromptText
+from duologue.graphs.prompts import judging, speaking
+from duologue.graphs.prompts.texts import Prompt as PromptText
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 from support.fork_help import FUNCTIONS as FORKED, run

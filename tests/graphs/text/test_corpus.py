@@ -18,6 +18,9 @@ from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.messages import make_message
 from duologue.graphs.log.metadata import Speech
 from duologue.graphs.log.parsing import parse
+from duologue.graphs.prompts import speaking
+from duologue.graphs.prompts.tasks import join_task_requests
+from duologue.graphs.prompts.texts import fill_template
 from duologue.graphs.rules.facts import facts_of
 from duologue.graphs.speakers.formats import LabelledFormat
 from duologue.graphs.text.borrowed import (
@@ -30,9 +33,6 @@ from duologue.graphs.text.borrowed import (
 from duologue.graphs.text.done_words import says
 from duologue.graphs.text.wording import is_farewell
 from duologue.nodes.judge.verdicts import yes_or_no
-from duologue.nodes.prompts import speaking
-from duologue.nodes.prompts.tasks import join_task_requests
-from duologue.nodes.prompts.texts import fill_template
 
 ASKED_AGAIN = fill_template(speaking.REWRITE_REPLY, problem=speaking.NO_CONTENT)
 REMARKS = ("placeholders", "acknowledgements", "announcements", "requests")

@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from duologue.graphs import Result, Session, converse, load_conversation
-from duologue.nodes.prompts import judging
+from duologue.graphs.prompts import judging
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from duologue.nodes.testing.script import Script
 from support.fields import fields_of

@@ -26,9 +26,9 @@ from duologue.graphs.conversation.judges import Finding
 from duologue.graphs.events import Notice, SpeakerChosen, VerdictGiven
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import SpeakerChoice
+from duologue.graphs.prompts import judging, speaking
+from duologue.graphs.prompts.texts import fill_template
 from duologue.nodes.judge.verdicts import read_lines
-from duologue.nodes.prompts import judging, speaking
-from duologue.nodes.prompts.texts import fill_template
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall
 from support.fields import fields_of
 

@@ -18,8 +18,8 @@ from duologue.graphs.log.metadata import (
     ToolResult,
     UnheardReply,
 )
-from duologue.nodes.prompts import speaking
-from duologue.nodes.prompts.texts import fill_template
+from duologue.graphs.prompts import speaking
+from duologue.graphs.prompts.texts import fill_template
 from duologue.nodes.testing import Line as Said, ScriptedChatModel
 from duologue.tools import Hook, Turn
 from support.fields import fields_of

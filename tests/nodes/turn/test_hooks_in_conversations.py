@@ -30,7 +30,7 @@ from duologue.graphs.events import (
 )
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import HookVersion, Speech, ToolResult
-from duologue.nodes.prompts import speaking
+from duologue.graphs.prompts import speaking
 from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel
 from duologue.tools import Hook, Turn
 from support.shape_help import kinds, never, of_kind, talk, texts

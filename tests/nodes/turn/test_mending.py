@@ -12,9 +12,9 @@ from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.mending import Mended, mended
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Draft, Flaw, MessageMetadata, Speech, UnheardReply
+from duologue.graphs.prompts import speaking
 from duologue.graphs.speakers.formats import LabelledFormat
 from duologue.graphs.text.borrowed import is_placeholder, repeats
-from duologue.nodes.prompts import speaking
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from duologue.tools import Hook
 from support.fields import fields_of

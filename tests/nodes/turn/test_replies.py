@@ -25,8 +25,8 @@ from duologue.graphs import (
 )
 from duologue.graphs.events import MessageSaid
 from duologue.graphs.log.metadata import Draft, Flaw, Source, Speech
-from duologue.nodes.prompts import speaking
-from duologue.nodes.prompts.texts import fill_template
+from duologue.graphs.prompts import speaking
+from duologue.graphs.prompts.texts import fill_template
 from duologue.nodes.testing import Line as Said, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Turn
 from support.fields import fields_of

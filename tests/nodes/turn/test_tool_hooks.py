@@ -6,7 +6,7 @@ from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import ToolCalls, ToolResult, UnheardReply, UnheardResult
-from duologue.nodes.prompts import speaking
+from duologue.graphs.prompts import speaking
 from duologue.nodes.testing import Line as Said, Reply, ScriptedToolCall
 from duologue.tools import Hook, Turn
 from support.fields import fields_of

@@ -12,9 +12,9 @@ from duologue.graphs import (
     SchemaFormat,
     load_conversation,
 )
+from duologue.graphs.prompts.tasks import build_task_request
+from duologue.graphs.prompts.texts import fill_template
 from duologue.graphs.speakers.formats import Format, describe_format
-from duologue.nodes.prompts.tasks import build_task_request
-from duologue.nodes.prompts.texts import fill_template
 
 
 def test_only_the_given_names_are_replaced() -> None:
