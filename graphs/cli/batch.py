@@ -1,4 +1,7 @@
-"""The commands `duologue batch …` and their arguments."""
+"""The commands `duologue batch …` and their arguments.
+
+Each command imports what it needs, as in `graphs.cli.app`.
+"""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,7 @@
-"""The commands that write a conversation to a file, check one and draw one."""
+"""The commands that write a conversation to a file, check one and draw one.
+
+Each command imports what it needs, as in `graphs.cli.app`.
+"""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,8 @@
-"""Event loops and blocking calls in threads, for synchronous callers."""
+"""Event loops and blocking calls in threads, for synchronous callers.
+
+One background loop runs the coroutines of all synchronous functions. It keeps connections between
+calls, and it works if a loop is already running, as in a notebook.
+"""
 
 import asyncio
 import os

@@ -1,4 +1,7 @@
-"""What ends a conversation, in a few words."""
+"""A conversation, as data: its task, its speakers, its opening and its end.
+
+Sessions store their spec, so each change of its shape comes with a version and a step.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from textwrap import shorten

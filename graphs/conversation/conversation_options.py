@@ -1,4 +1,4 @@
-"""What may be given where a conversation's fields stand, by type."""
+"""The types that callers may pass for the fields of a conversation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

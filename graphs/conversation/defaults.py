@@ -1,4 +1,4 @@
-"""What a short form, or a default, fills in: marked, since what nobody set is not compared."""
+"""Values that a short form fills in, marked: a value that nobody set is not compared."""
 
 from collections.abc import Iterator, Mapping, Set as AbstractSet
 from dataclasses import dataclass

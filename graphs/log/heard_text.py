@@ -1,4 +1,8 @@
-"""The text that others hear of a message: without done tokens, with words beside tool calls."""
+"""The text that others hear of a message: without done tokens, with words beside tool calls.
+
+Agere's ``to_user`` is an argument of a call that is spoken and does not reach the tool.
+`nodes.models.to_user` takes it out of a call while the call arrives.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,9 @@
-"""The parts of a conversation, one after the other."""
+"""The metadata of a log message: a class for each kind of message, with the fields of its kind.
+
+A message of the log is one of LangChain's. Its metadata says what kind of message it is, who said
+it, who hears it, and what else is known about it. A new kind is a new class here and a member of
+`AnyMetadata`.
+"""
 
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeGuard, TypeVar

@@ -1,9 +1,9 @@
-"""The log as one speaker sees it: a pure projection, made anew for each turn and never stored.
+"""The log as one speaker sees it: a pure projection, computed for each turn and never stored.
 
-The speaker's own lines are the assistant's, the others' are the user's, neighbours in one role are
-joined, and what the speaker may not hear is left out (Lagent's aggregator, tau2-bench's flipped
-roles). The conversation's rules for providers are kept here: a system message only in front, no
-two turns in one role, no call without its result, names that providers accept.
+The speaker's own messages are the assistant's, the others' are the user's. Neighbours in one role
+are joined, and inaudible messages are left out (Lagent's aggregator, tau2-bench's flipped roles).
+The rules of providers are kept here: a system message only at the beginning, no two turns in one
+role, no call without its result, and only names that providers accept.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,6 +1,9 @@
-"""The messages that one speaker said or heard, and how many tokens each takes in its prompt.
+"""The part of a long log that is put into one speaker's prompt; the log itself stays whole.
 
-`graphs.rules.shortening` decides which of them are left out.
+What a speaker has forgotten is left out first. What it knows from before the rounds is never left
+out. If the rest exceeds a limit, so much of its older part is left out that about half of the limit
+is free. The cut is found by a walk over the log from its beginning, so it is the same for a longer
+log, and a prompt stays the beginning of the next one until the cut moves.
 """
 
 from collections import deque

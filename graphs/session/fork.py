@@ -1,4 +1,8 @@
-"""Forks: a new session that continues from any message of another one, by other rules if wanted."""
+"""Forks: a new session that continues from any message of another one, by other rules if wanted.
+
+The new state is the state after the step that wrote the message, by the new rules. The steps before
+it are copied, so a fork can itself be forked from any message. The first session is only read.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

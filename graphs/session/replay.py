@@ -1,4 +1,8 @@
-"""Replaying a recorded session: the same conversation again with the recorded answers."""
+"""Replaying a recorded session: the same conversation again with the recorded answers.
+
+No model, no agent of the user's own and no person is asked. Tools, functions, hooks and code run
+again: if they behave as before, the same is said.
+"""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing

@@ -1,6 +1,7 @@
 """One run of a session: from a spec, or the session's id, to its events and its result.
 
-The functions that people call are in `graphs.session.converse`.
+If a notebook's cell waits for the result, a line below the cell shows how far the conversation is.
+IPython is used if a kernel runs, and is never loaded.
 """
 
 import asyncio

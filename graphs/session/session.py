@@ -1,4 +1,4 @@
-"""The address of a stored session, and the methods that run nothing and make no other session."""
+"""The handles of stored sessions, `Session` and its base, and `Result`."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing

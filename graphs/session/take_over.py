@@ -1,4 +1,7 @@
-"""Taking over a session that is not running, to add a message or to end it."""
+"""Taking over a session that is not running, to add a message or to end it.
+
+To change its rules, too, add the message in a fork (`graphs.session.fork`).
+"""
 
 from collections.abc import Sequence
 

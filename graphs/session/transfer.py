@@ -1,4 +1,8 @@
-"""Dumping, loading, copying and exporting sessions, or the memory of one speaker."""
+"""Dumping, loading, copying and exporting sessions, and resetting or replacing a memory.
+
+A speaker's memory is what it has said and heard in one log. A reset or a replacement changes what
+that speaker sees, and no message.
+"""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager

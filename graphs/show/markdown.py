@@ -1,7 +1,7 @@
-"""What was said, from Markdown to HTML: nothing that a model or a person writes becomes code.
+"""From Markdown to HTML: nothing that a model or a person writes becomes code.
 
-HTML in a text is shown as it is written, no image is fetched, and links lead to the web alone.
-Long code is folded.
+HTML in a text is shown as written, no image is fetched, and links lead only to the web. Long code
+is folded. In texts that a person approves or copies each character is visible.
 """
 
 import re

@@ -1,4 +1,7 @@
-"""Output formats of speakers, as data: their JSON schema, and the sentences that request them."""
+"""Output formats of speakers, as data: their JSON schema, and the sentences that request them.
+
+`graphs.log.parsing` reads a reply by its format.
+"""
 
 import json
 import re

@@ -1,4 +1,9 @@
-"""How an open PostgreSQL store shows that it lives: a connection that holds a lock of its own."""
+"""Sessions in a PostgreSQL database. Needs the extra `postgres`.
+
+Each open store has a pool of connections and one more connection, whose lock shows that the store's
+owner lives. Behind a pooler that lends connections by transaction, such as PgBouncer, that one
+connects directly.
+"""
 
 import asyncio
 import re

@@ -1,4 +1,9 @@
-"""The rows of sessions, and one boundary around all that is read from a store."""
+"""The rows of sessions, and one boundary around all that is read from a store.
+
+Whatever fails inside `reading_store` is a `StoreError`. Writes have `store_errors`
+(`graphs.store.errors`) instead, which knows only the drivers' errors: the written value is the
+user's and may itself be wrong.
+"""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,10 @@
-"""The files of a SQLite store: their making, their owner's lock, a connection in a thread."""
+"""The files of a SQLite store: their making, the lock of their owner, a connection in a thread.
+
+Nothing here opens a database file that is in use: closing any descriptor of it drops all locks of
+this process on it, and another process may then delete what was just written.
+The owner's lock ends with the process. It needs Linux or macOS and a file system with `flock`
+locks, which network file systems often lack.
+"""
 
 import asyncio
 import os

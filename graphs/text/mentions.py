@@ -1,4 +1,8 @@
-"""Whether a text says a word or only talks about it. Pure functions."""
+"""Whether a text says a word or only talks about it. Pure functions.
+
+The phrases are in ``mentions.toml``. A word in a doubtful sentence counts as a mention: it ends
+nothing.
+"""
 
 import re
 import tomllib

@@ -1,7 +1,10 @@
-"""Control tokens that servers leave at the end of an answer. Pure functions.
+"""Separating what a model thinks in its answer from what it says. Pure functions.
 
-A chat template ends a message with one. A server whose template does not fit the model passes it on
-as text.
+Models write `<think>…</think>` or another tag before their words, or a channel for each, as in
+OpenAI's harmony format. Some servers leave only the closing tag, and an answer that is cut off may
+lack it. A tag in code is code, unless the message begins with it.
+A chat template ends a message with a control token. A server whose template does not fit the model
+passes the token on as text; it is no part of the message.
 """
 
 import re

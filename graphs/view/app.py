@@ -1,4 +1,4 @@
-"""What a form on the page says, read as the answer to a question. Pure functions."""
+"""The addresses of the local page: what each shows and does, and how its forms are read."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping

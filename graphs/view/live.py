@@ -1,4 +1,7 @@
-"""The sessions that this page runs on after an answer, and what went wrong with that."""
+"""A session followed by the content of its store, as server-sent events.
+
+`Runs` contains the sessions that this page itself runs on after an answer.
+"""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Where a session stands, as its page shows it beside what was said."""
+"""The HTML of the local page: the list of sessions, one session, and what is new in one."""
 
 import json
 from collections.abc import Sequence

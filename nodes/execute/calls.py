@@ -1,4 +1,8 @@
-"""Running the calls of one message: tools side by side, code in a row."""
+"""Running the calls of one message: tools side by side, code in a row.
+
+Each call is a task of LangGraph's: its result is recorded, and a finished call is not run again
+after a kill. A call in flight runs again under the same call id.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence

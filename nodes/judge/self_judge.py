@@ -1,4 +1,8 @@
-"""A speaker judges its own task. An unreadable verdict is requested again."""
+"""A speaker judges its own task. An unreadable verdict is requested again.
+
+It is one call with a schema, or two questions for models without structured output. A verdict that
+stays unreadable counts as not complete and is recorded as unreadable.
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,4 +1,8 @@
-"""Reading a judge's answer in words, and verdicts that take back what they say."""
+"""Reading a judge's answer in words, and verdicts that take back what they say. Pure functions.
+
+The first word of a verdict's line decides, never a word inside it. In doubt nothing is read, and
+the judge is asked again. The phrases are in ``phrases.toml``.
+"""
 
 import re
 import unicodedata

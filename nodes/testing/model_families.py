@@ -1,4 +1,8 @@
-"""The parameters that OpenAI's families of models refuse, and the error of a refusal."""
+"""The parameters that OpenAI's families of models refuse, and the error of a refusal.
+
+A family is found by a model's name. The scripted server and other servers that pass requests on
+to OpenAI read the same tables, so each rule is declared once, with the page that documents it.
+"""
 
 import re
 from collections.abc import Mapping

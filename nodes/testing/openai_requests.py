@@ -1,4 +1,7 @@
-"""OpenAI's rules for requests: parameters, messages and JSON schemas."""
+"""OpenAI's rules for requests: parameters, messages and JSON schemas.
+
+Each rule names the page that documents it, or a report with the text of the error.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,11 @@
-"""Agents of the user's own as speakers: asking one, counting and gating its model calls."""
+"""Agents of the user's own as speakers: asking one, counting and gating its model calls.
+
+A compiled graph runs as a subgraph of the session: its steps are stored with the session's, so a
+kill repeats only the call in flight, and its interrupts are questions of the session. Any other
+Runnable runs again as a whole. LangGraph records each model call that has ended, so the calls
+before a question or a kill count, too. Agents run in an event loop even if LangGraph runs the graph
+in threads, and many checkpointers work only in threads: such a one is wrapped.
+"""
 
 import asyncio
 from collections.abc import Mapping, Sequence

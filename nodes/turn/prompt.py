@@ -1,4 +1,9 @@
-"""The prompt of a speaker's model, and its summary if it is too long."""
+"""The prompt of a speaker's model, and its summary if it is too long.
+
+`graphs.rules.shortening` decides which older part of the history is left out or summed up; the log
+is never cut. Within a turn a model is shown its own thoughts, since providers demand it. After the
+turn no thought is sent back.
+"""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar

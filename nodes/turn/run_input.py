@@ -1,4 +1,8 @@
-"""What a run is started with, and what it means for a session: the rules of the chat protocol."""
+"""The input of a run, and its meaning for a session: the rules of the chat protocol.
+
+The user's message in `messages` is a person's next turn if a person takes part, else the task. The
+messages are in the state already, under the ids of their sender.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self

@@ -1,4 +1,10 @@
-"""A session that runs: what is read of it, its progress and the stream of its steps."""
+"""A session that runs: what is read of it, its progress and the stream of its steps.
+
+LangGraph stores nothing of a cancelled node. If a model has answered in the node, the call is paid
+for, no usage counts it, and the session repeats it. So such a node ends first. A node that waits
+for its model is cancelled directly: LangGraph cancels it some turns of the event loop later, when
+the model may have answered.
+"""
 
 import asyncio
 import threading

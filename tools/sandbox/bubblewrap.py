@@ -1,8 +1,9 @@
-"""Calls to the kernel that no code in the sandbox may make, as a filter for bubblewrap.
+"""Starting an interpreter with bubblewrap: full Python and a shell, apart from the machine.
 
-They are those that hold memory which belongs to no process, that reach into other processes, that
-make sockets of other kinds than a network of its own keeps apart, or that only a system's own tools
-need. Everything else that keeps code apart is bubblewrap's.
+It sees the system's programs, Python with its packages and two empty folders; no network, no other
+process, nothing of the environment. A filter refuses kernel calls that hold memory which belongs to
+no process, reach into other processes, make sockets outside its network, or serve only system
+tools. `tools.sandbox.workers` keeps the limits of a call.
 """
 
 import os

@@ -1,4 +1,8 @@
-"""Interpreters in processes of their own: one for each session, up to a limit."""
+"""Interpreters in processes of their own: one for each session, up to a limit.
+
+Whatever comes from such a process is data: code in it can write into every channel of the process,
+and so forge its own output and exit code, but nothing else.
+"""
 
 import asyncio
 import json

@@ -1,4 +1,7 @@
-"""Output to a terminal: results to stdout, notices to stderr, text fitted to the width."""
+"""Output to a terminal: results to stdout, notices to stderr, text fitted to the width.
+
+Nothing here reads rich's markup, so no text of a model or a user is taken for it.
+"""
 
 import sys
 from collections.abc import Iterable, Sequence
