@@ -1,7 +1,8 @@
 """Messages of the conversation itself, and messages said as a speaker. Pure functions.
 
 An instruction is stored in the log before the turn, so a speaker's prompt stays the beginning of
-its next prompt. A message said as a speaker counts as its turn, and reopens a conversation that ended.
+its next prompt. A message said as a speaker counts as its turn, and reopens a conversation that
+has ended.
 """
 
 from collections.abc import Sequence
