@@ -1,1 +1,1 @@
-"""The five nodes of the graph, the models they call and the prompts they send."""
+"""The five nodes of the graph, and the models they call."""
