@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from ..common.errors import SpecError
+from ..session.export_formats import FORMATS, ExportFormat
 from .options import OutputOption, Session, SpeakerOption, StoreOption, cap_option, mode_option
 
 if TYPE_CHECKING:
     from ..session.session import Session as Handle
-    from ..session.transfer import ExportFormat
 
 
 def fork(
@@ -197,6 +197,10 @@ def copy(
     _say_how_to_go_on(receiver)
 
 
+def _list_formats() -> str:
+    return "; ".join(f"{name}, {row.purpose}" for name, row in FORMATS.items())
+
+
 def export(
     session: Annotated[
         str | None, typer.Argument(metavar="SESSION", help="The session's id.")
@@ -210,10 +214,8 @@ def export(
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="Of a session: markdown to read, html for a browser, one file that needs nothing "
-            "else, or jsonl, one JSON object a message, for programs. Of a batch: jsonl, one "
-            "object a session. Of both: openai or sharegpt, to train models, one object for each "
-            "speaker. [default: markdown; of a batch: jsonl]",
+            help=f"Of a session: {_list_formats()}. Of a batch: jsonl, one object a session, or "
+            "openai or sharegpt. [default: markdown; of a batch: jsonl]",
         ),
     ] = None,
     speaker: Annotated[
@@ -276,7 +278,7 @@ def export(
         raise SpecError(f"--{next(iter(chosen))} is for --batch: leave it out")
     from ..session.session import Session as Handle
 
-    one = cast("ExportFormat", form or "markdown")
+    one = cast(ExportFormat, form or "markdown")
     _put(Handle(session, store=store).export(one, **options), output)
 
 

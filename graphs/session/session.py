@@ -19,6 +19,7 @@ from ..store.rows import check_session_id
 from .answers import GivenAnswer
 from .checkpoints import MessageLike
 from .dump import written
+from .export_formats import ExportFormat, export_session
 from .fork import fork_session
 from .listing import known_store
 from .options import Options, SessionOptions
@@ -28,10 +29,8 @@ from .stop import stop_session
 from .stored_session import StoredSession
 from .take_over import add_message
 from .transfer import (
-    ExportFormat,
     begin_anew,
     dump_session,
-    export_session,
     load_dump,
     replace_memory,
 )
@@ -122,9 +121,10 @@ class BaseSession:
         """Return the session as a page for readers, or as JSON Lines for programs.
 
         Args:
-            format: ``markdown`` for a page to read; ``html`` for a page for a browser, in one file;
-                ``jsonl`` for one JSON object a message; ``openai`` or ``sharegpt`` for examples to
-                train models on, one object a speaker.
+            format: One of those that `duologue export --help` lists: ``markdown`` for a page to
+                read; ``html`` for a page for a browser, in one file; ``jsonl`` for one JSON object
+                a message; ``openai`` or ``sharegpt`` for examples to train models on, one object a
+                speaker; and so on.
             speaker: The speaker whose memory, or whose example, to export. None: all messages, or
                 an example for each speaker for whom a model has spoken.
             metadata: Whether examples have ``metadata``: the session, why it ended, the models and

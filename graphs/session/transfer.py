@@ -1,19 +1,17 @@
-"""Dumping, loading, copying and exporting sessions, and resetting or replacing a memory.
+"""Dumping, loading and copying sessions, and resetting or replacing a memory.
 
 A speaker's memory is what it has said and heard in one log. A reset or a replacement changes what
 that speaker sees, and no message.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Final, Literal, NamedTuple
+from typing import NamedTuple
 
 from langchain_core.messages import AnyMessage
 
-from ...tools.registry.registry import Registry
 from ..build import Graph, build_graph
-from ..common.errors import SessionError, SpecError
-from ..common.validation import list_names
+from ..common.errors import SessionError
 from ..conversation.conversation import Conversation
 from ..log.messages import place_of
 from ..log.state import log_of, update_of
@@ -23,82 +21,7 @@ from ..store.rows import check_session_id
 from .checkpoints import read_steps, reading_session, settle, write_state, write_steps
 from .dump import SessionDump, read_whole_dump, states_of
 from .forgetting import forgetting
-from .records import check_speaker, known_session, new_session, read_stored_session
-from .stored_session import StoredSession
-
-ExportFormat = Literal["markdown", "jsonl", "html", "openai", "sharegpt"]
-"""The formats in which a session can be exported."""
-
-
-async def export_session(
-    store: Store,
-    session: str,
-    form: ExportFormat,
-    speaker: str | None,
-    registry: Registry,
-    *,
-    metadata: bool,
-) -> str:
-    """Write a session as text in one of the formats."""
-    if form not in _WRITERS:
-        raise SpecError(f"format: {form!r} is unknown; there are {list_names(_WRITERS)}")
-    return await _WRITERS[form](_Export(store, session, form, speaker, registry, metadata))
-
-
-class _Export(NamedTuple):
-    """A request for an export."""
-
-    store: Store
-    session: str
-    form: ExportFormat
-    speaker: str | None
-    registry: Registry
-    metadata: bool
-
-    async def read(self) -> StoredSession:
-        """Read the session, and check that it has the speaker."""
-        found = await read_stored_session(self.store, self.session)
-        if self.speaker is not None:
-            check_speaker(self.session, found.conversation, self.speaker)
-        return found
-
-
-# Each format has its own libraries, which take long to import.
-
-
-async def _write_markdown(export: _Export) -> str:
-    from .export_text import as_markdown
-
-    return as_markdown(await export.read(), export.speaker)
-
-
-async def _write_json_lines(export: _Export) -> str:
-    from .export_text import as_json_lines
-
-    return as_json_lines(await export.read(), export.speaker)
-
-
-async def _write_page(export: _Export) -> str:
-    from .page import read_page
-
-    return await read_page(export.store, export.session, export.speaker)
-
-
-async def _write_examples(export: _Export) -> str:
-    from .export_training import as_examples
-
-    read = await export.read()
-    return as_examples(read, export.form, export.speaker, export.registry, metadata=export.metadata)
-
-
-_WRITERS: Final[Mapping[ExportFormat, Callable[[_Export], Awaitable[str]]]] = {
-    "markdown": _write_markdown,
-    "jsonl": _write_json_lines,
-    "html": _write_page,
-    "openai": _write_examples,
-    "sharegpt": _write_examples,
-}
-"""What writes each format."""
+from .records import check_speaker, known_session, new_session
 
 
 async def dump_session(store: Store, session: str) -> SessionDump:

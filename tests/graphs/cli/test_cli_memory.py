@@ -3,10 +3,12 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from duologue.graphs import Session, converse, role_play
+from duologue.graphs.session.export_formats import FORMATS, ExportFormat
 from duologue.nodes.testing import Reply, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from support.cli_help import ANSWER, DONE, FIRST, duologue, isolate
@@ -181,3 +183,12 @@ def test_help_names_the_commands() -> None:
     for command in ("dump", "load", "reset", "copy", "export"):
         assert f"\n  {command} " in ran.stdout
         assert duologue(command, "--help").exit_code == 0
+
+
+def test_the_help_of_export_and_its_error_list_all_formats() -> None:
+    said = " ".join(duologue("export", "--help").stdout.split())
+    refused = duologue("export", "g", "--format", "pdf").stderr
+    assert {*FORMATS} == {*get_args(ExportFormat)}
+    for name, row in FORMATS.items():
+        assert f"{name}, {row.purpose}" in said
+        assert repr(name) in refused

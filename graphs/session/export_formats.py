@@ -1,0 +1,100 @@
+"""The formats in which a session is exported: what each is, and what writes it.
+
+A new one is a function here, its name in `ExportFormat`, and a row in `FORMATS`; the help of the
+command line and the errors follow from these. Nothing else is imported before something is written,
+since it would take long.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from ..common.errors import SpecError
+
+if TYPE_CHECKING:
+    from ...tools.registry.registry import Registry
+    from ..store.open import Store
+    from .stored_session import StoredSession
+
+ExportFormat = Literal["markdown", "jsonl", "html", "openai", "sharegpt"]
+"""The formats in which a session can be exported."""
+
+
+async def export_session(
+    store: "Store",
+    session: str,
+    form: ExportFormat,
+    speaker: str | None,
+    registry: "Registry",
+    *,
+    metadata: bool,
+) -> str:
+    """Write a session as text in one of the formats."""
+    from ..common.validation import list_names
+
+    if form not in FORMATS:
+        raise SpecError(f"format: {form!r} is unknown; there are {list_names(FORMATS)}")
+    return await FORMATS[form].write(_Export(store, session, form, speaker, registry, metadata))
+
+
+class _Export(NamedTuple):
+    """A request for an export."""
+
+    store: "Store"
+    session: str
+    form: ExportFormat
+    speaker: str | None
+    registry: "Registry"
+    metadata: bool
+
+    async def read(self) -> "StoredSession":
+        """Read the session, and check that it has the speaker."""
+        from .records import check_speaker, read_stored_session
+
+        found = await read_stored_session(self.store, self.session)
+        if self.speaker is not None:
+            check_speaker(self.session, found.conversation, self.speaker)
+        return found
+
+
+async def _write_markdown(export: _Export) -> str:
+    from .export_text import as_markdown
+
+    return as_markdown(await export.read(), export.speaker)
+
+
+async def _write_json_lines(export: _Export) -> str:
+    from .export_text import as_json_lines
+
+    return as_json_lines(await export.read(), export.speaker)
+
+
+async def _write_page(export: _Export) -> str:
+    from .page import read_page
+
+    return await read_page(export.store, export.session, export.speaker)
+
+
+async def _write_examples(export: _Export) -> str:
+    from .export_training import as_examples
+
+    read = await export.read()
+    return as_examples(read, export.form, export.speaker, export.registry, metadata=export.metadata)
+
+
+class FormatRow(NamedTuple):
+    """One format."""
+
+    purpose: str
+    """What it is, in a few words, for the help of the command line."""
+    write: Callable[[_Export], Awaitable[str]]
+    """What writes it."""
+
+
+FORMATS: Final[Mapping[ExportFormat, FormatRow]] = {
+    "markdown": FormatRow("a page to read", _write_markdown),
+    "jsonl": FormatRow("one JSON object a message, for programs", _write_json_lines),
+    "html": FormatRow("a page for a browser, one file that needs nothing else", _write_page),
+    "openai": FormatRow("examples to train models, one for each speaker", _write_examples),
+    "sharegpt": FormatRow("the same in the form of ShareGPT", _write_examples),
+}
+"""All formats, in the order in which they are listed."""
