@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ..common.errors import SpecError
+from ..kinds import list_kinds
 from .options import OutputOption
 
 _File = Annotated[
@@ -23,8 +24,8 @@ def init(
         str | None,
         typer.Argument(
             metavar="KIND",
-            help="role_play, group_solve, blogger, coder, user_proxy, chat; conversation, which "
-            "has every field; or batch, for `duologue batch run`. [default: role_play]",
+            help=f"{', '.join(list_kinds())}; conversation, which has every field; or batch, for "
+            "`duologue batch run`. [default: role_play]",
         ),
     ] = None,
     file: Annotated[

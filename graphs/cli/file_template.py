@@ -64,33 +64,8 @@ _END_CHAT = _Part(
 
 _OFFERED: Final = {"temperature": 0.7, "seed": 7, "model": "gpt-4.1"}
 
-_FILES: Final[Mapping[str, tuple[_Part, ...]]] = {
-    "role_play": (
-        _Part(
-            {
-                "task": "Plan a kitchen garden",
-                "user_role": "Cook",
-                "assistant_role": "Gardener",
-                "max_iterations": 5,
-            },
-            {
-                "mode": "end_chat_after_first_completion",
-                "specify_task": False,
-                "people": ["Cook"],
-                **_OFFERED,
-            },
-        ),
-    ),
+_TABLES: Final[Mapping[str, tuple[_Part, ...]]] = {
     "group_solve": (
-        _Part(
-            {"title": "A number to be found"},
-            {
-                "shift_owner": "Ben",
-                "shift_content": "Make your first guess.",
-                "reconcile_first_message": True,
-                "model": "gpt-4.1",
-            },
-        ),
         _speaker(
             {
                 "name": "Ann",
@@ -103,40 +78,10 @@ _FILES: Final[Mapping[str, tuple[_Part, ...]]] = {
         _speaker({"name": "Ben", "task": "Find Ann's secret number."}, {"tools": ["calculator"]}),
         _END_CHAT,
     ),
-    "blogger": (
-        _Part(
-            {"task": "A post on how bees find their way", "rounds": 3},
-            {"writer": "Author", "critic": "Editor", "people": ["Critic"], **_OFFERED},
-        ),
-    ),
-    "coder": (
-        _Part(
-            {"task": "Print the first ten prime numbers.", "executions": 3},
-            {"sandbox": {"level": "monty", "seconds": 10}, **_OFFERED},
-        ),
-    ),
-    "user_proxy": (
-        _Part(
-            {"message": "Plan a day in Rome.", "human_input_mode": "TERMINATE"},
-            {
-                "max_consecutive_auto_reply": 10,
-                "code": False,
-                "tools": ["calculator"],
-                **_OFFERED,
-            },
-        ),
-    ),
-    "chat": (
-        _Part(
-            {"tools": ["calculator"]},
-            {
-                "message": "What is 6 times 7?",
-                "assistant_prompt": "You are {me}. Answer {user} in one sentence.",
-                "interrupt_on": {"calculator": True},
-                **_OFFERED,
-            },
-        ),
-    ),
+}
+"""The tables that stand in the file of a kind beside its own fields."""
+
+_FILES: Final[Mapping[str, tuple[_Part, ...]]] = {
     _CONVERSATION: (
         _Part(
             {"task": "Agree on a price for the boat."},
@@ -192,14 +137,23 @@ _FILES: Final[Mapping[str, tuple[_Part, ...]]] = {
 }
 
 
+def _parts_of(kind: str) -> tuple[_Part, ...]:
+    form = forms_by_kind().get(kind)
+    if form is None:
+        return _FILES[kind]
+    usual = {name: one for name, one in _OFFERED.items() if name in form.model_fields}
+    return (_Part(form.example, {**form.example_options, **usual}), *_TABLES.get(kind, ()))
+
+
 _OTHERS: Final[Mapping[str, type[BaseModel]]] = {_CONVERSATION: Conversation, _BATCH: Batch}
 """What is no kind of conversation."""
 
 
 def template(kind: str) -> str:
     """Write a conversation of a kind to begin from, one of none of the kinds, or a batch."""
-    if kind not in _FILES:
-        hint = did_you_mean(kind, [*_FILES]) or f"; there are {list_names(_FILES)}"
+    kinds = [*forms_by_kind(), *_FILES]
+    if kind not in kinds:
+        hint = did_you_mean(kind, kinds) or f"; there are {list_names(kinds)}"
         raise SpecError(f"there is no kind {kind!r}{hint}")
     what = "batch" if kind == _BATCH else "conversation"
     lines = [
@@ -211,7 +165,7 @@ def template(kind: str) -> str:
         model = forms_by_kind()[kind]
         lines += ["", f'kind = "{kind}"']
     told: set[tuple[type[BaseModel], str]] = set()
-    for part in _FILES[kind]:
+    for part in _parts_of(kind):
         lines += ["", part.head] if part.head else []
         lines += _written(part, part.model or model, told)
     return "\n".join(lines) + "\n"

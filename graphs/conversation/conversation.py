@@ -155,6 +155,9 @@ class Form(Spec):
     message_field: ClassVar[str | None] = None
     # Values of other required fields in that case.
     beside_message: ClassVar[Mapping[str, str]] = {}
+    # Fields of a file to begin from, and those that stand there as comments.
+    example: ClassVar[Mapping[str, Any]]
+    example_options: ClassVar[Mapping[str, Any]]
 
     # Hidden, since only the derived classes have the fields.
     if TYPE_CHECKING:

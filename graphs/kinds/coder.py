@@ -26,7 +26,13 @@ CODER_REMINDER = read_kind_prompt("coder_small_model_reminder")
 BEGIN_CODING = read_kind_prompt("coder_begin")
 
 
-@short_form(roles={"executor": "executor", "coder": "coder"}, message="task", shown=["sandbox"])
+@short_form(
+    roles={"executor": "executor", "coder": "coder"},
+    message="task",
+    shown=["sandbox"],
+    example={"task": "Print the first ten prime numbers.", "executions": 3},
+    example_options={"sandbox": {"level": "monty", "seconds": 10}},
+)
 def coder(
     task: Text,
     *,

@@ -7,15 +7,15 @@ and what its function takes. Specs of older versions are brought up to date firs
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from inspect import getmembers, isclass
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import Any
 
 from ..common.errors import SpecError
 from ..common.files import read_fields
 from ..common.validation import check_depth, list_names
 from ..conversation.conversation import Conversation, Form, restore_conversation
+from . import list_kinds
+from .short_form import form_of
 
 
 def load_conversation(source: Mapping[str, Any] | str | Path) -> Conversation:
@@ -62,12 +62,7 @@ def _from_dict(data: dict[str, Any], where: str) -> Conversation:
 
 @cache
 def forms_by_kind() -> Mapping[str, type[Form]]:
-    """Find the short forms: every other module here has one."""
+    """Import the short forms."""
     package = __name__.rpartition(".")[0]
-    siblings = iter_modules([str(Path(__file__).parent)], f"{package}.")
-    return {
-        form.kind(): form
-        for found in siblings
-        for _, form in getmembers(import_module(found.name), isclass)
-        if issubclass(form, Form) and form.__module__ == found.name
-    }
+    modules = {kind: import_module(f"{package}.{kind}") for kind in list_kinds()}
+    return {kind: form_of(getattr(module, kind)) for kind, module in modules.items()}

@@ -39,6 +39,8 @@ def short_form(
     message: str | None = None,
     beside_message: Mapping[str, str] | None = None,
     shown: Sequence[str] = (),
+    example: Mapping[str, Any],
+    example_options: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[P, Parts]], Callable[P, Conversation]]:
     """Make a short form of a function.
 
@@ -53,6 +55,8 @@ def short_form(
         message: The parameter that a message of the user sets if a run begins with it alone.
         beside_message: The values of other required parameters in that case.
         shown: Fields of a conversation that Studio's form of this kind has, too.
+        example: Fields of the file that `duologue init` writes.
+        example_options: Further fields, which stand there as comments.
 
     Returns:
         The decorator.
@@ -61,6 +65,7 @@ def short_form(
     def decorate(function: Callable[P, Parts]) -> Callable[P, Conversation]:
         form = _form(function, roles or {}, shown)
         form.message_field, form.beside_message = message, beside_message or {}
+        form.example, form.example_options = example, example_options or {}
         declared = inspect.signature(function)
 
         @wraps(function)

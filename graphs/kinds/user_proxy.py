@@ -40,7 +40,13 @@ def _none_if_empty(text: object) -> object:
     return None if text == "" else text
 
 
-@short_form(roles={"user": "user", "assistant": "assistant"}, message="message", shown=["sandbox"])
+@short_form(
+    roles={"user": "user", "assistant": "assistant"},
+    message="message",
+    shown=["sandbox"],
+    example={"message": "Plan a day in Rome.", "human_input_mode": "TERMINATE"},
+    example_options={"max_consecutive_auto_reply": 10, "code": False, "tools": ["calculator"]},
+)
 def user_proxy(
     message: Text,
     *,
