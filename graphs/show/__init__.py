@@ -1,1 +1,1 @@
-"""Pages, pictures, Markdown and training sets, made of a session. Nothing here runs a model."""
+"""A session as an HTML page, and pictures of conversations. Nothing here runs a model."""
