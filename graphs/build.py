@@ -15,7 +15,7 @@ from typing_extensions import TypedDict, get_type_hints
 from ..nodes.assistant_agent import assistant_agent
 from ..nodes.completion_judge import completion_judge
 from ..nodes.models.adapters.composed import Chat
-from ..nodes.models.resolve import Models
+from ..nodes.models.model import Models
 from ..nodes.task_specification import read_start, task_specification
 from ..nodes.tool_executor import tool_executor
 from ..nodes.turn.context import AskedToStop, Resources, session_id
@@ -27,7 +27,7 @@ from .conversation.assistant import settings_of
 from .conversation.conversation import Form
 from .conversation_graph import ConversationGraph, resources_of_run
 from .log.state import Input, Latest, Messages, Output, State
-from .rules.end_chat import Node
+from .rules.transitions import Node
 
 Graph = CompiledStateGraph[State, Any, Input, Output]
 """A compiled conversation."""

@@ -18,9 +18,9 @@ from langchain_core.messages import AIMessage
 from ..graphs.log.messages import newest_calls
 from ..graphs.log.state import State
 from ..graphs.rules.met_ends import stops_calls
-from ..graphs.rules.people import person_of
 from ..graphs.rules.position import Leaving, Phase
 from ..graphs.rules.transitions import after_leaving, after_pause
+from ..graphs.rules.turns import person_of
 from ..graphs.speakers.speaker import Speaker
 from .execute.approval import approval_question, ask_about, is_seen, read_decisions, record_seen
 from .execute.calls import CallsRun, Interpreter

@@ -1,6 +1,6 @@
 """What a person is asked while a conversation waits, as data.
 
-When a person is asked for a message is in `graphs.rules.people`, before calls of tools in
+When a person is asked for a message is in `graphs.rules.turns`, before calls of tools in
 `graphs.speakers.approval`.
 """
 

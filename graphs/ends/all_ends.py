@@ -15,10 +15,9 @@ from .end import BaseEnd
 from .guard import BlankReplies, Echo, Guard, RoleFlips, UnreadableVerdicts
 from .limits import MaxCalls, MaxCost, MaxMessages, MaxSeconds, MaxTokens
 from .no_code_block import NoCodeBlock
-from .no_progress import Farewells, SameReplies, Standstill
+from .no_progress import CallErrors, Farewells, SameReplies, SameToolCalls, Standstill, ToolErrors
 from .outside import Predicate, StopRequested
 from .tool_called import ToolCalled
-from .tool_calls import CallErrors, SameToolCalls, ToolErrors
 
 
 class Reason(StrEnum):

@@ -16,7 +16,7 @@ from ..conversation.fields import Opening
 from ..ends.done_token import DoneToken
 from ..ends.limits import MaxMessages
 from ..prompts.texts import fill_template, read_kind_prompt
-from ..rules.people import with_people
+from ..rules.turns import with_people
 from .short_form import Parts, form_of, short_form
 
 SATISFIED = "SATISFIED"

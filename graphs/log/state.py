@@ -12,8 +12,7 @@ from langgraph.channels import DeltaChannel
 # ToolRuntime fails with typing.TypedDict on Python 3.11.
 from typing_extensions import TypedDict
 
-from ..common.fold import continues_log
-from .messages import PLACE, metadata, stored_metadata
+from .messages import PLACE, continues_log, metadata, stored_metadata
 from .metadata import (
     INPUT,
     REMOVED,

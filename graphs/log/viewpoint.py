@@ -21,11 +21,10 @@ from langchain_core.messages import (
 from langchain_core.messages.tool import ToolCall
 
 from ..common.display import Messages
-from ..common.fold import continues_log
 from ..conversation.conversation import Conversation
 from ..speakers.private_messages import calls_of
 from .heard_text import as_heard_alone, handing_over, heard_text, provider_names, put_back
-from .messages import metadata, place_of, says_something
+from .messages import continues_log, metadata, place_of, says_something
 from .metadata import (
     HookVersion,
     Instruction,

@@ -6,7 +6,6 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from ..common.fold import Fold
 from ..conversation.conversation import Conversation
 from ..conversation.usage import Usage, add_usage
 from ..ends.all_ends import GUARDS
@@ -14,7 +13,7 @@ from ..ends.done_token import DoneToken
 from ..ends.end import FactTally, Strength, Tallies, leaves
 from ..ends.facts import Facts
 from ..log.heard_text import done_tokens
-from ..log.messages import metadata
+from ..log.messages import Fold, metadata
 from ..log.metadata import (
     EarlierEnd,
     MessageMetadata,
@@ -29,8 +28,8 @@ from ..log.viewpoint import View
 from ..speakers.replies import DATA, Source
 from ..text.done_words import says
 from .met_ends import ENDS
-from .people import watcher
 from .shortening import History
+from .turns import watcher
 
 
 def facts_of(conversation: Conversation, log: Sequence[BaseMessage]) -> Facts:

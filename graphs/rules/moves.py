@@ -1,6 +1,6 @@
 """How a conversation moves: who acts after each phase, and what may follow it or end it there.
 
-`graphs.rules.end_chat` decides by this table; the tests draw it for the documentation.
+`graphs.rules.transitions` decides by this table; the tests draw it for the documentation.
 """
 
 from collections.abc import Callable, Mapping

@@ -14,11 +14,10 @@ from typing import NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from ..common.fold import Fold
 from ..conversation.conversation import Conversation
 from ..conversation.limits import tokens_of_summary
 from ..log.heard_text import as_heard_alone, handing_over
-from ..log.messages import KEY, metadata, place_of, stored_form
+from ..log.messages import KEY, Fold, metadata, place_of, stored_form
 from ..log.metadata import (
     HookVersion,
     Instruction,

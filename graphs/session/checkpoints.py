@@ -27,7 +27,7 @@ from ..conversation.questions import MessageQuestion, Question, check_message, r
 from ..log.messages import metadata, place_name, place_of
 from ..log.metadata import RemovedMessage
 from ..log.state import State, log_of
-from ..rules.end_chat import Node
+from ..rules.transitions import Node
 from ..store.rows import SessionRow, reading_store
 from .dump import read_whole_dump
 

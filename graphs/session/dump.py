@@ -44,10 +44,10 @@ from ..log.metadata import (
 )
 from ..log.reducer import take_back
 from ..log.state import State, log_of, update_of
-from ..rules.end_chat import decide
 from ..rules.moves import MOVES
 from ..rules.outcome import Outcome
 from ..rules.position import Position
+from ..rules.transitions import decide
 from ..speakers.approval import AnyDecision
 
 

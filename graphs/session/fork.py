@@ -23,12 +23,11 @@ from ..log.reducer import append, take_back
 from ..log.remembered import known_before
 from ..log.state import State, log_of, update_of
 from ..prompts import speaking as prompts
-from ..rules.end_chat import decide
 from ..rules.facts import facts_of
 from ..rules.met_ends import met_ends, reasons_of
 from ..rules.outcome import Outcome
 from ..rules.position import Position
-from ..rules.transitions import first_read, position_after_removals
+from ..rules.transitions import decide, first_read, position_after_removals
 from ..rules.turns import last_words
 from ..store.open import Store
 from ..store.rows import check_session_id

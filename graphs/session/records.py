@@ -8,7 +8,7 @@ from typing import Final, cast
 
 from langchain_core.messages import BaseMessage
 
-from ...nodes.models.resolve import Models
+from ...nodes.models.model import Models
 from ...nodes.turn.context import Resources
 from ...nodes.turn.sent import last_prompt
 from ...tools.registry.registry import Registry

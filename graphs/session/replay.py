@@ -18,7 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from pydantic import PrivateAttr
 
-from ...nodes.models.resolve import Models
+from ...nodes.models.model import Models
 from ...nodes.testing import Call, Prompt, Reply, ScriptedChatModel, ScriptExhaustedError
 from ...nodes.turn.context import Resources
 from ...nodes.turn.next_message import say_as_speaker
@@ -40,9 +40,9 @@ from ..log.metadata import (
     outcome_of,
 )
 from ..log.state import State, log_of
-from ..rules.end_chat import Node
 from ..rules.moves import max_steps
 from ..rules.position import Position
+from ..rules.transitions import Node
 from .checkpoints import config_of, settle, write_state
 from .dump import dumped
 from .recording import (

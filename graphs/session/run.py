@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, Unpack, cast
 from uuid import uuid4
 
 from ...nodes.models.gate import Gate
-from ...nodes.models.resolve import Models
+from ...nodes.models.model import Models
 from ...nodes.turn.context import Resources
 from ...tools.registry.registry import Registered, Registry
 from ..build import build_graph
@@ -40,9 +40,9 @@ from .at_work import AtWork
 from .checkpoints import questions_of, stored_conversation
 from .events import events_of_session
 from .options import Options, check_run
-from .play import Begun, play, says_more
 from .records import read_session, title_of
 from .status import status
+from .steps import Begun, play, says_more
 from .stored_session import StoredSession
 
 ConversationLike = Conversation | Mapping[str, Any] | str | Path

@@ -11,9 +11,8 @@ from ..common.errors import SessionError, SpecError
 from ..conversation.conversation import Conversation
 from ..conversation.questions import Question
 from ..log.state import log_of
-from ..rules.end_chat import Node, decide
 from ..rules.position import Position
-from ..rules.transitions import position_after_removals
+from ..rules.transitions import Node, decide, position_after_removals
 from ..store.errors import damaged_store
 from ..store.open import SessionLease, Store
 from .checkpoints import questions_of, settle, write_state

@@ -12,7 +12,7 @@ from ..conversation.judges import SeparateJudge, TurnFunction
 from ..ends.end import Strength, lone
 from ..kinds.load import load_conversation
 from ..log.metadata import Stage
-from ..rules.people import never_asked
+from ..rules.turns import never_asked
 from ..speakers.speaker import Speaker
 from .ways import Kind, Place, Way, ways
 

@@ -25,17 +25,19 @@ from ..ends.end import (
 )
 from ..ends.facts import Facts
 from ..log.metadata import ALOUD, Stage
-from ..rules.end_chat import Decision, Node, decide
-from ..rules.people import never_asked, watcher
 from ..rules.position import Leaving, Phase, Position
 from ..rules.transitions import (
+    Decision,
+    Node,
     after_check,
     after_choice,
     after_leaving,
     after_pause,
     after_reply,
     after_verdict,
+    decide,
 )
+from ..rules.turns import never_asked, watcher
 from ..speakers.speaker import Speaker
 
 

@@ -1,7 +1,7 @@
 """Where a speaker's words come from, as data: a person, functions, agents, code, a model, a text.
 
 They are tried in order. When a person is asked, and what an answer means, is in
-`graphs.rules.people`.
+`graphs.rules.turns`.
 """
 
 from collections.abc import Callable

@@ -8,9 +8,8 @@ from typing import Final
 from rapidfuzz.distance import Indel
 
 from .farewells import is_farewell
-from .phrases import remarks, words_of
 from .wording import is_blank, is_equal, is_same_move, is_short, plain
-from .words import has_phrase, phrase_length, words_in
+from .words import has_phrase, phrase_length, remarks, words_in, words_of
 
 _PLACEHOLDER = re.compile(
     r"<{1,2}[^<>\n]{1,200}>{1,2}|\[{1,2}[^\[\]\n]{1,200}\]{1,2}|\{{1,2}[^{}\n]{1,200}\}{1,2}"

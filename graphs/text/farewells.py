@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from .phrases import Kind, Part, courtesies, phrases, words_and_commas, words_of
+from .words import Kind, Part, courtesies, phrases, words_and_commas, words_of
 
 _LONGEST = 100_000
 """A longer text, in characters, is no farewell: reading one of 16 MiB would take many seconds."""

@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 
 from .farewells import is_farewell
 from .fences import Span
-from .phrases import spellings, words_of
 from .sentences import (
     CLOSERS,
     EMPHASIS,
@@ -27,7 +26,7 @@ from .sentences import (
     line_start,
     unlabelled,
 )
-from .words import has_phrase, last_phrase_length, phrase_length
+from .words import has_phrase, last_phrase_length, phrase_length, spellings, words_of
 
 _CLAUSE: Final = re.compile(r"[,;，；、،]|\s[-–—]+\s|[–—]")  # noqa: RUF001
 _OPEN: Final = " \t,;，；、،–—-"  # noqa: RUF001

@@ -15,8 +15,7 @@ from rapidfuzz import process
 from rapidfuzz.distance import Indel
 
 from .farewells import FACE, is_farewell
-from .phrases import APOSTROPHES, phrases
-from .words import words_in
+from .words import APOSTROPHES, phrases, words_in
 
 __all__ = [
     "Texts",

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
 
 from ...graphs.conversation.judges import Finding
-from ...graphs.text.phrases import Doubts, phrases, words_of
-from ...graphs.text.words import last_phrase_length, phrase_length
+from ...graphs.text.words import Doubts, last_phrase_length, phrase_length, phrases, words_of
 
 _ENDS: Final = re.compile(r"(?<!\d)[.!?]+|[.!?]+(?!\d)")
 """The end of a sentence, but for the point in a number."""

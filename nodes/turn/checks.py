@@ -11,13 +11,12 @@ from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.handoffs import first_allowed, hand_off_targets, read_next_speaker
 from ...graphs.conversation.judges import Handoff
 from ...graphs.ends.end import Tallies
-from ...graphs.ends.tool_calls import EqualCalls, SameToolCalls
+from ...graphs.ends.no_progress import EqualCalls, SameToolCalls
 from ...graphs.log.heard_text import done_tokens, unanswered_token
 from ...graphs.log.marks import plays, read_marks
-from ...graphs.log.mending import own_words, without_remarks
 from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import Draft, Flaw, MessageMetadata, Speech, is_by_person
-from ...graphs.log.parsing import Parsed, parse
+from ...graphs.log.parsing import Parsed, own_words, parse, without_remarks
 from ...graphs.prompts import handoffs, speaking as prompts
 from ...graphs.rules.tries import Checked, Problem
 from ...graphs.speakers.formats import (

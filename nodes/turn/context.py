@@ -20,22 +20,20 @@ from ...graphs.ends.facts import Facts
 from ...graphs.log.heard_text import heard_text
 from ...graphs.log.messages import metadata, says_something
 from ...graphs.log.state import State, update_of, with_own_ids
-from ...graphs.rules.end_chat import Decision, Node, decide
 from ...graphs.rules.facts import Reader, with_usage
 from ...graphs.rules.moves import TURN_ENDS
 from ...graphs.rules.outcome import outcome
 from ...graphs.rules.position import Phase, Position
-from ...graphs.rules.transitions import position_after_removals
+from ...graphs.rules.transitions import Decision, Node, decide, position_after_removals
 from ...graphs.speakers.model_settings import ModelSettings
 from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.functions import call
 from ...tools.registry.registry import Registry
 from ...tools.sandbox import sandbox
 from ..models.gate import Gate, Unbroken
-from ..models.model import Model
-from ..models.offered_tools import check_room
-from ..models.resolve import Models
+from ..models.model import Model, Models
 from ..models.settings import CallSettings
+from ..models.tool_offers import check_room
 from .next_message import lines_before
 from .run_input import is_task_given, waiting_message
 from .running import RunningSession, RunningSessions, StepProgress

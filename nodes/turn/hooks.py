@@ -23,8 +23,8 @@ from ...graphs.log.viewpoint import copied, newly_heard
 from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.functions import call
 from ...tools.registry.hooks import Hook, Turn
-from ..models.offered_tools import HandedOver
 from ..models.storable_json import why_unstorable
+from ..models.tool_offers import HandedOver
 from .context import NodeContext, session_id
 from .prompt import view_of
 

@@ -32,12 +32,18 @@ from ...graphs.log.metadata import (
 from ...graphs.log.reducer import take_back
 from ...graphs.log.state import State, log_of, update_of
 from ...graphs.prompts import speaking as prompts
-from ...graphs.rules.end_chat import Decision, Node, decide
 from ...graphs.rules.facts import counter_of, facts_of
 from ...graphs.rules.moves import BETWEEN_TURNS, TURN_ENDS
 from ...graphs.rules.outcome import Outcome, outcome
 from ...graphs.rules.position import Phase, Position
-from ...graphs.rules.transitions import after_reopening, after_turn, position_after_removals
+from ...graphs.rules.transitions import (
+    Decision,
+    Node,
+    after_reopening,
+    after_turn,
+    decide,
+    position_after_removals,
+)
 from ...graphs.rules.turns import next_turn
 from ...graphs.speakers.speaker import Speaker
 

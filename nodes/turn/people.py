@@ -17,9 +17,8 @@ from ...graphs.conversation.questions import (
 from ...graphs.log.messages import newest_calls
 from ...graphs.log.viewpoint import newly_heard
 from ...graphs.rules.met_ends import explain_guards
-from ...graphs.rules.people import asking, asking_of_calls, meaning
 from ...graphs.rules.position import Leaving, Phase
-from ...graphs.rules.turns import NextTurn
+from ...graphs.rules.turns import NextTurn, asking, asking_of_calls, meaning
 from ...graphs.store.serializer import check_storable
 from .context import NodeContext
 

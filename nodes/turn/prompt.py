@@ -33,7 +33,7 @@ from ...graphs.speakers.speaker import Speaker
 from ...graphs.text.words import cut, tokens_of, tokens_of_message
 from ..models.answers import add_thought, ran_out_of_room, thought_of
 from ..models.model import Model
-from ..models.offered_tools import tokens_of_tools
+from ..models.tool_offers import tokens_of_tools
 from .checks import rewrite_request
 from .context import NodeContext, notify
 

@@ -27,12 +27,11 @@ from ...graphs.log.parsing import code_blocks, languages_run, open_blocks, parse
 from ...graphs.log.remembered import is_told
 from ...graphs.log.viewpoint import heard_since
 from ...graphs.prompts.results import NO_OUTPUT, NOT_CLOSED, PRINTED_NOTHING
-from ...graphs.rules.end_chat import Decision
 from ...graphs.rules.position import Phase
-from ...graphs.rules.transitions import after_pause, after_reply
+from ...graphs.rules.transitions import Decision, after_pause, after_reply
 from ...graphs.speakers.speaker import Speaker
-from ..models.offered_tools import HandedOver
 from ..models.to_user import texts_by_id
+from ..models.tool_offers import HandedOver
 from .context import NodeContext
 from .hooks import DraftReply, sees_replies
 

@@ -1,16 +1,35 @@
-"""Where a speaker's reply comes from: its hooks, then what its spec names, tried in order."""
+"""Where a speaker's reply comes from, and how a model is asked for it."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final
 
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from langchain_core.tools import BaseTool
+from langgraph.config import get_stream_writer
+from pydantic import BaseModel
 
 from ...graphs.common.errors import SpecError
+from ...graphs.conversation.handoffs import has_tool, may_be_private
+from ...graphs.conversation.judges import Handoff
+from ...graphs.log.heard_text import HeardText
+from ...graphs.log.marks import begins, length_of
 from ...graphs.log.messages import make_message, storable
-from ...graphs.log.metadata import ALOUD, HookVersion, Source
+from ...graphs.log.metadata import (
+    ALOUD,
+    HookVersion,
+    ModelOutput,
+    Source,
+    Speech,
+    Stage,
+    UnheardReply,
+)
 from ...graphs.log.viewpoint import heard_since
-from ...graphs.rules.position import Phase
-from ...graphs.rules.turns import begins
+from ...graphs.prompts import speaking as prompts
+from ...graphs.prompts.texts import Prompt
+from ...graphs.rules.position import Phase, Position
+from ...graphs.rules.turns import is_first_message_due
+from ...graphs.speakers.formats import SchemaFormat
 from ...graphs.speakers.replies import (
     AgentReply,
     AnyReply,
@@ -20,13 +39,221 @@ from ...graphs.speakers.replies import (
     ModelReply,
     TextReply,
 )
-from ...graphs.speakers.speaker import Speaker
+from ...graphs.speakers.speaker import SPEAKER_TEMPERATURE, Speaker
+from ...graphs.text.words import join_parts
 from ...tools.registry.functions import call
+from ..models.answers import is_recorded, mark_cut_off
+from ..models.listeners import Listener, Tokens
+from ..models.model import Model
+from ..models.settings import CallSettings
+from ..models.to_user import Speaking, take_out_to_user
+from ..models.tool_offers import (
+    HandedOver,
+    ToolOffer,
+    make_hand_off_tool,
+    offered_tools,
+    offers_of,
+    read_hand_over,
+)
 from .agents import ask_agent
 from .context import NodeContext
-from .hooks import DraftReply, before_speaker, turn_of
-from .model_reply import ask_for_reply
-from .record import code_calls, outputs_of_calls
+from .hooks import DraftReply, before_speaker, sees_replies, turn_of
+from .prompt import ask_model, build_prompt, leaves_unopened, turn_instructions
+from .record import audience_of, code_calls, is_call, outputs_of_calls
+
+
+async def ask_for_reply(moment: NodeContext, speaker: Speaker, new: list[AnyMessage]) -> DraftReply:
+    """Ask the speaker's model, with what is new in the log in front of it."""
+    model = await moment.model(speaker.model)
+    short = model.adapter.prompting.small_model_prompt(speaker)
+    where = moment.path_of(speaker, "model_settings")
+    settings = moment.settings(where, speaker.model_settings, SPEAKER_TEMPERATURE)
+    schema, once = _held_to(moment, speaker), turn_instructions(moment)
+
+    async def ask(log: list[BaseMessage]) -> tuple[AIMessage, HandedOver]:
+        prompt = build_prompt(moment, speaker, log, once, short)
+        if schema is not None:
+            answer = await _structured(moment, speaker, model, schema, prompt, settings)
+            return answer, HandedOver()
+        answer = await _text(moment, speaker, model, prompt, settings)
+        hands_over = isinstance(moment.conversation.turn_order, Handoff)
+        return read_hand_over(answer) if hands_over else (answer, HandedOver())
+
+    found = await ask_model(
+        moment,
+        speaker,
+        model,
+        ask,
+        new=new,
+        most=settings.values.get("max_tokens"),
+        short=short,
+        behind=once.messages,
+        goes_on=speaker.on_length != "accept" and not moment.position.cut_off,
+    )
+    return DraftReply(found.answer, Source.MODEL, found.new, found.usage, handed=found.found)
+
+
+def _held_to(moment: NodeContext, speaker: Speaker) -> type[BaseModel] | None:
+    """The pydantic model that the answer is held to, where it is."""
+    wanted = speaker.format
+    if not isinstance(wanted, SchemaFormat) or wanted.form != "structured":
+        return None
+    return moment.resources.registry.schema_of(speaker)
+
+
+async def _text(
+    moment: NodeContext,
+    speaker: Speaker,
+    model: Model,
+    prompt: list[BaseMessage],
+    settings: CallSettings,
+) -> AIMessage:
+    offers = offers_of(model.adapter.prompting, speaker.tool_calling)
+    tools, choice = callable_tools(moment, speaker, offers)
+    continues = moment.position.phase is Phase.CUT_OFF and speaker.on_length == "continue"
+    purpose = _purpose(moment, speaker)
+    listeners = _listeners(moment, speaker, purpose)
+    is_heard = speaker.speaks_with_tool_calls and purpose is Speech
+    speaking = Speaking(_teller(speaker.name)) if is_heard else None
+    if speaking is not None:
+        listeners.append(speaking)
+    answer = await model.answer(
+        prompt,
+        settings,
+        purpose=purpose,
+        speaker=speaker.name,
+        # The rest of a message begins with no mark.
+        marks=None if continues else speaker.marks,
+        tools=tools,
+        tool_choice=choice,
+        tool_calling=speaker.tool_calling,
+        listeners=listeners,
+        private=_is_private(moment, speaker),
+    )
+    return take_out_to_user(answer, speaking) if speaker.speaks_with_tool_calls else answer
+
+
+def _listeners(moment: NodeContext, speaker: Speaker, purpose: type[ModelOutput]) -> list[Listener]:
+    """Return the listeners to an answer: they show a speech while it comes, and nothing else."""
+    if not moment.resources.tokens:
+        return []
+    if purpose is not Speech:
+        # It is streamed all the same: a slow server that writes is not silent, and times out later.
+        return [Listener()]
+    tell, conversation = get_stream_writer(), moment.conversation
+
+    def told(what: str, text: str, answer: str) -> None:
+        tell({what: {"speaker": speaker.name, "text": text, "answer": answer}})
+
+    counts = moment.turn.stage in ALOUD
+    heard = partial(HeardText, conversation if counts else None, speaker.name)
+    return [Tokens(told, heard, is_unopened=leaves_unopened(moment.log, speaker.name))]
+
+
+def _teller(name: str) -> Callable[[str], None]:
+    """Hands on what a speaker says beside its calls, to whoever follows the stream."""
+    tell = get_stream_writer()
+    return lambda text: tell({"speech": {"speaker": name, "text": text}})
+
+
+def callable_tools(
+    moment: NodeContext, speaker: Speaker, offers: type[ToolOffer]
+) -> tuple[list[BaseTool], str]:
+    """Give the tools that a speaker is told of, and what it must call."""
+    may_call = moment.position.tool_rounds < moment.conversation.max_tool_rounds
+    is_told = may_call or bool(offers.described(speaker.tools))
+    tools = offered_tools(moment.resources.registry, speaker) if is_told else []
+    choice = speaker.tool_choice if may_call else "none"
+    if choice != "none" and moment.position.tool_rounds > 0:
+        # Once a call has succeeded, it may speak, too.
+        choice = "auto"
+    conversation = moment.conversation
+    hands_over = isinstance(conversation.turn_order, Handoff) and has_tool(conversation, speaker)
+    if not hands_over or moment.turn.stage is not Stage.ROUNDS:
+        return tools, choice
+    hand_off = make_hand_off_tool(conversation, speaker)
+    # To name who speaks next is no round of tools.
+    return ([hand_off], "auto") if choice == "none" else ([*tools, hand_off], choice)
+
+
+def _is_private(moment: NodeContext, speaker: Speaker) -> bool:
+    """Whether not everybody may hear what is said, as far as is known before."""
+    conversation = moment.conversation
+    audience = audience_of(conversation, moment.turn, speaker, HandedOver())
+    return audience is not None or may_be_private(conversation)
+
+
+def _purpose(moment: NodeContext, speaker: Speaker) -> type[ModelOutput]:
+    """What an answer is: a speech, which is shown while it comes, or what is looked at first."""
+    if moment.position.phase in (Phase.REJECTED, Phase.CUT_OFF):
+        # What is asked for again may repeat the request, be a part, or lose to the first try.
+        return UnheardReply
+    hooks = moment.resources.registry.hooks_of(speaker)
+    # A person who follows it must not see what another keeps to itself.
+    hides = any(one.human for one in moment.conversation.speakers if one != speaker) and (
+        moment.turn.stage not in ALOUD
+        or speaker.speaks_to is not None
+        or may_be_private(moment.conversation)
+    )
+    return UnheardReply if hides or sees_replies(hooks) else Speech
+
+
+async def _structured(
+    moment: NodeContext,
+    speaker: Speaker,
+    model: Model,
+    schema: type[BaseModel],
+    prompt: list[BaseMessage],
+    settings: CallSettings,
+) -> AIMessage:
+    purpose = _purpose(moment, speaker)
+    answer, _ = await model.structured(
+        prompt,
+        schema,
+        settings,
+        purpose=purpose,
+        instead=f'{moment.path_of(speaker, "format.form")} = "text"',
+        speaker=speaker.name,
+        tool_calling=speaker.tool_calling,
+        listeners=_listeners(moment, speaker, purpose),
+        private=_is_private(moment, speaker),
+    )
+    return answer
+
+
+_REQUESTS = {"continue": prompts.CONTINUE_REPLY, "retry": prompts.SHORTEN_REPLY}
+
+
+def continuation_request(speaker: Speaker, position: Position, text: str) -> Prompt | None:
+    """Give what is asked for where a reply was cut off, once a turn; None where it is accepted."""
+    if position.cut_off or not text.strip():
+        return None
+    return _REQUESTS.get(speaker.on_length)
+
+
+def join_reply(speaker: Speaker, before: BaseMessage, answer: AIMessage) -> AIMessage:
+    """Give the reply out of the one that was cut off and what came after it."""
+    if is_recorded(answer):
+        return answer
+    if not answer.text.strip() and not is_call(answer):
+        # Nothing came: what was said before stays as it is.
+        return mark_cut_off(answer.model_copy(update={"content": before.text}))
+    if speaker.on_length == "continue":
+        rest = _without_mark(speaker, before.text, answer.text)
+        whole = join_parts(before.text, rest, begins_word=rest != answer.text)
+        return answer.model_copy(update={"content": whole})
+    return answer
+
+
+def _without_mark(speaker: Speaker, first: str, rest: str) -> str:
+    """The rest of a message without a mark of its form that was written before it was cut off."""
+    line = rest.lstrip().partition("\n")[0]
+    if speaker.marks is None or rest.startswith(first):
+        return rest
+    for mark in speaker.marks.lines:
+        if begins(line, mark) and any(begins(one, mark) for one in first.splitlines()):
+            return rest.lstrip()[length_of(mark, line)[0] :].lstrip()
+    return rest
 
 
 async def reply_of(moment: NodeContext, speaker: Speaker, said_by_person: str | None) -> DraftReply:
@@ -91,7 +318,7 @@ async def _by_person(*_: object) -> None:
 async def _by_text(
     moment: NodeContext, speaker: Speaker, reply: TextReply, new: list[AnyMessage]
 ) -> DraftReply | None:
-    is_first = moment.turn.stage in ALOUD and begins(
+    is_first = moment.turn.stage in ALOUD and is_first_message_due(
         moment.conversation, moment.position, speaker.name
     )
     if reply.once and not is_first:

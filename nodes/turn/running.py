@@ -20,9 +20,9 @@ from langgraph.func import task
 from ...graphs.common import threads as background
 from ...graphs.conversation.conversation import Conversation, restore_conversation
 from ...graphs.log.state import GrowingLog
-from ...graphs.rules.end_chat import Decision, decide
 from ...graphs.rules.facts import Reader
 from ...graphs.rules.position import Position
+from ...graphs.rules.transitions import Decision, decide
 
 _MOST: Final = 256
 """The sessions of one graph that are kept in mind. Others are read from their beginning."""

@@ -19,8 +19,8 @@ from ..models.adapters.base import Prompting
 from ..models.adapters.families import prompting_of
 from ..models.tool_offers import ToolOffer, offers_of
 from .context import NodeContext, Resources
-from .model_reply import callable_tools
 from .prompt import build_prompt, turn_instructions
+from .reply import callable_tools
 from .running import RunningSession
 from .speak import as_in
 

@@ -33,10 +33,10 @@ from ...graphs.log.metadata import (
 )
 from ...graphs.log.reducer import take_back
 from ...graphs.log.state import State, update_of
-from ...graphs.rules.end_chat import Node
 from ...graphs.rules.moves import BETWEEN_TURNS
 from ...graphs.rules.position import Leaving, Phase
 from ...graphs.rules.transitions import (
+    Node,
     after_leaving,
     after_pause,
     position_after_removals,
@@ -45,15 +45,14 @@ from ...graphs.rules.transitions import (
 from ...graphs.rules.tries import Checked, Problem, Worth, better, worth_of
 from ...graphs.speakers.speaker import Speaker
 from ..models.answers import is_cut_off, thought_of
-from ..models.offered_tools import HandedOver
+from ..models.tool_offers import HandedOver
 from .checks import check_reply, repeated_calls
 from .context import NodeContext, Resources
 from .hooks import DraftReply, after_speaker, turn_of
-from .model_reply import continuation_request, join_reply
 from .people import ask_for_message
 from .prompt import summarize_left_out
 from .record import audience_of, is_call, read_by_format, write_answer, write_said
-from .reply import reply_of
+from .reply import continuation_request, join_reply, reply_of
 
 
 async def speak(state: State, resources: Resources) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from duologue.nodes.models.adapters.embedded import (
     embedded_server,
     grammar,
 )
-from duologue.nodes.models.resolve import Models
+from duologue.nodes.models.model import Models
 from support.models import chosen
 
 pytestmark = pytest.mark.live

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from duologue.graphs import aconverse, load_conversation
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Speech, ToolCalls
-from duologue.nodes.models.resolve import Models
+from duologue.nodes.models.model import Models
 from support.fields import fields_of
 from support.models import chosen
 

@@ -21,11 +21,11 @@ from duologue.graphs.ends.facts import Facts
 from duologue.graphs.ends.limits import MaxCalls, MaxCost, MaxMessages, MaxSeconds, MaxTokens
 from duologue.graphs.ends.outside import Predicate
 from duologue.graphs.ends.tool_called import ToolCalled
-from duologue.graphs.rules.end_chat import Decision, Node, decide
 from duologue.graphs.rules.moves import MOVES, max_steps
-from duologue.graphs.rules.people import asking, meaning
 from duologue.graphs.rules.position import Leaving, Phase, Position
 from duologue.graphs.rules.transitions import (
+    Decision,
+    Node,
     after_check,
     after_choice,
     after_leaving,
@@ -34,8 +34,9 @@ from duologue.graphs.rules.transitions import (
     after_reply,
     after_unread_verdict,
     after_verdict,
+    decide,
 )
-from duologue.graphs.rules.turns import NextTurn
+from duologue.graphs.rules.turns import NextTurn, asking, meaning
 from duologue.graphs.speakers.context import RunningSummary
 from oracle.onlooker import ALL_WORKED, Came, Rules, Spent, Table, Turn
 from oracle.reckoning import Tally, reason_of

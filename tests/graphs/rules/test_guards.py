@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage
 from corpus.reading import ENDLESS, ORDINARY, Transcript
 from duologue.graphs import Conversation, LabelledFormat, MaxMessages, Result, converse
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
-from duologue.graphs.log.mending import mended
+from duologue.graphs.log.parsing import mended
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from support.cases import part_of
 

@@ -27,9 +27,9 @@ from duologue.graphs import (
     role_play,
     user_proxy,
 )
-from duologue.graphs.rules.end_chat import Decision, Node, decide
 from duologue.graphs.rules.moves import BETWEEN_TURNS
 from duologue.graphs.rules.position import Position
+from duologue.graphs.rules.transitions import Decision, Node, decide
 from duologue.graphs.show.ways import Kind, Place, ways
 from oracle.paths import Choices, Walk
 

@@ -22,9 +22,8 @@ from duologue.graphs.conversation.usage import ESTIMATED
 from duologue.graphs.log.metadata import Reflection, Speech
 from duologue.nodes.models.adapters.composed import first_chat_model
 from duologue.nodes.models.answers import ran_out_of_room
-from duologue.nodes.models.model import Model
+from duologue.nodes.models.model import Model, Models
 from duologue.nodes.models.refusals import read_too_long
-from duologue.nodes.models.resolve import Models
 from duologue.nodes.testing import Reply, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from support.models import chat_of, chosen, model_of

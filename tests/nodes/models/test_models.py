@@ -43,8 +43,7 @@ from duologue.graphs.events import (
 from duologue.graphs.log.metadata import Reflection, Speech
 from duologue.nodes.models.adapters import embedded
 from duologue.nodes.models.client.chat_model import ChatModel
-from duologue.nodes.models.model import Model
-from duologue.nodes.models.resolve import Models
+from duologue.nodes.models.model import Model, Models
 from duologue.nodes.testing import Reply, Script, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.nodes.testing.wire import completion

@@ -13,13 +13,13 @@ from duologue.graphs import ModelError, ModelUnavailableError
 from duologue.graphs.common.settings import Settings
 from duologue.graphs.log.metadata import Speech
 from duologue.nodes.models.adapters.providers import ProviderModel
+from duologue.nodes.models.model import Models
 from duologue.nodes.models.refusals import (
     find_refusal,
     is_for_now,
     is_unavailable,
     read_retry_seconds,
 )
-from duologue.nodes.models.resolve import Models
 from duologue.nodes.testing import Reply, Script, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from support.models import chosen

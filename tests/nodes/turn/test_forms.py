@@ -8,10 +8,9 @@ import pytest
 from duologue.graphs import Result, Session, SpecError, converse, load_conversation, role_play
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.marks import plays
-from duologue.graphs.log.mending import Mended, mended
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Flaw, Speech
-from duologue.graphs.log.parsing import parse
+from duologue.graphs.log.parsing import Mended, mended, parse
 from duologue.graphs.speakers.formats import LabelledFormat
 from duologue.nodes.testing import Line, ScriptedChatModel
 from support.fields import fields_of

@@ -9,9 +9,9 @@ from langchain_core.messages import AIMessage
 from duologue.graphs import Result, Session, astream, converse, role_play
 from duologue.graphs.events import MessageSaid, MessageStarted, MessageToken
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
-from duologue.graphs.log.mending import Mended, mended
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Draft, Flaw, MessageMetadata, Speech, UnheardReply
+from duologue.graphs.log.parsing import Mended, mended
 from duologue.graphs.prompts import speaking
 from duologue.graphs.speakers.formats import LabelledFormat
 from duologue.graphs.text.borrowed import is_placeholder, repeats

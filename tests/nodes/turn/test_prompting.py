@@ -13,7 +13,7 @@ from duologue.graphs.prompts import judging
 from duologue.graphs.rules.position import Phase, Position
 from duologue.graphs.rules.shortening import PromptOverhead
 from duologue.graphs.text.words import tokens_of_message
-from duologue.nodes.models.resolve import Models
+from duologue.nodes.models.model import Models
 from duologue.nodes.turn import prompt as prompting
 from duologue.nodes.turn.context import NodeContext, Resources
 from duologue.nodes.turn.prompt import build_prompt, prompt_overhead, turn_instructions, view_of

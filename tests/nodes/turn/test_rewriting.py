@@ -14,7 +14,7 @@ from duologue.graphs.log.metadata import SpecifiedTask
 from duologue.graphs.prompts.tasks import REWRITE_TASK, SPECIFY_TASK_SMALL_MODEL
 from duologue.graphs.prompts.texts import fill_template
 from duologue.graphs.session.events import events_of_session
-from duologue.nodes.models import resolve
+from duologue.nodes.models import model as resolve
 from duologue.nodes.models.adapters import families
 from duologue.nodes.models.adapters.embedded import SmallModelPrompting
 from duologue.nodes.testing import ScriptedChatModel

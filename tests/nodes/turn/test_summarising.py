@@ -17,7 +17,7 @@ from duologue.graphs.log.metadata import (
     ToolCalls,
 )
 from duologue.graphs.rules.position import Position
-from duologue.nodes.models.resolve import Models
+from duologue.nodes.models.model import Models
 from duologue.nodes.testing import Script, ScriptedChatModel
 from duologue.nodes.turn import prompt as summarising
 from duologue.nodes.turn.context import NodeContext, Resources
