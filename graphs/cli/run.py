@@ -18,9 +18,9 @@ from ..common.errors import AnswerError, DuologueError, ModelError, SpecError, S
 from ..common.settings import load_settings
 from ..conversation.questions import Question
 from ..events import ConversationEnded, Event, SessionStarted
-from ..session.answers import GivenAnswer
-from ..session.options import Options
-from ..session.run import ConversationLike, run_session
+from ..kinds.load import ConversationLike
+from ..session.options import GivenAnswer, Options
+from ..session.run import run_session
 from ..session.stored_session import StoredSession
 from ..store.open import open_store
 from .ask import Asker

@@ -7,7 +7,8 @@ from rich.console import Console
 
 from ..common.sanitize import escape_invisible
 from ..conversation.questions import MessageQuestion, Question
-from ..session.answers import GivenAnswer, answered_question, bind_answer
+from ..session.answers import answered_question, bind_answer
+from ..session.options import GivenAnswer
 from ..session.session import Session
 from .terminal.console import cut_text, one_line, plain, prose
 from .terminal.follow_up import FollowUp

@@ -17,6 +17,9 @@ from ..conversation.conversation import Conversation, Form, restore_conversation
 from . import list_kinds
 from .short_form import form_of
 
+ConversationLike = Conversation | Mapping[str, Any] | str | Path
+"""A conversation, or a dict or file that contains one."""
+
 
 def load_conversation(source: Mapping[str, Any] | str | Path) -> Conversation:
     """Read a conversation.

@@ -9,16 +9,8 @@ from typing import Any, NamedTuple
 
 from ..common.errors import SessionError
 from ..conversation.questions import MessageQuestion, Question
+from .options import GivenAnswer
 from .take_over import waits_for
-
-
-class GivenAnswer(NamedTuple):
-    """An answer that a run begins with, as its caller gives it."""
-
-    value: Any
-    """The answer."""
-    question: str | None = None
-    """The id of the question. None: the only question that waits at the call."""
 
 
 class BoundAnswer(NamedTuple):

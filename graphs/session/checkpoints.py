@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 from uuid import uuid4
 
 from langchain_core.messages import AnyMessage, BaseMessage
@@ -30,6 +30,7 @@ from ..log.state import State, log_of
 from ..rules.transitions import Node
 from ..store.rows import SessionRow, reading_store
 from .dump import read_whole_dump
+from .options import MessageLike
 
 
 @contextmanager
@@ -84,10 +85,6 @@ class StoredStep:
 def config_of(session: str) -> RunnableConfig:
     """Give the config of a session's newest state."""
     return {"configurable": {"thread_id": session, "checkpoint_ns": ""}}
-
-
-MessageLike: TypeAlias = BaseMessage | str | int
-"""A message of a session, its id or place, such as ``m0007``, or the number of its place."""
 
 
 async def find_step(graph: Graph, session: str, message: MessageLike | None) -> StoredStep:

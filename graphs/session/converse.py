@@ -11,8 +11,8 @@ from typing import TypeVar, Unpack, cast
 from ...tools.registry.options import list_options
 from ..common.threads import in_background, iterate_in_background
 from ..events import Event
+from ..kinds.load import ConversationLike
 from .options import Options, StoreOptions
-from .run import ConversationLike, run_session, run_to_end
 from .session import Result, Session, result_of
 from .stored_session import StoredSession
 
@@ -66,6 +66,9 @@ async def aconverse(
         >>> converse(garden, model=model, store="memory:docs").stop_reason
         'done_token'
     """
+    # Loads the nodes and the models, which importing `converse` does not.
+    from .run import run_to_end
+
     session, options = locate_session(session, options)
     return result_of(*await run_to_end(conversation, session, options, reset=reset))
 
@@ -96,6 +99,8 @@ async def astream(
     Raises:
         DuologueError: As in `converse`.
     """
+    from .run import run_session
+
     session, options = locate_session(session, options)
     run = run_session(conversation, session, reset=reset, tokens=True, **options)
     async with aclosing(run) as events:

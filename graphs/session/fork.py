@@ -31,7 +31,8 @@ from ..rules.transitions import decide, first_read, position_after_removals
 from ..rules.turns import last_words
 from ..store.open import Store
 from ..store.rows import check_session_id
-from .checkpoints import MessageLike, StoredStep, copy_steps, find_step, write_state
+from .checkpoints import StoredStep, copy_steps, find_step, write_state
+from .options import MessageLike
 from .records import known_session, new_session, new_session_id
 
 

@@ -1,16 +1,20 @@
-"""The options of a run, and their checks."""
+"""The options of a run and of a session's methods, and their checks."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import BaseMessage
 
 from ...nodes.models.adapters.composed import Chat
 from ...tools.registry.options import Default, check_options
 from ...tools.registry.registry import Registered
 from ..common.validation import name_type
 from ..conversation.questions import Answer
+
+MessageLike: TypeAlias = BaseMessage | str | int
+"""A message of a session, its id or place, such as ``m0007``, or the number of its place."""
 
 
 class SharedOptions(Registered, total=False):
@@ -54,6 +58,15 @@ class StoreOptions(SharedOptions, total=False):
 
 class Options(SessionOptions, StoreOptions, total=False):
     """The options of `converse` and `stream`."""
+
+
+class GivenAnswer(NamedTuple):
+    """An answer that a run begins with, as its caller gives it."""
+
+    value: Any
+    """The answer."""
+    question: str | None = None
+    """The id of the question. None: the only question that waits at the call."""
 
 
 def check_run(options: Mapping[str, Any]) -> None:

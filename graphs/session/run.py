@@ -10,11 +10,10 @@ import logging
 import re
 import secrets
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Final, NamedTuple, Unpack, cast
+from typing import Final, NamedTuple, Unpack, cast
 from uuid import uuid4
 
 from ...nodes.models.gate import Gate
@@ -31,22 +30,19 @@ from ..conversation.merge import first_difference
 from ..conversation.questions import Question
 from ..ends.end_chat import EndChatMode
 from ..events import Event, MessageSaid, Notice, QuestionAsked, SessionStarted
-from ..kinds.load import load_conversation
+from ..kinds.load import ConversationLike, load_conversation
 from ..store.errors import unknown_session
 from ..store.open import SessionLease, Store, open_store
 from ..store.rows import SessionRow, check_session_id
-from .answers import BoundInput, GivenAnswer, bind_answer
+from .answers import BoundInput, bind_answer
 from .at_work import AtWork
 from .checkpoints import questions_of, stored_conversation
 from .events import events_of_session
-from .options import Options, check_run
+from .options import GivenAnswer, Options, check_run
 from .records import read_session, title_of
 from .status import status
 from .steps import Begun, play, says_more
 from .stored_session import StoredSession
-
-ConversationLike = Conversation | Mapping[str, Any] | str | Path
-"""A conversation, or a dict or file that holds one."""
 
 
 async def run_session(

@@ -16,24 +16,14 @@ from ..conversation.conversation_options import Changes
 from ..events import Event
 from ..speakers.private_messages import read_messages
 from ..store.rows import check_session_id
-from .answers import GivenAnswer
-from .checkpoints import MessageLike
-from .dump import written
 from .export_formats import ExportFormat, export_session
-from .fork import fork_session
 from .listing import known_store
-from .options import Options, SessionOptions
-from .records import new_session_id, read_prompt, read_stored_session
-from .run import run_session, run_to_end
+from .options import GivenAnswer, MessageLike, Options, SessionOptions
 from .stop import stop_session
 from .stored_session import StoredSession
-from .take_over import add_message
-from .transfer import (
-    begin_anew,
-    dump_session,
-    load_dump,
-    replace_memory,
-)
+
+# What runs, reads or changes sessions loads the nodes and the models: the methods below import it,
+# so that importing `converse`, or making a handle, does not.
 
 
 @dataclass(frozen=True)
@@ -92,6 +82,8 @@ class BaseSession:
             SpecError: Nobody has that name, or a registered object is missing.
             SessionError: No model has spoken for the speaker.
         """
+        from .records import read_prompt
+
         check_options(registered, Registered)
         async with known_store(self.store) as store:
             return await read_prompt(store, self.id, speaker, Registry(registered))
@@ -104,6 +96,9 @@ class BaseSession:
         Returns:
             The dump, for `load_session` and ``json.dumps``.
         """
+        from .dump import written
+        from .transfer import dump_session
+
         async with known_store(self.store) as store:
             return written(await dump_session(store, self.id))
 
@@ -161,6 +156,8 @@ class BaseSession:
             SpecError: Nobody has that name.
             SessionError: Another run has the session.
         """
+        from .transfer import begin_anew, replace_memory
+
         async with known_store(self.store) as store:
             if speaker is None:
                 await begin_anew(store, self.id)
@@ -186,6 +183,8 @@ class BaseSession:
             SpecError: Nobody has that name, or a message is not valid.
             SessionError: Another run has the session, or the session has not begun.
         """
+        from .transfer import replace_memory
+
         known = read_messages(messages, "messages")
         async with known_store(self.store) as store:
             await replace_memory(store, self.id, speaker, known)
@@ -317,6 +316,8 @@ class Session(BaseSession):
         Raises:
             DuologueError: As in `resume`.
         """
+        from .run import run_session
+
         check_options(options, SessionOptions)
         given = Options(**options, store=self.store)
         run = run_session(None, self.id, reset=False, tokens=True, **given)
@@ -333,6 +334,8 @@ class Session(BaseSession):
         Returns:
             The session as it is now. Its outcome is None if it has not ended.
         """
+        from .records import read_stored_session
+
         async with known_store(self.store) as store:
             return result_of(await read_stored_session(store, self.id), store.url)
 
@@ -359,6 +362,8 @@ class Session(BaseSession):
             SessionError: Another run has the session, its opening is not over, or a question was
                 asked or answered since the call.
         """
+        from .take_over import add_message
+
         async with known_store(self.store) as store:
             return result_of(await add_message(store, self.id, speaker, text), store.url)
 
@@ -393,6 +398,8 @@ class Session(BaseSession):
             SpecError: A change is not valid; the message names the field.
             SessionError: There is no such message, or the new id is odd or taken.
         """
+        from .fork import fork_session
+
         async with known_store(self.store) as store:
             new = await fork_session(store, self.id, at, into, changes)
         return Session(new, store=self.store)
@@ -420,7 +427,7 @@ class Session(BaseSession):
                 by ``interrupt()``: no log records the answer.
             SpecError: An object that the conversation names is not registered, or failed.
         """
-        # The scripted model that it speaks by takes long to import.
+        from .records import read_stored_session
         from .replay import replay_session
 
         check_options(registered, Registered)
@@ -443,6 +450,9 @@ class Session(BaseSession):
         Raises:
             SessionError: The new id is odd or taken.
         """
+        from .records import new_session_id
+        from .transfer import dump_session, load_dump
+
         if into is None and to is None:
             into = new_session_id(self.id, "copy")
         async with known_store(self.store) as store:
@@ -454,6 +464,8 @@ class Session(BaseSession):
     copy = in_background(acopy)
 
     async def _run(self, options: SessionOptions, reply: GivenAnswer | None = None) -> "Result":
+        from .run import run_to_end
+
         check_options(options, SessionOptions)
         ran = await run_to_end(None, self.id, Options(**options, store=self.store), reply=reply)
         return result_of(*ran)
