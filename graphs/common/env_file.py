@@ -10,8 +10,6 @@ from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
-from dotenv.parser import parse_stream
-
 from .addresses import OPENAI, check_address, is_loopback, show_address
 
 NAME = ".env"
@@ -105,6 +103,8 @@ def _read(variables: Mapping[str, Collection[str]]) -> dict[str, _Filed]:
     written = read_content()
     if written is None:
         return {}
+    from dotenv.parser import parse_stream  # not needed without a file
+
     if b"\0" in written:
         raise ValueError("it is not UTF-8 text")
     # One line that is in no encoding spoils no other.

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Annotated, Any, Final, Literal
 
-import tomli_w
 from pydantic import BaseModel, BeforeValidator, Field, PositiveInt, field_validator
 
 from ..common.data import MOST, AtLeast, Cap, Name, Spec, Text
@@ -333,6 +332,8 @@ class ConversationFields(Spec):
 
     def to_toml(self) -> str:
         """Write it as TOML, which `duologue run` and `load_conversation` read."""
+        import tomli_w  # not needed to run a conversation
+
         stored = self.stored()
         if "end_chat" in stored:
             stored["end_chat"] = self.end_chat.for_toml()

@@ -15,7 +15,6 @@ from langchain_core.messages import (
     convert_to_messages,
     message_chunk_to_message,
 )
-from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from pydantic import TypeAdapter, ValidationError
 
 from ..common.errors import SpecError
@@ -136,6 +135,8 @@ def read_messages(given: object, field: str = "messages") -> list[AnyMessage]:
     for place, part in enumerate(parts):
         message = _read_message(part, f"{field}.{place}" if parts is given else field)
         if isinstance(message, RemoveMessage):
+            from langgraph.graph.message import REMOVE_ALL_MESSAGES  # takes long to import
+
             is_all = message.id == REMOVE_ALL_MESSAGES
             found = [] if is_all else [one for one in found if one.id != message.id]
         found.append(message)
@@ -190,6 +191,8 @@ def _message(given: Any) -> Any:  # noqa: ANN401  # a message; LangChain knows R
 
 def _remove(messages: list[AnyMessage], wanted: str) -> None:
     """Mark a message and its consequences as removed; drop a message that is no line of the log."""
+    from langgraph.graph.message import REMOVE_ALL_MESSAGES  # takes long to import
+
     is_all = wanted == REMOVE_ALL_MESSAGES
     if is_all or any(one.id == wanted for one in messages):
         left = [one for one in messages if not ((is_all or one.id == wanted) and _is_kept(one))]

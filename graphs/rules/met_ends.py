@@ -158,7 +158,9 @@ class RoundCap(PositionEnd):
 
 def _next_without_person(conversation: Conversation, position: Position) -> str | None:
     """Return who answers next by an automatic reply, if its person is never asked."""
-    if position.phase not in TURN_ENDS or is_due(conversation, position, Phase.CHOSEN):
+    if position.phase not in TURN_ENDS or not conversation.people:
+        return None
+    if is_due(conversation, position, Phase.CHOSEN):
         return None
     name, stage = next_turn(conversation, position)
     answers = stage in ALOUD and never_asked(conversation, name)

@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from platformdirs import user_data_path
-
 from ..common.addresses import redact_address
 from ..common.errors import StoreError
 from .base import SessionLease, Store, settled
@@ -84,6 +82,8 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 def default_store_url() -> str:
     """Give the address of the store in the user's data folder, `sqlite:///…/sessions.db`."""
+    from platformdirs import user_data_path  # not needed for a store that is named
+
     return f"sqlite:///{(user_data_path('duologue') / 'sessions.db').as_posix()}"
 
 

@@ -133,7 +133,9 @@ class NodeContext:
     async def of(cls, state: State, resources: Resources) -> "NodeContext":
         """Read a state in which the task stands."""
         session = resources.running.of(session_id(), state)
-        await resources.find(session.conversation)
+        if not session.is_checked:
+            await resources.find(session.conversation)
+            session.is_checked = True
         return cls(
             resources,
             session,

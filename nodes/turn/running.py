@@ -34,6 +34,8 @@ class RunningSession:
     def __init__(self, conversation: Conversation) -> None:
         self.conversation = conversation
         self.reader = Reader(conversation)
+        self.is_checked = False
+        """Whether all that the conversation names was found, and its code can be run."""
         self._log = GrowingLog()
         self._position: tuple[object, Position] = (None, Position())
         self._turn: tuple[Position | None, Decision | None] = (None, None)

@@ -31,7 +31,7 @@ from support.stores import EACH_STORE, SHARED_STORES, store_address
 
 pytestmark = pytest.mark.every_store
 
-PATHS = [str(folder) for folder in Path(__file__).parents[:2]]
+PATHS = [str(Path(__file__).parents[up]) for up in (0, 2)]
 """What the processes import from: this module, and what it imports of the tests."""
 
 
