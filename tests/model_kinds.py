@@ -114,7 +114,7 @@ def _families(trees: Trees) -> _Families:
         if not file.startswith("nodes/") and file not in _BELOW:
             continue
         is_adapters = file.startswith(ADAPTERS)
-        names = ("name",) if is_adapters or file.endswith("resolve.py") else ()
+        names = ("name",) if is_adapters or file == "nodes/models/model.py" else ()
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef) and (is_adapters or node.name in ("Model", "Models")):
                 classes |= {node.name} if is_adapters else set()

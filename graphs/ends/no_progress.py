@@ -1,4 +1,8 @@
-"""Guards against replies, tool calls and farewells that make no progress."""
+"""Guards against what makes no progress, in talk and in calls of tools.
+
+In talk: equal replies, nothing new, endless farewells. In calls: equal calls, wrong calls, and
+tools that fail.
+"""
 
 import json
 import re

@@ -1,4 +1,7 @@
-"""Reading a reply by its speaker's format: repaired first, then values or a problem. Pure."""
+"""Reading a reply by its speaker's format: text in, plain values or a problem out. Pure functions.
+
+A reply is first repaired without a model, such as a label in front of it.
+"""
 
 import ast
 import json

@@ -1,4 +1,7 @@
-"""Which ends are met at a position, and the ends that only the position decides."""
+"""Which ends are met at a position, the strongest first.
+
+Nobody names in ``end_chat.when`` the ends that depend on the position alone: they are here, too.
+"""
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping

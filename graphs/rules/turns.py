@@ -1,4 +1,7 @@
-"""Whose turn comes next, when the judge is asked, and when a person is asked."""
+"""Whose turn comes next, also by handoffs, and who is asked before it: the judge, or a person.
+
+When a person is asked, and what an answer means, is as in AutoGen's user proxy.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple

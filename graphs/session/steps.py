@@ -1,6 +1,7 @@
 """The steps of one run: from where a session is to its end, or to a question that waits.
 
-What stands around them, from the lock to the outcome, is in `graphs.session.run`.
+If more is said after the end, it goes on from there. Everything around the steps, from the lock to
+the outcome, is in `graphs.session.run`.
 """
 
 import inspect

@@ -1,4 +1,6 @@
-"""Words of a text, and phrases of many languages, read from three files at their first use.
+"""Words and phrases: counting, comparing, cutting and joining them. Pure functions.
+
+Phrases of many languages are read from three files at their first use.
 
 ``courtesies.toml`` has the phrases of thanks, farewells and closings, and says how to add a
 language. ``phrases.toml`` has emoji of farewells, words that change a reply, and phrases that make

@@ -1,4 +1,7 @@
-"""Where a speaker's reply comes from, and how a model is asked for it."""
+"""Where a speaker's reply comes from: its hooks, then what its spec names, tried in order.
+
+A model's reply is text, tool calls or JSON. If it is cut off, it is continued.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial

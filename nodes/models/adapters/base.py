@@ -1,4 +1,4 @@
-"""The interface of all adapters, each of which asks one family of models.
+"""The interface of all adapters, each of which asks one family of models, and a call through one.
 
 An adapter is chosen once, when a name or an object is resolved to a model. It translates the
 settings of a call into the names of its client, asks the client, and reads what it answers or

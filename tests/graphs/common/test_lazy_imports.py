@@ -43,6 +43,10 @@ def command(*arguments):
 import duologue.graphs as duologue
 loaded("import")
 
+from duologue import converse
+runs = ("duologue.nodes.turn", "langgraph.graph")
+found["converse"] = [name for name in runs if name in sys.modules]
+
 from duologue.nodes.testing import ScriptedChatModel
 garden = duologue.role_play("Plan a garden", "Owner", "Gardener", specify_task=False)
 script = ["Instruction: Dig.\\nInput: None", "Solution: Dug.\\nNext request.", "<CAMEL_TASK_DONE>"]
@@ -73,7 +77,7 @@ def test_nothing_but_a_model_that_needs_it_loads_the_client_of_openai(tmp_path: 
     )
     assert ran.returncode == 0, ran.stderr
     without, with_it = map(json.loads, ran.stdout.splitlines())
-    steps = ["import", "run", "--help", "sessions", "show", "dump", "state"]
+    steps = ["import", "converse", "run", "--help", "sessions", "show", "dump", "state"]
     assert without == {step: [] for step in steps}
     # Or this would tell nothing.
     assert {"openai", "langchain_openai"} <= set(with_it)
