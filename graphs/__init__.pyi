@@ -77,7 +77,6 @@ from .session.listing import alist_sessions as alist_sessions, list_sessions as 
 from .session.loading import aload_session as aload_session, load_session as load_session
 from .session.session import Result as Result, Session as Session
 from .show.draw import draw as draw
-from .speakers.approval import InterruptOn as InterruptOn
 from .speakers.context import (
     LastMessages as LastMessages,
     RunningSummary as RunningSummary,
@@ -89,6 +88,7 @@ from .speakers.formats import (
     LabelledFormat as LabelledFormat,
     SchemaFormat as SchemaFormat,
 )
+from .speakers.interrupt_on import InterruptOn as InterruptOn
 from .speakers.model_settings import (
     ModelSettings as ModelSettings,
     PrivateOpening as PrivateOpening,

@@ -18,8 +18,8 @@ from ..nodes.models.adapters.composed import Chat
 from ..nodes.models.model import Models
 from ..nodes.task_specification import read_start, task_specification
 from ..nodes.tool_executor import tool_executor
-from ..nodes.turn.context import AskedToStop, Resources, session_id
-from ..nodes.turn.running import RunningSessions, wait_for
+from ..nodes.turn.node_context import AskedToStop, Resources, session_id
+from ..nodes.turn.running_sessions import RunningSessions, wait_for
 from ..nodes.user_agent import user_agent
 from ..tools.registry.options import check_options, list_options
 from ..tools.registry.registry import Registered, Registry

@@ -16,8 +16,8 @@ from langgraph.graph import END, START
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Checkpointer, Command, StateUpdate, ensure_valid_checkpointer
 
-from ..nodes.turn.context import Resources
-from ..nodes.turn.running import wait_for
+from ..nodes.turn.node_context import Resources
+from ..nodes.turn.running_sessions import wait_for
 from .common.errors import SpecError
 from .log.reducer import read_messages
 from .log.state import Input, Output, State, apply_update, hide_removed, is_removed

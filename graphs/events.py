@@ -31,7 +31,7 @@ from .conversation.questions import Question
 from .ends.all_ends import Reason
 from .log.metadata import Source
 from .rules.outcome import Outcome
-from .speakers.approval import DecisionType
+from .speakers.interrupt_on import DecisionType
 
 
 class _Event(Data):

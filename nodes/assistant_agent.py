@@ -3,7 +3,7 @@
 from typing import Any
 
 from ..graphs.log.state import State
-from .turn.context import Resources
+from .turn.node_context import Resources
 from .turn.speak import speak
 
 

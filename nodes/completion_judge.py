@@ -9,7 +9,7 @@ from ..graphs.rules.transitions import after_check
 from .judge.moderator import choose
 from .judge.self_judge import judge_yourself
 from .judge.separate_judge import judge_criteria
-from .turn.context import NodeContext, Resources
+from .turn.node_context import NodeContext, Resources
 
 
 async def completion_judge(state: State, resources: Resources) -> dict[str, Any]:

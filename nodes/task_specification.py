@@ -18,20 +18,20 @@ from ..graphs.conversation.conversation import Conversation, restore_conversatio
 from ..graphs.conversation.fields import TASK_TEMPERATURE, TaskSpecification
 from ..graphs.conversation.merge import first_difference
 from ..graphs.conversation.usage import Usage, dump_usage, read_usage
+from ..graphs.log.memory import known_before
 from ..graphs.log.messages import make_message, metadata
 from ..graphs.log.metadata import NOBODY, Draft, Flaw, SpecifiedTask
-from ..graphs.log.remembered import known_before
 from ..graphs.log.state import State, apply_update, hide_removed, log_of, update_of
 from ..graphs.prompts import tasks as prompts
 from ..graphs.prompts.texts import RenderPrompt
 from ..graphs.rules.position import Position
-from ..graphs.rules.tries import Problem
+from ..graphs.rules.reply_choice import Problem
 from ..graphs.speakers.formats import LabelledFormat
-from ..graphs.text.borrowed import is_rewritten
+from ..graphs.text.echoes import is_rewritten
 from ..graphs.text.words import cut, words_in
 from .models.answers import thought_of
 from .models.model import Model
-from .turn.context import NodeContext, Resources, session_id
+from .turn.node_context import NodeContext, Resources, session_id
 from .turn.run_input import (
     RunInput,
     begins_anew,
@@ -40,7 +40,7 @@ from .turn.run_input import (
     join_updates,
     read_requested_conversation,
 )
-from .turn.running import RunningSession
+from .turn.running_sessions import RunningSession
 
 
 class Start(NamedTuple):

@@ -31,8 +31,8 @@ from .execute.results import (
     return_turn,
     run_result_hooks,
 )
-from .turn.context import NodeContext, Resources
-from .turn.people import ask_about_calls
+from .turn.interrupt import ask_about_calls
+from .turn.node_context import NodeContext, Resources
 
 
 async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from langchain_core.messages.tool import ToolCall
 
 from duologue.graphs import Conversation
 from duologue.graphs.log.messages import make_message, make_tool_message, read_metadata
-from duologue.graphs.show.contents import Spent
-from duologue.graphs.show.gather import Session
+from duologue.graphs.show.page import Session
+from duologue.graphs.show.page_data import Spent
 
 ALLOWED: Final = {
     *("html", "head", "meta", "title", "style", "script", "body", "header", "main", "footer"),

@@ -33,7 +33,7 @@ from ..ends.all_ends import Reason
 from ..log.trajectory import trajectory, transcript
 from ..session.checkpoints import stored_conversation
 from ..session.export_training import Line, examples, json_line, models_of, written
-from ..session.records import read_session
+from ..session.session_row import read_session
 from ..session.stored_session import StoredSession
 from ..store.batches import CellRow, CellStatus, CellsWanted
 from ..store.open import Store

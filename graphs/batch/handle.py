@@ -14,7 +14,7 @@ from ..store.base import Store
 from ..store.batches import CellStatus, CellsWanted, check_batch_name
 from ..store.errors import unknown_batch
 from .export import BatchFormat, ExportManifest, read_export, write_export
-from .report.contents import BatchReport
+from .report.page_data import BatchReport
 from .report.report import write_report
 from .status import BatchStatus, read_rows, read_status
 

@@ -16,7 +16,7 @@ from ..common.sanitize import clean
 from ..conversation.conversation import Conversation
 from ..conversation.limits import most_calls, plain_calls
 from ..ends.end import call_caps
-from ..session.records import title_of
+from ..session.session_row import title_of
 from .cells import Cell, Cells
 from .grid import Grid
 from .paths import read_paths

@@ -16,10 +16,10 @@ from ..session.options import Options, StoreOptions
 from ..session.run import check_here
 from ..store.batches import check_batch_name
 from ..store.open import open_store
+from .batch_row import catch_up, have_ended, read_known_row, read_usage_before, write_begun_row
 from .cells import Cells
 from .driver import CONCURRENCY, BatchSettings, CellExecutor, Driver, LocalExecutor
 from .limiter import Limiter
-from .record import catch_up, have_ended, read_known_row, read_usage_before, write_begun_row
 from .scores import ScoreFunction, find_scores
 from .spec import Batch, BatchLimits, load_batch
 from .status import BatchStatus, read_status

@@ -23,8 +23,8 @@ from ..session.stored_session import StoredSession
 from ..store.batches import BatchLease, CellRow
 from ..store.errors import BusySessionError, LostBatchError, LostSessionError
 from ..store.open import Store
+from .batch_row import cell_status_of, new_cell_row, read_figures, read_result
 from .cells import Cell
-from .record import cell_status_of, new_cell_row, read_figures, read_result
 from .scores import ScoreFunction, score
 
 _TAKEOVER: Final = 30.0

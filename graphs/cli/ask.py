@@ -1,6 +1,6 @@
 """Asking a person the questions that a conversation waits with.
 
-Lines are read by `graphs.cli.terminal.input`; `graphs.cli.waiting` says what to do where nobody
+Lines are read by `graphs.cli.terminal.input`; `graphs.cli.question` says what to do where nobody
 answers.
 """
 
@@ -20,7 +20,7 @@ from ..conversation.questions import (
     ToolQuestion,
     is_exit,
 )
-from ..rules.approval import call_shown
+from ..rules.approval_question import call_shown
 from .terminal.console import cut_text, one_line, plain, prose, whole
 from .terminal.events import Transcript
 from .terminal.input import Lines

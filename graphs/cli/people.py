@@ -92,9 +92,9 @@ def answer(
 
     What it asks after that is asked here. With --json nobody is asked: the session waits again.
     """
+    from .question import reply_of
     from .run import follow
     from .terminal.follow_up import FollowUp
-    from .waiting import reply_of
 
     reply = reply_of(session, answer, question, store)
     follow(None, session, FollowUp(store, model), reset=False, as_json=as_json, reply=reply)

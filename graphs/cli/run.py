@@ -25,12 +25,12 @@ from ..session.stored_session import StoredSession
 from ..store.open import open_store
 from .ask import Asker
 from .exit import ExitCode
+from .question import print_question, ways_on
 from .terminal.console import plain, stderr, stdout
 from .terminal.events import JsonLines, Transcript, View
 from .terminal.follow_up import FollowUp
 from .terminal.input import Lines
 from .terminal.progress import Progress
-from .waiting import print_question, ways_on
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

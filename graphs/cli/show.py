@@ -11,13 +11,13 @@ from rich.text import Text
 from ..events import ConversationEnded, QuestionAsked
 from ..rules.outcome import OutcomeStep, OutcomeStepKind
 from ..session.events import events_of, events_of_session
-from ..session.records import check_speaker, title_of
 from ..session.session import Session
+from ..session.session_row import check_speaker, title_of
 from ..session.stored_session import StoredSession
+from .question import print_question, ways_on
 from .terminal.console import cell, json_line, on_screen, one_line, pad, plain, stderr, stdout
 from .terminal.events import JsonLines, Transcript
 from .terminal.follow_up import FollowUp
-from .waiting import print_question, ways_on
 
 
 def show_session(

@@ -93,8 +93,8 @@ def dump(
 ) -> None:
     """Write a session, or one speaker's memory of it, as JSON."""
     from ..common.sanitize import escape_json
-    from ..session.records import check_speaker
     from ..session.session import Session as Handle
+    from ..session.session_row import check_speaker
     from ..speakers.private_messages import write_message
 
     handle = Handle(session, store=store)

@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 
 from ..common.data import Fields, Name, Named, Thing
 from ..ends.end_chat import AnyEndChat
-from ..speakers.approval import InterruptOn, Rule
+from ..speakers.interrupt_on import InterruptOn, Rule
 from ..speakers.speaker import Speaker
 from ..speakers.speaker_options import SpeakerFields
 from .fields import Opening, TaskSpecification, Wording

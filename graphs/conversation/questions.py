@@ -1,7 +1,7 @@
 """What a person is asked while a conversation waits, as data.
 
 When a person is asked for a message is in `graphs.rules.turns`, before calls of tools in
-`graphs.speakers.approval`.
+`graphs.speakers.interrupt_on`.
 """
 
 import json
@@ -25,7 +25,7 @@ from pydantic_core import to_jsonable_python
 from ..common.data import Data
 from ..common.errors import AnswerError
 from ..common.sanitize import dump_exact_json, escape_invisible
-from ..speakers.approval import Action
+from ..speakers.interrupt_on import Action
 
 EXIT = "exit"
 """What a person says to leave, in any case and with any white space around it (Agere)."""

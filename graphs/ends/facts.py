@@ -9,7 +9,7 @@ from ..speakers.replies import Failure, Flaw, Source
 
 
 class Facts(Data):
-    """What was said, counted and used so far. `graphs.rules.facts` computes it from the log."""
+    """The facts of a log so far: `graphs.rules.log_counter` computes them."""
 
     messages: NonNegativeInt = 0
     """Messages of the speakers."""

@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 from langchain_core.messages import BaseMessage
 
 from ..speakers.replies import DATA, Flaw, Source
-from ..text.wording import is_blank
+from ..text.similarity import is_blank
 from .end import AtEnd, CountedMessage, Dialogue, EndRule, EndStep, Strength, Tallies, Tally
 from .facts import Facts, Metadata, SpeechMetadata, is_public_speech, verdict_of
 

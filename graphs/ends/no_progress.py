@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from ..speakers.replies import Failure, Source
 from ..text.farewells import is_farewell
-from ..text.wording import Texts, asks, is_short, key_of, plain
+from ..text.similarity import Texts, asks, is_short, key_of, plain
 from .end import AtEnd, Dialogue, Strength, Tally
 from .facts import Metadata, is_public_speech, is_speech, is_tool_calls, is_tool_result
 from .guard import FREE, Guard, MessageTest, RowTally, heard_replies

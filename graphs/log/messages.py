@@ -23,7 +23,7 @@ from langchain_core.messages.tool import ToolCall
 from pydantic import JsonValue
 
 from ..conversation.usage import select_response_metadata
-from ..speakers.approval import DecisionType
+from ..speakers.interrupt_on import DecisionType
 from .metadata import (
     NOBODY,
     AnyMetadata,

@@ -12,7 +12,7 @@ from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_seri
 
 from ..common.data import Data
 from ..conversation.judges import Verdict
-from ..speakers.approval import DecisionType
+from ..speakers.interrupt_on import DecisionType
 from ..speakers.replies import Failure as Failure, Flaw as Flaw, Source as Source
 
 

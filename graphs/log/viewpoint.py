@@ -24,6 +24,7 @@ from ..common.display import Messages
 from ..conversation.conversation import Conversation
 from ..speakers.private_messages import calls_of
 from .heard_text import as_heard_alone, handing_over, heard_text, provider_names, put_back
+from .memory import is_in_view, is_told, memory, private_lines, remembered
 from .messages import continues_log, metadata, place_of, says_something
 from .metadata import (
     HookVersion,
@@ -33,7 +34,6 @@ from .metadata import (
     SpeakerReply,
     ToolCalls,
 )
-from .remembered import is_in_view, is_told, memory, private_lines, remembered
 
 SILENCE = "(empty message)"
 """The text for a blank message, which many providers refuse."""

@@ -26,7 +26,7 @@ from ..log.metadata import (
     thought_text,
     verdict_of,
 )
-from .facts import LogCounter
+from .log_counter import LogCounter
 from .message_words import CUT_OFF, describe_kept_task, describe_retry, describe_verdict
 from .met_ends import ENDS
 from .outcome import Outcome, OutcomeStep, OutcomeStepKind, OutcomeSteps

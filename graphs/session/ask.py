@@ -27,9 +27,9 @@ from ..conversation.questions import MessageQuestion, is_exit
 from ..conversation.sandbox import Sandbox
 from ..conversation.usage import Price
 from ..ends.end import End
+from ..log.memory import memory
 from ..log.messages import metadata, speeches
 from ..log.metadata import is_by_person
-from ..log.remembered import memory
 from ..prompts import summaries as prompts
 from ..speakers.formats import SchemaFormat
 from ..speakers.speaker import Speaker
@@ -39,9 +39,9 @@ from ..text.words import cut
 from .checkpoints import stored_conversation
 from .converse import locate_session
 from .options import Options, StoreOptions
-from .records import read_session
 from .run import run_to_end
 from .session import Result, Session, result_of
+from .session_row import read_session
 
 
 class AskOptions(StoreOptions, total=False):

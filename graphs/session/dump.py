@@ -48,7 +48,7 @@ from ..rules.moves import MOVES
 from ..rules.outcome import Outcome
 from ..rules.position import Position
 from ..rules.transitions import decide
-from ..speakers.approval import AnyDecision
+from ..speakers.interrupt_on import AnyDecision
 
 
 class DumpedCall(Data):

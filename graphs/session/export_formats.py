@@ -48,7 +48,7 @@ class _Export(NamedTuple):
 
     async def read(self) -> "StoredSession":
         """Read the session, and check that it has the speaker."""
-        from .records import check_speaker, read_stored_session
+        from .session_row import check_speaker, read_stored_session
 
         found = await read_stored_session(self.store, self.session)
         if self.speaker is not None:

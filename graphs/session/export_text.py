@@ -14,14 +14,14 @@ from langchain_core.messages import BaseMessage
 from markdown_it import MarkdownIt
 
 from ..common.sanitize import clean_page, escape_json, escape_markdown
+from ..log.memory import memory
 from ..log.messages import metadata, place_of
 from ..log.metadata import thought_text
-from ..log.remembered import memory
 from ..rules.outcome import Outcome
-from ..show.contents import Line
-from ..show.talk import read_lines
+from ..show.page_data import Line
+from ..show.transcript import read_lines
 from .dump import dumped
-from .records import title_of
+from .session_row import title_of
 from .stored_session import StoredSession
 
 

@@ -18,7 +18,7 @@ from langchain_core.messages import (
     convert_to_openai_messages,
 )
 
-from ...nodes.models.tool_offers import define_tools
+from ...nodes.models.tool_binding import define_tools
 from ...tools.registry.registry import Registry
 from ..common.sanitize import escape_json
 from ..conversation.judges import HAND_OFF

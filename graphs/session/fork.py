@@ -17,13 +17,13 @@ from ..conversation.judges import SeparateJudge
 from ..conversation.merge import require_fields
 from ..conversation.sandbox import Kept, new_key
 from ..ends.all_ends import Reason
+from ..log.memory import known_before
 from ..log.messages import PLACE, make_message, metadata
 from ..log.metadata import Instruction, Speech, Stage, verdict_of
 from ..log.reducer import append, take_back
-from ..log.remembered import known_before
 from ..log.state import State, log_of, update_of
 from ..prompts import speaking as prompts
-from ..rules.facts import facts_of
+from ..rules.log_counter import facts_of
 from ..rules.met_ends import met_ends, reasons_of
 from ..rules.outcome import Outcome
 from ..rules.position import Position
@@ -33,7 +33,7 @@ from ..store.open import Store
 from ..store.rows import check_session_id
 from .checkpoints import StoredStep, copy_steps, find_step, write_state
 from .options import MessageLike
-from .records import known_session, new_session, new_session_id
+from .session_row import known_session, new_session, new_session_id
 
 
 def fork_state(found: State, new: Conversation) -> State:

@@ -1,7 +1,7 @@
 """The sessions of a store.
 
-What one holds is in `graphs.session.records`. Listing loads nothing of LangGraph, which would take
-longer than it does.
+Listing loads nothing of LangGraph, which would take longer than the list. One session is read in
+`graphs.session.session_row`.
 """
 
 import asyncio

@@ -10,8 +10,8 @@ from typing import Final, cast
 from langchain_core.messages import BaseMessage
 
 from ...nodes.models.model import Models
-from ...nodes.turn.context import Resources
-from ...nodes.turn.sent import last_prompt
+from ...nodes.turn.node_context import Resources
+from ...nodes.turn.sent_prompt import last_prompt
 from ...tools.registry.registry import Registry
 from ..build import Graph, build_graph
 from ..common.errors import DuologueError
@@ -21,11 +21,11 @@ from ..conversation.usage import add_usage, read_usage
 from ..log.state import State
 from ..rules.moves import TURN_ENDS
 from ..rules.position import Phase, Position
-from ..show.contents import Spent
-from ..show.gather import Session, memory_page_of, page_of
+from ..show.page import Session, memory_page_of, page_of
+from ..show.page_data import Spent
 from ..store.open import Store
 from .checkpoints import config_of, read_states, reading_session
-from .records import check_speaker, known_session, read_session, title_of
+from .session_row import check_speaker, known_session, read_session, title_of
 from .stored_session import StoredSession
 
 _LOGS: Final = 200

@@ -20,8 +20,8 @@ from pydantic import PrivateAttr
 
 from ...nodes.models.model import Models
 from ...nodes.testing import Call, Prompt, Reply, ScriptedChatModel, ScriptExhaustedError
-from ...nodes.turn.context import Resources
 from ...nodes.turn.next_message import say_as_speaker
+from ...nodes.turn.node_context import Resources
 from ...tools.registry.registry import Registered, Registry
 from ...tools.sandbox import sandbox
 from ..build import Graph, compile_graph
@@ -45,14 +45,14 @@ from ..rules.position import Position
 from ..rules.transitions import Node
 from .checkpoints import config_of, settle, write_state
 from .dump import dumped
-from .recording import (
+from .recorded_answers import (
     answers,
     decisions_given,
     message_given,
     replies_of_agents,
     up_to_each_end,
 )
-from .records import read_session
+from .session_row import read_session
 from .stored_session import StoredSession
 
 

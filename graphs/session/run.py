@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from ...nodes.models.gate import Gate
 from ...nodes.models.model import Models
-from ...nodes.turn.context import Resources
+from ...nodes.turn.node_context import Resources
 from ...tools.registry.registry import Registered, Registry
 from ..build import build_graph
 from ..common.errors import SessionError, SpecError
@@ -34,14 +34,14 @@ from ..kinds.load import ConversationLike, load_conversation
 from ..store.errors import unknown_session
 from ..store.open import SessionLease, Store, open_store
 from ..store.rows import SessionRow, check_session_id
+from .activity import AtWork
 from .answers import BoundInput, bind_answer
-from .at_work import AtWork
 from .checkpoints import questions_of, stored_conversation
 from .events import events_of_session
+from .graph_steps import Begun, play, says_more
 from .options import GivenAnswer, Options, check_run
-from .records import read_session, title_of
+from .session_row import read_session, title_of
 from .status import status
-from .steps import Begun, play, says_more
 from .stored_session import StoredSession
 
 

@@ -82,7 +82,7 @@ class BaseSession:
             SpecError: Nobody has that name, or a registered object is missing.
             SessionError: No model has spoken for the speaker.
         """
-        from .records import read_prompt
+        from .session_row import read_prompt
 
         check_options(registered, Registered)
         async with known_store(self.store) as store:
@@ -334,7 +334,7 @@ class Session(BaseSession):
         Returns:
             The session as it is now. Its outcome is None if it has not ended.
         """
-        from .records import read_stored_session
+        from .session_row import read_stored_session
 
         async with known_store(self.store) as store:
             return result_of(await read_stored_session(store, self.id), store.url)
@@ -427,8 +427,8 @@ class Session(BaseSession):
                 by ``interrupt()``: no log records the answer.
             SpecError: An object that the conversation names is not registered, or failed.
         """
-        from .records import read_stored_session
         from .replay import replay_session
+        from .session_row import read_stored_session
 
         check_options(registered, Registered)
         async with known_store(self.store) as store:
@@ -450,7 +450,7 @@ class Session(BaseSession):
         Raises:
             SessionError: The new id is odd or taken.
         """
-        from .records import new_session_id
+        from .session_row import new_session_id
         from .transfer import dump_session, load_dump
 
         if into is None and to is None:

@@ -106,7 +106,7 @@ class StoredSession(Shown):
         # Jinja and Markdown are loaded where something is shown.
         from ..show.ending import brief_end
         from ..show.render import render_brief
-        from ..show.talk import lines_of
+        from ..show.transcript import lines_of
 
         found = lines_of(self.conversation, self.messages)
         lines = [one for one in found if one.kind != "told"]

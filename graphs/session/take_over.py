@@ -16,7 +16,7 @@ from ..rules.transitions import Node, decide, position_after_removals
 from ..store.errors import damaged_store
 from ..store.open import SessionLease, Store
 from .checkpoints import questions_of, settle, write_state
-from .records import check_speaker, known_session, read_session
+from .session_row import check_speaker, known_session, read_session
 from .stored_session import StoredSession
 
 

@@ -20,8 +20,8 @@ from ..store.open import SessionLease, Store
 from ..store.rows import check_session_id
 from .checkpoints import read_steps, reading_session, settle, write_state, write_steps
 from .dump import SessionDump, read_whole_dump, states_of
-from .forgetting import forgetting
-from .records import check_speaker, known_session, new_session
+from .memory_reset import forgetting
+from .session_row import check_speaker, known_session, new_session
 
 
 async def dump_session(store: Store, session: str) -> SessionDump:

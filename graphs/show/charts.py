@@ -9,7 +9,7 @@ from langchain_core.messages import BaseMessage
 from ..conversation.conversation import Conversation
 from ..log.messages import metadata, place_of
 from ..log.metadata import Speech
-from .contents import Chart, Mark, Share, Spending, Spent, Step, Timeline
+from .page_data import Chart, Mark, Share, Spending, Spent, Step, Timeline
 
 WIDTH: Final = 720
 """How wide a picture is."""

@@ -14,7 +14,7 @@ from ..kinds.load import load_conversation
 from ..log.metadata import Stage
 from ..rules.turns import never_asked
 from ..speakers.speaker import Speaker
-from .ways import Kind, Place, Way, ways
+from .conversation_paths import Kind, Place, Way, ways
 
 MERMAID: Final = (".mmd", ".mermaid", ".md")
 """The files that Mermaid is written to as it is; of Markdown, in a fence."""

@@ -12,13 +12,13 @@ from ..ends.end import Strength, leaves
 from ..ends.guard import Guard
 from ..log.messages import metadata, since_end
 from ..log.metadata import verdict_of
-from ..rules.facts import counter_of
+from ..rules.log_counter import counter_of
 from ..rules.met_ends import ENDS, is_answer_due
 from ..rules.outcome import Outcome, OutcomeStep, OutcomeStepKind
 from ..rules.position import Position
 from ..rules.why import why
 from .charts import timeline
-from .contents import Ending, Meter, Step, Tone
+from .page_data import Ending, Meter, Step, Tone
 
 _MOST_STEPS: Final = 300
 """How many steps are shown, the newest."""

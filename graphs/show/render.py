@@ -15,8 +15,8 @@ from markupsafe import Markup
 
 from ..common.display import TEMPLATES
 from .charts import colour
-from .contents import Ending, Line, Page
 from .markdown import as_html, editable_json, exact, exact_json, shown
+from .page_data import Ending, Line, Page
 
 
 def render(page: Page) -> str:

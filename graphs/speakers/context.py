@@ -1,6 +1,6 @@
 """How much of a long history a speaker is shown, as data: the context policies.
 
-What a policy keeps of a log is in `graphs.rules.shortening`. The log itself is never cut.
+What a policy keeps of a log is in `graphs.rules.history`. The log itself is never cut.
 """
 
 from typing import Annotated, Literal, TypeAlias

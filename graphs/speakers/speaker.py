@@ -13,9 +13,9 @@ from ..common.data import (
     Text,
 )
 from ..common.validation import did_you_mean
-from .approval import Rule
 from .context import Context, KeepAll
 from .formats import Format, LabelledFormat, SchemaFormat
+from .interrupt_on import Rule
 from .model_settings import ModelSettings, PrivateOpening, SmallModelPrompt
 from .private_messages import Examples, PrivateMessage
 from .replies import AnyReply, CodeReply, HumanInputMode, HumanReply, ModelReply, TextReply

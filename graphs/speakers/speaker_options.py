@@ -7,9 +7,9 @@ from langchain_core.messages import MessageLikeRepresentation
 from typing_extensions import TypedDict
 
 from ..common.data import Fields, Thing
-from .approval import InterruptOn
 from .context import Context
 from .formats import Format
+from .interrupt_on import InterruptOn
 from .model_settings import ModelSettings, PrivateOpening, SmallModelPrompt
 from .replies import AnyReply
 

@@ -115,7 +115,7 @@ def _place(target: str | Path | None, *, create: bool) -> _Place:
     if target.startswith(("postgresql://", "postgres://")):
         return _Place(target, partial(_postgres(), target))
     if re.fullmatch(r"memory:[A-Za-z0-9._-]*", target):
-        from .memory import MemoryStore  # loads LangGraph
+        from .in_memory import MemoryStore  # loads LangGraph
 
         return _Place(target, partial(MemoryStore, target))
     path = target.removeprefix("sqlite:///")

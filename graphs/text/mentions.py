@@ -47,7 +47,7 @@ def is_mention(sentence: str) -> bool:
     The same if it denies, plans or shows the word.
     """
     # It loads what compares texts, and few conversations come here.
-    from .wording import asks
+    from .similarity import asks
 
     if _COLON.search(sentence):
         return is_shown(sentence)

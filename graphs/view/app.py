@@ -21,7 +21,7 @@ from ..conversation.questions import EXIT, ApprovalQuestion, MessageQuestion, Qu
 from ..ends.all_ends import Reason
 from ..session.listing import known_store
 from ..session.page import read_for_page
-from ..session.records import read_stored_session
+from ..session.session_row import read_stored_session
 from ..session.stop import stop_session
 from ..store.errors import unknown_session
 from ..store.open import Store

@@ -13,8 +13,8 @@ from markupsafe import Markup
 from ..common.data import Data
 from ..conversation.questions import Question
 from ..ends.all_ends import Reason
-from ..show.contents import Ending, Line, Page
-from ..show.gather import Session, page_of
+from ..show.page import Session, page_of
+from ..show.page_data import Ending, Line, Page
 from ..show.render import policy_of, script_of, style_of, templates
 from ..store.open import Store
 from ..store.rows import SessionRow, Wanted, place

@@ -12,14 +12,14 @@ from ...graphs.conversation.questions import is_exit
 from ...graphs.log.messages import metadata, place_of, storable
 from ...graphs.log.metadata import CodeCalls, Failure
 from ...graphs.log.state import State
-from ...graphs.rules.approval import (
+from ...graphs.rules.approval_question import (
     build_approval,
     call_shown,
     find_misfit,
     find_misshapen,
     needing_approval,
 )
-from ...graphs.speakers.approval import (
+from ...graphs.speakers.interrupt_on import (
     Action,
     AnyDecision,
     Approval,
@@ -33,8 +33,8 @@ from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.functions import check_arguments, parameters_of
 from ...tools.registry.hooks import ArgumentsError
 from ..models.tool_calls import read_call
-from ..turn.context import NodeContext
-from ..turn.people import ask
+from ..turn.interrupt import ask
+from ..turn.node_context import NodeContext
 from .call import CallResult, describe_argument_errors
 
 

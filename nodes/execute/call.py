@@ -15,15 +15,15 @@ from langgraph.types import Command
 from pydantic import JsonValue, ValidationError
 
 from ...graphs.conversation.questions import describe_misfit
+from ...graphs.log.memory import memory
 from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import CallOutcome, Failure, UnheardResult
-from ...graphs.log.remembered import memory
-from ...graphs.speakers.approval import DecisionType
+from ...graphs.speakers.interrupt_on import DecisionType
 from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.functions import check_arguments, is_cancelled
 from ...tools.registry.hooks import ArgumentsError, RunCode, ToolState
-from ..turn.context import NodeContext, session_id
-from ..turn.people import describe_unstorable
+from ..turn.interrupt import describe_unstorable
+from ..turn.node_context import NodeContext, session_id
 
 
 class CallResult(NamedTuple):

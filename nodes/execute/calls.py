@@ -18,15 +18,15 @@ from ...graphs.common.errors import AnswerError, SpecError
 from ...graphs.conversation.sandbox import Kept, Language, Sandbox, new_key
 from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import CodeCalls, Failure
-from ...graphs.speakers.approval import AnyDecision, DecisionType
+from ...graphs.speakers.interrupt_on import AnyDecision, DecisionType
 from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.hooks import RunCode, languages_of, timeout_of
 from ...tools.sandbox import sandbox as sandboxes
 from ...tools.sandbox.sandbox import Ran
-from ..turn.context import NodeContext
 from ..turn.hooks import Hooks, before_tool, turn_of
-from ..turn.record import exit_code_of
-from ..turn.running import record_as_task
+from ..turn.log_writer import exit_code_of
+from ..turn.node_context import NodeContext
+from ..turn.running_sessions import record_as_task
 from .approval import apply_decision, instead_of_tool, kind_of
 from .call import CallResult, read_result, run_call, tool_state, unknown_tool
 from .results import Answers

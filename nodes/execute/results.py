@@ -12,9 +12,9 @@ from ...graphs.prompts.results import NOT_RUN
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import after_pause, after_reply
 from ...graphs.speakers.speaker import Speaker
-from ..turn.context import NodeContext
 from ..turn.hooks import Hooks, after_tool, turn_of
-from ..turn.people import Interruption
+from ..turn.interrupt import Interruption
+from ..turn.node_context import NodeContext
 from .approval import edit_told
 from .call import CallResult, read_result
 

@@ -24,7 +24,7 @@ from ...graphs.speakers.structured_answers import OwnAnswer
 from ...tools.registry.functions import call
 from ..models.answers import thought_of
 from ..models.model import Model
-from ..turn.context import NodeContext, heard_messages
+from ..turn.node_context import NodeContext, heard_messages
 from ..turn.prompt import ModelAnswer
 from .observer import ask_observer
 

@@ -15,7 +15,7 @@ from ...graphs.prompts.summaries import SHORTENED, fill_template
 from ...graphs.text.words import tokens_of
 from ..models.answers import ran_out_of_room
 from ..models.model import Model
-from ..turn.context import NodeContext, notify
+from ..turn.node_context import NodeContext, notify
 from ..turn.prompt import ModelAnswer
 
 T = TypeVar("T")

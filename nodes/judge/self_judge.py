@@ -22,7 +22,7 @@ from ...graphs.speakers.structured_answers import OwnAnswer
 from ..models.answers import thought_of
 from ..models.model import Model
 from ..models.settings import CallSettings
-from ..turn.context import NodeContext
+from ..turn.node_context import NodeContext
 from ..turn.prompt import ModelAnswer, append_question, ask_model, view_of
 from .verdicts import yes_or_no
 

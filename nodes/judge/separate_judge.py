@@ -22,7 +22,7 @@ from ...graphs.speakers.speaker import Speaker
 from ...graphs.speakers.structured_answers import OwnAnswer
 from ..models.answers import thought_of
 from ..models.model import Model
-from ..turn.context import NodeContext
+from ..turn.node_context import NodeContext
 from ..turn.prompt import ModelAnswer
 from .observer import ask_observer
 from .self_judge import answer_limit, is_second, phrase_question, record_unreadable

@@ -37,7 +37,7 @@ from .gate import Gate
 from .listeners import Listener
 from .refusals import find_refusal
 from .settings import CallSettings
-from .tool_offers import offers_of
+from .tool_binding import offers_of
 
 NO_STREAM = "nostream"
 """LangGraph's `TAG_NOSTREAM`, without the second that its import takes."""

@@ -60,8 +60,8 @@ from ..models.answers import THOUGHT, count_usage, normalise_answer
 from ..models.gate import Gate, Unbroken
 from ..models.model import NO_STREAM
 from ..models.refusals import find_refusal, is_for_now, read_retry_seconds
-from .people import describe_unstorable
-from .running import record_as_task, runs_in_threads
+from .interrupt import describe_unstorable
+from .running_sessions import record_as_task, runs_in_threads
 
 _record: Final = record_as_task("model_call")
 

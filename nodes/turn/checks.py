@@ -18,7 +18,7 @@ from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import Draft, Flaw, MessageMetadata, Speech, is_by_person
 from ...graphs.log.parsing import Parsed, own_words, parse, without_remarks
 from ...graphs.prompts import handoffs, speaking as prompts
-from ...graphs.rules.tries import Checked, Problem
+from ...graphs.rules.reply_choice import Checked, Problem
 from ...graphs.speakers.formats import (
     JSON_CUT_OFF,
     BlockFormat,
@@ -28,7 +28,7 @@ from ...graphs.speakers.formats import (
 )
 from ...graphs.speakers.replies import DATA
 from ...graphs.speakers.speaker import Speaker
-from ...graphs.text.borrowed import (
+from ...graphs.text.echoes import (
     all_repeat,
     asks_to_repeat,
     is_about_messages,
@@ -38,7 +38,7 @@ from ...graphs.text.borrowed import (
     repeats,
 )
 from ...graphs.text.fences import MARKS as FENCE_MARKS
-from ...graphs.text.wording import is_blank, is_equal, is_same_move, is_short
+from ...graphs.text.similarity import is_blank, is_equal, is_same_move, is_short
 
 
 def check_reply(

@@ -24,8 +24,8 @@ from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.functions import call
 from ...tools.registry.hooks import Hook, Turn
 from ..models.storable_json import why_unstorable
-from ..models.tool_offers import HandedOver
-from .context import NodeContext, session_id
+from ..models.tool_binding import HandedOver
+from .node_context import NodeContext, session_id
 from .prompt import view_of
 
 Hooks = Sequence[tuple[str, Hook]]

@@ -1,6 +1,6 @@
 """The prompt of a speaker's model, and its summary if it is too long.
 
-`graphs.rules.shortening` decides which older part of the history is left out or summed up; the log
+`graphs.rules.history` decides which older part of the history is left out or summed up; the log
 is never cut. Within a turn a model is shown its own thoughts, since providers demand it. After the
 turn no thought is sent back.
 """
@@ -24,18 +24,18 @@ from ...graphs.log.metadata import NOBODY, Source, SpeakerReply, Stage, Summary,
 from ...graphs.log.viewpoint import SILENCE
 from ...graphs.prompts import speaking as prompts, summaries
 from ...graphs.prompts.summaries import SHORTENED
+from ...graphs.rules.history import PromptOverhead
 from ...graphs.rules.met_ends import is_answer_due
 from ...graphs.rules.position import Phase
-from ...graphs.rules.shortening import PromptOverhead
 from ...graphs.speakers.context import SUMMARY_TEMPERATURE, RunningSummary, TokenBudget
 from ...graphs.speakers.model_settings import ModelSettings, SmallModelPrompt
 from ...graphs.speakers.speaker import Speaker
 from ...graphs.text.words import cut, tokens_of, tokens_of_message
 from ..models.answers import add_thought, ran_out_of_room, thought_of
 from ..models.model import Model
-from ..models.tool_offers import tokens_of_tools
+from ..models.tool_binding import tokens_of_tools
 from .checks import rewrite_request
-from .context import NodeContext, notify
+from .node_context import NodeContext, notify
 
 
 def with_thoughts(

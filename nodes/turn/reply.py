@@ -50,7 +50,7 @@ from ..models.listeners import Listener, Tokens
 from ..models.model import Model
 from ..models.settings import CallSettings
 from ..models.to_user import Speaking, take_out_to_user
-from ..models.tool_offers import (
+from ..models.tool_binding import (
     HandedOver,
     ToolOffer,
     make_hand_off_tool,
@@ -59,10 +59,10 @@ from ..models.tool_offers import (
     read_hand_over,
 )
 from .agents import ask_agent
-from .context import NodeContext
 from .hooks import DraftReply, before_speaker, sees_replies, turn_of
+from .log_writer import audience_of, code_calls, is_call, outputs_of_calls
+from .node_context import NodeContext
 from .prompt import ask_model, build_prompt, leaves_unopened, turn_instructions
-from .record import audience_of, code_calls, is_call, outputs_of_calls
 
 
 async def ask_for_reply(moment: NodeContext, speaker: Speaker, new: list[AnyMessage]) -> DraftReply:

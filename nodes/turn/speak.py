@@ -35,6 +35,7 @@ from ...graphs.log.reducer import take_back
 from ...graphs.log.state import State, update_of
 from ...graphs.rules.moves import BETWEEN_TURNS
 from ...graphs.rules.position import Leaving, Phase
+from ...graphs.rules.reply_choice import Checked, Problem, Worth, better, worth_of
 from ...graphs.rules.transitions import (
     Node,
     after_leaving,
@@ -42,16 +43,15 @@ from ...graphs.rules.transitions import (
     position_after_removals,
     unjudged,
 )
-from ...graphs.rules.tries import Checked, Problem, Worth, better, worth_of
 from ...graphs.speakers.speaker import Speaker
 from ..models.answers import is_cut_off, thought_of
-from ..models.tool_offers import HandedOver
+from ..models.tool_binding import HandedOver
 from .checks import check_reply, repeated_calls
-from .context import NodeContext, Resources
 from .hooks import DraftReply, after_speaker, turn_of
-from .people import ask_for_message
+from .interrupt import ask_for_message
+from .log_writer import audience_of, is_call, read_by_format, write_answer, write_said
+from .node_context import NodeContext, Resources
 from .prompt import summarize_left_out
-from .record import audience_of, is_call, read_by_format, write_answer, write_said
 from .reply import continuation_request, join_reply, reply_of
 
 

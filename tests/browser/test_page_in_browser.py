@@ -14,7 +14,7 @@ from langchain_core.messages import AnyMessage
 
 from duologue.graphs import Conversation
 from duologue.graphs.log.messages import make_message, read_metadata
-from duologue.graphs.show.gather import Session, memory_page_of, page_of
+from duologue.graphs.show.page import Session, memory_page_of, page_of
 from duologue.graphs.show.render import render
 from pages import HOSTILE, hostile_session
 

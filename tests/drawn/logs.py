@@ -9,6 +9,7 @@ from langchain_core.messages.tool import tool_call
 
 from duologue.graphs.conversation.conversation import Conversation
 from duologue.graphs.conversation.fields import Opening
+from duologue.graphs.log.memory import known_before
 from duologue.graphs.log.messages import make_message, make_tool_message, metadata
 from duologue.graphs.log.metadata import (
     NOBODY,
@@ -23,7 +24,6 @@ from duologue.graphs.log.metadata import (
     Stage,
     ToolCalls,
 )
-from duologue.graphs.log.remembered import known_before
 from duologue.graphs.speakers.model_settings import PrivateOpening
 from duologue.graphs.speakers.speaker import Speaker
 

@@ -9,7 +9,7 @@ from duologue.graphs import Conversation
 from duologue.graphs.kinds.role_play import INSTRUCTION, SOLUTION
 from duologue.graphs.log.messages import make_message, make_tool_message
 from duologue.graphs.log.metadata import Failure, Source, Speech, Stage, ToolCalls
-from duologue.graphs.rules.facts import LogCounter
+from duologue.graphs.rules.log_counter import LogCounter
 from duologue.graphs.rules.position import Phase, Position
 from duologue.graphs.rules.transitions import Decision, Node, after_pause, after_turn, decide
 from duologue.nodes.turn.checks import check_reply

@@ -29,7 +29,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.conversation.usage import Usage
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
-from duologue.nodes.turn.context import NodeContext
+from duologue.nodes.turn.node_context import NodeContext
 from support.breaking import Breakage
 from support.cases import drawn_cases
 

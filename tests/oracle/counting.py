@@ -27,13 +27,7 @@ from duologue.graphs.log.metadata import (
     verdict_of,
 )
 from duologue.graphs.text.farewells import is_farewell
-from duologue.graphs.text.wording import (
-    is_blank,
-    is_equal,
-    is_same,
-    is_short,
-    plain,
-)
+from duologue.graphs.text.similarity import is_blank, is_equal, is_same, is_short, plain
 
 Read = list[tuple[BaseMessage, AnyMetadata]]
 Heard = list[tuple[BaseMessage, Speech]]

@@ -25,7 +25,7 @@ from ...graphs.prompts.texts import PROMPTS
 from ...graphs.speakers.formats import SchemaFormat, is_object
 from ...graphs.speakers.replies import AgentReply, FunctionReply, HumanReply
 from ...graphs.speakers.speaker import TO_USER, Speaker
-from ..mcp.found import find_tools
+from ..mcp.named_tools import find_tools
 from ..mcp.servers import McpServer, Server, configured_servers, hint_of, is_at, read_given_servers
 from .functions import Agent, OrderFunction, PredicateFunction, ReplyFunction, parameters_of
 from .hooks import Hook, languages_of

@@ -19,10 +19,10 @@ from ...session.options import Options
 from ...store.batches import BatchLease, CellRow
 from ...store.errors import LostBatchError
 from ...store.open import Store, open_store
+from ..batch_row import read_usage_before
 from ..cells import Cell
 from ..driver import BEAT
 from ..limiter import Figures, Limiter
-from ..record import read_usage_before
 from ..scores import ScoreFunction
 from ..spec import BatchLimits
 from ..worker import COLLECTED, Worker

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .contents import Histogram, Kind
 from .estimates import Estimate
+from .page_data import Histogram, Kind
 
 WIDTH = 600
 """How wide a picture is."""

@@ -9,8 +9,8 @@ from ...ends.all_ends import Reason
 from ...rules.met_ends import ENDS
 from ...show.charts import colour
 from ...store.batches import BatchRow, CellRow
-from .contents import BatchReport, Histogram, Kind, Line, Link, Score, Sentence, Value, Varied
 from .estimates import Estimate, Trials, mean_of, pass_hat
+from .page_data import BatchReport, Histogram, Kind, Line, Link, Score, Sentence, Value, Varied
 from .rows import Fault, Group, Rows, Spread, join_groups, label_value, largest_places
 
 NOT_ENDED: Final[Mapping[str, str]] = {

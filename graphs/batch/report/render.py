@@ -6,7 +6,7 @@ from typing import Final
 from ...show.render import policy_of, style_of, templates
 from ..status import format_duration
 from . import charts
-from .contents import BatchReport, format_estimate, format_number, format_percent
+from .page_data import BatchReport, format_estimate, format_number, format_percent
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 

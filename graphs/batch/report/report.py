@@ -12,8 +12,8 @@ from ...session.page import read_page
 from ...store.batches import BatchRow, CellRow, CellsWanted
 from ...store.errors import unknown_batch
 from ...store.open import Store
-from .contents import BatchReport
 from .page import MOST_LINES, gather_report
+from .page_data import BatchReport
 from .rows import Rows
 
 _AT_ONCE: Final = 2000

@@ -16,7 +16,7 @@ from rich.segment import ControlType
 from rich.spinner import Spinner
 from rich.text import Text
 
-from ...session.at_work import AtWork
+from ...session.activity import AtWork
 from .console import beside, on_screen, one_line, plain
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from duologue.graphs.batch.batch_row import new_cell_row
 from duologue.graphs.batch.cells import Cell, Cells
 from duologue.graphs.batch.driver import BatchSettings, Driver
 from duologue.graphs.batch.limiter import Figures
-from duologue.graphs.batch.record import new_cell_row
 from duologue.graphs.common.errors import BatchError, DuologueError, ModelError, StoreError
 from duologue.graphs.store.batches import BatchLease, BatchRow, CellRow
 from duologue.graphs.store.open import Store, open_store

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from duologue.graphs import arun_batch, run_batch
+from duologue.graphs.batch.batch_row import new_cell_row, read_usage_before
 from duologue.graphs.batch.cells import Cells
-from duologue.graphs.batch.record import new_cell_row, read_usage_before
 from duologue.graphs.batch.spec import Batch
 from duologue.graphs.common.errors import SpecError
 from duologue.graphs.common.settings import environment_variables, load_settings

@@ -13,8 +13,8 @@ from uuid import uuid4
 import pytest
 
 from duologue.graphs import BatchRun, DuologueError, Reason, SpecError, aconverse, converse
-from duologue.graphs.batch.report.contents import BatchReport
 from duologue.graphs.batch.report.page import describe_end, gather_report
+from duologue.graphs.batch.report.page_data import BatchReport
 from duologue.graphs.batch.report.render import render
 from duologue.graphs.batch.report.rows import Rows, Spread
 from duologue.graphs.store.batches import BatchRow, CellRow

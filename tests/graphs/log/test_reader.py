@@ -18,9 +18,9 @@ from duologue.graphs.log.metadata import Source, Speech
 from duologue.graphs.log.reducer import append
 from duologue.graphs.log.state import GrowingLog, log_of
 from duologue.graphs.log.viewpoint import copied, viewpoint
-from duologue.graphs.rules.facts import Reader
-from duologue.graphs.rules.shortening import PromptOverhead
-from duologue.nodes.turn.running import RunningSessions
+from duologue.graphs.rules.history import PromptOverhead
+from duologue.graphs.rules.log_counter import Reader
+from duologue.nodes.turn.running_sessions import RunningSessions
 from oracle.counting import counts
 from support.cases import drawn_cases
 

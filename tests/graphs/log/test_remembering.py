@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AnyMessage, BaseMessage
 
 from duologue.graphs.conversation.conversation import Conversation
+from duologue.graphs.log.memory import memory, remembered
 from duologue.graphs.log.messages import (
     make_message,
     make_tool_message,
@@ -27,7 +28,6 @@ from duologue.graphs.log.metadata import (
     Summary,
     ToolCalls,
 )
-from duologue.graphs.log.remembered import memory, remembered
 from duologue.graphs.log.viewpoint import newly_heard, viewpoint
 from duologue.graphs.speakers.speaker import Speaker
 from support.cases import drawn_cases

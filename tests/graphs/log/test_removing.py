@@ -21,13 +21,13 @@ from duologue.graphs import Reason, Session, converse, load_session
 from duologue.graphs.build import build_graph
 from duologue.graphs.common.threads import run_coroutine as run_in_background
 from duologue.graphs.conversation.conversation import Conversation
+from duologue.graphs.log.memory import memory
 from duologue.graphs.log.messages import metadata, place_of
 from duologue.graphs.log.metadata import RemovedMessage
-from duologue.graphs.log.remembered import memory
 from duologue.graphs.log.state import Input, State, log_of
 from duologue.graphs.log.viewpoint import heard_since, overheard, viewpoint
 from duologue.graphs.prompts import speaking
-from duologue.graphs.rules.facts import facts_of
+from duologue.graphs.rules.log_counter import facts_of
 from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.session.events import events_of_session
 from duologue.graphs.session.export_text import as_json_lines, as_markdown

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from duologue.graphs import Conversation, Result, converse, load_conversation, role_play
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import Flaw, Speech
-from duologue.graphs.text.borrowed import asks_to_repeat, is_echo
+from duologue.graphs.text.echoes import asks_to_repeat, is_echo
 from duologue.nodes.testing import Line, ScriptedChatModel
 from support.fields import fields_of
 

@@ -24,7 +24,7 @@ from duologue.graphs.log.metadata import (
     Speech,
     ToolCalls,
 )
-from duologue.graphs.rules.facts import facts_of
+from duologue.graphs.rules.log_counter import facts_of
 from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.rules.position import Phase, Position
 from duologue.graphs.rules.transitions import position_after_removals

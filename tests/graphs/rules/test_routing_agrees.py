@@ -27,12 +27,12 @@ from duologue.graphs.log.messages import place_of, speeches
 from duologue.graphs.log.state import Input, State, log_of
 from duologue.graphs.prompts import judging, summaries
 from duologue.graphs.prompts.texts import fill_template
-from duologue.graphs.rules.facts import facts_of
+from duologue.graphs.rules.log_counter import facts_of
 from duologue.graphs.rules.moves import max_steps
 from duologue.graphs.rules.position import Position
 from duologue.graphs.rules.transitions import Node, decide
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
-from duologue.nodes.turn.running import RunningSessions
+from duologue.nodes.turn.running_sessions import RunningSessions
 from duologue.tools import Hook
 from support.logs import without_ids
 

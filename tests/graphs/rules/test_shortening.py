@@ -32,7 +32,7 @@ from duologue.graphs.log.metadata import (
 from duologue.graphs.log.viewpoint import viewpoint
 from duologue.graphs.prompts import summaries
 from duologue.graphs.prompts.texts import fill_template
-from duologue.graphs.rules.shortening import History, PromptOverhead, Shortened
+from duologue.graphs.rules.history import History, PromptOverhead, Shortened
 from duologue.graphs.speakers.context import (
     Context,
     KeepAll,

@@ -24,7 +24,7 @@ from duologue.graphs.log.messages import metadata, place_name, place_of
 from duologue.graphs.log.metadata import MemoryReset, RememberedMessage
 from duologue.graphs.prompts import speaking
 from duologue.graphs.prompts.texts import fill_template
-from duologue.graphs.rules.facts import facts_of
+from duologue.graphs.rules.log_counter import facts_of
 from duologue.graphs.session import dump as dump_format
 from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolCall

@@ -14,7 +14,7 @@ from duologue.graphs import Session, SessionError, SpecError, converse
 from duologue.nodes.models.adapters.families import prompting_of
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
-from duologue.nodes.turn import sent
+from duologue.nodes.turn import sent_prompt as sent
 from duologue.tools import Hook
 from support.cli_help import DONE, FIRST, SHORT, duologue, isolate
 

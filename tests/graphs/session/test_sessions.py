@@ -31,7 +31,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.build import route
 from duologue.graphs.events import MessageSaid
-from duologue.graphs.store.memory import MemorySessionLease, MemoryStore
+from duologue.graphs.store.in_memory import MemorySessionLease, MemoryStore
 from duologue.graphs.store.open import SessionLease, open_store
 from duologue.graphs.store.sqlite import SqliteStore
 from duologue.nodes.testing import Prompt, ScriptedChatModel

@@ -16,10 +16,10 @@ from duologue.graphs.log.messages import make_message, make_tool_message as answ
 from duologue.graphs.log.metadata import Speech
 from duologue.graphs.rules.position import Position
 from duologue.graphs.session.stored_session import StoredSession
-from duologue.graphs.show import gather
-from duologue.graphs.show.contents import Heard, Line, Page, Spent
-from duologue.graphs.show.gather import memory_page_of, page_of
+from duologue.graphs.show import page as gather
 from duologue.graphs.show.markdown import as_html
+from duologue.graphs.show.page import memory_page_of, page_of
+from duologue.graphs.show.page_data import Heard, Line, Page, Spent
 from duologue.graphs.show.render import render
 from duologue.nodes.testing import Line as Scripted
 from pages import ALLOWED, HOSTILE, hostile_session

@@ -30,7 +30,7 @@ from duologue.graphs import (
 from duologue.graphs.rules.moves import BETWEEN_TURNS
 from duologue.graphs.rules.position import Position
 from duologue.graphs.rules.transitions import Decision, Node, decide
-from duologue.graphs.show.ways import Kind, Place, ways
+from duologue.graphs.show.conversation_paths import Kind, Place, ways
 from oracle.paths import Choices, Walk
 
 NAMES = ("Ann", "Bob", "Cid", "Dot")
@@ -254,7 +254,7 @@ def test_twice_as_many_who_may_be_chosen_take_no_more_than_ten_times_the_steps(
         steps.append(position)
         return decide(conversation, position)
 
-    monkeypatch.setattr("duologue.graphs.show.ways.decide", noted)
+    monkeypatch.setattr("duologue.graphs.show.conversation_paths.decide", noted)
     counts = []
     for count in (6, 12):
         steps.clear()

@@ -21,17 +21,17 @@ from duologue.graphs.log.parsing import parse
 from duologue.graphs.prompts import speaking
 from duologue.graphs.prompts.tasks import join_task_requests
 from duologue.graphs.prompts.texts import fill_template
-from duologue.graphs.rules.facts import facts_of
+from duologue.graphs.rules.log_counter import facts_of
 from duologue.graphs.speakers.formats import LabelledFormat
-from duologue.graphs.text.borrowed import (
+from duologue.graphs.text.done_words import says
+from duologue.graphs.text.echoes import (
     all_repeat,
     is_acknowledgement,
     is_placeholder,
     is_rewritten,
     only_announces,
 )
-from duologue.graphs.text.done_words import says
-from duologue.graphs.text.wording import is_farewell
+from duologue.graphs.text.similarity import is_farewell
 from duologue.nodes.judge.verdicts import yes_or_no
 
 ASKED_AGAIN = fill_template(speaking.REWRITE_REPLY, problem=speaking.NO_CONTENT)

@@ -14,7 +14,7 @@ from duologue.graphs.log.metadata import Draft, Flaw, MessageMetadata, Speech, U
 from duologue.graphs.log.parsing import Mended, mended
 from duologue.graphs.prompts import speaking
 from duologue.graphs.speakers.formats import LabelledFormat
-from duologue.graphs.text.borrowed import is_placeholder, repeats
+from duologue.graphs.text.echoes import is_placeholder, repeats
 from duologue.nodes.testing import Line, Reply, ScriptedChatModel
 from duologue.tools import Hook
 from support.fields import fields_of

@@ -10,14 +10,14 @@ from duologue.graphs import Conversation
 from duologue.graphs.log.messages import make_message
 from duologue.graphs.log.metadata import NOBODY, Draft, Instruction, Speech
 from duologue.graphs.prompts import judging
+from duologue.graphs.rules.history import PromptOverhead
 from duologue.graphs.rules.position import Phase, Position
-from duologue.graphs.rules.shortening import PromptOverhead
 from duologue.graphs.text.words import tokens_of_message
 from duologue.nodes.models.model import Models
 from duologue.nodes.turn import prompt as prompting
-from duologue.nodes.turn.context import NodeContext, Resources
+from duologue.nodes.turn.node_context import NodeContext, Resources
 from duologue.nodes.turn.prompt import build_prompt, prompt_overhead, turn_instructions, view_of
-from duologue.nodes.turn.running import RunningSession
+from duologue.nodes.turn.running_sessions import RunningSession
 from duologue.tools.registry.registry import Registry
 
 LIMIT = 600

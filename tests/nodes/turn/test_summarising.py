@@ -20,9 +20,9 @@ from duologue.graphs.rules.position import Position
 from duologue.nodes.models.model import Models
 from duologue.nodes.testing import Script, ScriptedChatModel
 from duologue.nodes.turn import prompt as summarising
-from duologue.nodes.turn.context import NodeContext, Resources
+from duologue.nodes.turn.node_context import NodeContext, Resources
 from duologue.nodes.turn.prompt import summarize
-from duologue.nodes.turn.running import RunningSession
+from duologue.nodes.turn.running_sessions import RunningSession
 from duologue.tools.registry.registry import Registry
 from support.fields import fields_of
 

@@ -17,11 +17,11 @@ from ...graphs.speakers.formats import SchemaFormat
 from ...graphs.speakers.speaker import Speaker
 from ..models.adapters.base import Prompting
 from ..models.adapters.families import prompting_of
-from ..models.tool_offers import ToolOffer, offers_of
-from .context import NodeContext, Resources
+from ..models.tool_binding import ToolOffer, offers_of
+from .node_context import NodeContext, Resources
 from .prompt import build_prompt, turn_instructions
 from .reply import callable_tools
-from .running import RunningSession
+from .running_sessions import RunningSession
 from .speak import as_in
 
 

@@ -27,8 +27,8 @@ from ..log.parsing import holds_code, languages_run
 from ..log.viewpoint import View
 from ..speakers.replies import DATA, Source
 from ..text.done_words import says
+from .history import History
 from .met_ends import ENDS
-from .shortening import History
 from .turns import watcher
 
 

@@ -20,7 +20,7 @@ from ...graphs.ends.facts import Facts
 from ...graphs.log.heard_text import heard_text
 from ...graphs.log.messages import metadata, says_something
 from ...graphs.log.state import State, update_of, with_own_ids
-from ...graphs.rules.facts import Reader, with_usage
+from ...graphs.rules.log_counter import Reader, with_usage
 from ...graphs.rules.moves import TURN_ENDS
 from ...graphs.rules.outcome import outcome
 from ...graphs.rules.position import Phase, Position
@@ -33,10 +33,10 @@ from ...tools.sandbox import sandbox
 from ..models.gate import Gate, Unbroken
 from ..models.model import Model, Models
 from ..models.settings import CallSettings
-from ..models.tool_offers import check_room
+from ..models.tool_binding import check_room
 from .next_message import lines_before
 from .run_input import is_task_given, waiting_message
-from .running import RunningSession, RunningSessions, StepProgress
+from .running_sessions import RunningSession, RunningSessions, StepProgress
 
 AskedToStop = Callable[[str], Awaitable[bool]]
 """Takes a session's id; whether somebody asked it to stop."""

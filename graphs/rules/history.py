@@ -17,6 +17,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from ..conversation.conversation import Conversation
 from ..conversation.limits import tokens_of_summary
 from ..log.heard_text import as_heard_alone, handing_over
+from ..log.memory import is_in_view, is_told, remembered
 from ..log.messages import KEY, Fold, metadata, place_of, stored_form
 from ..log.metadata import (
     HookVersion,
@@ -29,7 +30,6 @@ from ..log.metadata import (
     Stage,
     Summary,
 )
-from ..log.remembered import is_in_view, is_told, remembered
 from ..log.viewpoint import SILENCE
 from ..prompts import summaries as prompts
 from ..prompts.texts import RenderPrompt

@@ -9,6 +9,7 @@ from pydantic import BaseModel, JsonValue
 
 from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.handoffs import first_allowed, may_be_private
+from ...graphs.log.memory import is_told
 from ...graphs.log.messages import make_message, metadata, newest_calls, place_name, place_of
 from ...graphs.log.metadata import (
     ALOUD,
@@ -24,16 +25,15 @@ from ...graphs.log.metadata import (
     parsed_of,
 )
 from ...graphs.log.parsing import code_blocks, languages_run, open_blocks, parse
-from ...graphs.log.remembered import is_told
 from ...graphs.log.viewpoint import heard_since
 from ...graphs.prompts.results import NO_OUTPUT, NOT_CLOSED, PRINTED_NOTHING
 from ...graphs.rules.position import Phase
 from ...graphs.rules.transitions import Decision, after_pause, after_reply
 from ...graphs.speakers.speaker import Speaker
 from ..models.to_user import texts_by_id
-from ..models.tool_offers import HandedOver
-from .context import NodeContext
+from ..models.tool_binding import HandedOver
 from .hooks import DraftReply, sees_replies
+from .node_context import NodeContext
 
 
 def audience_of(

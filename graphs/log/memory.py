@@ -1,7 +1,7 @@
 """What a speaker remembers of a log: the lines it sees after its memory was reset or replaced.
 
 Pure functions. How a speaker sees what it remembers is in `graphs.log.viewpoint`; what is written
-when a memory is reset in `graphs.session.forgetting`.
+when a memory is reset in `graphs.session.memory_reset`.
 """
 
 import re

@@ -15,8 +15,8 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command
 
-from ...nodes.turn.context import Resources
-from ...nodes.turn.running import Part, StepProgress, StepStream
+from ...nodes.turn.node_context import Resources
+from ...nodes.turn.running_sessions import Part, StepProgress, StepStream
 from ...tools.sandbox import sandbox
 from ..build import Graph, compile_graph
 from ..common.errors import AnswerError, SessionError, function_error
@@ -35,7 +35,7 @@ from ..conversation.questions import (
 from ..events import ConversationEnded, Event, Notice, QuestionAsked
 from ..log.messages import storable
 from ..log.state import log_of
-from ..rules.approval import check_decisions
+from ..rules.approval_question import check_decisions
 from ..rules.moves import max_steps
 from ..store.open import SessionLease
 from ..store.serializer import check_storable
@@ -43,7 +43,7 @@ from .answers import BoundAnswer, answered_question
 from .checkpoints import checkpointer_of, config_of, questions_of, write_state
 from .events import TokenStream, events_of
 from .options import Options
-from .records import read_session
+from .session_row import read_session
 from .stored_session import StoredSession
 from .take_over import say_in
 

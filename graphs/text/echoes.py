@@ -8,7 +8,7 @@ from typing import Final
 from rapidfuzz.distance import Indel
 
 from .farewells import is_farewell
-from .wording import is_blank, is_equal, is_same_move, is_short, plain
+from .similarity import is_blank, is_equal, is_same_move, is_short, plain
 from .words import has_phrase, phrase_length, remarks, words_in, words_of
 
 _PLACEHOLDER = re.compile(

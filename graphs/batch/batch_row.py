@@ -15,7 +15,7 @@ from ..log.state import State
 from ..rules.outcome import Outcome
 from ..rules.position import Position
 from ..session.checkpoints import config_of, reading_session, still_open, stored_conversation
-from ..session.records import title_of
+from ..session.session_row import title_of
 from ..session.stored_session import StoredSession
 from ..store.batches import BatchLease, BatchRow, CellRow, CellStatus, CellsWanted
 from ..store.open import Store

@@ -8,15 +8,15 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 
 from ..conversation.conversation import Conversation
 from ..conversation.questions import Question
+from ..log.memory import memory
 from ..log.messages import place_of
-from ..log.remembered import memory
 from ..log.viewpoint import viewpoint
 from ..rules.outcome import Outcome
 from ..rules.position import Position
 from .charts import spending_of
-from .contents import Page, Player, Sent, Spent
 from .ending import ending_of, told_end
-from .talk import anchors, lines_of
+from .page_data import Page, Player, Sent, Spent
+from .transcript import anchors, lines_of
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,9 @@ from ..log.metadata import (
     is_by_person,
     outcome_of,
 )
-from ..rules.approval import needing_approval
+from ..rules.approval_question import needing_approval
 from ..rules.outcome import Outcome
-from ..speakers.approval import Action, AnyDecision, Approve, Decisions, Edit, Reject, Respond
+from ..speakers.interrupt_on import Action, AnyDecision, Approve, Decisions, Edit, Reject, Respond
 from ..speakers.speaker import TO_USER
 from .stored_session import StoredSession
 

@@ -20,7 +20,7 @@ from langgraph.func import task
 from ...graphs.common import threads as background
 from ...graphs.conversation.conversation import Conversation, restore_conversation
 from ...graphs.log.state import GrowingLog
-from ...graphs.rules.facts import Reader
+from ...graphs.rules.log_counter import Reader
 from ...graphs.rules.position import Position
 from ...graphs.rules.transitions import Decision, decide
 

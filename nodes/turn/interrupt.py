@@ -20,7 +20,7 @@ from ...graphs.rules.met_ends import explain_guards
 from ...graphs.rules.position import Leaving, Phase
 from ...graphs.rules.turns import NextTurn, asking, asking_of_calls, meaning
 from ...graphs.store.serializer import check_storable
-from .context import NodeContext
+from .node_context import NodeContext
 
 
 def ask(

@@ -8,6 +8,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from ..common.sanitize import dump_exact_json, escape_invisible
 from ..conversation.conversation import Conversation
+from ..log.memory import memory
 from ..log.messages import metadata, place_of
 from ..log.metadata import (
     CallOutcome,
@@ -24,10 +25,9 @@ from ..log.metadata import (
     parsed_of,
     thought_text,
 )
-from ..log.remembered import memory
 from ..log.viewpoint import SILENCE, View
 from ..rules.message_words import describe_note, describe_result, list_remarks, name_author
-from .contents import Fold, Heard, Line, LineKind, Role
+from .page_data import Fold, Heard, Line, LineKind, Role
 
 _LABEL = 200
 """The longest that stands in front of what is heard; what is longer is another text."""

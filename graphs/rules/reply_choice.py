@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from ..common.data import Data
 from ..log.metadata import Flaw
-from ..text.borrowed import is_acknowledgement
+from ..text.echoes import is_acknowledgement
 
 
 class Problem(Data):

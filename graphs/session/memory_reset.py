@@ -1,6 +1,6 @@
 """What is written to a log when a speaker's memory is reset or replaced. Pure functions.
 
-The log itself is never cut: `graphs.log.remembered` leaves out of a view what is forgotten.
+The log itself is never cut: `graphs.log.memory` leaves out of a view what is forgotten.
 """
 
 from collections.abc import Sequence
@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
 
 from ..conversation.conversation import Conversation
+from ..log.memory import memory, private_lines, told_privately
 from ..log.messages import make_message, metadata, place_of
 from ..log.metadata import NOBODY, MemoryReset, Reflection, Speech
-from ..log.remembered import memory, private_lines, told_privately
 from ..log.viewpoint import memory_messages
 from ..prompts import speaking as prompts
 from ..rules.position import Position

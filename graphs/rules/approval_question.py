@@ -10,7 +10,7 @@ from ..common.errors import AnswerError
 from ..common.sanitize import dump_exact_json, escape_invisible
 from ..common.validation import first_fault, list_names, suggest_near_or_all
 from ..conversation.questions import ApprovalQuestion
-from ..speakers.approval import (
+from ..speakers.interrupt_on import (
     DECISIONS,
     ActionRequest,
     Approval,

@@ -9,8 +9,8 @@ from typing import Final, cast
 from langchain_core.messages import BaseMessage
 
 from ...nodes.models.model import Models
-from ...nodes.turn.context import Resources
-from ...nodes.turn.sent import last_prompt
+from ...nodes.turn.node_context import Resources
+from ...nodes.turn.sent_prompt import last_prompt
 from ...tools.registry.registry import Registry
 from ..build import Graph, build_graph
 from ..common.errors import SessionError, SpecError
