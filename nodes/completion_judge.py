@@ -14,15 +14,15 @@ from .turn.node_context import NodeContext, Resources
 
 async def completion_judge(state: State, resources: Resources) -> dict[str, Any]:
     """Ask predicates, or whether a task is complete, or who is next."""
-    moment = await NodeContext.of(state, resources)
-    if (anew := await moment.anew()) is not None:
+    context = await NodeContext.of(state, resources)
+    if (anew := await context.anew()) is not None:
         return anew
-    due, judge = moment.turn.due, moment.conversation.judge
+    due, judge = context.turn.due, context.conversation.judge
     if due is Phase.CHECKED:
         # A step of its own: a predicate that fails must not cost what was said.
-        return await moment.step(after_check(moment.position), [])
+        return await context.step(after_check(context.position), [])
     if due is Phase.CHOSEN:
-        return await choose(moment)
+        return await choose(context)
     if isinstance(judge, SeparateJudge):
-        return await judge_criteria(moment, judge)
-    return await judge_yourself(moment)
+        return await judge_criteria(context, judge)
+    return await judge_yourself(context)

@@ -120,15 +120,15 @@ async def task_specification(state: State, resources: Resources) -> dict[str, An
     session, usage = RunningSession(conversation), read_usage(state)
     if start.is_first:
         resources.running.begin(session_id(), start.begun["spec"], session)
-    moment = NodeContext(resources, session, Position(), drafts, usage, None)
+    context = NodeContext(resources, session, Position(), drafts, usage, None)
     specification = conversation.task_specification
-    rewriting = None if specification is None else await _Rewriting.begin(moment, specification)
+    rewriting = None if specification is None else await _Rewriting.begin(context, specification)
     if rewriting is None:
         remembers = start.sayer is not None and start.is_first
         before = start.brought.remembered(conversation, start.sayer or "") if remembers else []
-        update = await _begin(moment, conversation.task, before, moment.usage)
+        update = await _begin(context, conversation.task, before, context.usage)
     else:
-        update = await _rewrite(moment, rewriting)
+        update = await _rewrite(context, rewriting)
     return join_updates(start.begun, update)
 
 
@@ -148,23 +148,23 @@ class _Rewriting(NamedTuple):
     request: str
 
     @classmethod
-    async def begin(cls, moment: NodeContext, specification: TaskSpecification) -> Self | None:
+    async def begin(cls, context: NodeContext, specification: TaskSpecification) -> Self | None:
         """Return the request, or None if the model is not asked for such a task."""
-        conversation, model = moment.conversation, await moment.model(specification.model)
+        conversation, model = context.conversation, await context.model(specification.model)
         request = model.adapter.prompting.task_request(
             specification, conversation.task or "", conversation.names, conversation.render_prompt
         )
         return None if request is None else cls(specification, model, request)
 
 
-async def _rewrite(moment: NodeContext, rewriting: _Rewriting) -> dict[str, Any]:
+async def _rewrite(context: NodeContext, rewriting: _Rewriting) -> dict[str, Any]:
     specification, model, request = rewriting
-    task, limit = moment.conversation.task or "", specification.word_limit
-    render_prompt = moment.conversation.render_prompt
+    task, limit = context.conversation.task or "", specification.word_limit
+    render_prompt = context.conversation.render_prompt
     prompt: list[AnyMessage] = [HumanMessage(request)]
     drafts = [
         (one.text, about.problem or "")
-        for one in moment.log
+        for one in context.log
         if isinstance(about := metadata(one), Draft)
     ]
     if drafts:
@@ -172,14 +172,14 @@ async def _rewrite(moment: NodeContext, rewriting: _Rewriting) -> dict[str, Any]
         prompt += [AIMessage(rewrite), HumanMessage(request)]
     answer = await model.answer(
         prompt,
-        moment.settings(
+        context.settings(
             "task_specification.model_settings", specification.model_settings, TASK_TEMPERATURE
         ),
         purpose=SpecifiedTask,
         # A model that is held to its form keeps the task, and adds to it.
         marks=LabelledFormat(lines=(f"{task.rstrip(' .')}.",)) if _fits(task, limit) else None,
     )
-    usage = moment.with_call(model, answer)
+    usage = context.with_call(model, answer)
     text = unquoted(answer.text)
     problem = _problem_of(text, task, limit, render_prompt)
     thought = thought_of(answer)
@@ -190,8 +190,8 @@ async def _rewrite(moment: NodeContext, rewriting: _Rewriting) -> dict[str, Any]
             problem=problem.text,
             thought=thought,
         )
-        draft = make_message(len(moment.log), text, rejected, answer=answer)
-        return {"usage": dump_usage(usage), **update_of([draft], moment.log)}
+        draft = make_message(len(context.log), text, rejected, answer=answer)
+        return {"usage": dump_usage(usage), **update_of([draft], context.log)}
     is_kept = problem is not None and problem.flaw is Flaw.NO_REPLY
     # A blank rewrite leaves the task as it was given, too.
     specified = task if is_kept else cut(text, limit) or task
@@ -200,8 +200,8 @@ async def _rewrite(moment: NodeContext, rewriting: _Rewriting) -> dict[str, Any]
         thought=thought,
         problem=problem.text if is_kept and problem is not None else None,
     )
-    record = make_message(len(moment.log), specified, about, answer=answer)
-    return await _begin(moment, specified, [record], usage)
+    record = make_message(len(context.log), specified, about, answer=answer)
+    return await _begin(context, specified, [record], usage)
 
 
 def _problem_of(text: str, task: str, limit: int, render_prompt: RenderPrompt) -> Problem | None:
@@ -224,11 +224,11 @@ def _problem_of(text: str, task: str, limit: int, render_prompt: RenderPrompt) -
 
 
 async def _begin(
-    moment: NodeContext, task: str | None, new: list[AnyMessage], usage: dict[str, Usage]
+    context: NodeContext, task: str | None, new: list[AnyMessage], usage: dict[str, Usage]
 ) -> dict[str, Any]:
     """The update with which the speakers can begin."""
-    new = [*new, *known_before(moment.conversation, len(moment.log) + len(new))]
-    return {"specified_task": task or ""} | await moment.step(Position(), new, usage)
+    new = [*new, *known_before(context.conversation, len(context.log) + len(new))]
+    return {"specified_task": task or ""} | await context.step(Position(), new, usage)
 
 
 def _fits(task: str, limit: int) -> bool:

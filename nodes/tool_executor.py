@@ -37,48 +37,48 @@ from .turn.node_context import NodeContext, Resources
 
 async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
     """Run the calls of the newest message, or the hooks after them."""
-    moment = await NodeContext.of(state, resources)
-    if (anew := await moment.anew()) is not None:
+    context = await NodeContext.of(state, resources)
+    if (anew := await context.anew()) is not None:
         return anew
-    speaker = moment.conversation.speaker(moment.turn.speaker)
+    speaker = context.conversation.speaker(context.turn.speaker)
     hooks = resources.registry.hooks_of(speaker)
-    message = newest_calls(moment.log)
-    if moment.position.phase is Phase.RAN:
-        answers = await run_result_hooks(moment, speaker, hooks, message)
-        return await return_results(moment, speaker, message, answers)
-    if (stopped := await _stopped(moment, state, speaker, message)) is not None:
+    message = newest_calls(context.log)
+    if context.position.phase is Phase.RAN:
+        answers = await run_result_hooks(context, speaker, hooks, message)
+        return await return_results(context, speaker, message, answers)
+    if (stopped := await _stopped(context, state, speaker, message)) is not None:
         return stopped
     decisions = read_decisions(state, message)
-    request = approval_question(moment, speaker, message) if decisions is None else None
+    request = approval_question(context, speaker, message) if decisions is None else None
     if request is not None:
         # A step of its own: what was decided must stand before anything runs.
-        decided_now = ask_about(moment, request, speaker, message)
+        decided_now = ask_about(context, request, speaker, message)
         if decided_now is None:
-            leaving = Leaving(by=person_of(moment.conversation, speaker.name), reason="quit")
-            return await moment.step(after_leaving(moment.position, moment.turn, leaving), [])
+            leaving = Leaving(by=person_of(context.conversation, speaker.name), reason="quit")
+            return await context.step(after_leaving(context.position, context.turn, leaving), [])
         return {"decisions": decided_now}
     before = state.get("interpreter") or {}
-    interpreter = Interpreter(moment.conversation.sandbox, before)
-    answers = await CallsRun(moment, speaker, hooks, interpreter).all_of(message, decisions or {})
+    interpreter = Interpreter(context.conversation.sandbox, before)
+    answers = await CallsRun(context, speaker, hooks, interpreter).all_of(message, decisions or {})
     if any(hook.after_tool for _, hook in hooks):
-        ran = after_pause(moment.position, moment.turn, Phase.RAN)
-        update = await moment.step(ran, result_lines(moment, speaker, answers, final=False))
+        ran = after_pause(context.position, context.turn, Phase.RAN)
+        update = await context.step(ran, result_lines(context, speaker, answers, final=False))
     else:
-        update = await return_results(moment, speaker, message, answers)
+        update = await return_results(context, speaker, message, answers)
     kept = interpreter.dumped()
     update |= {"interpreter": kept} if kept not in ({}, before) else {}
     return update | ({"decisions": {}} if state.get("decisions") else {})
 
 
 async def _stopped(
-    moment: NodeContext, state: State, speaker: Speaker, message: AIMessage
+    context: NodeContext, state: State, speaker: Speaker, message: AIMessage
 ) -> dict[str, Any] | None:
     """What is written before calls run, by a guard or by a person who is to see them, if any."""
-    if stops_calls(moment.conversation, moment.position):
-        return await return_turn(moment, speaker, message)
-    person = None if is_seen(state, message) else await ask_about_calls(moment)
+    if stops_calls(context.conversation, context.position):
+        return await return_turn(context, speaker, message)
+    person = None if is_seen(state, message) else await ask_about_calls(context)
     if isinstance(person, Leaving):
-        return await moment.step(after_leaving(moment.position, moment.turn, person), [])
+        return await context.step(after_leaving(context.position, context.turn, person), [])
     if person is not None and person.text:
-        return await interrupt_calls(moment, speaker, message, person)
+        return await interrupt_calls(context, speaker, message, person)
     return None if person is None else record_seen(message)

@@ -38,25 +38,27 @@ from ..turn.node_context import NodeContext
 from .call import CallResult, describe_argument_errors
 
 
-def approval_question(moment: NodeContext, speaker: Speaker, message: AIMessage) -> Approval | None:
+def approval_question(
+    context: NodeContext, speaker: Speaker, message: AIMessage
+) -> Approval | None:
     """Give what a person has to be asked about the calls of a message."""
     if isinstance(metadata(message), CodeCalls):
         return None
-    tools = _tools_of(moment, speaker)
+    tools = _tools_of(context, speaker)
     return build_approval(speaker, message.tool_calls, lambda name: parameters_of(tools[name]))
 
 
-def _tools_of(moment: NodeContext, speaker: Speaker) -> dict[str, BaseTool]:
+def _tools_of(context: NodeContext, speaker: Speaker) -> dict[str, BaseTool]:
     """The speaker's tools, by their registered names."""
-    return dict(zip(speaker.tools, moment.resources.registry.tools_of(speaker), strict=True))
+    return dict(zip(speaker.tools, context.resources.registry.tools_of(speaker), strict=True))
 
 
 def ask_about(
-    moment: NodeContext, request: Approval, speaker: Speaker, message: AIMessage
+    context: NodeContext, request: Approval, speaker: Speaker, message: AIMessage
 ) -> dict[str, Any] | None:
     """Ask a person about calls; nothing may have run before."""
-    fitting = _fitting(request, _tools_of(moment, speaker))
-    again = moment.resources.asks_again
+    fitting = _fitting(request, _tools_of(context, speaker))
+    again = context.resources.asks_again
     answer: Decisions | None = ask(request.payload(), fitting, asks_again=again)
     if answer is None:
         return None

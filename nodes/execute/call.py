@@ -95,12 +95,12 @@ def unknown_tool(name: str, allowed: Sequence[str]) -> CallResult:
     return CallResult(f"There is no tool {name!r}. {there_are}.", Failure.CALL)
 
 
-def tool_state(moment: NodeContext, speaker: Speaker, run_code: RunCode) -> ToolState:
+def tool_state(context: NodeContext, speaker: Speaker, run_code: RunCode) -> ToolState:
     """Give what a tool may know of the conversation: what its caller knows, and no more."""
     return ToolState(
         session=session_id(),
         speaker=speaker.name,
-        messages=[*_heard(moment.log, speaker.name)],
+        messages=[*_heard(context.log, speaker.name)],
         run_code=run_code,
     )
 

@@ -112,7 +112,7 @@ class _Call(NamedTuple):
 class CallsRun:
     """One run of all calls of a message."""
 
-    moment: NodeContext
+    context: NodeContext
     speaker: Speaker
     hooks: Hooks
     interpreter: Interpreter
@@ -173,7 +173,7 @@ class CallsRun:
         """Run the hooks in front of all calls: one that fails must not cost what a tool does."""
         if not any(hook.before_tool for _, hook in self.hooks):
             return asked
-        turn = turn_of(self.moment, self.speaker, self.moment.log)
+        turn = turn_of(self.context, self.speaker, self.context.log)
 
         async def record() -> dict[str, Any]:
             made = []
@@ -213,11 +213,11 @@ class CallsRun:
         return call_tool(record)
 
     def _runs_code(self, call: ToolCall) -> bool:
-        tool = self.moment.resources.registry.tool(call["name"])
+        tool = self.context.resources.registry.tool(call["name"])
         return tool is not None and bool(languages_of(tool))
 
     async def _tool(self, call: ToolCall) -> CallResult:
-        registry, conversation = self.moment.resources.registry, self.moment.conversation
+        registry, conversation = self.context.resources.registry, self.context.conversation
         allowed = self.speaker.tools if self.speaker.tool_choice != "none" else ()
         tool = registry.tool(call["name"]) if call["name"] in allowed else None
         if tool is None:
@@ -229,7 +229,7 @@ class CallsRun:
             seconds = (
                 conversation.sandbox.seconds + _SLACK if runs_code else conversation.tool_timeout
             )
-        state = tool_state(self.moment, self.speaker, self._run_code_for(tool))
+        state = tool_state(self.context, self.speaker, self._run_code_for(tool))
         return await run_call(call, tool, state, seconds)
 
     def _run_code_for(self, tool: BaseTool) -> RunCode:

@@ -23,13 +23,13 @@ Answers = Mapping[str, CallResult]
 
 
 async def run_result_hooks(
-    moment: NodeContext, speaker: Speaker, hooks: Hooks, message: AIMessage
+    context: NodeContext, speaker: Speaker, hooks: Hooks, message: AIMessage
 ) -> Answers:
     """Run the hooks after the tools; give what they make of each result."""
-    turn = turn_of(moment, speaker, moment.log)
+    turn = turn_of(context, speaker, context.log)
     calls: Mapping[str | None, ToolCall] = {call["id"]: call for call in message.tool_calls}
     answers: dict[str, CallResult] = {}
-    for found in moment.log[moment.log.index(message) + 1 :]:
+    for found in context.log[context.log.index(message) + 1 :]:
         if not isinstance(found, ToolMessage):
             # What somebody was told meanwhile.
             continue
@@ -53,29 +53,29 @@ async def run_result_hooks(
 
 
 async def return_results(
-    moment: NodeContext, speaker: Speaker, message: AIMessage, answers: Answers
+    context: NodeContext, speaker: Speaker, message: AIMessage, answers: Answers
 ) -> dict[str, Any]:
     """Write what came of the calls, for the speaker to answer, or to say as it is."""
     is_code = isinstance(metadata(message), CodeCalls)
     # What a person refuses counts as no error, so it must count here: else a turn has no end.
     counts = (None, Failure.PERSON)
     succeeded = not is_code and any(answer.failure in counts for answer in answers.values())
-    is_said = is_code or _is_direct(moment, speaker, message, answers)
+    is_said = is_code or _is_direct(context, speaker, message, answers)
     told = dict(answers)
     phase = Phase.GIVEN if is_said else Phase.RETURNED
-    position = after_pause(moment.position, moment.turn, phase, succeeded=succeeded)
+    position = after_pause(context.position, context.turn, phase, succeeded=succeeded)
     tool_round = position.tool_rounds if succeeded and not is_said else None
     if not is_said:
         # A result that is the message itself gets no note about what a person changed.
         for call in message.tool_calls:
             answer = answers[str(call["id"])]
             told[str(call["id"])] = answer._replace(text=edit_told(call, answer))
-    lines = result_lines(moment, speaker, told, final=not is_code, tool_round=tool_round)
-    return await moment.step(position, lines)
+    lines = result_lines(context, speaker, told, final=not is_code, tool_round=tool_round)
+    return await context.step(position, lines)
 
 
 async def interrupt_calls(
-    moment: NodeContext, speaker: Speaker, message: AIMessage, person: Interruption
+    context: NodeContext, speaker: Speaker, message: AIMessage, person: Interruption
 ) -> dict[str, Any]:
     """Write for each call that it was interrupted, and after that what the person has said."""
     text = f"Not run: {person.speaker} sent a message instead."
@@ -83,41 +83,43 @@ async def interrupt_calls(
     answers = {str(call["id"]): CallResult(text, Failure.PERSON) for call in calls}
     about = Speech(
         speaker=person.speaker,
-        audience=moment.conversation.speaker(person.speaker).speaks_to,
-        stage=moment.turn.stage,
+        audience=context.conversation.speaker(person.speaker).speaks_to,
+        stage=context.turn.stage,
         source=Source.HUMAN,
         interrupts=True,
     )
     # It counts as a round: else a turn could go on for ever.
-    position = after_pause(moment.position, moment.turn, Phase.RETURNED, succeeded=True)
+    position = after_pause(context.position, context.turn, Phase.RETURNED, succeeded=True)
     tool_round = position.tool_rounds
-    lines = result_lines(moment, speaker, answers, final=True, tool_round=tool_round)
-    brought = moment.brought(person.speaker)
+    lines = result_lines(context, speaker, answers, final=True, tool_round=tool_round)
+    brought = context.brought(person.speaker)
     message_id = None if brought is None else brought.id
-    spoken = make_message(len(moment.log) + len(lines), person.text, about, id=message_id)
-    return await moment.step(position, [*lines, spoken])
+    spoken = make_message(len(context.log) + len(lines), person.text, about, id=message_id)
+    return await context.step(position, [*lines, spoken])
 
 
-async def return_turn(moment: NodeContext, speaker: Speaker, message: AIMessage) -> dict[str, Any]:
+async def return_turn(context: NodeContext, speaker: Speaker, message: AIMessage) -> dict[str, Any]:
     """End a turn without running its calls, where a guard gives the turn to a person."""
     calls = (*message.tool_calls, *message.invalid_tool_calls)
     answers = {str(call["id"]): CallResult(NOT_RUN, Failure.PERSON) for call in calls}
-    position = after_reply(moment.conversation, moment.position, moment.turn)
-    return await moment.step(position, result_lines(moment, speaker, answers, final=True))
+    position = after_reply(context.conversation, context.position, context.turn)
+    return await context.step(position, result_lines(context, speaker, answers, final=True))
 
 
-def _is_direct(moment: NodeContext, speaker: Speaker, message: AIMessage, answers: Answers) -> bool:
+def _is_direct(
+    context: NodeContext, speaker: Speaker, message: AIMessage, answers: Answers
+) -> bool:
     """Whether what the tools gave is the speaker's message (Yacana, LangChain's return_direct)."""
     by_person = ("reject", "respond")
     if any(answer.failure or answer.decision in by_person for answer in answers.values()):
         return False
     ran = [answers[str(call["id"])].tool or call["name"] for call in message.tool_calls]
-    tools = (moment.resources.registry.tool(name) for name in ran)
+    tools = (context.resources.registry.tool(name) for name in ran)
     return speaker.return_direct or all(tool is not None and tool.return_direct for tool in tools)
 
 
 def result_lines(
-    moment: NodeContext,
+    context: NodeContext,
     speaker: Speaker,
     answers: Answers,
     *,
@@ -128,7 +130,7 @@ def result_lines(
     last = len(answers) - 1
     return [
         make_tool_message(
-            len(moment.log) + place,
+            len(context.log) + place,
             speaker=speaker.name,
             call_id=call_id,
             tool_round=tool_round if place == last else None,

@@ -32,32 +32,32 @@ UNREADABLE_CHOICE = "This is not the name of a speaker who can be next."
 """The problem of a choice that cannot be read."""
 
 
-async def choose(moment: NodeContext) -> dict[str, Any]:
+async def choose(context: NodeContext) -> dict[str, Any]:
     """Choose who speaks next."""
-    order = moment.conversation.turn_order
+    order = context.conversation.turn_order
     if isinstance(order, TurnFunction):
-        name = await _called(moment, order.name)
-        return await _chosen(moment, AIMessage(name), name)
+        name = await _called(context, order.name)
+        return await _chosen(context, AIMessage(name), name)
     if isinstance(order, Handoff):
-        name = next_speaker(moment.conversation, moment.turn.speaker, moment.log)
-        return await _chosen(moment, AIMessage(name), name)
+        name = next_speaker(context.conversation, context.turn.speaker, context.log)
+        return await _chosen(context, AIMessage(name), name)
     assert isinstance(order, Moderator)  # noqa: S101  # in a round-robin nobody chooses
     # A moderator gives the word to somebody else.
-    names = [name for name in moment.conversation.names if name != moment.position.speaker]
+    names = [name for name in context.conversation.names if name != context.position.speaker]
     if len(names) == 1:
-        return await _chosen(moment, AIMessage(names[0]), names[0])
-    model = await moment.model(order.model)
-    found = await _asked(moment, order, model, names)
-    return await _chosen(moment, found.answer, found.found, found.new, found.usage)
+        return await _chosen(context, AIMessage(names[0]), names[0])
+    model = await context.model(order.model)
+    found = await _asked(context, order, model, names)
+    return await _chosen(context, found.answer, found.found, found.new, found.usage)
 
 
-async def _called(moment: NodeContext, function: str) -> str:
-    names = moment.conversation.names
-    order = moment.resources.registry.order(function)
-    spoken = heard_messages(moment.log)
+async def _called(context: NodeContext, function: str) -> str:
+    names = context.conversation.names
+    order = context.resources.registry.order(function)
+    spoken = heard_messages(context.log)
     if not spoken:
         # All of it was removed, and functions may look at the newest message.
-        return in_turn(moment.conversation, moment.position)
+        return in_turn(context.conversation, context.position)
     name = await call("order", function, order, spoken, names)
     if name not in names:
         raise SpecError(f"the order {function!r} chose {name!r}; there are {list_names(names)}")
@@ -65,11 +65,11 @@ async def _called(moment: NodeContext, function: str) -> str:
 
 
 async def _asked(
-    moment: NodeContext, order: Moderator, model: Model, names: Sequence[str]
+    context: NodeContext, order: Moderator, model: Model, names: Sequence[str]
 ) -> ModelAnswer[str | None]:
     own = ModelSettings(temperature=order.temperature)
-    settings = moment.settings("turn_order", own, VERDICT_TEMPERATURE)
-    render_prompt = moment.conversation.render_prompt
+    settings = context.settings("turn_order", own, VERDICT_TEMPERATURE)
+    render_prompt = context.conversation.render_prompt
     question = render_prompt(prompts.CHOOSE_NEXT_SPEAKER, names=", ".join(names))
     if order.form == "word":
         question = render_prompt(prompts.NEXT_SPEAKER_NAME_ONLY, question=question)
@@ -87,19 +87,19 @@ async def _asked(
         )
         return answer, None if found is None else str(found.model_dump()["next_speaker"])
 
-    return await ask_observer(moment, model, _system(moment, order), question, ask, private=False)
+    return await ask_observer(context, model, _system(context, order), question, ask, private=False)
 
 
-def _system(moment: NodeContext, order: Moderator) -> list[str]:
-    render_prompt = moment.conversation.render_prompt
+def _system(context: NodeContext, order: Moderator) -> list[str]:
+    render_prompt = context.conversation.render_prompt
     system = [
         order.prompt or render_prompt(prompts.MODERATOR),
-        render_prompt(prompts.SPEAKER_NAMES, names=", ".join(moment.conversation.names)),
+        render_prompt(prompts.SPEAKER_NAMES, names=", ".join(context.conversation.names)),
     ]
     return (
         system
-        if moment.task is None
-        else [*system, render_prompt(prompts.CONVERSATION_TASK, task=moment.task)]
+        if context.task is None
+        else [*system, render_prompt(prompts.CONVERSATION_TASK, task=context.task)]
     )
 
 
@@ -110,18 +110,18 @@ def _schema(names: Sequence[str]) -> type[OwnAnswer]:
 
 
 async def _chosen(
-    moment: NodeContext,
+    context: NodeContext,
     answer: AIMessage,
     name: str | None,
     new: Sequence[AnyMessage] = (),
     usage: dict[str, Usage] | None = None,
 ) -> dict[str, Any]:
-    position = after_choice(moment.conversation, moment.position, name)
+    position = after_choice(context.conversation, context.position, name)
     about = SpeakerChoice(
         audience=NOBODY,
         to=position.chosen,
         problem=None if name is not None else UNREADABLE_CHOICE,
         thought=thought_of(answer),
     )
-    choice = make_message(len(moment.log) + len(new), answer.text, about, answer=answer)
-    return await moment.step(position, [*new, choice], usage)
+    choice = make_message(len(context.log) + len(new), answer.text, about, answer=answer)
+    return await context.step(position, [*new, choice], usage)

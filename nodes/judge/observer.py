@@ -25,7 +25,7 @@ Ask = Callable[[list[BaseMessage]], Awaitable[tuple[AIMessage, T]]]
 
 
 async def ask_observer(
-    moment: NodeContext,
+    context: NodeContext,
     model: Model,
     system: Sequence[str],
     question: str,
@@ -39,9 +39,9 @@ async def ask_observer(
     Where that is too long for the model, or leaves no room for a whole answer, the older half is
     left out, and stays so.
     """
-    lines: list[AnyMessage] = [*moment.log]
-    usage, has_room = moment.usage, False
-    render_prompt = moment.conversation.render_prompt
+    lines: list[AnyMessage] = [*context.log]
+    usage, has_room = context.usage, False
+    render_prompt = context.conversation.render_prompt
     while True:
         transcript = overheard(_heard(lines), private=private) or render_prompt(
             prompts.EMPTY_CONVERSATION
@@ -55,12 +55,12 @@ async def ask_observer(
             if since is None:
                 raise
         else:
-            usage = moment.with_call(model, answer, usage)
+            usage = context.with_call(model, answer, usage)
             # Once: an answer that is cut off again is cut off by a limit of the model's own.
             has_room = has_room or not ran_out_of_room(answer, most or model.adapter.longest_answer)
             since = None if has_room else _half(_heard(lines), private=private)
             if since is None:
-                return ModelAnswer(answer, found, lines[len(moment.log) :], usage)
+                return ModelAnswer(answer, found, lines[len(context.log) :], usage)
             has_room = True
         text = fill_template(SHORTENED, name=prompts.OBSERVER)
         about = Summary(audience=NOBODY, since=since, problem=text)

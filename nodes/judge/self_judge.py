@@ -30,29 +30,29 @@ _MORE = 8
 """How many times longer the second answer may be: a model that thinks needs room for it."""
 
 
-def is_second(moment: NodeContext) -> bool:
+def is_second(context: NodeContext) -> bool:
     """Whether it is asked once more."""
-    return moment.position.phase is Phase.UNREAD
+    return context.position.phase is Phase.UNREAD
 
 
-def phrase_question(moment: NodeContext, question: str) -> str:
+def phrase_question(context: NodeContext, question: str) -> str:
     """Give a question as it is asked now."""
-    if not is_second(moment):
+    if not is_second(context):
         return question
-    return moment.conversation.render_prompt(prompts.RETRY_FORMAT, question=question)
+    return context.conversation.render_prompt(prompts.RETRY_FORMAT, question=question)
 
 
 def answer_limit(
-    moment: NodeContext, judge: Judge | SeparateJudge, model: Model, tokens: int
+    context: NodeContext, judge: Judge | SeparateJudge, model: Model, tokens: int
 ) -> int | None:
     """Give the longest answer, in tokens, by what its form needs. None: the model's own."""
     if judge.max_tokens is not None:
         return judge.max_tokens
-    return model.adapter.accepted_limit(tokens * (_MORE if is_second(moment) else 1))
+    return model.adapter.accepted_limit(tokens * (_MORE if is_second(context) else 1))
 
 
 async def record_unreadable(
-    moment: NodeContext, found: ModelAnswer[Any], before: Sequence[AnyMessage], speaker: str | None
+    context: NodeContext, found: ModelAnswer[Any], before: Sequence[AnyMessage], speaker: str | None
 ) -> dict[str, Any]:
     """Write down an answer that can't be read, behind what stands before it."""
     answer = found.answer
@@ -62,10 +62,10 @@ async def record_unreadable(
         problem=prompts.UNREADABLE,
         thought=thought_of(answer),
     )
-    place = len(moment.log) + len(found.new) + len(before)
+    place = len(context.log) + len(found.new) + len(before)
     new = [*found.new, *before, make_message(place, answer.text, about, answer=answer)]
-    return await moment.step(
-        after_unread_verdict(moment.conversation, moment.position), new, found.usage
+    return await context.step(
+        after_unread_verdict(context.conversation, context.position), new, found.usage
     )
 
 
@@ -99,22 +99,22 @@ class Judgement(OwnAnswer):
         return self
 
 
-async def judge_yourself(moment: NodeContext) -> dict[str, Any]:
+async def judge_yourself(context: NodeContext) -> dict[str, Any]:
     """Ask the speaker who has just spoken whether its task is complete."""
-    conversation = moment.conversation
-    speaker = conversation.speaker(moment.turn.speaker)
-    model = await moment.model(speaker.model)
+    conversation = context.conversation
+    speaker = conversation.speaker(context.turn.speaker)
+    model = await context.model(speaker.model)
     assert isinstance(conversation.judge, Judge)  # noqa: S101  # a separate judge has its own module
     judge = conversation.judge
     if judge.form == "structured":
-        return await _structured(moment, speaker, model, judge)
-    if (left := _left_before(moment)) is None:
-        return await _what_is_left(moment, speaker, model, judge)
-    return await _is_complete(moment, speaker, model, judge, left)
+        return await _structured(context, speaker, model, judge)
+    if (left := _left_before(context)) is None:
+        return await _what_is_left(context, speaker, model, judge)
+    return await _is_complete(context, speaker, model, judge, left)
 
 
 def _settings(
-    moment: NodeContext,
+    context: NodeContext,
     speaker: Speaker,
     judge: Judge,
     most: int | None,
@@ -125,7 +125,7 @@ def _settings(
     own = speaker.model_settings.model_copy(
         update={"temperature": temperature, "stop": (), "max_tokens": judge.max_tokens}
     )
-    return moment.settings(moment.path_of(speaker, "model_settings"), own, default, most)
+    return context.settings(context.path_of(speaker, "model_settings"), own, default, most)
 
 
 def _kept(speaker: Speaker) -> tuple[str, ...]:
@@ -133,43 +133,43 @@ def _kept(speaker: Speaker) -> tuple[str, ...]:
 
 
 async def _structured(
-    moment: NodeContext, speaker: Speaker, model: Model, judge: Judge
+    context: NodeContext, speaker: Speaker, model: Model, judge: Judge
 ) -> dict[str, Any]:
-    words = moment.conversation.render_prompt(prompts.JUDGE_OWN_TASK)
-    question = HumanMessage(phrase_question(moment, words))
-    most = answer_limit(moment, judge, model, _STRUCTURED)
+    words = context.conversation.render_prompt(prompts.JUDGE_OWN_TASK)
+    question = HumanMessage(phrase_question(context, words))
+    most = answer_limit(context, judge, model, _STRUCTURED)
 
     async def ask(log: list[BaseMessage]) -> tuple[AIMessage, Judgement | None]:
         return await model.structured(
-            append_question(view_of(moment, speaker, log, behind=[question]), [question]),
+            append_question(view_of(context, speaker, log, behind=[question]), [question]),
             Judgement,
-            _settings(moment, speaker, judge, most, judge.temperature),
+            _settings(context, speaker, judge, most, judge.temperature),
             purpose=Reflection,
             instead='judge.form = "two_questions"',
             speaker=speaker.name,
             tool_calling=speaker.tool_calling,
         )
 
-    found = await ask_model(moment, speaker, model, ask, behind=[question], most=most)
+    found = await ask_model(context, speaker, model, ask, behind=[question], most=most)
     judgement = found.found
-    if judgement is None and not is_second(moment):
-        before = [_question(moment, found, words, NOBODY)]
-        return await record_unreadable(moment, found, before, speaker.name)
+    if judgement is None and not is_second(context):
+        before = [_question(context, found, words, NOBODY)]
+        return await record_unreadable(context, found, before, speaker.name)
     if judgement is None:
         verdict = Verdict(speaker=speaker.name, complete=False, readable=False)
         text = str(found.answer.text)
     else:
         left = tuple(judgement.objectives_left)
         verdict = Verdict(speaker=speaker.name, complete=judgement.complete, objectives_left=left)
-        text = _in_words(moment, verdict)
+        text = _in_words(context, verdict)
     # An unreadable answer is no reflection worth keeping in the speaker's view.
     audience = _kept(speaker) if verdict.readable else NOBODY
-    return await _recorded(moment, found, words, text, audience, verdict)
+    return await _recorded(context, found, words, text, audience, verdict)
 
 
-def _in_words(moment: NodeContext, verdict: Verdict) -> str:
+def _in_words(context: NodeContext, verdict: Verdict) -> str:
     """Say a verdict as the speaker itself would."""
-    render_prompt = moment.conversation.render_prompt
+    render_prompt = context.conversation.render_prompt
     if verdict.objectives_left:
         return render_prompt(prompts.OBJECTIVES_LEFT, objectives="; ".join(verdict.objectives_left))
     return render_prompt(
@@ -177,11 +177,11 @@ def _in_words(moment: NodeContext, verdict: Verdict) -> str:
     )
 
 
-def _left_before(moment: NodeContext) -> tuple[BaseMessage, BaseMessage] | None:
+def _left_before(context: NodeContext) -> tuple[BaseMessage, BaseMessage] | None:
     """The first question and its answer, where the second one is asked now."""
-    if moment.position.phase not in (Phase.ASKED, Phase.UNREAD):
+    if context.position.phase not in (Phase.ASKED, Phase.UNREAD):
         return None
-    for answer, question in pairwise(reversed(moment.log)):
+    for answer, question in pairwise(reversed(context.log)):
         about = metadata(answer)
         if isinstance(about, Speech):
             return None
@@ -191,50 +191,50 @@ def _left_before(moment: NodeContext) -> tuple[BaseMessage, BaseMessage] | None:
 
 
 async def _what_is_left(
-    moment: NodeContext, speaker: Speaker, model: Model, judge: Judge
+    context: NodeContext, speaker: Speaker, model: Model, judge: Judge
 ) -> dict[str, Any]:
-    words = moment.conversation.render_prompt(prompts.LIST_OBJECTIVES_LEFT)
+    words = context.conversation.render_prompt(prompts.LIST_OBJECTIVES_LEFT)
     question = HumanMessage(words)
-    most = answer_limit(moment, judge, model, _LEFT)
+    most = answer_limit(context, judge, model, _LEFT)
     own = speaker.model_settings.temperature
-    settings = _settings(moment, speaker, judge, most, own, SPEAKER_TEMPERATURE)
-    found = await _in_text(moment, speaker, model, [question], settings)
+    settings = _settings(context, speaker, judge, most, own, SPEAKER_TEMPERATURE)
+    found = await _in_text(context, speaker, model, [question], settings)
     text = found.answer.text
-    return await _recorded(moment, found, words, text, _kept(speaker), None)
+    return await _recorded(context, found, words, text, _kept(speaker), None)
 
 
 async def _is_complete(
-    moment: NodeContext,
+    context: NodeContext,
     speaker: Speaker,
     model: Model,
     judge: Judge,
     left: tuple[BaseMessage, BaseMessage],
 ) -> dict[str, Any]:
     first, reflection = left
-    words = moment.conversation.render_prompt(prompts.IS_TASK_COMPLETE)
-    question = HumanMessage(phrase_question(moment, words))
+    words = context.conversation.render_prompt(prompts.IS_TASK_COMPLETE)
+    question = HumanMessage(phrase_question(context, words))
     # Kept reflections stand in the view already; the others are shown for this question only.
     before: list[BaseMessage] = []
     if not speaker.keep_self_reflection:
-        before = [HumanMessage(first.text), _answered(moment, reflection)]
-    behind, most = [*before, question], answer_limit(moment, judge, model, _WORD)
-    settings = _settings(moment, speaker, judge, most, judge.temperature)
-    found = await _in_text(moment, speaker, model, behind, settings)
+        before = [HumanMessage(first.text), _answered(context, reflection)]
+    behind, most = [*before, question], answer_limit(context, judge, model, _WORD)
+    settings = _settings(context, speaker, judge, most, judge.temperature)
+    found = await _in_text(context, speaker, model, behind, settings)
     text = found.answer.text
     complete = yes_or_no(text)
-    if complete is None and not is_second(moment):
-        return await record_unreadable(moment, found, [], speaker.name)
+    if complete is None and not is_second(context):
+        return await record_unreadable(context, found, [], speaker.name)
     verdict = Verdict(
         speaker=speaker.name,
         complete=complete is True,
         objectives_left=() if complete else (reflection.text,),
         readable=complete is not None,
     )
-    return await _recorded(moment, found, words, text, NOBODY, verdict)
+    return await _recorded(context, found, words, text, NOBODY, verdict)
 
 
 async def _recorded(
-    moment: NodeContext,
+    context: NodeContext,
     found: ModelAnswer[Any],
     question: str,
     text: str,
@@ -242,8 +242,8 @@ async def _recorded(
     verdict: Verdict | None,
 ) -> dict[str, Any]:
     """Write down a question and its answer, which holds a verdict or is the first of two."""
-    number = len(moment.log) + len(found.new)
-    speaker = moment.turn.speaker
+    number = len(context.log) + len(found.new)
+    speaker = context.turn.speaker
     about = Reflection(
         speaker=speaker,
         audience=audience,
@@ -251,27 +251,27 @@ async def _recorded(
         thought=thought_of(found.answer),
     )
     lines = [
-        _question(moment, found, question, audience),
+        _question(context, found, question, audience),
         make_message(number + 1, text, about, answer=found.answer),
     ]
     position = (
-        after_question(moment.position)
+        after_question(context.position)
         if verdict is None
-        else after_verdict(moment.conversation, moment.position, complete=verdict.complete)
+        else after_verdict(context.conversation, context.position, complete=verdict.complete)
     )
-    return await moment.step(position, [*found.new, *lines], found.usage)
+    return await context.step(position, [*found.new, *lines], found.usage)
 
 
 def _question(
-    moment: NodeContext, found: ModelAnswer[Any], text: str, audience: tuple[str, ...]
+    context: NodeContext, found: ModelAnswer[Any], text: str, audience: tuple[str, ...]
 ) -> AnyMessage:
     """The line of a question, in front of its answer."""
     about = JudgeQuestion(audience=audience)
-    return make_message(len(moment.log) + len(found.new), text, about)
+    return make_message(len(context.log) + len(found.new), text, about)
 
 
 async def _in_text(
-    moment: NodeContext,
+    context: NodeContext,
     speaker: Speaker,
     model: Model,
     behind: Sequence[BaseMessage],
@@ -281,7 +281,7 @@ async def _in_text(
 
     async def ask(log: list[BaseMessage]) -> tuple[AIMessage, None]:
         answer = await model.answer(
-            append_question(view_of(moment, speaker, log, behind=behind), behind),
+            append_question(view_of(context, speaker, log, behind=behind), behind),
             settings,
             purpose=Reflection,
             speaker=speaker.name,
@@ -290,9 +290,9 @@ async def _in_text(
         return answer, None
 
     most = settings.values.get("max_tokens")
-    return await ask_model(moment, speaker, model, ask, behind=behind, most=most)
+    return await ask_model(context, speaker, model, ask, behind=behind, most=most)
 
 
-def _answered(moment: NodeContext, reflection: BaseMessage) -> AIMessage:
-    nothing = moment.conversation.render_prompt(prompts.NO_OBJECTIVES_LEFT)
+def _answered(context: NodeContext, reflection: BaseMessage) -> AIMessage:
+    nothing = context.conversation.render_prompt(prompts.NO_OBJECTIVES_LEFT)
     return AIMessage(reflection.text.strip() or nothing)

@@ -35,17 +35,17 @@ Findings = dict[str, Finding]
 """For each criterion what was found."""
 
 
-async def judge_criteria(moment: NodeContext, judge: SeparateJudge) -> dict[str, Any]:
+async def judge_criteria(context: NodeContext, judge: SeparateJudge) -> dict[str, Any]:
     """Ask the separate judge how it stands with its criteria."""
-    speaker = moment.conversation.speaker(moment.turn.speaker)
-    model = await moment.model(judge.model)
-    found = await _asked(moment, judge, model)
+    speaker = context.conversation.speaker(context.turn.speaker)
+    model = await context.model(judge.model)
+    found = await _asked(context, judge, model)
     answer, findings = found.answer, found.found
-    number = len(moment.log) + len(found.new)
-    asked = moment.conversation.render_prompt(prompts.JUDGE_CRITERIA)
+    number = len(context.log) + len(found.new)
+    asked = context.conversation.render_prompt(prompts.JUDGE_CRITERIA)
     question = make_message(number, asked, JudgeQuestion(audience=NOBODY))
-    if findings is None and not is_second(moment):
-        return await record_unreadable(moment, found, [question], None)
+    if findings is None and not is_second(context):
+        return await record_unreadable(context, found, [question], None)
     verdict = Verdict(
         speaker=speaker.name,
         complete=findings is not None and set(findings.values()) == {Finding.MET},
@@ -54,10 +54,10 @@ async def judge_criteria(moment: NodeContext, judge: SeparateJudge) -> dict[str,
         ),
         readable=findings is not None,
         findings=findings or {},
-        final=not is_judged(moment.conversation, moment.position),
+        final=not is_judged(context.conversation, context.position),
     )
     kept = (speaker.name,) if speaker.keep_self_reflection and verdict.readable else NOBODY
-    render_prompt = moment.conversation.render_prompt
+    render_prompt = context.conversation.render_prompt
     text = (
         render_prompt(prompts.JUDGE_VERDICT, verdict=_in_words(findings))
         if findings
@@ -67,21 +67,21 @@ async def judge_criteria(moment: NodeContext, judge: SeparateJudge) -> dict[str,
     lines = [question, make_message(number + 1, text, about, answer=answer)]
     # A final verdict says how it stands; what ended the conversation stays the cap.
     completes = verdict.complete and not verdict.final
-    position = after_verdict(moment.conversation, moment.position, complete=completes)
-    return await moment.step(position, [*found.new, *lines], found.usage)
+    position = after_verdict(context.conversation, context.position, complete=completes)
+    return await context.step(position, [*found.new, *lines], found.usage)
 
 
 async def _asked(
-    moment: NodeContext, judge: SeparateJudge, model: Model
+    context: NodeContext, judge: SeparateJudge, model: Model
 ) -> ModelAnswer[Findings | None]:
-    most = answer_limit(moment, judge, model, _TOKENS + _EACH * len(judge.criteria))
+    most = answer_limit(context, judge, model, _TOKENS + _EACH * len(judge.criteria))
     own = ModelSettings(temperature=judge.temperature, max_tokens=judge.max_tokens)
-    settings = moment.settings("judge", own, VERDICT_TEMPERATURE, most)
-    question = moment.conversation.render_prompt(prompts.JUDGE_CRITERIA)
+    settings = context.settings("judge", own, VERDICT_TEMPERATURE, most)
+    question = context.conversation.render_prompt(prompts.JUDGE_CRITERIA)
     if judge.form == "lines":
-        question = moment.conversation.render_prompt(prompts.JUDGE_IN_LINES, question=question)
+        question = context.conversation.render_prompt(prompts.JUDGE_IN_LINES, question=question)
 
-    question = phrase_question(moment, question)
+    question = phrase_question(context, question)
 
     async def ask(prompt: list[BaseMessage]) -> tuple[AIMessage, Findings | None]:
         if judge.form == "lines":
@@ -98,16 +98,16 @@ async def _asked(
             return answer, None
         return answer, dict(zip(judge.criteria, found.model_dump().values(), strict=True))
 
-    system = _system(moment, judge)
-    return await ask_observer(moment, model, system, question, ask, private=True, most=most)
+    system = _system(context, judge)
+    return await ask_observer(context, model, system, question, ask, private=True, most=most)
 
 
-def _system(moment: NodeContext, judge: SeparateJudge) -> list[str]:
-    render_prompt = moment.conversation.render_prompt
+def _system(context: NodeContext, judge: SeparateJudge) -> list[str]:
+    render_prompt = context.conversation.render_prompt
     numbered = (f"{number}. {text}" for number, text in enumerate(judge.criteria, start=1))
     return [
         judge.prompt or render_prompt(prompts.SEPARATE_JUDGE),
-        *_describe_tasks(moment.conversation.speakers, moment.task, render_prompt),
+        *_describe_tasks(context.conversation.speakers, context.task, render_prompt),
         render_prompt(prompts.CRITERIA, criteria="\n".join(numbered)),
     ]
 

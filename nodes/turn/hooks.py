@@ -145,10 +145,10 @@ class DraftReply(NamedTuple):
     """What it says by calls of ``hand_off``."""
 
 
-def turn_of(moment: NodeContext, speaker: Speaker, log: Sequence[BaseMessage]) -> Turn:
+def turn_of(context: NodeContext, speaker: Speaker, log: Sequence[BaseMessage]) -> Turn:
     """Give the turn as functions and hooks see it."""
     # Functions and hooks may change what they are given.
-    view = tuple(copied(view_of(moment, speaker, log)))
+    view = tuple(copied(view_of(context, speaker, log)))
     return Turn(
-        session_id(), speaker.name, view, newly_heard(moment.conversation, log, speaker.name)
+        session_id(), speaker.name, view, newly_heard(context.conversation, log, speaker.name)
     )

@@ -67,20 +67,20 @@ def describe_unstorable(asked: GraphInterrupt) -> Exception | None:
     return None
 
 
-async def ask_for_message(moment: NodeContext) -> Leaving | str | None:
+async def ask_for_message(context: NodeContext) -> Leaving | str | None:
     """Ask the person who speaks for the speaker whose turn begins, if one is asked."""
-    turn = NextTurn(moment.turn.speaker, moment.turn.stage)
-    asked = asking(moment.conversation, moment.position, turn)
+    turn = NextTurn(context.turn.speaker, context.turn.stage)
+    asked = asking(context.conversation, context.position, turn)
     if asked is None:
-        if moment.conversation.speaker(turn.speaker).human is None:
+        if context.conversation.speaker(turn.speaker).human is None:
             return None
-        brought = moment.brought(turn.speaker)
+        brought = context.brought(turn.speaker)
         return None if brought is None else brought.text
-    tallies = moment.reader.tallies(moment.log)
-    why = explain_guards(moment.conversation, moment.position, tallies)
+    tallies = context.reader.tallies(context.log)
+    why = explain_guards(context.conversation, context.position, tallies)
     if why and asked.because is Because.TURN:
         asked = asked._replace(because=Because.GUARD, why=why)
-    return await _answer(moment, asked)
+    return await _answer(context, asked)
 
 
 class Interruption(NamedTuple):
@@ -92,28 +92,28 @@ class Interruption(NamedTuple):
     """What is said, which interrupts them; empty where they are run."""
 
 
-async def ask_about_calls(moment: NodeContext) -> Leaving | Interruption | None:
+async def ask_about_calls(context: NodeContext) -> Leaving | Interruption | None:
     """Ask the person who is to see the calls that wait, if there is one."""
-    asked = asking_of_calls(moment.conversation, moment.position, moment.turn.speaker)
+    asked = asking_of_calls(context.conversation, context.position, context.turn.speaker)
     if asked is None:
         return None
-    found = await _answer(moment, asked)
+    found = await _answer(context, asked)
     return found if isinstance(found, Leaving) else Interruption(asked.speaker, found)
 
 
-async def _answer(moment: NodeContext, asked: Asking) -> Leaving | str:
+async def _answer(context: NodeContext, asked: Asking) -> Leaving | str:
     """Ask, and say what the answer means; empty where something else replies."""
-    brought = moment.brought(asked.speaker)
+    brought = context.brought(asked.speaker)
     if brought is not None:
         return meaning(asked, brought.text) or ""
-    heard = newly_heard(moment.conversation, moment.log, asked.speaker)
-    calls = newest_calls(moment.log).tool_calls if moment.position.phase is Phase.CALLED else ()
-    own = moment.conversation.speaker(asked.speaker).task
-    task = "\n\n".join(filter(None, [moment.task, own]))
+    heard = newly_heard(context.conversation, context.log, asked.speaker)
+    calls = newest_calls(context.log).tool_calls if context.position.phase is Phase.CALLED else ()
+    own = context.conversation.speaker(asked.speaker).task
+    task = "\n\n".join(filter(None, [context.task, own]))
     question = interrupt_payload(asked, task, heard, calls)
-    again = moment.resources.asks_again
+    again = context.resources.asks_again
     found = meaning(asked, ask(question, schema_of(asked.empty), asks_again=again))
-    if moment.resources.written is not None:
+    if context.resources.written is not None:
         # LangGraph does not wait for it: a kill after this would have the person asked again.
-        await moment.resources.written()
+        await context.resources.written()
     return found or ""

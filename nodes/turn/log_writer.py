@@ -57,12 +57,12 @@ def is_call(message: AIMessage) -> bool:
 
 
 async def write_answer(
-    moment: NodeContext, speaker: Speaker, given: DraftReply, about: SpeakerReply
+    context: NodeContext, speaker: Speaker, given: DraftReply, about: SpeakerReply
 ) -> dict[str, Any]:
     """Write down an accepted answer: as what is said, or for the speaker's hooks to see first."""
-    hooks = moment.resources.registry.hooks_of(speaker)
-    number = len(moment.log) + len(given.new)
-    ids = fresh_ids(given.message, moment.log)
+    hooks = context.resources.registry.hooks_of(speaker)
+    number = len(context.log) + len(given.new)
+    ids = fresh_ids(given.message, context.log)
     message = given.message.model_copy(
         update={
             "tool_calls": [{**call, "id": next(ids)} for call in given.message.tool_calls],
@@ -77,32 +77,32 @@ async def write_answer(
     sees = bool(message.text.strip()) or not is_call(message)
     if sees and sees_replies(hooks):
         about = as_reply(UnheardReply, about, audience=NOBODY)
-        waiting = after_pause(moment.position, moment.turn, Phase.ANSWERED)
-        return await moment.step(
+        waiting = after_pause(context.position, context.turn, Phase.ANSWERED)
+        return await context.step(
             waiting, [*given.new, _line_of(number, message, about)], given.usage
         )
-    return await write_said(moment, speaker, given._replace(message=message), about)
+    return await write_said(context, speaker, given._replace(message=message), about)
 
 
 async def write_said(
-    moment: NodeContext, speaker: Speaker, given: DraftReply, about: SpeakerReply
+    context: NodeContext, speaker: Speaker, given: DraftReply, about: SpeakerReply
 ) -> dict[str, Any]:
     """Write down what the speaker says."""
-    position, turn = moment.position, moment.turn
-    number = len(moment.log) + len(given.new)
+    position, turn = context.position, context.turn
+    number = len(context.log) + len(given.new)
     if is_call(given.message):
         kind = CodeCalls if about.source is Source.CODE else ToolCalls
         called = as_reply(kind, about)
         lines = [*given.new, _line_of(number, given.message, called)]
-        return await moment.step(after_pause(position, turn, Phase.CALLED), lines, given.usage)
-    schema = moment.resources.registry.schema_of(speaker)
+        return await context.step(after_pause(position, turn, Phase.CALLED), lines, given.usage)
+    schema = context.resources.registry.schema_of(speaker)
     about = about.model_copy(update=read_by_format(speaker, given.message.text, about, schema))
     message_id = None
-    if about.source is Source.HUMAN and (brought := moment.brought(speaker.name)) is not None:
+    if about.source is Source.HUMAN and (brought := context.brought(speaker.name)) is not None:
         message_id = brought.id
     spoken = make_message(number, given.message.text, about, id=message_id, answer=given.message)
-    return await moment.step(
-        after_reply(moment.conversation, position, turn), [*given.new, spoken], given.usage
+    return await context.step(
+        after_reply(context.conversation, position, turn), [*given.new, spoken], given.usage
     )
 
 

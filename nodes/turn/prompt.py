@@ -78,14 +78,14 @@ def _of_turn(log: Sequence[BaseMessage], name: str) -> Iterator[tuple[str | None
 T = TypeVar("T")
 
 
-def system_of(moment: NodeContext, speaker: Speaker) -> str:
+def system_of(context: NodeContext, speaker: Speaker) -> str:
     """Give the system prompt of a speaker."""
-    schema = moment.resources.registry.schema_of(speaker)
-    return moment.conversation.system_prompt(speaker, moment.task, schema)
+    schema = context.resources.registry.schema_of(speaker)
+    return context.conversation.system_prompt(speaker, context.task, schema)
 
 
 def prompt_overhead(
-    moment: NodeContext,
+    context: NodeContext,
     speaker: Speaker,
     short: SmallModelPrompt | None = None,
     *,
@@ -95,38 +95,38 @@ def prompt_overhead(
     # The tools' schemas are made for it, which takes a while.
     if not isinstance(speaker.context, TokenBudget | RunningSummary):
         return PromptOverhead(0)
-    front = _as_told(moment, speaker, [], short)
-    tools = tokens_of_tools(moment.conversation, moment.resources.registry, speaker)
-    thoughts = tokens_of_thoughts(moment.log, speaker.name)
+    front = _as_told(context, speaker, [], short)
+    tools = tokens_of_tools(context.conversation, context.resources.registry, speaker)
+    thoughts = tokens_of_thoughts(context.log, speaker.name)
     reminded = short.reminder if short is not None else ""
     return PromptOverhead(
         sum(map(tokens_of_message, front)) + tools + thoughts,
-        tokens_of(prompts.fill_template(reminded, task=_given_task(moment, speaker))),
+        tokens_of(prompts.fill_template(reminded, task=_given_task(context, speaker))),
         sum(map(tokens_of_message, behind)),
     )
 
 
-def _given_task(moment: NodeContext, speaker: Speaker) -> str:
-    return moment.conversation.task or speaker.task or ""
+def _given_task(context: NodeContext, speaker: Speaker) -> str:
+    return context.conversation.task or speaker.task or ""
 
 
 def _as_told(
-    moment: NodeContext,
+    context: NodeContext,
     speaker: Speaker,
     lines: Sequence[BaseMessage],
     short: SmallModelPrompt | None,
 ) -> list[BaseMessage]:
     """What a speaker sees of these lines, with the short prompt if its model needs one."""
-    system = system_of(moment, speaker)
-    view = moment.reader.view(lines, speaker.name, system, in_prompt=short is None)
+    system = system_of(context, speaker)
+    view = context.reader.view(lines, speaker.name, system, in_prompt=short is None)
     if short is None:
         return view
-    given = _given_task(moment, speaker)
-    return _build_small_model_prompt(view, short, moment.task or given, given)
+    given = _given_task(context, speaker)
+    return _build_small_model_prompt(view, short, context.task or given, given)
 
 
 def view_of(
-    moment: NodeContext,
+    context: NodeContext,
     speaker: Speaker,
     log: Sequence[BaseMessage],
     short: SmallModelPrompt | None = None,
@@ -134,9 +134,9 @@ def view_of(
     behind: Sequence[BaseMessage] = (),
 ) -> list[BaseMessage]:
     """Give what a speaker sees when its model is asked."""
-    beside = prompt_overhead(moment, speaker, short, behind=behind)
-    kept = moment.reader.history(speaker.name).shortened(log, beside)
-    return _as_told(moment, speaker, kept.lines, short)
+    beside = prompt_overhead(context, speaker, short, behind=behind)
+    kept = context.reader.history(speaker.name).shortened(log, beside)
+    return _as_told(context, speaker, kept.lines, short)
 
 
 class TurnInstructions(NamedTuple):
@@ -153,23 +153,23 @@ class TurnInstructions(NamedTuple):
         return [*([HumanMessage(self.told)] if self.told else []), *self.asked]
 
 
-def turn_instructions(moment: NodeContext) -> TurnInstructions:
+def turn_instructions(context: NodeContext) -> TurnInstructions:
     """Give what stands in this turn's prompts alone."""
-    return TurnInstructions(_told_of_end(moment), _mending(moment))
+    return TurnInstructions(_told_of_end(context), _mending(context))
 
 
-def _mending(moment: NodeContext) -> list[BaseMessage]:
+def _mending(context: NodeContext) -> list[BaseMessage]:
     """Give what comes after a speaker's view where it is asked once more, else nothing."""
-    if moment.position.phase not in (Phase.REJECTED, Phase.CUT_OFF):
+    if context.position.phase not in (Phase.REJECTED, Phase.CUT_OFF):
         return []
-    draft = moment.log[-1]
-    request = HumanMessage(rewrite_request(moment.conversation, metadata(draft)))
+    draft = context.log[-1]
+    request = HumanMessage(rewrite_request(context.conversation, metadata(draft)))
     # A blank draft can't be sent, and says nothing that the request does not.
     return [AIMessage(draft.text), request] if draft.text.strip() else [request]
 
 
-def _told_of_end(moment: NodeContext) -> str:
-    conversation, position = moment.conversation, moment.position
+def _told_of_end(context: NodeContext) -> str:
+    conversation, position = context.conversation, context.position
     end_chat = conversation.end_chat
     if position.owed or is_answer_due(conversation, position):
         if not end_chat.announce_last_words:
@@ -177,27 +177,27 @@ def _told_of_end(moment: NodeContext) -> str:
         told = conversation.render_prompt(prompts.LAST_MESSAGE)
     else:
         left = end_chat.rounds_left(position.rounds(conversation) + 1)
-        if not end_chat.tell_rounds_left or left is None or moment.turn.stage is not Stage.ROUNDS:
+        if not end_chat.tell_rounds_left or left is None or context.turn.stage is not Stage.ROUNDS:
             return ""
         told = conversation.render_prompt(prompts.ROUNDS_LEFT, count=left)
-    return conversation.mark_instruction(conversation.speaker(moment.turn.speaker), told)
+    return conversation.mark_instruction(conversation.speaker(context.turn.speaker), told)
 
 
 def build_prompt(
-    moment: NodeContext,
+    context: NodeContext,
     speaker: Speaker,
     log: Sequence[BaseMessage],
     once: TurnInstructions,
     short: SmallModelPrompt | None,
 ) -> list[BaseMessage]:
     """Give what is sent to the model for a speaker's turn."""
-    view = view_of(moment, speaker, log, short, behind=once.messages)
+    view = view_of(context, speaker, log, short, behind=once.messages)
     if not view or isinstance(view[-1], SystemMessage | AIMessage):
         # What it would answer was removed, and many models refuse a prompt that ends so.
         has_spoken = bool(view) and isinstance(view[-1], AIMessage)
         cue = prompts.CONTINUE_CONVERSATION if has_spoken else prompts.BEGIN
-        view = [*view, HumanMessage(moment.conversation.render_prompt(cue))]
-    if moment.position.phase in (Phase.RETURNED, Phase.REJECTED, Phase.CUT_OFF):
+        view = [*view, HumanMessage(context.conversation.render_prompt(cue))]
+    if context.position.phase in (Phase.RETURNED, Phase.REJECTED, Phase.CUT_OFF):
         view = with_thoughts(view, log, speaker.name)
     return append_question(_with_told(view, once.told) if once.told else view, once.asked)
 
@@ -238,7 +238,7 @@ class ModelAnswer(NamedTuple, Generic[T]):
 
 
 async def ask_model(
-    moment: NodeContext,
+    context: NodeContext,
     speaker: Speaker,
     model: Model,
     ask: Callable[[list[BaseMessage]], Awaitable[tuple[AIMessage, T]]],
@@ -255,26 +255,26 @@ async def ask_model(
     answer was cut off for lack of room; where its limit is not known that is only guessed, and not
     at all where it goes on by a further answer.
     """
-    lines: list[AnyMessage] = [*moment.log, *new]
-    usage, has_room = moment.usage, False
-    beside = prompt_overhead(moment, speaker, short, behind=behind)
+    lines: list[AnyMessage] = [*context.log, *new]
+    usage, has_room = context.usage, False
+    beside = prompt_overhead(context, speaker, short, behind=behind)
     while True:
         cut: AnyMessage | None
         try:
             answer, found = await ask([*lines])
         except ContextTooLongError:
-            cut = _cut(moment, speaker, lines, beside)
+            cut = _cut(context, speaker, lines, beside)
             if cut is None:
                 raise
         else:
-            usage = moment.with_call(model, answer, usage)
+            usage = context.with_call(model, answer, usage)
             limit = most if isinstance(most, int) else model.adapter.longest_answer
             # Once: an answer that is cut off again is cut off by a limit of the model's own.
             is_guessed = goes_on and limit is None
             has_room = has_room or is_guessed or not ran_out_of_room(answer, limit)
-            cut = None if has_room else _cut(moment, speaker, lines, beside)
+            cut = None if has_room else _cut(context, speaker, lines, beside)
             if cut is None:
-                return ModelAnswer(answer, found, lines[len(moment.log) :], usage)
+                return ModelAnswer(answer, found, lines[len(context.log) :], usage)
             has_room = True
         lines.append(cut)
         about = metadata(cut)
@@ -282,10 +282,10 @@ async def ask_model(
 
 
 def _cut(
-    moment: NodeContext, speaker: Speaker, lines: Sequence[BaseMessage], beside: PromptOverhead
+    context: NodeContext, speaker: Speaker, lines: Sequence[BaseMessage], beside: PromptOverhead
 ) -> AnyMessage | None:
     """A line of the log that leaves the older half out. None: there is nothing to leave out."""
-    history = moment.reader.history(speaker.name)
+    history = context.reader.history(speaker.name)
     since = history.halved(lines, beside)
     if since is None:
         return None
@@ -317,43 +317,43 @@ def _build_small_model_prompt(
 
 
 async def summarize_left_out(
-    moment: NodeContext, speaker: Speaker
+    context: NodeContext, speaker: Speaker
 ) -> tuple[AnyMessage, dict[str, Usage]] | None:
     """Sum up what does not fit into a speaker's prompts any more, by its context policy."""
-    if not moment.conversation.sums_up(speaker):
+    if not context.conversation.sums_up(speaker):
         return None
     short = None
     if speaker.small_model_prompt is not None and speaker.has_model:
         # A short prompt takes other room.
-        model = await moment.model(speaker.model)
+        model = await context.model(speaker.model)
         short = model.adapter.prompting.small_model_prompt(speaker)
-    beside = prompt_overhead(moment, speaker, short)
-    left_out = moment.reader.history(speaker.name).to_summarise(moment.log, beside)
-    return None if left_out is None else await summarize(moment, speaker, *left_out)
+    beside = prompt_overhead(context, speaker, short)
+    left_out = context.reader.history(speaker.name).to_summarise(context.log, beside)
+    return None if left_out is None else await summarize(context, speaker, *left_out)
 
 
 async def summarize(
-    moment: NodeContext, speaker: Speaker, lines: Sequence[BaseMessage], since: str
+    context: NodeContext, speaker: Speaker, lines: Sequence[BaseMessage], since: str
 ) -> tuple[AnyMessage, dict[str, Usage]]:
     """Have a model sum up what is left out of a speaker's prompts from now on.
 
     A model that refuses that as too long is given the newer half of it. A blank answer, and a
     single line that is too long, leave the summary as it was.
     """
-    context = speaker.context
-    assert isinstance(context, RunningSummary)  # noqa: S101  # no other policy has a summary
-    model = await moment.model(context.model or speaker.model)
-    old = moment.reader.history(speaker.name).last_summary(moment.log)
+    policy = speaker.context
+    assert isinstance(policy, RunningSummary)  # noqa: S101  # no other policy has a summary
+    model = await context.model(policy.model or speaker.model)
+    old = context.reader.history(speaker.name).last_summary(context.log)
     before = old.text.strip() if old is not None else ""
-    usage, text, answered = moment.usage, "", AIMessage("")
+    usage, text, answered = context.usage, "", AIMessage("")
     read = list(lines)
     while read:
         try:
             answer = await model.answer(
-                _summary_prompt(moment, speaker, context, before, read),
-                moment.settings(
-                    moment.path_of(speaker, "context"),
-                    ModelSettings(temperature=context.temperature),
+                _summary_prompt(context, speaker, policy, before, read),
+                context.settings(
+                    context.path_of(speaker, "context"),
+                    ModelSettings(temperature=policy.temperature),
                     SUMMARY_TEMPERATURE,
                 ),
                 purpose=Summary,
@@ -364,7 +364,7 @@ async def summarize(
             left = "the older half of what was to be summed up is" if read else "all of it is"
             notify(f"{error}; {left} left out of the summary")
             continue
-        usage, text = moment.with_call(model, answer), cut(answer.text.strip(), context.words)
+        usage, text = context.with_call(model, answer), cut(answer.text.strip(), policy.words)
         answered = answer
         break
     about = Summary(
@@ -373,23 +373,23 @@ async def summarize(
         since=since,
         thought=thought_of(answered),
     )
-    return make_message(len(moment.log), text or before, about, answer=answered), usage
+    return make_message(len(context.log), text or before, about, answer=answered), usage
 
 
 def _summary_prompt(
-    moment: NodeContext,
+    context: NodeContext,
     speaker: Speaker,
-    context: RunningSummary,
+    policy: RunningSummary,
     before: str,
     lines: Sequence[BaseMessage],
 ) -> list[BaseMessage]:
-    render_prompt = moment.conversation.render_prompt
+    render_prompt = context.conversation.render_prompt
     request = render_prompt(
         summaries.SUMMARY_REQUEST,
         me=speaker.name,
         before=before or render_prompt(summaries.NO_EARLIER_SUMMARY),
         transcript=transcript(lines, speaker.name),
-        words=context.words,
+        words=policy.words,
     )
     return [
         SystemMessage(render_prompt(summaries.SUMMARY_ROLE, me=speaker.name)),

@@ -65,25 +65,27 @@ from .node_context import NodeContext
 from .prompt import ask_model, build_prompt, leaves_unopened, turn_instructions
 
 
-async def ask_for_reply(moment: NodeContext, speaker: Speaker, new: list[AnyMessage]) -> DraftReply:
+async def ask_for_reply(
+    context: NodeContext, speaker: Speaker, new: list[AnyMessage]
+) -> DraftReply:
     """Ask the speaker's model, with what is new in the log in front of it."""
-    model = await moment.model(speaker.model)
+    model = await context.model(speaker.model)
     short = model.adapter.prompting.small_model_prompt(speaker)
-    where = moment.path_of(speaker, "model_settings")
-    settings = moment.settings(where, speaker.model_settings, SPEAKER_TEMPERATURE)
-    schema, once = _held_to(moment, speaker), turn_instructions(moment)
+    where = context.path_of(speaker, "model_settings")
+    settings = context.settings(where, speaker.model_settings, SPEAKER_TEMPERATURE)
+    schema, once = _held_to(context, speaker), turn_instructions(context)
 
     async def ask(log: list[BaseMessage]) -> tuple[AIMessage, HandedOver]:
-        prompt = build_prompt(moment, speaker, log, once, short)
+        prompt = build_prompt(context, speaker, log, once, short)
         if schema is not None:
-            answer = await _structured(moment, speaker, model, schema, prompt, settings)
+            answer = await _structured(context, speaker, model, schema, prompt, settings)
             return answer, HandedOver()
-        answer = await _text(moment, speaker, model, prompt, settings)
-        hands_over = isinstance(moment.conversation.turn_order, Handoff)
+        answer = await _text(context, speaker, model, prompt, settings)
+        hands_over = isinstance(context.conversation.turn_order, Handoff)
         return read_hand_over(answer) if hands_over else (answer, HandedOver())
 
     found = await ask_model(
-        moment,
+        context,
         speaker,
         model,
         ask,
@@ -91,31 +93,31 @@ async def ask_for_reply(moment: NodeContext, speaker: Speaker, new: list[AnyMess
         most=settings.values.get("max_tokens"),
         short=short,
         behind=once.messages,
-        goes_on=speaker.on_length != "accept" and not moment.position.cut_off,
+        goes_on=speaker.on_length != "accept" and not context.position.cut_off,
     )
     return DraftReply(found.answer, Source.MODEL, found.new, found.usage, handed=found.found)
 
 
-def _held_to(moment: NodeContext, speaker: Speaker) -> type[BaseModel] | None:
+def _held_to(context: NodeContext, speaker: Speaker) -> type[BaseModel] | None:
     """The pydantic model that the answer is held to, where it is."""
     wanted = speaker.format
     if not isinstance(wanted, SchemaFormat) or wanted.form != "structured":
         return None
-    return moment.resources.registry.schema_of(speaker)
+    return context.resources.registry.schema_of(speaker)
 
 
 async def _text(
-    moment: NodeContext,
+    context: NodeContext,
     speaker: Speaker,
     model: Model,
     prompt: list[BaseMessage],
     settings: CallSettings,
 ) -> AIMessage:
     offers = offers_of(model.adapter.prompting, speaker.tool_calling)
-    tools, choice = callable_tools(moment, speaker, offers)
-    continues = moment.position.phase is Phase.CUT_OFF and speaker.on_length == "continue"
-    purpose = _purpose(moment, speaker)
-    listeners = _listeners(moment, speaker, purpose)
+    tools, choice = callable_tools(context, speaker, offers)
+    continues = context.position.phase is Phase.CUT_OFF and speaker.on_length == "continue"
+    purpose = _purpose(context, speaker)
+    listeners = _listeners(context, speaker, purpose)
     is_heard = speaker.speaks_with_tool_calls and purpose is Speech
     speaking = Speaking(_teller(speaker.name)) if is_heard else None
     if speaking is not None:
@@ -131,26 +133,28 @@ async def _text(
         tool_choice=choice,
         tool_calling=speaker.tool_calling,
         listeners=listeners,
-        private=_is_private(moment, speaker),
+        private=_is_private(context, speaker),
     )
     return take_out_to_user(answer, speaking) if speaker.speaks_with_tool_calls else answer
 
 
-def _listeners(moment: NodeContext, speaker: Speaker, purpose: type[ModelOutput]) -> list[Listener]:
+def _listeners(
+    context: NodeContext, speaker: Speaker, purpose: type[ModelOutput]
+) -> list[Listener]:
     """Return the listeners to an answer: they show a speech while it comes, and nothing else."""
-    if not moment.resources.tokens:
+    if not context.resources.tokens:
         return []
     if purpose is not Speech:
         # It is streamed all the same: a slow server that writes is not silent, and times out later.
         return [Listener()]
-    tell, conversation = get_stream_writer(), moment.conversation
+    tell, conversation = get_stream_writer(), context.conversation
 
     def told(what: str, text: str, answer: str) -> None:
         tell({what: {"speaker": speaker.name, "text": text, "answer": answer}})
 
-    counts = moment.turn.stage in ALOUD
+    counts = context.turn.stage in ALOUD
     heard = partial(HeardText, conversation if counts else None, speaker.name)
-    return [Tokens(told, heard, is_unopened=leaves_unopened(moment.log, speaker.name))]
+    return [Tokens(told, heard, is_unopened=leaves_unopened(context.log, speaker.name))]
 
 
 def _teller(name: str) -> Callable[[str], None]:
@@ -160,66 +164,66 @@ def _teller(name: str) -> Callable[[str], None]:
 
 
 def callable_tools(
-    moment: NodeContext, speaker: Speaker, offers: type[ToolOffer]
+    context: NodeContext, speaker: Speaker, offers: type[ToolOffer]
 ) -> tuple[list[BaseTool], str]:
     """Give the tools that a speaker is told of, and what it must call."""
-    may_call = moment.position.tool_rounds < moment.conversation.max_tool_rounds
+    may_call = context.position.tool_rounds < context.conversation.max_tool_rounds
     is_told = may_call or bool(offers.described(speaker.tools))
-    tools = offered_tools(moment.resources.registry, speaker) if is_told else []
+    tools = offered_tools(context.resources.registry, speaker) if is_told else []
     choice = speaker.tool_choice if may_call else "none"
-    if choice != "none" and moment.position.tool_rounds > 0:
+    if choice != "none" and context.position.tool_rounds > 0:
         # Once a call has succeeded, it may speak, too.
         choice = "auto"
-    conversation = moment.conversation
+    conversation = context.conversation
     hands_over = isinstance(conversation.turn_order, Handoff) and has_tool(conversation, speaker)
-    if not hands_over or moment.turn.stage is not Stage.ROUNDS:
+    if not hands_over or context.turn.stage is not Stage.ROUNDS:
         return tools, choice
     hand_off = make_hand_off_tool(conversation, speaker)
     # To name who speaks next is no round of tools.
     return ([hand_off], "auto") if choice == "none" else ([*tools, hand_off], choice)
 
 
-def _is_private(moment: NodeContext, speaker: Speaker) -> bool:
+def _is_private(context: NodeContext, speaker: Speaker) -> bool:
     """Whether not everybody may hear what is said, as far as is known before."""
-    conversation = moment.conversation
-    audience = audience_of(conversation, moment.turn, speaker, HandedOver())
+    conversation = context.conversation
+    audience = audience_of(conversation, context.turn, speaker, HandedOver())
     return audience is not None or may_be_private(conversation)
 
 
-def _purpose(moment: NodeContext, speaker: Speaker) -> type[ModelOutput]:
+def _purpose(context: NodeContext, speaker: Speaker) -> type[ModelOutput]:
     """What an answer is: a speech, which is shown while it comes, or what is looked at first."""
-    if moment.position.phase in (Phase.REJECTED, Phase.CUT_OFF):
+    if context.position.phase in (Phase.REJECTED, Phase.CUT_OFF):
         # What is asked for again may repeat the request, be a part, or lose to the first try.
         return UnheardReply
-    hooks = moment.resources.registry.hooks_of(speaker)
+    hooks = context.resources.registry.hooks_of(speaker)
     # A person who follows it must not see what another keeps to itself.
-    hides = any(one.human for one in moment.conversation.speakers if one != speaker) and (
-        moment.turn.stage not in ALOUD
+    hides = any(one.human for one in context.conversation.speakers if one != speaker) and (
+        context.turn.stage not in ALOUD
         or speaker.speaks_to is not None
-        or may_be_private(moment.conversation)
+        or may_be_private(context.conversation)
     )
     return UnheardReply if hides or sees_replies(hooks) else Speech
 
 
 async def _structured(
-    moment: NodeContext,
+    context: NodeContext,
     speaker: Speaker,
     model: Model,
     schema: type[BaseModel],
     prompt: list[BaseMessage],
     settings: CallSettings,
 ) -> AIMessage:
-    purpose = _purpose(moment, speaker)
+    purpose = _purpose(context, speaker)
     answer, _ = await model.structured(
         prompt,
         schema,
         settings,
         purpose=purpose,
-        instead=f'{moment.path_of(speaker, "format.form")} = "text"',
+        instead=f'{context.path_of(speaker, "format.form")} = "text"',
         speaker=speaker.name,
         tool_calling=speaker.tool_calling,
-        listeners=_listeners(moment, speaker, purpose),
-        private=_is_private(moment, speaker),
+        listeners=_listeners(context, speaker, purpose),
+        private=_is_private(context, speaker),
     )
     return answer
 
@@ -259,59 +263,61 @@ def _without_mark(speaker: Speaker, first: str, rest: str) -> str:
     return rest
 
 
-async def reply_of(moment: NodeContext, speaker: Speaker, said_by_person: str | None) -> DraftReply:
+async def reply_of(
+    context: NodeContext, speaker: Speaker, said_by_person: str | None
+) -> DraftReply:
     """Get the reply of the speaker whose turn it is."""
-    match moment.position.phase:
+    match context.position.phase:
         case Phase.GIVEN:
-            output = outputs_of_calls(moment.log)
+            output = outputs_of_calls(context.log)
             return DraftReply(
-                AIMessage(output.text), output.source, [], moment.usage, output.parsed
+                AIMessage(output.text), output.source, [], context.usage, output.parsed
             )
         case Phase.REJECTED | Phase.CUT_OFF | Phase.RETURNED:
             # In the middle of a turn it is the model's.
-            return await ask_for_reply(moment, speaker, [])
+            return await ask_for_reply(context, speaker, [])
         case _:
-            return await _first_of(moment, speaker, said_by_person)
+            return await _first_of(context, speaker, said_by_person)
 
 
 async def _first_of(
-    moment: NodeContext, speaker: Speaker, said_by_person: str | None
+    context: NodeContext, speaker: Speaker, said_by_person: str | None
 ) -> DraftReply:
     """Get a turn's first reply."""
-    new, text = await _by_hooks(moment, speaker)
+    new, text = await _by_hooks(context, speaker)
     if said_by_person is not None:
-        return DraftReply(AIMessage(storable(said_by_person)), Source.HUMAN, new, moment.usage)
+        return DraftReply(AIMessage(storable(said_by_person)), Source.HUMAN, new, context.usage)
     if text is not None:
-        return DraftReply(AIMessage(text), Source.HOOK, new, moment.usage)
-    return await _by_replies(moment, speaker, new)
+        return DraftReply(AIMessage(text), Source.HOOK, new, context.usage)
+    return await _by_replies(context, speaker, new)
 
 
-async def _by_hooks(moment: NodeContext, speaker: Speaker) -> tuple[list[AnyMessage], str | None]:
+async def _by_hooks(context: NodeContext, speaker: Speaker) -> tuple[list[AnyMessage], str | None]:
     """What the hooks in front make of what was heard, and the reply where one of them gives it."""
-    hooks = moment.resources.registry.hooks_of(speaker)
+    hooks = context.resources.registry.hooks_of(speaker)
     if not hooks:
         return [], None
-    turn = turn_of(moment, speaker, moment.log)
+    turn = turn_of(context, speaker, context.log)
     changed, given = await before_speaker(hooks, turn)
-    new = [] if changed.heard == turn.heard else [_heard(moment, speaker, changed.heard)]
+    new = [] if changed.heard == turn.heard else [_heard(context, speaker, changed.heard)]
     return new, given
 
 
-def _heard(moment: NodeContext, speaker: Speaker, text: str) -> AnyMessage:
+def _heard(context: NodeContext, speaker: Speaker, text: str) -> AnyMessage:
     about = HookVersion(
         audience=(speaker.name,),
-        instead_of=tuple(heard_since(moment.log, speaker.name)),
+        instead_of=tuple(heard_since(context.log, speaker.name)),
     )
-    return make_message(len(moment.log), text, about)
+    return make_message(len(context.log), text, about)
 
 
-async def _by_replies(moment: NodeContext, speaker: Speaker, new: list[AnyMessage]) -> DraftReply:
+async def _by_replies(context: NodeContext, speaker: Speaker, new: list[AnyMessage]) -> DraftReply:
     """Get the reply from the first of what the spec names that gives one, but for people."""
     for reply in speaker.replies:
-        given = await _GIVERS[type(reply)](moment, speaker, reply, new)
+        given = await _GIVERS[type(reply)](context, speaker, reply, new)
         if given is not None:
             return given
-    return DraftReply(AIMessage(""), Source.FUNCTION, new, moment.usage)
+    return DraftReply(AIMessage(""), Source.FUNCTION, new, context.usage)
 
 
 async def _by_person(*_: object) -> None:
@@ -319,21 +325,21 @@ async def _by_person(*_: object) -> None:
 
 
 async def _by_text(
-    moment: NodeContext, speaker: Speaker, reply: TextReply, new: list[AnyMessage]
+    context: NodeContext, speaker: Speaker, reply: TextReply, new: list[AnyMessage]
 ) -> DraftReply | None:
-    is_first = moment.turn.stage in ALOUD and is_first_message_due(
-        moment.conversation, moment.position, speaker.name
+    is_first = context.turn.stage in ALOUD and is_first_message_due(
+        context.conversation, context.position, speaker.name
     )
     if reply.once and not is_first:
         return None
-    return DraftReply(AIMessage(reply.text), Source.TEXT, new, moment.usage)
+    return DraftReply(AIMessage(reply.text), Source.TEXT, new, context.usage)
 
 
 async def _by_function(
-    moment: NodeContext, speaker: Speaker, reply: FunctionReply, new: list[AnyMessage]
+    context: NodeContext, speaker: Speaker, reply: FunctionReply, new: list[AnyMessage]
 ) -> DraftReply | None:
-    function = moment.resources.registry.function(reply.name)
-    turn = turn_of(moment, speaker, [*moment.log, *new])
+    function = context.resources.registry.function(reply.name)
+    turn = turn_of(context, speaker, [*context.log, *new])
     text = await call("function", reply.name, function, turn)
     if text is None:
         return None
@@ -342,36 +348,36 @@ async def _by_function(
         raise SpecError(
             f"the function {reply.name!r} failed: it must give text or None, not {kind}"
         )
-    return DraftReply(AIMessage(storable(text)), Source.FUNCTION, new, moment.usage)
+    return DraftReply(AIMessage(storable(text)), Source.FUNCTION, new, context.usage)
 
 
 async def _by_agent(
-    moment: NodeContext, speaker: Speaker, reply: AgentReply, new: list[AnyMessage]
+    context: NodeContext, speaker: Speaker, reply: AgentReply, new: list[AnyMessage]
 ) -> DraftReply:
-    agent = moment.resources.registry.agent(reply.name)
-    turn = turn_of(moment, speaker, [*moment.log, *new])
+    agent = context.resources.registry.agent(reply.name)
+    turn = turn_of(context, speaker, [*context.log, *new])
     message, parsed, usage = await ask_agent(
         agent,
         reply.name,
         turn,
-        moment.usage,
-        moment.conversation,
-        moment.resources.models.gate,
+        context.usage,
+        context.conversation,
+        context.resources.models.gate,
     )
     return DraftReply(message, Source.AGENT, new, usage, parsed)
 
 
 async def _by_code(
-    moment: NodeContext, speaker: Speaker, _: CodeReply, new: list[AnyMessage]
+    context: NodeContext, speaker: Speaker, _: CodeReply, new: list[AnyMessage]
 ) -> DraftReply | None:
-    message = code_calls(moment.conversation, [*moment.log, *new], speaker)
-    return None if message is None else DraftReply(message, Source.CODE, new, moment.usage)
+    message = code_calls(context.conversation, [*context.log, *new], speaker)
+    return None if message is None else DraftReply(message, Source.CODE, new, context.usage)
 
 
 async def _by_model(
-    moment: NodeContext, speaker: Speaker, _: ModelReply, new: list[AnyMessage]
+    context: NodeContext, speaker: Speaker, _: ModelReply, new: list[AnyMessage]
 ) -> DraftReply:
-    return await ask_for_reply(moment, speaker, new)
+    return await ask_for_reply(context, speaker, new)
 
 
 _GIVERS: Final[Mapping[type[AnyReply], Callable[..., Awaitable[DraftReply | None]]]] = {

@@ -57,7 +57,7 @@ async def _prompt(
     before: State, after: State, log: list[AnyMessage], resources: Resources, name: str
 ) -> list[BaseMessage]:
     session = RunningSession(restore_conversation(before.get("spec") or after["spec"]))
-    moment = NodeContext(
+    context = NodeContext(
         resources,
         session,
         session.position(before),
@@ -65,23 +65,23 @@ async def _prompt(
         read_usage(before),
         before.get("specified_task") or None,
     )
-    prompting = _prompting(moment, before, after, name)
-    speaker = as_in(moment.turn.stage, moment.conversation.speaker(name))
+    prompting = _prompting(context, before, after, name)
+    speaker = as_in(context.turn.stage, context.conversation.speaker(name))
     offers = offers_of(prompting, speaker.tool_calling)
     if _needs_registered(speaker, offers):
-        await resources.find(moment.conversation)
+        await resources.find(context.conversation)
     short = prompting.small_model_prompt(speaker)
-    prompt = build_prompt(moment, speaker, log, turn_instructions(moment), short)
+    prompt = build_prompt(context, speaker, log, turn_instructions(context), short)
     return offers.written_prompt(
-        prompt, partial(callable_tools, moment, speaker, offers), prompting
+        prompt, partial(callable_tools, context, speaker, offers), prompting
     )
 
 
-def _prompting(moment: NodeContext, before: State, after: State, name: str) -> Prompting:
+def _prompting(context: NodeContext, before: State, after: State, name: str) -> Prompting:
     """Return how prompts were made for the model that answered: its usage has grown."""
     used, now = read_usage(before), read_usage(after)
     label = next((label for label in now if now[label] != used.get(label)), None)
-    called = moment.conversation.speaker(name).model or moment.conversation.model
+    called = context.conversation.speaker(name).model or context.conversation.model
     return prompting_of(called, label)
 
 

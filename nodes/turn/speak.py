@@ -57,39 +57,39 @@ from .reply import continuation_request, join_reply, reply_of
 
 async def speak(state: State, resources: Resources) -> dict[str, Any]:
     """Let the speaker whose turn it is speak, or call tools."""
-    moment = await NodeContext.of(state, resources)
-    if edited := moment.session.edited(state):
-        return await _reread(moment, edited)
-    if (anew := await moment.anew()) is not None:
+    context = await NodeContext.of(state, resources)
+    if edited := context.session.edited(state):
+        return await _reread(context, edited)
+    if (anew := await context.anew()) is not None:
         return anew
-    position, turn = moment.position, moment.turn
-    speaker = as_in(turn.stage, moment.conversation.speaker(turn.speaker))
+    position, turn = context.position, context.turn
+    speaker = as_in(turn.stage, context.conversation.speaker(turn.speaker))
     if position.phase is Phase.ANSWERED:
-        return await _past_hooks(moment, speaker)
+        return await _past_hooks(context, speaker)
     person: str | None = None
     if position.phase in BETWEEN_TURNS:
         # The first effect of the node, which runs again once there is an answer.
-        found = await ask_for_message(moment)
+        found = await ask_for_message(context)
         if isinstance(found, Leaving):
-            return await moment.step(after_leaving(position, turn, found), [])
+            return await context.step(after_leaving(position, turn, found), [])
         if found == "":
-            return await moment.step(after_pause(position, turn, Phase.PASSED), [])
+            return await context.step(after_pause(position, turn, Phase.PASSED), [])
         person = found
     if person is None and position.phase in (*BETWEEN_TURNS, Phase.PASSED):
-        left_out = await summarize_left_out(moment, speaker)
+        left_out = await summarize_left_out(context, speaker)
         if left_out is not None:
             summary, usage = left_out
             waiting = after_pause(position, turn, Phase.SUMMARISED)
-            return await moment.step(waiting, [summary], usage)
-    return await _reply(moment, speaker, person)
+            return await context.step(waiting, [summary], usage)
+    return await _reply(context, speaker, person)
 
 
-async def _reply(moment: NodeContext, speaker: Speaker, person: str | None) -> dict[str, Any]:
+async def _reply(context: NodeContext, speaker: Speaker, person: str | None) -> dict[str, Any]:
     """Get the reply, and write it down: as what is said, as calls, or as a draft."""
-    conversation, position, turn = moment.conversation, moment.position, moment.turn
-    given = await reply_of(moment, speaker, person)
+    conversation, position, turn = context.conversation, context.position, context.turn
+    given = await reply_of(context, speaker, person)
     if position.phase is Phase.CUT_OFF:
-        given = given._replace(message=join_reply(speaker, moment.log[-1], given.message))
+        given = given._replace(message=join_reply(speaker, context.log[-1], given.message))
     cut_off = given.source is Source.MODEL and is_cut_off(given.message)
     whole = speaker
     if cut_off:
@@ -107,32 +107,32 @@ async def _reply(moment: NodeContext, speaker: Speaker, person: str | None) -> d
     )
     if given.source is Source.CODE and is_call(given.message):
         about = about.model_copy(update={"audience": NOBODY})
-        return await write_answer(moment, speaker, given, about)
+        return await write_answer(context, speaker, given, about)
     may_call = position.tool_rounds < conversation.max_tool_rounds
     if may_call and is_call(given.message):
-        return await _write_calls(moment, speaker, given, about)
+        return await _write_calls(context, speaker, given, about)
 
     answer, text = given.message, str(given.message.text)
     if given.source is Source.MODEL:
         more = continuation_request(speaker, position, text) if cut_off else None
         if more is not None:
             about = about.model_copy(update={"problem": conversation.render_prompt(more)})
-            return await _write_draft(moment, given, about, Phase.CUT_OFF)
-        found = _checked(moment, speaker, text, moment.log, about)
+            return await _write_draft(context, given, about, Phase.CUT_OFF)
+        found = _checked(context, speaker, text, context.log, about)
         if found.problem is not None and not position.asked_again:
             about = about.model_copy(update=_noted(found.problem))
-            return await _write_draft(moment, given, about, Phase.REJECTED)
+            return await _write_draft(context, given, about, Phase.REJECTED)
         if position.asked_again and worth_of(found) is not Worth.GOOD:
-            second = _at_last(moment, speaker, found, moment.log, about)
-            draft = _draft(moment)
-            first = None if draft is None else _first_try(moment, whole, draft)
+            second = _at_last(context, speaker, found, context.log, about)
+            draft = _draft(context)
+            first = None if draft is None else _first_try(context, whole, draft)
             found = second if first is None else better(first, second)
             if draft is not None and found is first:
                 unheard = as_reply(UnheardReply, about, audience=NOBODY, **_noted(second.problem))
-                number = len(moment.log) + len(given.new)
+                number = len(context.log) + len(given.new)
                 kept = make_message(number, text, unheard, answer=answer)
                 given = given._replace(new=[*given.new, kept])
-                then = _metadata_of_reply(moment.log[draft])
+                then = _metadata_of_reply(context.log[draft])
                 handed = HandedOver(then.handed_to, then.private)
                 kept_of_it = {"thought", "cut_off", "handed_to", "private"}
                 update = {name: getattr(then, name) for name in kept_of_it}
@@ -144,31 +144,31 @@ async def _reply(moment: NodeContext, speaker: Speaker, person: str | None) -> d
         about = about.model_copy(update=_noted(found.problem))
     no_calls: dict[str, list[Any]] = {"tool_calls": [], "invalid_tool_calls": []}
     plain = answer.model_copy(update={"content": storable(text), **no_calls})
-    return await write_answer(moment, speaker, given._replace(message=plain), about)
+    return await write_answer(context, speaker, given._replace(message=plain), about)
 
 
 async def _write_calls(
-    moment: NodeContext, speaker: Speaker, given: DraftReply, about: SpeakerReply
+    context: NodeContext, speaker: Speaker, given: DraftReply, about: SpeakerReply
 ) -> dict[str, Any]:
     """Write down calls of tools: as calls, or as a draft."""
-    is_asked = given.source is Source.MODEL and not moment.position.asked_again
+    is_asked = given.source is Source.MODEL and not context.position.asked_again
     calls = given.message
     problem = None
     if is_asked:
-        tallies = moment.reader.tallies(moment.log)
-        problem = repeated_calls(moment.conversation, calls, tallies)
+        tallies = context.reader.tallies(context.log)
+        problem = repeated_calls(context.conversation, calls, tallies)
     if problem is None:
-        return await write_answer(moment, speaker, given, about)
+        return await write_answer(context, speaker, given, about)
     about = about.model_copy(update=_noted(problem))
-    return await _write_draft(moment, given, about, Phase.REJECTED)
+    return await _write_draft(context, given, about, Phase.REJECTED)
 
 
 async def _write_draft(
-    moment: NodeContext, given: DraftReply, about: SpeakerReply, phase: Phase
+    context: NodeContext, given: DraftReply, about: SpeakerReply, phase: Phase
 ) -> dict[str, Any]:
     """Write down a reply that is not said, and that the model is asked once more."""
     about = as_reply(Draft, about, audience=NOBODY)
-    number = len(moment.log) + len(given.new)
+    number = len(context.log) + len(given.new)
     # A rejected call is kept for the record, but never sent: it has no result.
     draft = make_message(
         number,
@@ -178,8 +178,8 @@ async def _write_draft(
         tool_calls=given.message.tool_calls,
         invalid_tool_calls=given.message.invalid_tool_calls,
     )
-    after = after_pause(moment.position, moment.turn, phase)
-    return await moment.step(after, [*given.new, draft], given.usage)
+    after = after_pause(context.position, context.turn, phase)
+    return await context.step(after, [*given.new, draft], given.usage)
 
 
 def as_in(stage: Stage, speaker: Speaker) -> Speaker:
@@ -194,16 +194,16 @@ def _without_stops(speaker: Speaker) -> Speaker:
 
 
 def _checked(
-    moment: NodeContext,
+    context: NodeContext,
     speaker: Speaker,
     text: str,
     log: Sequence[BaseMessage],
     about: SpeakerReply,
 ) -> Checked:
     """Check something that the speaker's model said, now or in a stage before, or hooks made."""
-    schema = moment.resources.registry.schema_of(speaker)
+    schema = context.resources.registry.schema_of(speaker)
     found = check_reply(
-        moment.conversation,
+        context.conversation,
         speaker,
         text,
         log,
@@ -218,10 +218,10 @@ def _checked(
     return Checked(found.text, None) if is_private and flips else found
 
 
-def _draft(moment: NodeContext) -> int | None:
+def _draft(context: NodeContext) -> int | None:
     """Where the first try stands, behind which a part of the second may. None: there is none."""
-    for place in reversed(range(len(moment.log))):
-        about = metadata(moment.log[place])
+    for place in reversed(range(len(context.log))):
+        about = metadata(context.log[place])
         if not isinstance(about, Draft):
             return None
         if about.flaw is not None:
@@ -235,16 +235,16 @@ def _metadata_of_reply(message: BaseMessage) -> SpeakerReply:
     return about
 
 
-def _first_try(moment: NodeContext, speaker: Speaker, place: int) -> Checked:
+def _first_try(context: NodeContext, speaker: Speaker, place: int) -> Checked:
     """The first try, as it would be said."""
-    before, draft = moment.log[:place], moment.log[place]
+    before, draft = context.log[:place], context.log[place]
     about = _metadata_of_reply(draft)
-    found = _checked(moment, speaker, draft.text, before, about)
-    return _at_last(moment, speaker, found, before, about)
+    found = _checked(context, speaker, draft.text, before, about)
+    return _at_last(context, speaker, found, before, about)
 
 
 def _at_last(
-    moment: NodeContext,
+    context: NodeContext,
     speaker: Speaker,
     found: Checked,
     log: Sequence[BaseMessage],
@@ -252,7 +252,7 @@ def _at_last(
 ) -> Checked:
     """A reply as it is said where it is not asked for again: with its first mark."""
     is_formless = found.problem is not None and found.problem.flaw is Flaw.FORM
-    return _checked(moment, speaker, found.text, log, about) if is_formless else found
+    return _checked(context, speaker, found.text, log, about) if is_formless else found
 
 
 def _noted(problem: Problem | None) -> dict[str, object]:
@@ -261,58 +261,58 @@ def _noted(problem: Problem | None) -> dict[str, object]:
     return {"flaw": problem.flaw, "problem": problem.text}
 
 
-async def _past_hooks(moment: NodeContext, speaker: Speaker) -> dict[str, Any]:
+async def _past_hooks(context: NodeContext, speaker: Speaker) -> dict[str, Any]:
     """Run the hooks after the answer that stands in the log, and say what they make of it."""
-    waiting = moment.log[-1]
+    waiting = context.log[-1]
     # Hooks see what a person has answered as the speaker's own, too.
     answer = waiting if isinstance(waiting, AIMessage) else AIMessage(waiting.text, id=waiting.id)
     about = _metadata_of_reply(waiting)
     handed = HandedOver(about.handed_to, about.private)
-    heard_by = audience_of(moment.conversation, moment.turn, speaker, handed)
+    heard_by = audience_of(context.conversation, context.turn, speaker, handed)
     about = as_reply(Speech, about, audience=heard_by)
     if about.cut_off:
         speaker = _without_stops(speaker)
-    hooks = moment.resources.registry.hooks_of(speaker)
-    turn = turn_of(moment, speaker, moment.log)
+    hooks = context.resources.registry.hooks_of(speaker)
+    turn = turn_of(context, speaker, context.log)
     reply = AIMessage(answer.text, tool_calls=answer.tool_calls, name=speaker.name)
     text = await after_speaker(hooks, turn, reply)
     message = answer.model_copy(update={"content": text})
     if about.source is Source.MODEL and text != answer.text and not is_call(answer):
         # What counts is what all hear.
-        problem = _checked(moment, speaker, text, moment.log, about).problem
+        problem = _checked(context, speaker, text, context.log, about).problem
         about = about.model_copy(update=_noted(problem))
     if text != answer.text:
         # Other words than the speaker's are no argument of its calls.
         about = about.model_copy(update={"to_user": {}})
     return await write_said(
-        moment, speaker, DraftReply(message, about.source, [], moment.usage), about
+        context, speaker, DraftReply(message, about.source, [], context.usage), about
     )
 
 
-async def _reread(moment: NodeContext, edited: Sequence[int]) -> dict[str, Any]:
+async def _reread(context: NodeContext, edited: Sequence[int]) -> dict[str, Any]:
     """Read messages again whose words were changed; what was found of the newest is asked anew."""
-    log = [*moment.log]
+    log = [*context.log]
     for place in edited:
-        log[place] = _read_again(moment, log, place)
+        log[place] = _read_again(context, log, place)
     written = [log[place] for place in edited]
     for place, text in _handed_on(log, edited).items():
         log[place] = log[place].model_copy(update={"content": text})
         written.append(log[place])
-    position = position_after_removals(moment.position, log)
+    position = position_after_removals(context.position, log)
     newest = next(
         (at for at in reversed(range(len(log))) if isinstance(metadata(log[at]), Speech)), None
     )
     judged_anew = newest in edited and position.phase in _PAST_JUDGES
     if newest is not None and judged_anew:
         behind = log[newest + 1 :]
-        position = unjudged(moment.conversation, position, behind)
+        position = unjudged(context.conversation, position, behind)
         written += [take_back(str(message.id)) for message in behind]
         del log[newest + 1 :]
-    update = await replace(moment, log=log).step(position, [], tells=judged_anew)
-    before: dict[str, Any] = dict(update_of(written, moment.log))
+    update = await replace(context, log=log).step(position, [], tells=judged_anew)
+    before: dict[str, Any] = dict(update_of(written, context.log))
     for channel, messages in before.items():
         update[channel] = [*messages, *update.get(channel, ())]
-    goes_on = moment.turn.node is Node.END and "outcome" not in update
+    goes_on = context.turn.node is Node.END and "outcome" not in update
     return update | ({"outcome": {}} if goes_on else {})
 
 
@@ -334,18 +334,18 @@ def _handed_on(log: Sequence[AnyMessage], edited: Sequence[int]) -> dict[int, st
     }
 
 
-def _read_again(moment: NodeContext, log: Sequence[AnyMessage], place: int) -> AnyMessage:
+def _read_again(context: NodeContext, log: Sequence[AnyMessage], place: int) -> AnyMessage:
     """Give a message as it stands by its words."""
     message = log[place]
     # Whatever else stands beside a speech comes of them; other words are no argument of its calls.
     about = _metadata_of_reply(message)
     about = about.model_copy(update={"edited": False, "cut_off": False, "to_user": {}})
-    if isinstance(about, Speech) and about.speaker in moment.conversation.names:
-        speaker = as_in(about.stage, moment.conversation.speaker(about.speaker))
-        schema = moment.resources.registry.schema_of(speaker)
+    if isinstance(about, Speech) and about.speaker in context.conversation.names:
+        speaker = as_in(about.stage, context.conversation.speaker(about.speaker))
+        schema = context.resources.registry.schema_of(speaker)
         problem = None
         if about.source is Source.MODEL:
-            problem = _checked(moment, speaker, message.text, log[:place], about).problem
+            problem = _checked(context, speaker, message.text, log[:place], about).problem
         about = about.model_copy(update=_noted(problem))
         update = read_by_format(speaker, message.text, about, schema)
         about = about.model_copy(update=update)

@@ -251,12 +251,12 @@ async def test_cancelled_after_any_answer_it_repeats_no_answered_call(
         else:
             asyncio.get_running_loop().call_soon(cancel_later, running, left - 1)
 
-    def count(moment: NodeContext, *given: Any) -> dict[str, Usage]:
+    def count(context: NodeContext, *given: Any) -> dict[str, Usage]:
         nonlocal answered
         answered += 1
         if answered == number + 1:
             cancel_later(running, turns)
-        return with_call(moment, *given)
+        return with_call(context, *given)
 
     for number in range(0, len(whole.prompts), 3):
         at, answered = Scene("two_questions", tmp_path / f"{number}.db"), 0
