@@ -33,7 +33,7 @@ MOST_FRAMES = {
 }
 """Of an utterance, by the kind of conversation and the number of words that are said."""
 
-SET_UP = 2.0
+SET_UP = 2.2
 """The frames of a session beside those of its messages, in frames of a message."""
 
 FEW, MANY = 20, 40

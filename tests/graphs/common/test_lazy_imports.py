@@ -64,7 +64,7 @@ assert duologue.Session("s", store="kept.db").state().messages
 loaded("state")
 print(json.dumps(found))
 
-from duologue.nodes.models.client.clients import client
+from duologue.nodes.models.client.clients import make_client
 loaded("clients")
 print(json.dumps(found["clients"]))
 """
