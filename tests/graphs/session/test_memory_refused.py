@@ -181,7 +181,7 @@ BAD: list[tuple[object, str]] = [
     (SESSION | {"steps": [{"messages": [{}]}]}, "steps.0.messages.0.id: is missing"),
     (
         SESSION | {"steps": [{"messages": [MESSAGE | {"metadata": {"kind": "sung"}}]}]},
-        "steps.0.messages.0.line.kind: ",
+        "steps.0.messages.0.metadata.kind: ",
     ),
     (
         SESSION | {"steps": [{"messages": [MESSAGE, MESSAGE | {"id": "m0002"}]}]},
