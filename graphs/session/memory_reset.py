@@ -1,24 +1,85 @@
-"""What is written to a log when a speaker's memory is reset or replaced. Pure functions.
+"""Resetting a session, and resetting or replacing the memory of one of its speakers.
 
-The log itself is never cut: `graphs.log.memory` leaves out of a view what is forgotten.
+A speaker's memory is what it has said and heard in one log. A reset or a replacement changes what
+that speaker sees, and no message: `graphs.log.memory` leaves the forgotten part out of its view.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
 
+from ..build import Graph, build_graph
+from ..common.errors import SessionError
 from ..conversation.conversation import Conversation
 from ..log.memory import memory, private_lines, told_privately
 from ..log.messages import make_message, metadata, place_of
 from ..log.metadata import NOBODY, MemoryReset, Reflection, Speech
+from ..log.state import log_of, update_of
 from ..log.viewpoint import memory_messages
 from ..prompts import speaking as prompts
 from ..rules.position import Position
 from ..rules.transitions import first_read
+from ..store.open import SessionLease, Store
+from .checkpoints import settle, write_state
 from .fork import insert_message
+from .session_row import check_speaker, known_session
 
 
-def forgetting(
+async def begin_anew(store: Store, session: str) -> None:
+    """Delete what a session holds, but not the session."""
+    async with _held(store, session) as held:
+        # The state goes first: a kill in between leaves an end without one, which begins anew too.
+        await held.writable.checkpointer.adelete_thread(session)
+        await held.writable.reopen()
+
+
+async def replace_memory(
+    store: Store, session: str, speaker: str, messages: Sequence[AnyMessage] = ()
+) -> None:
+    """Replace a speaker's memory by messages, or reset it if there are none."""
+    async with _held(store, session) as held:
+        check_speaker(session, held.conversation, speaker)
+        state = await settle(held.graph, session, held.conversation)
+        if "position" not in state:
+            if not messages:
+                return
+            raise SessionError(
+                f"Session {session!r} has not begun: nobody in it has a memory to replace yet."
+            )
+        position = Position.model_validate(state["position"])
+        log = log_of(state)
+        new = _reset_memory(held.conversation, position, log, speaker, messages)
+        written = update_of(new, log)
+        written["position"] = state["position"]
+        decided = state.get("decisions")
+        if decided:
+            # They are of the newest message, whose place may be another one now.
+            written["decisions"] = {**decided, "message": place_of(new[-1])}
+        await write_state(held.graph, session, written)
+        row = await store.get(session)
+        if row is not None and row.status == "waiting":
+            # Its question is asked anew.
+            await held.writable.reopen()
+
+
+class _Opened(NamedTuple):
+    """A session that nobody else runs meanwhile."""
+
+    writable: SessionLease
+    graph: Graph
+    conversation: Conversation
+
+
+@asynccontextmanager
+async def _held(store: Store, session: str) -> AsyncIterator[_Opened]:
+    async with store.lock(session) as held:
+        conversation = await known_session(store, session)
+        yield _Opened(held, build_graph(checkpointer=held.checkpointer), conversation)
+
+
+def _reset_memory(
     conversation: Conversation,
     position: Position,
     log: list[AnyMessage],

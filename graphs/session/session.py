@@ -156,7 +156,7 @@ class BaseSession:
             SpecError: Nobody has that name.
             SessionError: Another run has the session.
         """
-        from .transfer import begin_anew, replace_memory
+        from .memory_reset import begin_anew, replace_memory
 
         async with known_store(self.store) as store:
             if speaker is None:
@@ -183,7 +183,7 @@ class BaseSession:
             SpecError: Nobody has that name, or a message is not valid.
             SessionError: Another run has the session, or the session has not begun.
         """
-        from .transfer import replace_memory
+        from .memory_reset import replace_memory
 
         known = read_messages(messages, "messages")
         async with known_store(self.store) as store:
