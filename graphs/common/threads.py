@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, TypeVar, get_args
 
 from .errors import DuologueError
 
-R = TypeVar("R")
+T = TypeVar("T")
 
 
 class LoopThread:
@@ -42,15 +42,15 @@ class LoopThread:
             return self._loop
 
     def start(
-        self, work: Callable[[], Coroutine[Any, Any, R]]
-    ) -> tuple[Future[R], threading.Event]:
+        self, work: Callable[[], Coroutine[Any, Any, T]]
+    ) -> tuple[Future[T], threading.Event]:
         """Run a coroutine there; the event says when it has really ended.
 
         A future that is cancelled is done at once, its work only when the loop gets to it.
         """
         ended = threading.Event()
 
-        async def watched() -> R:
+        async def watched() -> T:
             try:
                 return await work()
             finally:
@@ -58,7 +58,7 @@ class LoopThread:
 
         return asyncio.run_coroutine_threadsafe(watched(), self.loop), ended
 
-    async def call(self, work: Callable[[], Coroutine[Any, Any, R]]) -> R:
+    async def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine there from any other loop; cancelled, it waits until that has ended."""
         future, ended = self.start(work)
         try:
@@ -83,7 +83,7 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
             return loop.run_forever()
 
 
-async def in_thread(function: Callable[..., R], *given: object) -> R:
+async def in_thread(function: Callable[..., T], *given: object) -> T:
     """Call a function that may wait, such as for another program, in a thread of its own.
 
     `asyncio.to_thread` has a few threads for all: as many functions that wait would hold up the
@@ -91,10 +91,10 @@ async def in_thread(function: Callable[..., R], *given: object) -> R:
     those; for this one nobody does.
     """
     loop = asyncio.get_running_loop()
-    answer: asyncio.Future[R] = loop.create_future()
+    answer: asyncio.Future[T] = loop.create_future()
     context = copy_context()
 
-    def settle(found: R | None, error: BaseException | None) -> None:
+    def settle(found: T | None, error: BaseException | None) -> None:
         if answer.done():
             return
         if error is not None:
@@ -117,7 +117,6 @@ async def in_thread(function: Callable[..., R], *given: object) -> R:
 
 
 P = ParamSpec("P")
-T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 _END = object()
