@@ -53,7 +53,7 @@ async def read_result(store: Store, session: str) -> tuple[StoredSession, dict[s
 
 
 def read_figures(outcome: Outcome) -> dict[str, Any]:
-    """Give the figures of a session that has ended: its outcome holds them all."""
+    """Return the figures of a session that has ended: its outcome holds them all."""
     return {
         "reason": outcome.reason.value,
         "complete": outcome.complete,
@@ -157,7 +157,7 @@ async def read_usage_before(store: Store, name: str) -> Usage:
 
 
 async def _under_way(store: Store, name: str) -> AsyncIterator[tuple[CellRow, dict[str, Any]]]:
-    """Give the cells whose rows do not tell yet what they have used, and what that is."""
+    """Yield the cells whose rows do not tell yet what they have used, and what that is."""
     async for row in store.batches.each(CellsWanted(batch=name, status="running")):
         # One that is damaged is told of when it is run.
         with suppress(DuologueError):

@@ -112,7 +112,7 @@ class Cells:
         return self.each()
 
     def each(self, first: int = 1) -> Iterator[Cell]:
-        """Give all from a number on, one by one."""
+        """Return all from a number on, one by one."""
         return map(self.cell, range(first, self.count + 1))
 
     def cell(self, number: int) -> Cell:
@@ -131,7 +131,7 @@ class Cells:
         return Cell(number, session, trial, varied, data, self.grid.base.is_made)
 
     def _seed(self, data: Mapping[str, Any], trial: int) -> int | None:
-        """Give the seed of a trial. None: what the conversation has holds."""
+        """Return the seed of a trial. None: what the conversation has holds."""
         if self.seed is not None:
             return self.seed + trial - 1
         own = data.get("seed")

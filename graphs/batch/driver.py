@@ -162,7 +162,7 @@ class Driver:
             await self.crew.pause(str(error) or type(error).__name__)
 
     async def _to_run(self) -> AsyncIterator[Cell]:
-        """Give the cells that are to be run; whatever else is known of a cell stays."""
+        """Yield the cells that are to be run; whatever else is known of a cell stays."""
         for window in _windows(iter(self.cells)):
             sessions = [cell.session for cell in window]
             known = await self.store.batches.known(self.row.batch, sessions)

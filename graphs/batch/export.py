@@ -111,7 +111,7 @@ class Chosen(Spec):
         return None if all(bound.holds(row.scores) for bound in self.score) else "score"
 
     def unknown_score(self, known: Iterable[str]) -> str | None:
-        """Give a score that is asked for and that no session has."""
+        """Return a score that is asked for and that no session has."""
         return next((bound.name for bound in self.score if bound.name not in {*known}), None)
 
 
@@ -228,7 +228,7 @@ class Export:
     names: tuple[str, ...] = ()
 
     async def lines(self, store: Store, batch: str) -> AsyncIterator[str]:
-        """Give the file's text, that of some sessions at a time."""
+        """Yield the file's text, that of some sessions at a time."""
         graph = build_graph(checkpointer=store.checkpointer)
         chunk: list[CellRow] = []
         async for row in store.batches.each(CellsWanted(batch=batch)):

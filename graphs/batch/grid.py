@@ -57,7 +57,7 @@ class Base:
         return cls(given, is_made=False, form=form)
 
     def place(self, path: Path) -> Path:
-        """Give the path in the data that a path stands for: that of a short form's speaker.
+        """Return the path in the data that a path stands for: that of a short form's speaker.
 
         Raises:
             SpecError: There is no such speaker.
@@ -241,7 +241,7 @@ class Grid:
         return found[::-1]
 
     def varied(self, rows: Sequence[int]) -> dict[str, JsonValue]:
-        """Give the values of a row of each axis, by path."""
+        """Return the values of a row of each axis, by path."""
         found: dict[str, JsonValue] = {}
         for axis, row in zip(self.axes, rows, strict=True):
             found |= axis.varied(row)

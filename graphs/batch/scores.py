@@ -153,7 +153,7 @@ def complete(result: Result) -> bool:
 
 
 def criteria(result: Result) -> float:
-    """Give the share of the separate judge's criteria that its last verdict found met.
+    """Return the share of the separate judge's criteria that its last verdict found met.
 
     Raises:
         ValueError: The conversation has no separate judge.

@@ -108,7 +108,7 @@ class BatchStatus(Shown, Data):
         return f"{self.done:,} of {self.cells:,} done{state}"
 
     def rows(self) -> list[tuple[str, int]]:
-        """Give each status and reason with its number of cells, those without any left out."""
+        """Return each status and reason with its number of cells, those without any left out."""
         begun = "running" if self.is_running else "broken off"
         names: list[tuple[str, CellStatus]] = [
             ("failed", "failed"),

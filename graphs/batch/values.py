@@ -73,7 +73,7 @@ class Axis:
         return SpecError(f"vary.{self.key}: {at}{text}")
 
     def varied(self, number: int) -> dict[str, JsonValue]:
-        """Give the values of a row by their paths, without those that are left as they are."""
+        """Return the values of a row by their paths, without those that are left as they are."""
         pairs = zip(self.paths, self.rows[number], strict=True)
         return {path: value for path, value in pairs if value is not LEFT}
 
@@ -216,7 +216,7 @@ def _csv(axis: Axis, text: str) -> Iterator[tuple[int, Row]]:
 
 
 def _records(axis: Axis, text: str) -> Iterator[tuple[int, list[str]]]:
-    """Give the records of CSV, each with the line in which it begins; blank lines are none."""
+    """Yield the records of CSV, each with the line in which it begins; blank lines are none."""
     reader = csv.reader(StringIO(text, newline=""), strict=True)
     line = 1
     try:

@@ -24,7 +24,7 @@ def check_address(text: str) -> str:
 
 
 def show_address(url: str) -> str:
-    """Give an address as users may see it: with no user and password, no value of its query."""
+    """Return an address as users may see it: with no user and password, no value of its query."""
     parts = urlsplit(url)
     user, _, host = parts.netloc.rpartition("@")
     query = re.sub(r"(?:([^&=]*=)|(?<![^&]))[^&]+", r"\1***", parts.query)
@@ -33,7 +33,7 @@ def show_address(url: str) -> str:
 
 
 def redact_address(url: str) -> str:
-    """Give an address with any password in it replaced by `***`."""
+    """Return an address with any password in it replaced by `***`."""
     # A password that was not percent-encoded may hold @ or /: all up to the last @ is replaced.
     url = re.sub(r"(?s)^([^:/?#]+://[^:@/?#]*):.*@", r"\1:***@", url)
     return re.sub(r"(?i)([?&](?:ssl)?password=)[^&]*", r"\1***", url)

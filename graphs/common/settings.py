@@ -166,7 +166,7 @@ def _environment() -> dict[str, str]:
 
 
 def environment_variables() -> dict[str, str | None]:
-    """Give the variables by which a process elsewhere has the same settings. None: not set."""
+    """Return the variables by which a process elsewhere has the same settings. None: not set."""
     filed = env_file.read_env_file({name: _variables(name) for name in _FIELDS})
     given: dict[str, str | None] = {}
     for field in _FIELDS:

@@ -28,7 +28,7 @@ class AssistantSettings(Data):
 
     @classmethod
     def described_fields(cls) -> dict[str, FieldInfo]:
-        """Give the fields with their descriptions."""
+        """Return the fields with their descriptions."""
         for name, text in field_docs(cls).items():
             cls.model_fields[name].description = text
         return cls.model_fields
@@ -39,7 +39,7 @@ class AssistantSettings(Data):
         return validate(cls, _picked(context, cls.model_fields), "context.")
 
     def applied_to(self, conversation: Conversation) -> Conversation:
-        """Give a conversation with what it leaves open."""
+        """Return a conversation with what it leaves open."""
         if not self.model_fields_set:
             return conversation
         update: dict[str, Any] = {"prompts": self.prompts | conversation.prompts}
@@ -59,17 +59,17 @@ class AssistantSettings(Data):
 
 
 def settings_of(form: type[Form] | None) -> dict[str, FieldInfo]:
-    """Give the settings of a graph's assistants: those of all, and its form's system prompts."""
+    """Return the settings of a graph's assistants: those of all, and its form's system prompts."""
     return AssistantSettings.described_fields() | (role_prompts(form) if form else {})
 
 
 def role_prompts(form: type[Form]) -> dict[str, FieldInfo]:
-    """Give the fields of a form that are system prompts."""
+    """Return the fields of a form that are system prompts."""
     return {name: info for name, info in form.model_fields.items() if name.endswith("_prompt")}
 
 
 def prompts_set(form: type[Form], context: object) -> dict[str, Any]:
-    """Give the system prompts that a run's context sets."""
+    """Return the system prompts that a run's context sets."""
     return _picked(context, role_prompts(form))
 
 

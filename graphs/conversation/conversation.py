@@ -92,7 +92,7 @@ class Conversation(Shown, ConversationFields):
         return self
 
     def replace(self, **changes: Unpack[Changes]) -> "Conversation":
-        """Give the same conversation with other fields.
+        """Return the same conversation with other fields.
 
         Args:
             **changes: The fields that are other. A dict changes only what it names, as in

@@ -72,7 +72,7 @@ def build_model(model: type[M], data: Mapping[str, Any]) -> M:
 
 
 def mark_unset(value: object) -> dict[str, Any]:
-    """Give the fields of a model, or of data, one by one; those that nobody set are marked."""
+    """Return the fields of a model, or of data, one by one; those that nobody set are marked."""
     match value:
         case Default():
             return {

@@ -178,7 +178,7 @@ class ConversationFields(Spec):
     def system_prompt(
         self, speaker: Speaker, task: str | None, schema: type[BaseModel] | None = None
     ) -> str:
-        """Give the system prompt of one speaker."""
+        """Return the system prompt of one speaker."""
         return _build_system_prompt(
             speaker,
             [name for name in self.names if name != speaker.name],
@@ -346,7 +346,7 @@ class ConversationFields(Spec):
             raise SpecError(f"{where}, which TOML has no word for: write it as JSON") from error
 
     def speaker(self, name: str) -> Speaker:
-        """Give the speaker of this name."""
+        """Return the speaker of this name."""
         for speaker in self.speakers:
             if speaker.name == name:
                 return speaker

@@ -11,7 +11,7 @@ from .judges import Handoff
 
 
 def hand_off_targets(conversation: Conversation, name: str) -> tuple[str, ...]:
-    """Give whom a speaker may hand over to; nobody where the order is another."""
+    """Return whom a speaker may hand over to; nobody where the order is another."""
     order = conversation.turn_order
     if not isinstance(order, Handoff):
         return ()
@@ -40,13 +40,13 @@ def read_name(text: str, names: Sequence[str]) -> str | None:
 
 
 def first_allowed(conversation: Conversation, name: str, given: Sequence[str]) -> str | None:
-    """Give the first of those a speaker names to speak next who may."""
+    """Return the first of those a speaker names to speak next who may."""
     may = hand_off_targets(conversation, name)
     return next(filter(None, (read_name(one, may) for one in given)), None)
 
 
 def read_next_speaker(conversation: Conversation, parsed: JsonValue) -> tuple[str, ...]:
-    """Give whom a speaker's JSON names to speak next, as it is written there."""
+    """Return whom a speaker's JSON names to speak next, as it is written there."""
     order = conversation.turn_order
     if not isinstance(order, Handoff) or not isinstance(parsed, dict):
         return ()

@@ -18,7 +18,7 @@ from .judges import Judge, Moderator, SeparateJudge
 
 
 def most_messages(conversation: ConversationFields) -> int:
-    """Give the most messages that a conversation can have."""
+    """Return the most messages that a conversation can have."""
     count = len(conversation.speakers)
     opening = count if conversation.opening.answers else 0
     most = len(conversation.secretive) + opening + count * conversation.end_chat.most_rounds
@@ -36,7 +36,7 @@ def most_messages(conversation: ConversationFields) -> int:
 
 
 def most_calls(conversation: ConversationFields) -> int:
-    """Give the most model calls that a conversation can take.
+    """Return the most model calls that a conversation can take.
 
     In a turn those are the summary of what went before, one for each round of tools, the reply, one
     more where that is rejected and one where it is cut off, the judge's two questions, one of them
@@ -51,7 +51,7 @@ def most_calls(conversation: ConversationFields) -> int:
 
 
 def plain_calls(conversation: ConversationFields) -> int:
-    """Give the model calls of a conversation that goes on up to its cap without anything special.
+    """Return the model calls of a conversation that goes on up to its cap without anything special.
 
     No tool is called, nothing is summed up, and nothing is asked for again. Where speakers are
     chosen, each is taken to be chosen in its turn.
@@ -86,7 +86,7 @@ def plain_calls(conversation: ConversationFields) -> int:
 
 
 def most_tool_rounds(conversation: ConversationFields) -> int:
-    """Give the most rounds of tool calls that one turn can have, those without success included.
+    """Return the most rounds of tool calls that one turn can have, those without success included.
 
     One without success has an error at least, and the last of either kind ends the conversation.
     """
@@ -143,7 +143,7 @@ def check_limits(
 def least_limit(
     conversation: ConversationFields, speaker: Speaker, schema: type[BaseModel] | None = None
 ) -> int:
-    """Give the least number of tokens that a speaker's context can be limited to."""
+    """Return the least number of tokens that a speaker's context can be limited to."""
     opening = speaker.private_opening
     told = [] if opening is None else [*opening.lines, opening.prompt or ""]
     if conversation.opening.answers:

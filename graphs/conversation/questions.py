@@ -108,7 +108,7 @@ class _Question(Data):
         raise NotImplementedError
 
     def sample(self) -> str:
-        """Give an answer as an example, or what stands for one."""
+        """Return an answer as an example, or what stands for one."""
         return "JSON"
 
     def read(self, typed: str) -> JsonValue:
@@ -178,14 +178,14 @@ class ApprovalQuestion(_Question):
         return " ".join(map(_describe_call, self.action_requests))
 
     def allowed(self, call: dict[str, Any]) -> list[str]:
-        """Give the decisions allowed for one of the calls."""
+        """Return the decisions allowed for one of the calls."""
         for review in self.review_configs:
             if review.get("action_name") == call.get("name"):
                 return list(review.get("allowed_decisions", ()))
         return []
 
     def sample(self) -> str:
-        """Give an answer that approves of all calls, where that is allowed."""
+        """Return an answer that approves of all calls, where that is allowed."""
         if not all("approve" in self.allowed(call) for call in self.action_requests):
             return "JSON"
         return json.dumps({"decisions": [{"type": "approve"} for _ in self.action_requests]})
@@ -261,7 +261,7 @@ def interrupt_payload(
 
 
 def schema_of(empty: Empty) -> Any:  # noqa: ANN401  # a type that pydantic reads
-    """Give the type that an answer must fit, by what happens without one."""
+    """Return the type that an answer must fit, by what happens without one."""
     return _SomeText if empty is None else _AnyText
 
 

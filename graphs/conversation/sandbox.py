@@ -87,7 +87,7 @@ class Kept(Data):
         return self.model_copy(update={"key": "none"})
 
     def under(self, key: str) -> dict[str, Any]:
-        """Give the same for another session, as plain values: with a key of its own."""
+        """Return the same for another session, as plain values: with a key of its own."""
         return self.model_copy(update={"key": key}).model_dump(mode="json", exclude_defaults=True)
 
 

@@ -44,7 +44,7 @@ def load_conversation(source: Mapping[str, Any] | str | Path) -> Conversation:
 
 
 def read_kind(path: Path) -> str | None:
-    """Give the kind whose short form a file holds; None where it is a whole conversation."""
+    """Return the kind whose short form a file holds; None where it is a whole conversation."""
     kind = read_fields(path, "conversation").get("kind")
     return kind if isinstance(kind, str) else None
 

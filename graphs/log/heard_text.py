@@ -31,7 +31,7 @@ from .parsing import holds_code, languages_run
 
 
 def done_tokens(conversation: Conversation, speaker: str | None, text: str) -> list[str]:
-    """Give the done tokens that a message says, of those that its speaker may say."""
+    """Return the done tokens that a message says, of those that its speaker may say."""
     mine = _tokens_of(conversation, speaker)
     return [
         end.token
@@ -183,7 +183,7 @@ def together(content: str, texts: Iterable[str], late: str = "") -> str:
 
 
 def apart(text: str, texts: Iterable[str]) -> str | None:
-    """Give the content without what is said by the calls' argument."""
+    """Return the content without what is said by the calls' argument."""
     spoken = GAP.join(texts)
     if text == spoken:
         return ""
@@ -214,7 +214,7 @@ def _with(call: ToolCall, texts: Mapping[str, str]) -> ToolCall:
 def handing_over(
     conversation: Conversation, about: SpeakerReply, message: BaseMessage
 ) -> list[tuple[ToolCall, ToolMessage]]:
-    """Give the calls by which a line names who speaks next, and what came of them.
+    """Return the calls by which a line names who speaks next, and what came of them.
 
     The speaker is shown them as other calls: models do as they see that they did.
     """

@@ -59,7 +59,7 @@ class Mended(NamedTuple):
 
 
 def mended(marks: LabelledFormat, text: str, name: str = "") -> Mended | None:
-    """Give the message of a speaker of this name in its form.
+    """Return the message of a speaker of this name in its form.
 
     None: there is no telling what belongs where.
     """
@@ -424,7 +424,7 @@ Languages: TypeAlias = Collection[Language] | None
 
 
 def languages_run(conversation: Conversation, speaker: Speaker) -> Languages:
-    """Give the languages whose fences a speaker runs."""
+    """Return the languages whose fences a speaker runs."""
     is_marked = speaker.code is not None and speaker.code.fences == "marked"
     return conversation.sandbox.languages if is_marked else None
 

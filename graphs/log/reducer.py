@@ -165,7 +165,7 @@ def _read_message(part: object, field: str) -> AnyMessage:
 
 
 def take_back(message_id: str) -> AnyMessage:
-    """Give the write that takes a message away, with nothing left of it: its place is free."""
+    """Return the write that takes a message away, with nothing left of it: its place is free."""
     write = RemoveMessage(id=message_id, additional_kwargs={TAKEN_BACK: True})
     return cast("AnyMessage", write)  # LangChain knows it as none
 

@@ -89,7 +89,7 @@ class State(Input, Output, total=False):
 
 
 def log_of(state: Mapping[str, Any]) -> list[AnyMessage]:
-    """Give the log: everything ever said, in the order of places."""
+    """Return the log: everything ever said, in the order of places."""
     channels = (state.get("messages") or (), state.get("unspoken") or ())
     placed = sorted(chain.from_iterable(map(_placed, channels)), key=itemgetter(0))
     return without_removed([message for _, message in placed])
@@ -114,7 +114,7 @@ class GrowingLog:
         ]
 
     def of(self, state: Mapping[str, Any]) -> list[AnyMessage]:
-        """Give the log, as `log_of` does."""
+        """Return the log, as `log_of` does."""
         channels = (state.get("messages") or [], state.get("unspoken") or [])
         known = self._channels
         goes = continues_log(known[0], channels[0]) and continues_log(known[1], channels[1])

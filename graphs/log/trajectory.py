@@ -30,7 +30,7 @@ def trajectory(
 def transcript(
     conversation: Conversation, log: Sequence[BaseMessage], task: str | None
 ) -> list[dict[str, Any]]:
-    """Give the same in nobody's view, with the place, the speaker and who else may hear it."""
+    """Return the same in nobody's view, with the place, the speaker and who else may hear it."""
     found = [*_from_outside(conversation, log, task)]
     said = {message.id: message for message in log}
     return [

@@ -23,7 +23,7 @@ from ..speakers.speaker import Speaker
 
 
 def needing_approval(speaker: Speaker, calls: Sequence[ToolCall]) -> list[ToolCall]:
-    """Give the calls that a person has to decide on."""
+    """Return the calls that a person has to decide on."""
     if speaker.tool_choice == "none":
         return []
     return [call for call in calls if speaker.interrupt_on.get(call["name"], False) is not False]

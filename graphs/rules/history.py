@@ -261,7 +261,7 @@ class History:
         return None if walk.cut == before else place_of(log[walk.cut])
 
     def last_summary(self, log: Sequence[BaseMessage]) -> BaseMessage | None:
-        """Give the newest summary of what the speaker remembers."""
+        """Return the newest summary of what the speaker remembers."""
         known = reversed(self.remembered(log))
         return next(
             (message for message in known if is_summary(metadata(message), self._name)), None

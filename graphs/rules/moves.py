@@ -178,6 +178,6 @@ TURN_ENDS: Final = tuple(phase for phase in BETWEEN_TURNS if phase is not Phase.
 
 
 def max_steps(conversation: Conversation) -> int:
-    """Give the most steps of the graph that a conversation can take: two for the task."""
+    """Return the most steps of the graph that a conversation can take: two for the task."""
     turn = sum(move.times(conversation) for move in MOVES.values())
     return 2 + most_messages(conversation) * turn + _with_people(conversation)

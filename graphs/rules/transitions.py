@@ -141,14 +141,14 @@ def _is_judged_once_more(conversation: Conversation, position: Position, met: li
 
 
 def after_reply(conversation: Conversation, position: Position, turn: Decision) -> Position:
-    """Give the position after the speaker whose turn it is has finished it."""
+    """Return the position after the speaker whose turn it is has finished it."""
     return after_turn(conversation, position, turn.speaker, turn.stage)
 
 
 def after_turn(
     conversation: Conversation, position: Position, speaker: str, stage: Stage
 ) -> Position:
-    """Give the position after a turn of any speaker, in any part."""
+    """Return the position after a turn of any speaker, in any part."""
     after = position.model_copy(
         update={
             "phase": Phase.SPOKEN,
@@ -175,7 +175,7 @@ def after_turn(
 def after_pause(
     position: Position, turn: Decision, phase: Phase, *, succeeded: bool = False
 ) -> Position:
-    """Give the position after a phase within a turn; `succeeded` counts a round of tools."""
+    """Return the position after a phase within a turn; `succeeded` counts a round of tools."""
     return position.model_copy(
         update={
             "phase": phase,
@@ -189,34 +189,34 @@ def after_pause(
 
 
 def after_leaving(position: Position, turn: Decision, leaving: Leaving) -> Position:
-    """Give the position after a person ended it instead of speaking."""
+    """Return the position after a person ended it instead of speaking."""
     return after_pause(position, turn, Phase.LEFT).model_copy(update={"left": leaving})
 
 
 def after_reopening(position: Position) -> Position:
-    """Give the position of a conversation that goes on after its end: its caps count anew."""
+    """Return the position of a conversation that goes on after its end: its caps count anew."""
     anew = {"turns": 0, "completed": (), "owed": (), "chosen": None, "left": None}
     return position.model_copy(update=anew)
 
 
 def after_check(position: Position) -> Position:
-    """Give the position after the predicates were asked whether they hold."""
+    """Return the position after the predicates were asked whether they hold."""
     return position.model_copy(update={"phase": Phase.CHECKED})
 
 
 def after_question(position: Position) -> Position:
-    """Give the position after the first of the judge's two questions."""
+    """Return the position after the first of the judge's two questions."""
     return position.model_copy(update={"phase": Phase.ASKED})
 
 
 def after_unread_verdict(conversation: Conversation, position: Position) -> Position:
-    """Give the position after a verdict that can't be read, where it is asked for once more."""
+    """Return the position after a verdict that can't be read, where it is asked for once more."""
     capped = not is_judged(conversation, position)
     return position.model_copy(update={"phase": Phase.UNREAD, "capped": capped})
 
 
 def after_verdict(conversation: Conversation, position: Position, *, complete: bool) -> Position:
-    """Give the position after it was judged whether a task is complete."""
+    """Return the position after it was judged whether a task is complete."""
     capped = not is_judged(conversation, position)
     if not complete or position.speaker is None:
         return position.model_copy(update={"phase": Phase.JUDGED, "capped": capped})
@@ -234,13 +234,13 @@ def after_verdict(conversation: Conversation, position: Position, *, complete: b
 
 
 def after_choice(conversation: Conversation, position: Position, name: str | None) -> Position:
-    """Give the position after it was chosen who speaks next."""
+    """Return the position after it was chosen who speaks next."""
     chosen = name or in_turn(conversation, position)
     return position.model_copy(update={"phase": Phase.CHOSEN, "chosen": chosen})
 
 
 def position_after_removals(position: Position, log: Sequence[BaseMessage]) -> Position:
-    """Give the position, or an earlier one where the next node would read a removed message."""
+    """Return the position, or an earlier one where the next node would read a removed message."""
     if _stands(position.phase, log):
         return position
     is_judged = position.phase in (Phase.ASKED, Phase.UNREAD)
@@ -255,7 +255,7 @@ def position_after_removals(position: Position, log: Sequence[BaseMessage]) -> P
 def unjudged(
     conversation: Conversation, position: Position, behind: Sequence[BaseMessage]
 ) -> Position:
-    """Give the position right after the newest turn, by what stands behind it in the log."""
+    """Return the position right after the newest turn, by what stands behind it in the log."""
     update: dict[str, object] = {"phase": Phase.SPOKEN, "chosen": None}
     judged = (about for about in map(metadata, behind) if isinstance(about, Reflection))
     verdicts = (about.verdict for about in judged)

@@ -78,7 +78,7 @@ _DUE: Final[Mapping[Phase, Callable[[Conversation, Position], bool]]] = {
 
 
 def next_turn(conversation: Conversation, position: Position) -> NextTurn:
-    """Give the turn that comes next; where it is to be chosen, the next in order."""
+    """Return the turn that comes next; where it is to be chosen, the next in order."""
     if position.owed:
         return NextTurn(position.owed[0], Stage.LAST_WORDS)
     prepared = conversation.secretive
@@ -94,7 +94,7 @@ def next_turn(conversation: Conversation, position: Position) -> NextTurn:
 
 
 def in_turn(conversation: Conversation, position: Position) -> str:
-    """Give the next speaker in the rounds where nobody chooses."""
+    """Return the next speaker in the rounds where nobody chooses."""
     order = conversation.order
     # Who spoke last in the opening does not count.
     if position.turns == 0 or position.speaker is None:
@@ -103,7 +103,7 @@ def in_turn(conversation: Conversation, position: Position) -> str:
 
 
 def last_words(conversation: Conversation, speaker: str) -> tuple[str, ...]:
-    """Give who has last words, and in which order, once a task is complete after a turn."""
+    """Return who has last words, and in which order, once a task is complete after a turn."""
     order = conversation.order
     after = order.index(speaker) + 1
     following = order[after:] + order[:after]
@@ -139,7 +139,7 @@ def is_first_message_due(conversation: Conversation, position: Position, name: s
 
 
 def next_speaker(conversation: Conversation, name: str, log: Sequence[BaseMessage]) -> str:
-    """Give who speaks after this speaker's turn, the newest one.
+    """Return who speaks after this speaker's turn, the newest one.
 
     That is whom it names; else who has handed over to it; else the next in order that may be.
     """
@@ -300,7 +300,7 @@ def has_capped_calls(conversation: Conversation, position: Position) -> bool:
 
 
 def watcher(conversation: Conversation, caller: str) -> str | None:
-    """Give the speaker with ``sees_calls``, whose person is shown the calls of another one."""
+    """Return the speaker with ``sees_calls``, whose person is shown the calls of another one."""
     for speaker in conversation.speakers:
         if speaker.name != caller and speaker.human is not None and speaker.human.sees_calls:
             return speaker.name

@@ -83,7 +83,7 @@ class StoredStep:
 
 
 def config_of(session: str) -> RunnableConfig:
-    """Give the config of a session's newest state."""
+    """Return the config of a session's newest state."""
     return {"configurable": {"thread_id": session, "checkpoint_ns": ""}}
 
 
@@ -265,7 +265,7 @@ async def settle(graph: Graph, session: str, conversation: Conversation) -> Stat
 
 
 def checkpointer_of(graph: Graph) -> BaseCheckpointSaver[Any]:
-    """Give the checkpointer that a graph was built with."""
+    """Return the checkpointer that a graph was built with."""
     saver = graph.checkpointer
     assert isinstance(saver, BaseCheckpointSaver)  # noqa: S101  # built with the store's
     return saver
@@ -276,14 +276,14 @@ async def _read(graph: Graph, config: RunnableConfig) -> State:
 
 
 async def questions_of(graph: Graph, session: str) -> list[Question]:
-    """Give the questions that a session waits with."""
+    """Return the questions that a session waits with."""
     config = config_of(session)
     with reading_session(graph, session):
         return await still_open(graph, config, await graph.aget_state(config))
 
 
 async def still_open(graph: Graph, config: RunnableConfig, state: StateSnapshot) -> list[Question]:
-    """Give the questions of a state that is read already; as `questions_of`."""
+    """Return the questions of a state that is read already; as `questions_of`."""
     by_tools = {
         one.id
         for task in state.tasks

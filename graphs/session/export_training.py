@@ -49,7 +49,7 @@ class Example:
 def examples(
     result: StoredSession, speaker: str | None = None, registry: Registry | None = None
 ) -> list[Example]:
-    """Give the examples that a session holds.
+    """Return the examples that a session holds.
 
     Args:
         result: The session.

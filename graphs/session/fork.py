@@ -37,7 +37,7 @@ from .session_row import known_session, new_session, new_session_id
 
 
 def fork_state(found: State, new: Conversation) -> State:
-    """Give the state that a new session goes on from, with the whole log as its messages."""
+    """Return the state that a new session goes on from, with the whole log as its messages."""
     # Not the spec that is listed: messages from before a fork followed the older one.
     old = restore_conversation(found["spec"])
     state: State = {
@@ -76,7 +76,7 @@ def fork_state(found: State, new: Conversation) -> State:
 def carry_over(
     old: Conversation, new: Conversation, position: Position, log: Sequence[BaseMessage]
 ) -> Position:
-    """Give the position as the new rules would have it.
+    """Return the position as the new rules would have it.
 
     Facts are counted again, and who completed a task that has changed has not completed it. With
     another end-chat mode, last words are promised again, by the newest completion or not at all. If
@@ -197,7 +197,7 @@ async def fork_session(
 
 
 def apply_changes(conversation: Conversation, changes: Mapping[str, object]) -> Conversation:
-    """Give a conversation by other rules, between the same speakers."""
+    """Return a conversation by other rules, between the same speakers."""
     for field in _FIXED:
         if field in changes:
             raise SpecError(f"{field}: can't change in a fork")

@@ -137,7 +137,7 @@ class Steps:
         return answered_question(self._session, asked, answer), answer.value
 
     async def waiting(self) -> list[Question]:
-        """Give the questions that the session waits with."""
+        """Return the questions that the session waits with."""
         return await questions_of(self._graph, self._session)
 
     async def _legs(self, given: Any) -> AsyncGenerator[Event, None]:  # noqa: ANN401

@@ -117,7 +117,7 @@ def _texts(messages: Sequence[BaseMessage]) -> list[tuple[str, str]]:
 
 
 def _behind_its_turn(log: Sequence[BaseMessage], name: str) -> int:
-    """Give the place after a speaker's latest finished turn, its reflection included."""
+    """Return the place after a speaker's latest finished turn, its reflection included."""
     for place in reversed(range(len(log))):
         about = metadata(log[place])
         own = isinstance(about, Speech) and about.speaker == name

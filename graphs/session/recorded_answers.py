@@ -44,7 +44,7 @@ from .stored_session import StoredSession
 
 
 def answers(conversation: Conversation, log: Sequence[AnyMessage]) -> Iterator[Reply | AIMessage]:
-    """Give the answers of models that a log records."""
+    """Yield the answers of models that a log records."""
     for message, about in _given(log):
         reply = _answer(conversation, message, about)
         if reply is not None:
@@ -61,7 +61,7 @@ def replies_of_agents(log: Sequence[AnyMessage]) -> Iterator[dict[str, Any]]:
 
 
 def _given(log: Sequence[AnyMessage]) -> Iterator[tuple[AnyMessage, MessageMetadata]]:
-    """Give the lines of a log as they were first given, and not what was made of them."""
+    """Yield the lines of a log as they were first given, and not what was made of them."""
     waiting = False
     for message in log:
         about = metadata(message)
@@ -228,7 +228,7 @@ def _leaving(ended: Outcome | None) -> str | None:
 
 
 def up_to_each_end(recorded: StoredSession) -> Iterator[StoredSession]:
-    """Give the session as it was at each of its ends, and as it is now."""
+    """Yield the session as it was at each of its ends, and as it is now."""
     for place, message in enumerate(recorded.messages):
         if (ended := outcome_of(metadata(message))) is not None:
             outcome = Outcome.model_validate(ended)

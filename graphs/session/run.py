@@ -232,7 +232,7 @@ async def _prepared(models: Models, conversation: Conversation) -> AsyncGenerato
 
 
 def _person(conversation: Conversation, message: str | None) -> str:
-    """Give who says a message that is given to a run."""
+    """Return who says a message that is given to a run."""
     people = conversation.people
     if message is not None and len(people) != 1:
         who = f"people speak for {list_names(people)}" if people else "nobody is a person"

@@ -24,7 +24,7 @@ _COLOURS: Final = 8
 
 
 def colour(number: int | None) -> str:
-    """Give the class of a speaker's colour; None is what is no speaker's."""
+    """Return the class of a speaker's colour; None is what is no speaker's."""
     return "c-" if number is None else f"c{number % _COLOURS}"
 
 

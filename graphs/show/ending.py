@@ -204,7 +204,7 @@ def _numbers(
 def _meters(
     conversation: Conversation, log: Sequence[BaseMessage], position: Position
 ) -> Iterator[Meter]:
-    """Give the caps, then the guards, each with what is counted of it."""
+    """Yield the caps, then the guards, each with what is counted of it."""
     facts, end_chat = position.facts, conversation.end_chat
     if end_chat.max_iterations is not None:
         rounds = position.rounds(conversation)

@@ -29,7 +29,7 @@ def render(page: Page) -> str:
 
 
 def style_of(known: Environment, many: int, *more: str) -> Markup:
-    """Give the style of a page on which so many take part, and more sheets behind it."""
+    """Return the style of a page on which so many take part, and more sheets behind it."""
     sheets = [known.get_template("page.css").render(many=many)]
     sheets += [known.get_template(name).render() for name in more]
     # Of our own making: nothing of a session stands in them but numbers.
@@ -37,7 +37,7 @@ def style_of(known: Environment, many: int, *more: str) -> Markup:
 
 
 def script_of(known: Environment, *names: str) -> Markup:
-    """Give the script of a page."""
+    """Return the script of a page."""
     parts = (known.get_template(name).render() for name in names)
     return Markup("\n".join(parts))  # noqa: S704  # of our own making, too
 
@@ -66,7 +66,7 @@ def _hash(text: str) -> str:
 
 @cache
 def templates(*more: Path) -> Environment:
-    """Give the templates, and those in other folders that are made of them."""
+    """Return the templates, and those in other folders that are made of them."""
     found = Environment(
         loader=FileSystemLoader([Path(__file__).parent / "templates", TEMPLATES, *more]),
         autoescape=True,

@@ -34,7 +34,7 @@ _LABEL = 200
 
 
 def anchors(log: Sequence[BaseMessage]) -> dict[str, str]:
-    """Give the ids that lines have on the page, by their places; a place may be any text."""
+    """Return the ids that lines have on the page, by their places; a place may be any text."""
     places = [place_of(message) for message in log]
     return {
         place: place if place[:1] == "m" and place[1:].isdecimal() and place.isascii() else f"n{at}"
@@ -45,7 +45,7 @@ def anchors(log: Sequence[BaseMessage]) -> dict[str, str]:
 def lines_of(
     conversation: Conversation, log: Sequence[BaseMessage], only: str | None = None
 ) -> Iterator[Line]:
-    """Give the lines of a log.
+    """Yield the lines of a log.
 
     Args:
         conversation: The spec.
@@ -136,7 +136,7 @@ class _Seen:
         self.number = number
 
     def role(self, message: BaseMessage, about: MessageMetadata) -> Role | None:
-        """Give the role that a line has; None where it is not seen."""
+        """Return the role that a line has; None where it is not seen."""
         if id(message) not in self._known:
             return None
         if isinstance(message, ToolMessage):

@@ -52,7 +52,7 @@ Verbatim = Annotated[
 
 
 def normalize_mark(text: str) -> str:
-    """Give a mark, or a line, as they are compared.
+    """Return a mark, or a line, as they are compared.
 
     Case, width and Markdown do not count, nor does a space before a colon, as in French.
     """
@@ -273,7 +273,7 @@ _TELLING: Final = ("type", "anyOf", "enum", "const", "$ref")
 
 
 def schema_of(model: type[BaseModel]) -> dict[str, Any]:
-    """Give the JSON schema of a pydantic model, as models and servers are told of it."""
+    """Return the JSON schema of a pydantic model, as models and servers are told of it."""
     schema = model.model_json_schema()
     referred = str(schema.get("$ref", "")).removeprefix("#/$defs/")
     if referred:

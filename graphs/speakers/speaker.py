@@ -112,7 +112,7 @@ class Speaker(Spec):
         ) -> None: ...
 
     def replace(self, **changes: Unpack[SpeakerChanges]) -> "Speaker":
-        """Give the same with other fields, which take the place of what was there.
+        """Return the same with other fields, which take the place of what was there.
 
         Raises:
             SpecError: A change is not valid; names the field.

@@ -163,7 +163,7 @@ class Batches(ABC):
         """Return how many cells there are of each status and reason."""
 
     async def each(self, wanted: CellsWanted) -> AsyncIterator[CellRow]:
-        """Give all cells that are wanted, however many, some at a time."""
+        """Yield all cells that are wanted, however many, some at a time."""
         while rows := await self.find(wanted):
             for row in rows:
                 yield row

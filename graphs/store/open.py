@@ -81,7 +81,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
 def default_store_url() -> str:
-    """Give the address of the store in the user's data folder, `sqlite:///…/sessions.db`."""
+    """Return the address of the store in the user's data folder, `sqlite:///…/sessions.db`."""
     from platformdirs import user_data_path  # not needed for a store that is named
 
     return f"sqlite:///{(user_data_path('duologue') / 'sessions.db').as_posix()}"

@@ -138,15 +138,15 @@ class FetchedRows:
         self._rows = await self._connections.fetch(query, values, dict_row, binary=True)
 
     async def fetchone(self) -> DictRow | None:
-        """Give the next row."""
+        """Return the next row."""
         return self._rows.pop(0) if self._rows else None
 
     async def fetchall(self) -> list[DictRow]:
-        """Give the rows that are left."""
+        """Return the rows that are left."""
         rows, self._rows = self._rows, []
         return rows
 
     async def __aiter__(self) -> AsyncIterator[DictRow]:
-        """Give the rows that are left, one by one."""
+        """Yield the rows that are left, one by one."""
         for row in await self.fetchall():
             yield row

@@ -208,7 +208,7 @@ _WRITES: Final = TypeAdapter(list[tuple[str, str, Any]])
 
 
 def check_checkpoint(found: "CheckpointTuple") -> "CheckpointTuple":
-    """Give a checkpoint that was read, if LangGraph can go on from it."""
+    """Return a checkpoint that was read, if LangGraph can go on from it."""
     checkpoint = _Checkpoint.model_validate(found.checkpoint)
     _WRITES.validate_python(found.pending_writes or [])
     if checkpoint.id != found.config["configurable"]["checkpoint_id"]:

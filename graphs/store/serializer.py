@@ -154,7 +154,7 @@ _SCALARS: Final = (str, int, float, bytes, type(None))
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401
-    """Give a value of the user's own as plain data, as far as this one object goes."""
+    """Return a value of the user's own as plain data, as far as this one object goes."""
     if isinstance(value, Enum):
         return value.value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

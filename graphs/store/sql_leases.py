@@ -38,11 +38,11 @@ class LeasedStore(Store):
 
     @abstractmethod
     async def _read(self, sql: LiteralString, *values: object) -> Sequence[Sequence[Any]]:
-        """Give the rows of a query, whose placeholders are `?`."""
+        """Return the rows of a query, whose placeholders are `?`."""
 
     @abstractmethod
     def statement(self, sql: LiteralString, *values: object) -> Statement:
-        """Give a statement, whose placeholders are `?`, as this database writes them."""
+        """Return a statement, whose placeholders are `?`, as this database writes them."""
 
     @abstractmethod
     async def _is_alive(self, owner: str) -> bool:

@@ -173,7 +173,7 @@ class StepSaver(BaseCheckpointSaver[str]):
         return taken
 
     def _writes(self, given: _NodeWrites, left_out: Collection[str] = ()) -> Statement:
-        """Give the statement that saves writes; what is left keeps its number among all."""
+        """Return the statement that saves writes; what is left keeps its number among all."""
         values = [(name, None if name in left_out else value) for name, value in given.writes]
         (put,) = self._statements(partial(self._noting.put_writes, *given._replace(writes=values)))
         rows = zip(put.values, values, strict=True)

@@ -64,7 +64,7 @@ class SqlStore(LeasedStore):
 
     @abstractmethod
     def _saver(self, lease: Lease | None = None) -> "LeasedSaver":
-        """Give a saver that writes under a lease; without one it only reads."""
+        """Return a saver that writes under a lease; without one it only reads."""
 
     @cached_property
     def checkpointer(self) -> "LeasedSaver":

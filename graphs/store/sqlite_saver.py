@@ -36,7 +36,7 @@ class _ThreadedSaver(StepSaver, SqliteSaver):
 
     @contextmanager
     def cursor(self, transaction: bool = True) -> Iterator[Any]:
-        """Give a cursor to read by, in one transaction; the tables are there."""
+        """Yield a cursor to read by, in one transaction; the tables are there."""
         with closing(self.conn.cursor()) as cursor:
             # LangGraph reads by several queries, between which a step may be saved.
             cursor.execute("BEGIN")

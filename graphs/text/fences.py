@@ -88,7 +88,7 @@ def _language(label: str) -> str | None:
 
 
 def prose_places(text: str) -> list[tuple[int, str]]:
-    """Give each line of a text that is not inside fenced code, with the place where it begins."""
+    """Return each line of a text that is not inside fenced code, with the place where it begins."""
     lines, found = fences(text)
     fenced = {place for fence in found for place in range(fence.first, fence.behind)}
     starts = accumulate(map(len, lines), initial=0)

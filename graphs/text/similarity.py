@@ -106,7 +106,7 @@ class Texts:
         self._by_facts[_facts(text)][text] = None if len(bare) > NEARLY**2 * _LONG else bare
 
     def same_as(self, text: str) -> list[str]:
-        """Give the texts that are the same as this one, each once."""
+        """Return the texts that are the same as this one, each once."""
         if is_short(text):
             return []
         bare, known = plain(text), self._by_facts.get(_facts(text), {})

@@ -172,7 +172,7 @@ def _parts(known: Environment, page: Page, standing: Standing, *, spending: bool
 
 
 def _ending(page: Page, standing: Standing) -> Ending:
-    """Give how it ended, and where it has not, whether it runs: a record does not tell that."""
+    """Return how it ended, and where it has not, whether it runs: a record does not tell that."""
     told = {"running": "It runs.", "unfinished": "It was broken off."}.get(standing.status)
     if told is None or page.ending.questions:
         return page.ending

@@ -69,7 +69,7 @@ class Guard:
         await (refused or self._app)(scope, receive, guarded)
 
     def _refused(self, request: Request) -> Response | None:
-        """Give the answer to who may not go on; None: it may."""
+        """Return the answer to who may not go on; None: it may."""
         if request.headers.getlist("host") not in [[host] for host in self._hosts]:
             return _refusal(421, "This page answers only to 127.0.0.1 and localhost.")
         if not _is_own(request):
@@ -81,7 +81,7 @@ class Guard:
         return _refusal(401, "This needs the address that `duologue view` has printed.")
 
     def _let_in(self, request: Request) -> Response:
-        """Give the cookie, and go on from here: a browser counts that as the page's own step."""
+        """Return the cookie, and go on from here: a browser counts that as the page's own step."""
         path = escape("/" + request.url.path.lstrip("/"))
         page = f'<!doctype html><meta http-equiv="refresh" content="0; url={path}">'
         page += f'<title>duologue</title><a href="{path}">To the page</a>'

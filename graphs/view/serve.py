@@ -77,7 +77,7 @@ def serve(
 
 
 def bind_port(port: int) -> socket.socket:
-    """Give a socket with a port of 127.0.0.1; 0 is a free one."""
+    """Return a socket with a port of 127.0.0.1; 0 is a free one."""
     listening = socket.socket(proto=socket.IPPROTO_TCP)
     if os.name == "posix":
         # A port that was just left is free again at once. Windows would share one that is in use.

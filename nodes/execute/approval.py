@@ -141,7 +141,7 @@ def _unfit(action: Action, tool: BaseTool) -> str | None:
 
 
 def instead_of_tool(call: ToolCall, decision: AnyDecision | None) -> CallResult | None:
-    """Give the result of a call that a person has rejected or answered; None: it runs."""
+    """Return the result of a call that a person has rejected or answered; None: it runs."""
     match decision:
         case Reject():
             why = storable((decision.message or "").strip())
@@ -157,7 +157,7 @@ def instead_of_tool(call: ToolCall, decision: AnyDecision | None) -> CallResult 
 
 
 def apply_decision(call: ToolCall, decision: AnyDecision | None) -> ToolCall:
-    """Give the call that runs: what a person made of it, else as it was made."""
+    """Return the call that runs: what a person made of it, else as it was made."""
     if not isinstance(decision, Edit):
         return call
     action = decision.edited_action
@@ -174,7 +174,7 @@ def kind_of(call: ToolCall, decision: AnyDecision | None) -> DecisionType | None
 
 
 def edit_told(call: ToolCall, answer: CallResult) -> str:
-    """Give an answer's text as the speaker is told it, who learns where its call was changed."""
+    """Return an answer's text as the speaker is told it, who learns where its call was changed."""
     if answer.decision != "edit":
         return answer.text
     ran = call_shown(answer.tool or call["name"], answer.arguments or {})

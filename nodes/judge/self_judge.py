@@ -36,7 +36,7 @@ def is_second(context: NodeContext) -> bool:
 
 
 def phrase_question(context: NodeContext, question: str) -> str:
-    """Give a question as it is asked now."""
+    """Return a question as it is asked now."""
     if not is_second(context):
         return question
     return context.conversation.render_prompt(prompts.RETRY_FORMAT, question=question)
@@ -45,7 +45,7 @@ def phrase_question(context: NodeContext, question: str) -> str:
 def answer_limit(
     context: NodeContext, judge: Judge | SeparateJudge, model: Model, tokens: int
 ) -> int | None:
-    """Give the longest answer, in tokens, by what its form needs. None: the model's own."""
+    """Return the longest answer, in tokens, by what its form needs. None: the model's own."""
     if judge.max_tokens is not None:
         return judge.max_tokens
     return model.adapter.accepted_limit(tokens * (_MORE if is_second(context) else 1))

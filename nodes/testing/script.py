@@ -65,7 +65,7 @@ def as_prompt(messages: Sequence[BaseMessage | Mapping[str, Any]]) -> Prompt:
 
 
 def openai_call(call_id: str | None, name: str | None, arguments: str | None) -> dict[str, Any]:
-    """Give a tool call in OpenAI's form."""
+    """Return a tool call in OpenAI's form."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
@@ -125,7 +125,7 @@ class Tape(Generic[CallT]):
             return len(self.calls) - 1
 
     def answer(self, number: int, prompt: Prompt) -> Reply:
-        """Give the reply to a recorded call; raise what the script or its function raises."""
+        """Return the reply to a recorded call; raise what the script or its function raises."""
         if self._function is not None:
             return as_reply(self._function(deepcopy(prompt), self.calls[number]))
         if number < len(self._lines):
@@ -137,7 +137,7 @@ class Tape(Generic[CallT]):
 
 
 def _of_both(function: Callable[..., Line]) -> Callable[[Prompt, Any], Line]:
-    """Give a script's function the call, too, where it requires a second argument."""
+    """Return a script's function the call, too, where it requires a second argument."""
     with suppress(ValueError):  # of something built in
         required = [
             one

@@ -17,13 +17,13 @@ _ERROR_TYPES = {
 
 
 def error_body(status: int, message: str, code: str | None = None) -> dict[str, Any]:
-    """Give the body of an error in OpenAI's form."""
+    """Return the body of an error in OpenAI's form."""
     kind = _ERROR_TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
 def reply_error(reply: Reply) -> tuple[dict[str, Any], dict[str, str]]:
-    """Give the body and the headers of a reply whose `error` is an HTTP status."""
+    """Return the body and the headers of a reply whose `error` is an HTTP status."""
     status = int(reply.error or 0)
     message = reply.message or f"Scripted error {status}"
     body = error_body(status, message, reply.code) if reply.body is None else reply.body
@@ -59,7 +59,7 @@ def client_error(reply: Reply) -> "openai.APIError":
 
 
 def usage(reply: Reply, prompt: Prompt) -> dict[str, int]:
-    """Give the usage of one call, words counted as tokens."""
+    """Return the usage of one call, words counted as tokens."""
     asked = 0
     for message in prompt:
         if isinstance(message["content"], str):
@@ -74,7 +74,7 @@ def usage(reply: Reply, prompt: Prompt) -> dict[str, int]:
 
 
 def completion(reply: Reply, prompt: Prompt, model: str, number: int) -> dict[str, Any]:
-    """Give the `chat.completion` object of an answer that is not streamed."""
+    """Return the `chat.completion` object of an answer that is not streamed."""
     message: dict[str, Any] = {"role": "assistant", "content": reply.text, "refusal": reply.refusal}
     if reply.reasoning:
         message[reply.reasoning_field] = reply.reasoning
@@ -90,7 +90,7 @@ def completion(reply: Reply, prompt: Prompt, model: str, number: int) -> dict[st
 
 
 def deltas(reply: Reply) -> Iterator[dict[str, Any]]:
-    """Give the pieces of a streamed answer: its thought, its text, its refusal, its tool calls.
+    """Yield the pieces of a streamed answer: its thought, its text, its refusal, its tool calls.
 
     A broken connection is lost after half of the text.
     """
@@ -110,7 +110,7 @@ def deltas(reply: Reply) -> Iterator[dict[str, Any]]:
 def events(
     reply: Reply, prompt: Prompt, model: str, number: int, *, with_usage: bool
 ) -> Iterator[dict[str, Any]]:
-    """Give the `chat.completion.chunk` objects of a streamed answer, in order.
+    """Yield the `chat.completion.chunk` objects of a streamed answer, in order.
 
     Where the connection is to break, they end in the middle.
     """

@@ -274,7 +274,7 @@ _LENT = "__pregel_checkpointer"
 
 
 def for_loop(config: RunnableConfig) -> RunnableConfig:
-    """Give a configuration whose checkpointer works by its methods for threads alone."""
+    """Return a configuration whose checkpointer works by its methods for threads alone."""
     configurable = config.get("configurable", {})
     saver = configurable.get(_LENT)
     if not isinstance(saver, BaseCheckpointSaver):

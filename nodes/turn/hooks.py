@@ -146,7 +146,7 @@ class DraftReply(NamedTuple):
 
 
 def turn_of(context: NodeContext, speaker: Speaker, log: Sequence[BaseMessage]) -> Turn:
-    """Give the turn as functions and hooks see it."""
+    """Return the turn as functions and hooks see it."""
     # Functions and hooks may change what they are given.
     view = tuple(copied(view_of(context, speaker, log)))
     return Turn(

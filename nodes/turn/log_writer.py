@@ -135,7 +135,7 @@ def _line_of(number: int, message: AIMessage, about: SpeakerReply) -> AnyMessage
 
 
 def fresh_ids(answer: AIMessage, log: Sequence[BaseMessage]) -> Iterator[str]:
-    """Give each call of an answer an id that no other call of the log has.
+    """Yield each call of an answer an id that no other call of the log has.
 
     Some servers send none, or begin anew at each turn, and results are found by these ids.
     """
@@ -155,7 +155,7 @@ def fresh_ids(answer: AIMessage, log: Sequence[BaseMessage]) -> Iterator[str]:
 def code_calls(
     conversation: Conversation, log: Sequence[BaseMessage], speaker: Speaker
 ) -> AIMessage | None:
-    """Give the code that a speaker runs, as calls: one for each block of the newest message."""
+    """Return the code that a speaker runs, as calls: one for each block of the newest message."""
     places = {*heard_since(log, speaker.name)}
     heard = [message for message in log if place_of(message) in places]
     # What the conversation itself tells it, such as that it is its turn, is no message.
@@ -229,6 +229,6 @@ def _report(exit_code: int, outputs: Sequence[str], left: int) -> str:
 
 
 def exit_code_of(parsed: JsonValue, *, failed: bool) -> int:
-    """Give the exit code of a block of code; where a hook answered for it, whether it failed."""
+    """Return the exit code of a block of code; where a hook answered for it, whether it failed."""
     code = parsed.get("exit_code") if isinstance(parsed, dict) else None
     return code if isinstance(code, int) else int(failed)

@@ -215,7 +215,7 @@ def _failure_of(result: ToolMessage) -> Failure | None:
 
 
 def not_in_the_log(facts: Facts) -> dict[str, Any]:
-    """Give the facts that are counted beside the log, and go on from any message, by name."""
+    """Return the facts that are counted beside the log, and go on from any message, by name."""
     return {name: getattr(facts, name) for name in _NOT_IN_THE_LOG}
 
 

@@ -172,7 +172,7 @@ class NodeContext:
         return waiting_message(self.messages, speaker)
 
     async def model(self, name: str | None) -> Model:
-        """Give the model of this name, or the conversation's; ready, and with a price."""
+        """Return the model of this name, or the conversation's; ready, and with a price."""
         name = name or self.conversation.model
         self.resources.check_model(name)
         model = await self.resources.models.get(name, notify, self.gate)
@@ -314,7 +314,7 @@ class NodeContext:
 
 
 def session_id(config: RunnableConfig | None = None) -> str | None:
-    """Give the id of the session that runs, as in a node; None where nothing keeps it."""
+    """Return the id of the session that runs, as in a node; None where nothing keeps it."""
     found: str | None = (config or get_config()).get("configurable", {}).get("thread_id")
     return found
 

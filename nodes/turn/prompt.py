@@ -79,7 +79,7 @@ T = TypeVar("T")
 
 
 def system_of(context: NodeContext, speaker: Speaker) -> str:
-    """Give the system prompt of a speaker."""
+    """Return the system prompt of a speaker."""
     schema = context.resources.registry.schema_of(speaker)
     return context.conversation.system_prompt(speaker, context.task, schema)
 

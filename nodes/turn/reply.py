@@ -166,7 +166,7 @@ def _teller(name: str) -> Callable[[str], None]:
 def callable_tools(
     context: NodeContext, speaker: Speaker, offers: type[ToolOffer]
 ) -> tuple[list[BaseTool], str]:
-    """Give the tools that a speaker is told of, and what it must call."""
+    """Return the tools that a speaker is told of, and what it must call."""
     may_call = context.position.tool_rounds < context.conversation.max_tool_rounds
     is_told = may_call or bool(offers.described(speaker.tools))
     tools = offered_tools(context.resources.registry, speaker) if is_told else []
@@ -239,7 +239,7 @@ def continuation_request(speaker: Speaker, position: Position, text: str) -> Pro
 
 
 def join_reply(speaker: Speaker, before: BaseMessage, answer: AIMessage) -> AIMessage:
-    """Give the reply out of the one that was cut off and what came after it."""
+    """Return the reply out of the one that was cut off and what came after it."""
     if is_recorded(answer):
         return answer
     if not answer.text.strip() and not is_call(answer):

@@ -63,7 +63,7 @@ class RunInput(NamedTuple):
         return cls(new, known, last, "\n\n".join([*before, newest]))
 
     def speaker(self, conversation: Conversation) -> str | None:
-        """Give who says it. None: nobody in the conversation is a person.
+        """Return who says it. None: nobody in the conversation is a person.
 
         Raises:
             SpecError: There are several people, and the message names none of them.
@@ -78,7 +78,7 @@ class RunInput(NamedTuple):
         return (named if named in people else people[0]) if people else None
 
     def kept(self, sayer: str | None = None) -> list[AnyMessage]:
-        """Give the writes with which the messages stay, as no lines of the log.
+        """Return the writes with which the messages stay, as no lines of the log.
 
         Args:
             sayer: Who says the user's newest in its next turn, if anybody does.
@@ -99,7 +99,7 @@ class RunInput(NamedTuple):
         return writes
 
     def remembered(self, conversation: Conversation, sayer: str) -> list[AnyMessage]:
-        """Give the lines by which the others know what was said before, elsewhere."""
+        """Return the lines by which the others know what was said before, elsewhere."""
         others = [name for name in conversation.names if name != sayer]
         lines: list[AnyMessage] = []
         for message in self.new:
@@ -117,7 +117,7 @@ class RunInput(NamedTuple):
 
 
 def waiting_message(messages: Sequence[AnyMessage], speaker: str) -> AnyMessage | None:
-    """Give the message that a person has given a run, and that is still to be said."""
+    """Return the message that a person has given a run, and that is still to be said."""
     for message in reversed(messages):
         about = stored_metadata(message)
         if about.get("speaker") == speaker:
@@ -141,7 +141,7 @@ def mark_run_input(message: AnyMessage, sayer: str | None = None) -> AnyMessage:
 def _behind_own(
     messages: Sequence[AnyMessage], unspoken: Sequence[BaseMessage]
 ) -> Sequence[AnyMessage]:
-    """Give the messages behind the last line of the session's own, but for those kept earlier."""
+    """Return the messages behind the last line of the session's own, but for those kept earlier."""
     taken = {one.additional_kwargs.get(PLACE) for one in unspoken}
     end = 0
     for number, message in enumerate(messages):
@@ -241,7 +241,7 @@ def begins_anew(brought: RunInput, known: Conversation, state: State) -> bool:
 
 
 def empty_session(state: State, brought: RunInput) -> dict[str, Any]:
-    """Give the writes that leave of a session what it has said, as no lines of the log.
+    """Return the writes that leave of a session what it has said, as no lines of the log.
 
     What was brought now comes behind it.
     """

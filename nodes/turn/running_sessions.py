@@ -45,7 +45,7 @@ class RunningSession:
         return self._log.of(state)
 
     def edited(self, state: Mapping[str, Any]) -> list[int]:
-        """Give the places of messages that are still to be read again."""
+        """Return the places of messages that are still to be read again."""
         self._log.of(state)
         return self._log.edited()
 
@@ -75,7 +75,7 @@ class RunningSessions(threading.local):
         self._known: OrderedDict[str | None, tuple[object, RunningSession]] = OrderedDict()
 
     def of(self, session: str | None, state: Mapping[str, Any]) -> RunningSession:
-        """Give the session of this id, whose task stands."""
+        """Return the session of this id, whose task stands."""
         spec = state["spec"]
         known = self._known.pop(session, None)
         # Compared by value, since LangGraph gives a copy of it to each node. That is quick: what is

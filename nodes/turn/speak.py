@@ -335,7 +335,7 @@ def _handed_on(log: Sequence[AnyMessage], edited: Sequence[int]) -> dict[int, st
 
 
 def _read_again(context: NodeContext, log: Sequence[AnyMessage], place: int) -> AnyMessage:
-    """Give a message as it stands by its words."""
+    """Return a message as it stands by its words."""
     message = log[place]
     # Whatever else stands beside a speech comes of them; other words are no argument of its calls.
     about = _metadata_of_reply(message)

@@ -91,7 +91,7 @@ def takes_values(score: Callable[..., object]) -> bool:
 
 
 def parameters_of(tool: BaseTool) -> dict[str, Any]:
-    """Give the JSON schema of a tool's arguments as models are told of them."""
+    """Return the JSON schema of a tool's arguments as models are told of them."""
     found: dict[str, Any] = convert_to_openai_tool(tool)["function"].get("parameters") or {}
     return found
 

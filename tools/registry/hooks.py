@@ -130,12 +130,12 @@ class ToolState(TypedDict):
 
 
 def languages_of(tool: BaseTool) -> tuple[Language, ...]:
-    """Give the languages that a tool runs in the session's sandbox."""
+    """Return the languages that a tool runs in the session's sandbox."""
     named = (tool.metadata or {}).get("sandbox") or ()
     return tuple(language for language in get_args(Language) if language in named)
 
 
 def timeout_of(tool: BaseTool) -> float | None:
-    """Give how long a call of a tool may take, in seconds."""
+    """Return how long a call of a tool may take, in seconds."""
     seconds = (tool.metadata or {}).get("timeout")
     return float(seconds) if isinstance(seconds, int | float) and seconds > 0 else None

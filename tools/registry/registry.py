@@ -106,7 +106,7 @@ class Registry:
                 )
 
     def languages_of(self, conversation: Conversation) -> set[Language]:
-        """Give the languages in which speakers run code for sure, by tools or as a reply."""
+        """Return the languages in which speakers run code for sure, by tools or as a reply."""
         tools = [tool for speaker in conversation.speakers for tool in self.tools_of(speaker)]
         by_tools = {language for tool in tools for language in languages_of(tool)}
         runs_code = any(speaker.runs_code for speaker in conversation.speakers)
@@ -114,7 +114,7 @@ class Registry:
         return by_tools | ({"python"} if runs_code else set())
 
     def tool(self, name: str) -> BaseTool | None:
-        """Give the tool of this name, or None."""
+        """Return the tool of this name, or None."""
         found: BaseTool | None = self._found["tools"].get(name)
         return found
 
@@ -126,38 +126,38 @@ class Registry:
         return self._found[kind].get(name)
 
     def tools_of(self, speaker: Speaker) -> list[BaseTool]:
-        """Give the tools that a speaker may call, in the spec's order."""
+        """Return the tools that a speaker may call, in the spec's order."""
         return [self._found["tools"][name] for name in speaker.tools]
 
     def hooks_of(self, speaker: Speaker) -> list[tuple[str, Hook]]:
-        """Give the hooks of a speaker with their names, in the spec's order."""
+        """Return the hooks of a speaker with their names, in the spec's order."""
         known = self._found["hooks"]
         return [(name, hook) for name in speaker.hooks if (hook := known[name]) is not None]
 
     def function(self, name: str) -> ReplyFunction:
-        """Give the function that gives replies by this name."""
+        """Return the function that gives replies by this name."""
         found: ReplyFunction = self._found["functions"][name]
         return found
 
     def agent(self, name: str) -> Agent:
-        """Give the agent that gives replies by this name."""
+        """Return the agent that gives replies by this name."""
         found: Agent = self._found["agents"][name]
         return found
 
     def schema_of(self, speaker: Speaker) -> type[BaseModel] | None:
-        """Give the pydantic model that a speaker's replies must fit; None where there is none."""
+        """Return the pydantic model that a speaker's replies must fit; None where there is none."""
         if not isinstance(speaker.format, SchemaFormat):
             return None
         found: type[BaseModel] = self._found["schemas"][speaker.format.name]
         return found
 
     def predicate(self, name: str) -> PredicateFunction:
-        """Give the predicate of this name."""
+        """Return the predicate of this name."""
         found: PredicateFunction = self._found["predicates"][name]
         return found
 
     def order(self, name: str) -> OrderFunction:
-        """Give the order of this name."""
+        """Return the order of this name."""
         found: OrderFunction = self._found["orders"][name]
         return found
 

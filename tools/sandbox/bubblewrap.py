@@ -94,7 +94,7 @@ _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
 
 
 def program(machine: str | None = None) -> bytes | None:
-    """Give the filter, as the kernel reads it."""
+    """Return the filter, as the kernel reads it."""
     known = _MACHINES.get(machine or platform.machine())
     if known is None:
         return None

@@ -106,7 +106,7 @@ async def wait_until_ready(out: asyncio.StreamReader) -> None:
 
 
 async def _filled(data: bytes | None) -> int | None:
-    """Give the reading end of a pipe that holds these bytes."""
+    """Return the reading end of a pipe that holds these bytes."""
     if data is None:
         return None
     filling = asyncio.ensure_future(asyncio.to_thread(_pipe, data))

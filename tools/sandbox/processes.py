@@ -25,7 +25,7 @@ Snapshot: TypeAlias = tuple[frozenset[int], frozenset[tuple[int, str]]]
 
 
 def family(pid: int) -> set[int]:
-    """Give a process's children, theirs and so on, without those that have ended."""
+    """Return a process's children, theirs and so on, without those that have ended."""
     return _family(pid)[0]
 
 
@@ -105,7 +105,7 @@ def _has_ended(pid: int) -> bool:
 
 
 def memory(pids: Iterable[int], limit: int) -> int:
-    """Give the bytes of memory that processes hold together."""
+    """Return the bytes of memory that processes hold together."""
     rough: dict[int, int] = {}
     shared: dict[str, int] = {}
     for pid in pids:

@@ -107,7 +107,7 @@ def _shell(code: str, shell: str) -> int:
 
 
 def _streams() -> None:
-    """Give the code its three streams anew: what ran before may have closed them."""
+    """Return the code its three streams anew: what ran before may have closed them."""
     sys.stdin = open(0, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
     for name, number in (("stdout", 1), ("stderr", 2)):
         # Unbuffered: both share one pipe, and their order counts.

@@ -49,7 +49,7 @@ class Trials(NamedTuple):
 
 
 def mean_of(combinations: Sequence[Trials], *, is_share: bool, spread: float = 0.0) -> Estimate:
-    """Give the mean of a score over combinations, of which each counts the same.
+    """Return the mean of a score over combinations, of which each counts the same.
 
     Args:
         combinations: What each has given; some is scored in all.

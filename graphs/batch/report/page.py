@@ -111,7 +111,7 @@ class _Links:
         self._written = written
 
     def to(self, row: CellRow) -> str | None:
-        """Give the address of a transcript. None: it was not written."""
+        """Return the address of a transcript. None: it was not written."""
         return f"{self._folder}/{quote(row.session)}.html" if row.session in self._written else None
 
 
@@ -192,7 +192,7 @@ def _varied(rows: Rows, path: str, colours: Mapping[str, str]) -> Varied:
 def _means(
     rows: Rows, name: str, path: str, lines: Mapping[int, int]
 ) -> tuple[Estimate | None, ...]:
-    """Give the mean of a score of each value that has a line, and last that of all others."""
+    """Return the mean of a score of each value that has a line, and last that of all others."""
     found: list[list[Trials]] = [[] for _ in range(len(lines) + 1)]
     for place, trials in rows.trials_by(name, path):
         found[lines.get(place, -1)].append(trials)

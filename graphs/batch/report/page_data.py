@@ -189,7 +189,7 @@ class BatchReport(Shown, Data):
         return sum(one.cells for one in self.kinds if one.name == name)
 
     def score(self, name: str) -> Score:
-        """Give a score.
+        """Return a score.
 
         Raises:
             KeyError: There is none of this name.

@@ -73,7 +73,7 @@ class Spread(Moments):
         return self.most
 
     def bars(self, most: int) -> list[int]:
-        """Give how many fall into each bar, of at most so many, from the least to the most."""
+        """Return how many fall into each bar, of at most so many, from the least to the most."""
         first, last = int(self.least / self.width), int(self.most / self.width)
         each = -(-(last - first + 1) // most)
         return [sum(self.bins[at : at + each]) for at in range(first, last + 1, each)]
@@ -181,7 +181,7 @@ class Field:
     """Which value each combination has."""
 
     def place(self, value: JsonValue) -> int:
-        """Give the place of a value."""
+        """Return the place of a value."""
         text = label_value(value)
         place = self.places.get(text)
         if place is None and len(self.places) < _MOST_VALUES:

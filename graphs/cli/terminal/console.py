@@ -162,12 +162,12 @@ class _Console(Console):
 
 
 def stdout() -> Console:
-    """Give the console for results; rich's markup is off."""
+    """Return the console for results; rich's markup is off."""
     return _Console(markup=False, highlight=False, emoji=False)
 
 
 def stderr() -> Console:
-    """Give the console for notices and errors."""
+    """Return the console for notices and errors."""
     return _Console(stderr=True, markup=False, highlight=False, emoji=False)
 
 

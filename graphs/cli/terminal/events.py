@@ -279,5 +279,5 @@ class Transcript:
         plain(self._out, f"Read it again: {self._follow_up.command('show', event.session)}", "dim")
 
     def colour(self, name: str) -> str:
-        """Give the colour of a speaker's name."""
+        """Return the colour of a speaker's name."""
         return self._colours.setdefault(name, _COLOURS[len(self._colours) % len(_COLOURS)])

@@ -106,7 +106,7 @@ def _may_be_a_fence(line: str) -> bool:
 
 
 def _opens(line: str) -> str:
-    """Give the mark of a line that opens a fence; nothing where it opens none."""
+    """Return the mark of a line that opens a fence; nothing where it opens none."""
     for mark in MARKS:
         if line.startswith(mark):
             rest = line.lstrip(mark[0])
