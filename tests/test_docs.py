@@ -48,9 +48,11 @@ from duologue.graphs.events import Event
 from duologue.graphs.kinds.group_solve import GroupSolveForm
 from duologue.graphs.kinds.load import forms_by_kind
 from duologue.graphs.speakers.replies import HumanInputMode
+from duologue.nodes.testing.script import Script
 from duologue.nodes.testing.server import ScriptedServer
 from duologue.tools import Hook
 from duologue.tools.mcp.servers import configured_servers
+from support.page_replies import REPLIES
 
 ROOT = Path(__file__).parent.parent
 PAGES = {
@@ -97,9 +99,7 @@ def test_every_block_is_of_a_kind_that_is_looked_at() -> None:
     known = {"python", "py", "toml", "json", "ini", "mermaid", "console", "text"}
     assert {block.language for block in FENCED} == known
     printed = [block.following for block in blocks("python") if "print(" in block.text]
-    transcript = blocks("text")[0]
-    assert transcript.page == "README.md"
-    assert blocks("text") == [transcript, *printed]
+    assert blocks("text") == printed
 
 
 def test_the_pictures_are_the_compiled_graph_and_what_a_file_can_do() -> None:
@@ -138,25 +138,59 @@ def _reply(messages: list[dict[str, str]]) -> str:
     return f"Instruction: Now do step {step}.\nInput: None"
 
 
-@pytest.mark.parametrize("block", blocks("python"), ids=_page)
-def test_the_code_runs_and_prints_what_stands_below_it(
+TUTORIAL = "docs/tutorial.md"
+
+
+def _script(block: Fenced) -> Script:
+    """Return the replies written for this block, or replies that suit any conversation."""
+    on_page = [one for one in blocks("python") if one.page == block.page]
+    replies = REPLIES.get(block.page)
+    return replies[on_page.index(block)] if replies else _reply
+
+
+def _run(block: Fenced, names: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    with ScriptedServer(script := _script(block)) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        exec(compile(block.text, block.page, "exec"), names)  # noqa: S102  # our own pages
+    assert callable(script) or len(server.calls) == len(script)
+
+
+def _check_printed(block: Fenced, printed: str) -> None:
+    shown = block.following.text if "print(" in block.text and block.following else ""
+    # A line such as "[… four rounds later …]" stands for any number of lines.
+    parts = map(re.escape, re.split(r"^\[… .* …\]$", shown, flags=re.M))
+    assert re.fullmatch(".+".join(parts), printed, re.S), printed
+
+
+@pytest.mark.parametrize(
+    "block", [block for block in blocks("python") if block.page != TUTORIAL], ids=_page
+)
+def test_the_code_runs_and_prints_the_text_below_it(
     block: Fenced,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with ScriptedServer(_reply) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        monkeypatch.setenv("DUOLOGUE_STORE", str(tmp_path / "sessions.db"))
-        # Nobody is there to take spans.
-        monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
-        exec(compile(block.text, block.page, "exec"), {})  # noqa: S102  # our own pages
+    monkeypatch.setenv("DUOLOGUE_STORE", str(tmp_path / "sessions.db"))
+    # No collector receives the spans.
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    _run(block, {}, monkeypatch)
     if (tracing := LangChainInstrumentor()).is_instrumented_by_opentelemetry:
         tracing.uninstrument()
-    shown = block.following.text if "print(" in block.text and block.following else ""
-    # A line such as "[… four rounds later …]" leaves something out.
-    parts = map(re.escape, re.split(r"^\[… .* …\]$", shown, flags=re.M))
-    assert re.fullmatch(".+".join(parts), capsys.readouterr().out, re.S)
+    _check_printed(block, capsys.readouterr().out)
+
+
+def test_each_step_of_the_tutorial_prints_the_text_below_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A step uses names of the steps before it."""
+    monkeypatch.setenv("DUOLOGUE_STORE", str(tmp_path / "sessions.db"))
+    names: dict[str, Any] = {}
+    steps = [block for block in blocks("python") if block.page == TUTORIAL]
+    for step in steps:
+        _run(step, names, monkeypatch)
+        _check_printed(step, capsys.readouterr().out)
+    assert len(re.findall(r"^## \d\. ", PAGES[TUTORIAL], re.M)) == 6
 
 
 @pytest.mark.parametrize("block", blocks("json"), ids=_page)
@@ -207,7 +241,7 @@ def test_the_commands_take_the_arguments_that_they_are_given(words: list[str]) -
 
 
 def test_the_two_commands_are_what_ci_runs() -> None:
-    console = next(block for block in FENCED if block.language == "console")
+    console = next(block for block in blocks("console") if "pip install uv" in block.text)
     assert console.page == "README.md"
     first, second = re.findall(r"^\$ (.*)$", console.text, re.MULTILINE)
     assert "pip install uv" in first

@@ -24,6 +24,9 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
         name = page.stem.replace("-", "_").lower()
         code = re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S)
+        if page.stem == "tutorial":
+            # Its steps are one program.
+            code = ["\n".join(code)]
         for number, block in enumerate(code):
             (folder / f"{name}_{number}.py").write_text(block, encoding="utf-8")
     for program in ("program", "mistakes"):
