@@ -373,13 +373,13 @@ def test_every_kind_has_a_graph_for_studio_and_a_public_function() -> None:
         ("tool", None, entry_points(group="duologue.tools").names),
         ("sandbox.level", None, get_args(Sandbox.model_fields["level"].annotation)),
         ("sandbox field", None, Sandbox.model_fields.keys() - {"level"}),
-        ("kind", "docs/memory.md", _kinds(*_members(Speaker.model_fields["context"].annotation))),
         (
             "kind",
             "docs/speakers.md",
             _kinds(
                 *_members(Speaker.model_fields["replies"].annotation),
                 *_members(Speaker.model_fields["format"].annotation),
+                *_members(Speaker.model_fields["context"].annotation),
             ),
         ),
         ("function", "docs/speakers.md", [field.name for field in fields(Hook)]),

@@ -1,4 +1,4 @@
-# A loop over the events of a conversation, with match: each message is printed as it is spoken.
+# Follow the events of a conversation with match, and print each message while it is written.
 from duologue import role_play, stream
 from duologue.graphs.events import (
     ConversationEnded,

@@ -1,4 +1,4 @@
-# Two experts plan a garden. The program prints the conversation, and why it ended.
+# Let two experts plan a garden, then print the conversation and the reason for its end.
 from duologue import converse, role_play
 
 garden = role_play("Plan a kitchen garden", "Owner", "Gardener", max_iterations=3)

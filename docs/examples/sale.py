@@ -1,4 +1,4 @@
-# A sale that ends when the buyer says DEAL, or after twelve messages.
+# Run a sale that ends when the buyer says DEAL, or after twelve messages.
 from duologue import Conversation, DoneToken, MaxMessages, Speaker, converse
 
 buyer = Speaker("Buyer", task="Pay 4,000 at most. Once you agree, say DEAL and nothing else.")

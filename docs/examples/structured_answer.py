@@ -1,4 +1,4 @@
-# One agent is asked for an answer that fits a pydantic model.
+# Ask one agent for an answer that fits a pydantic model.
 from pydantic import BaseModel
 
 from duologue import Speaker, ask

@@ -1,4 +1,4 @@
-# A chat that waits for a person, is answered, forked at a message, resumed and exported.
+# Answer a chat that waits for a person, fork it at a message, resume the fork and export it.
 from duologue import chat, converse
 
 result = converse(chat(assistant="Guide", assistant_prompt="You are a city guide."))
@@ -7,7 +7,7 @@ print(result)
 result = result.session.answer("What should I see in Rome?")
 print(result)
 
-# A second answer to the same question, in a session of its own.
+# Get a second answer to the same question in a new session.
 branch = result.session.fork(at=result.messages[0])
 print(branch.resume().last_message("Guide"))
 print(branch.answer("exit").stop_reason)

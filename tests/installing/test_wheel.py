@@ -96,7 +96,7 @@ def advised(told: str) -> list[str]:
 
 def test_the_embedded_model_speaks_after_the_commands_that_are_advised(place: Place) -> None:
     (weights,) = set(advised(place.run("duologue", "models")))
-    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
     assert advised(page) == ['pip install "duologue[embedded]"', weights]
     for command in advised(page):
         place.run(*shlex.split(command))
