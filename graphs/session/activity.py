@@ -1,4 +1,4 @@
-"""Who is at work in a run: the models and tools that have not answered yet, and how far it is."""
+"""The activity of a run: the models and tools that have not answered yet, and its progress."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -15,29 +15,29 @@ _PURPOSES: Final[Mapping[str, str]] = {
     kind_name(SpeakerChoice): "the moderator",
     kind_name(Summary): "a summary",
 }
-"""What a model is asked for where it is asked for no speaker."""
+"""The purpose of a model call that is not made for a speaker."""
 
 
 class AtWork(BaseCallbackHandler):
-    """A handler of LangChain's callbacks that knows who is at work."""
+    """A LangChain callback handler that records which calls are running."""
 
-    # In the event loop, as it happens.
+    # Called in the event loop, at the moment of each callback.
     run_inline = True
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         self.running: dict[UUID, tuple[str, float]] = {}
-        """What is waited for, and since when, the newest last."""
+        """The running calls with their descriptions and start times, the newest last."""
         self.state: Mapping[str, Any] | None = None
-        """The state of the graph. None: no node has begun."""
+        """The state of the graph. None before the first node starts."""
 
     def on_chain_start(self, serialized: object, inputs: object, **kwargs: object) -> None:
-        """A node begins: it is given the state."""
+        """Store the state that a node receives."""
         if isinstance(inputs, Mapping) and "position" in inputs:
             self.state = inputs
 
     def on_chain_end(self, outputs: object, **kwargs: object) -> None:
-        """A node ends: it gives the new position."""
+        """Store the position that a node returns."""
         if isinstance(outputs, Mapping) and outputs.get("position") and self.state is not None:
             self.state = {**self.state, "position": outputs["position"]}
 
@@ -48,9 +48,9 @@ class AtWork(BaseCallbackHandler):
         *,
         run_id: UUID,
         metadata: dict[str, Any] | None = None,
-        **kwargs: Any,  # as in the class above
+        **kwargs: Any,  # as in the base class
     ) -> None:
-        """A model is asked."""
+        """Record that a model is called."""
         about = metadata or {}
         purpose, speaker = about.get("purpose"), about.get("speaker")
         who = speaker or _PURPOSES.get(str(purpose), "a model")
@@ -65,7 +65,7 @@ class AtWork(BaseCallbackHandler):
         run_id: UUID,
         **kwargs: Any,
     ) -> None:
-        """A tool is called."""
+        """Record that a tool is called."""
         self._begin(run_id, f"Waiting for the tool {serialized.get('name', '')}")
 
     def _begin(self, run: UUID, what: str) -> None:

@@ -1,7 +1,7 @@
-"""Answers and messages that a run begins with, bound to the question that waited at the call.
+"""Answers and messages with which a run begins, bound to the question that waited at the call.
 
-A run waits for its session. Meanwhile another run may take an answer to that question and ask the
-next one, which the caller has not seen.
+A run first waits for the session's lease. Meanwhile another run may answer that question and ask
+the next one, which the caller has not seen.
 """
 
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from .take_over import waits_for
 
 
 class BoundAnswer(NamedTuple):
-    """An answer with the question that it is for."""
+    """An answer with the question that it belongs to."""
 
     value: Any
     """The answer."""
     question: str | None
-    """The id of the question. None: no question waited at the call."""
+    """The id of the question. None if no question waited at the call."""
     waited: bool
     """Whether that question waited at the call."""
 
@@ -29,7 +29,7 @@ def bind_answer(session: str, waiting: Sequence[Question], answer: GivenAnswer) 
 
     Args:
         session: The session's id.
-        waiting: The questions that wait at the call, before the session is waited for.
+        waiting: The questions that wait at the call, before the run waits for the lease.
         answer: The answer.
 
     Returns:
@@ -52,11 +52,11 @@ def bind_answer(session: str, waiting: Sequence[Question], answer: GivenAnswer) 
 def answered_question(
     session: str, waiting: Sequence[Question], answer: BoundAnswer, *, has_ended: bool = False
 ) -> Question:
-    """Return the question that an answer is for.
+    """Return the question that an answer belongs to.
 
     Args:
         session: The session's id.
-        waiting: The questions that wait now, while the session is held.
+        waiting: The questions that wait now, under the lease.
         answer: The answer.
         has_ended: Whether the session has ended.
 
@@ -64,7 +64,7 @@ def answered_question(
         The question.
 
     Raises:
-        SessionError: The question does not wait any more, or never did.
+        SessionError: The question no longer waits, or never did.
     """
     for question in waiting:
         if question.id == answer.question:
@@ -90,26 +90,26 @@ def answered_question(
 
 
 class BoundInput(NamedTuple):
-    """The answer or message that a run begins with, and the questions that waited at the call."""
+    """The answer or message with which a run begins, and the questions that waited at the call."""
 
     session: str
     """The session's id."""
     waited: Sequence[Question]
     """The questions that waited at the call."""
     answer: BoundAnswer | None
-    """The answer, if there is one."""
+    """The answer, or None."""
     has_message: bool
     """Whether a person's message is bound to the question for a message that waited."""
 
     def check(self, waiting: Sequence[Question], *, has_ended: bool) -> None:
-        """Refuse an answer or a message that was meant for another question.
+        """Raise if the answer or message was meant for another question.
 
         Args:
-            waiting: The questions that wait now, while the session is held.
+            waiting: The questions that wait now, under the lease.
             has_ended: Whether the session has ended.
 
         Raises:
-            SessionError: Its question was answered, or another was asked, since the call.
+            SessionError: Since the call, its question was answered or another was asked.
         """
         if self.answer is not None:
             answered_question(self.session, waiting, self.answer, has_ended=has_ended)

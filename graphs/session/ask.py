@@ -1,6 +1,6 @@
-"""One agent by itself: it is asked, remembers, and takes what it remembers into what comes next.
+"""Functions for a single agent: `ask` it a question, let it `remember` earlier conversations.
 
-After Yacana's tasks, which an agent solves alone, and Lagent's agents, which are called.
+They follow Yacana's tasks, which one agent solves alone, and Lagent's agents, which are callables.
 """
 
 import asyncio
@@ -45,20 +45,21 @@ from .session_row import read_session
 
 
 class AskOptions(StoreOptions, total=False):
-    """The options of `ask`: those of a run, and some fields of a conversation.
+    """The options of `ask`: the options of a run, and some fields of a conversation.
 
-    None: as in a `Conversation` that does not set the field.
+    A field of the conversation that is None has its default.
     """
 
     end_when: End | Sequence[End] | None
-    """Another end, such as ``MaxCost(0.05)``, as ``end_chat.when`` has it. Budgets count
-    everything that is asked in one session."""
+    """One or several further ends, such as ``MaxCost(0.05)``, as in ``end_chat.when``. Budgets
+    count all questions of a session.
+    """
     prices: Mapping[str, Price | Fields] | None
-    """The prices of the models, by their names."""
+    """The prices of the models, by the models' names."""
     sandbox: Sandbox | str | Fields | None
     """The sandbox in which the agent's code runs."""
     seed: int | None
-    """Asks a model that can for the same answers again."""
+    """A seed. A model that supports it gives the same answers again."""
     max_tool_rounds: int | None
     """Maximum number of rounds of tool calls before the agent must answer."""
 
@@ -81,38 +82,40 @@ async def aask(
     user: str = "User",
     **options: Unpack[AskOptions],
 ) -> Result:
-    """Ask one agent, which answers with its model, its tools and all else that a speaker has.
+    """Ask one agent. It answers with its model, its tools and everything else that a speaker has.
 
-    This is a conversation of two, which ends with the answer: a session like any other.
+    The question and the answer are a conversation of two speakers, stored as a session like any
+    other.
 
     Args:
-        agent: A `Speaker`, or its fields.
+        agent: A `Speaker`, or a dict of its fields.
         text: The question or order.
         session: The session's id or handle, as in `converse`. In a known session the agent
-            remembers the questions before. A question that was left unanswered by a kill, and is
-            asked again, is not asked twice. None: a new id is made up.
+            remembers the earlier questions. If a kill left a question without an answer, asking the
+            same question again resumes it and does not add it twice. If None, a new id is made.
         reset: Whether to delete the stored session first.
         schema: A pydantic model that the answer must fit. `Result.output` is a dict of its fields;
             ``Menu.model_validate(result.output)`` makes an instance of a model ``Menu`` from it.
-        on_failure: ``raise`` raises `UnreadableAnswerError` if the answer does not fit the schema,
-            even when asked again. ``return`` returns it, and `Result.output` is None.
-        user: The name of the one who asks.
-        **options: The options of the run. ``tools`` are tools that the agent may call beside its
-            own. ``end_when``, ``prices``, ``sandbox``, ``seed`` and ``max_tool_rounds`` are
-            settings of the conversation.
+        on_failure: The behavior if the answer does not fit the schema after the retries. ``raise``
+            raises `UnreadableAnswerError`; ``return`` returns the result, and `Result.output` is
+            None.
+        user: The name of the speaker who asks.
+        **options: The options of the run. ``tools`` are added to the agent's own tools.
+            ``end_when``, ``prices``, ``sandbox``, ``seed`` and ``max_tool_rounds`` are settings of
+            the conversation.
 
     Returns:
         The session: ``result.text`` is the answer, ``result.output`` the dict of its fields. If a
-        person must approve a call first, ``result.pending`` contains the question; answer it with
-        ``result.session.answer(…)``.
+        person must approve a tool call first, ``result.pending`` contains the question; answer it
+        with ``result.session.answer(…)``.
 
     Raises:
-        SpecError: The agent, or an option, is not valid, or the text is empty or ``exit`` alone.
-        SessionError: The session is run elsewhere, waits for another answer, or belongs to another
-            agent; names the first field that differs.
-        ModelError: The model can't be had or did not answer. The session can be resumed.
+        SpecError: The agent or an option is not valid, or the text is blank or only ``exit``.
+        SessionError: Another run is using the session, it waits for another answer, or it belongs
+            to another agent (the message names the first field that differs).
+        ModelError: The model is not available or did not answer. The session can be resumed.
         UnreadableAnswerError: The answer does not fit the schema. It is stored in the session.
-        StoreError: The store can't be opened or written.
+        StoreError: The store cannot be opened or written.
 
     Example:
         >>> from duologue import Speaker, ask
@@ -136,7 +139,8 @@ async def aask(
     waits = session is not None and not reset and await _waits(session, text, given.get("store"))
     message = None if waits else text
     queued = cast("Options", dict(**given, message=message))
-    # It answers nothing that somebody was asked: beside another question it waits for its turn.
+    # The text is a new message. It must not answer a question that already waits, such as an
+    # approval.
     result = result_of(*await run_to_end(asked, session, queued, reset=reset, queues=True))
     if schema is not None and on_failure == "raise":
         _check_answer(result, schema)
@@ -150,12 +154,15 @@ def _check_text(text: object) -> None:
     if not isinstance(text, str) or not text.strip():
         raise SpecError("text: must be text that is not empty")
     if is_exit(text):
-        # As a person's answer it would leave the session, without a question.
+        # `exit` as a person's message would leave the session without asking anything.
         raise SpecError(f"text: {text.strip()!r} alone leaves a conversation: say it in a sentence")
 
 
 def _check_answer(result: Result, schema: type[BaseModel]) -> None:
-    """Refuse an answer that does not fit the schema. One that was never said is the outcome's."""
+    """Raise `UnreadableAnswerError` if the agent's answer does not fit the schema.
+
+    If the agent has not answered, the outcome says why.
+    """
     said = speeches(result.messages)
     is_answered = bool(said) and not is_by_person(metadata(said[-1]))
     if result.outcome is None or not is_answered or result.output is not None:
@@ -169,7 +176,7 @@ def _check_answer(result: Result, schema: type[BaseModel]) -> None:
 
 
 def _able(agent: AnySpeaker, tools: Any, schema: type[BaseModel] | None) -> Speaker:  # noqa: ANN401
-    """The agent with the tools and the form that this question needs."""
+    """Return the agent with the tools and the output format that this question needs."""
     speaker = _speaker(agent, "agent")
     changes: dict[str, Any] = {}
     more = [one for one in _tools(tools) if _name(one) not in speaker.tools]
@@ -178,14 +185,14 @@ def _able(agent: AnySpeaker, tools: Any, schema: type[BaseModel] | None) -> Spea
     if schema is not None:
         if not isinstance(schema, type):
             raise SpecError(f"schema: must be a pydantic model's class, not {name_type(schema)}")
-        # A reply that is held to a schema calls no tools.
+        # A model that is restricted to a schema cannot call tools.
         form = "text" if more or speaker.tools else "structured"
         changes["format"] = SchemaFormat(schema, form=form)
     return speaker.replace(**changes)
 
 
 def _speaker(given: object, field: str) -> Speaker:
-    """Read a speaker, or its fields."""
+    """Return a speaker from a `Speaker` or a dict of its fields."""
     if isinstance(given, Speaker):
         return given
     if not isinstance(given, Mapping):
@@ -209,7 +216,7 @@ def _name(tool: object) -> object:
 
 
 def _asked(agent: Speaker, user: str, of_spec: Mapping[str, Any]) -> Conversation:
-    """The conversation of who asks and who answers."""
+    """Return the conversation between the user and the agent."""
     when = {"when": of_spec["end_when"]} if "end_when" in of_spec else {}
     found = Conversation(
         title=f"Questions to {agent.name}",
@@ -217,13 +224,14 @@ def _asked(agent: Speaker, user: str, of_spec: Mapping[str, Any]) -> Conversatio
         end_chat={"max_iterations": 1, **when},
         **{name: value for name, value in of_spec.items() if name != "end_when"},
     )
-    # Nobody set it: it is not compared when more is asked, by another release perhaps.
+    # The user did not set the title. A later question, perhaps from a release that words the title
+    # differently, must not be compared with it.
     found.model_fields_set.discard("title")
     return found
 
 
 async def _waits(session: str, text: str, target: str | Path | None) -> bool:
-    """Whether a session stopped before it answered this very question."""
+    """Return whether a session stopped before it answered this same question."""
     check_session_id(session)
     target = target or (await asyncio.to_thread(load_settings)).store
     async with open_store(target) as store:
@@ -245,28 +253,29 @@ async def aremember(
     words: int | None = None,
     **options: Unpack[AskOptions],
 ) -> Speaker:
-    """Return a speaker that remembers earlier conversations, to begin the next one with.
+    """Return a copy of a speaker that remembers earlier conversations.
 
-    The memory is data in the speaker's field ``memory``, so that the new session does not need the
-    old ones. The others of the new conversation do not see it. It replaces what the speaker
-    remembered before: a result of its own contains the memory that it came with.
+    The memory is stored in the speaker's field ``memory``, so a new session with this speaker does
+    not need the old sessions. The other speakers of the new conversation do not see it. It replaces
+    the speaker's earlier memory: each of its results already contains the memory that it began
+    with.
 
     Args:
-        speaker: The `Speaker`, or its fields.
+        speaker: The `Speaker`, or a dict of its fields.
         *results: The conversations, oldest first, of any kind, finished or not.
-        name: The speaker's name in them. None: its name now.
-        words: The longest summary, in words: its model is asked for a summary, in a session of its
-            own. None: it remembers every word.
-        **options: For a summary, as `ask` takes them.
+        name: The speaker's name in these conversations. If None, its current name.
+        words: Maximum length of a summary, in words. The speaker's model writes the summary in a
+            separate session. If None, the speaker remembers every message.
+        **options: The options of the summary, as in `ask`.
 
     Returns:
-        The same speaker, which remembers.
+        The same speaker with this memory.
 
     Raises:
-        KeyError: Nobody has that name in one of them.
+        KeyError: One of the conversations has no speaker of that name.
         SpecError: ``words`` is less than 1, or the speaker is not valid.
-        TypeError: One of the results is none, or an option is unknown.
-        DuologueError: For a summary, as in `ask`.
+        TypeError: One of ``results`` is not a `Result`, or an option is unknown.
+        DuologueError: The summary failed, as in `ask`.
 
     Example:
         >>> from duologue import Speaker, ask, remember

@@ -1,4 +1,4 @@
-"""The steps of a session as its checkpoints store them: found, checked and copied."""
+"""The steps of a session as its checkpoints store them: to find, check, copy and write."""
 
 import json
 from collections import defaultdict
@@ -35,22 +35,22 @@ from .options import MessageLike
 
 @contextmanager
 def reading_session(graph: Graph, session: str) -> Iterator[None]:
-    """Turn whatever is raised inside the block into a `StoreError` about a session."""
+    """Turn every exception inside the block into a `StoreError` about a session."""
     with reading_store(getattr(graph.checkpointer, "store_url", "memory:"), session):
         yield
 
 
 def stored_conversation(row: SessionRow, url: str) -> Conversation:
-    """Make the conversation of a session out of its row."""
+    """Return the conversation that a session's row contains."""
     with reading_store(url, row.session):
         return restore_conversation(json.loads(row.spec))
 
 
 def check_state(session: str, conversation: Conversation | None, state: State) -> None:
-    """Make sure that a session can be shown, and gone on with, from a state that was read."""
+    """Raise unless a session can be shown and resumed from a state that was read."""
     given = [state["conversation"]] if state.get("conversation") else []
     known = [state["spec"]] if state.get("spec") else []
-    # Most are just what is stored of it, and need not be read to be compared.
+    # Most specs equal the stored one, and need not be parsed to be compared.
     stored = None if conversation is None else conversation.stored()
     specs = [
         restore_conversation(spec) if conversation is None or spec != stored else conversation
@@ -70,16 +70,16 @@ _BEGUN: Final = ("position", "usage", "outcome", "messages", "unspoken")
 
 @dataclass(frozen=True)
 class StoredStep:
-    """One step of a session, which wrote a message."""
+    """A step of a session that wrote a message."""
 
     state: State
-    """The state after it."""
+    """The state after the step."""
     known: list[AnyMessage]
-    """The log before it."""
+    """The log before the step."""
     before: list[CheckpointTuple]
-    """The checkpoints before it, oldest first."""
+    """The checkpoints before the step, oldest first."""
     removed: list[str]
-    """The ids of the messages that were removed from the log up to now."""
+    """The ids of the messages that have been removed from the log up to now."""
 
 
 def config_of(session: str) -> RunnableConfig:
@@ -88,11 +88,12 @@ def config_of(session: str) -> RunnableConfig:
 
 
 async def find_step(graph: Graph, session: str, message: MessageLike | None) -> StoredStep:
-    """Find the step that wrote a message. None: the newest message."""
+    """Find the step that wrote a message, or the newest message if `message` is None."""
     name = None if message is None else _name_of(message)
     with reading_session(graph, session):
         step = await _found(graph, session, name)
-        # A message from before a fork was written by the rules of its time.
+        # A message from before a fork was written under the rules of the earlier session, so the
+        # state is not compared with today's conversation.
         check_state(session, None, step.state)
         return step
 
@@ -105,11 +106,12 @@ async def _found(graph: Graph, session: str, name: str | None) -> StoredStep:
     wanted = len(log) - 1 if name is None else _index_of(log, session, name)
     steps = [found async for found in checkpointer_of(graph).alist(config_of(session))]
     steps.reverse()
-    # What was killed before its checkpoint has its newest messages after the last of them.
+    # If the process was killed before a checkpoint, the newest messages follow the last checkpoint.
     places = [*(step.config for step in steps), config_of(session)]
-    # What is in the log now is in it from some step on, so halving finds the first that holds it
-    # and all before it; reading one takes a while. Lines may have been put before it later, and
-    # its place may have been another's, which was taken back.
+    # A message that is in the log now is also in it after every step since it was written. So a
+    # binary search finds the first step whose log contains the message and all before it; reading a
+    # log is slow. Ids are compared, not places: messages may have been inserted before it later,
+    # and its place may have belonged to a message that was taken back.
     sought = {one.id for one in log[: wanted + 1]}
     first, last = 0, len(places) - 1
     while first < last:
@@ -142,9 +144,9 @@ def _index_of(log: Sequence[BaseMessage], session: str, name: str) -> int:
 
 
 async def copy_steps(graph: Graph, steps: list[CheckpointTuple], session: str) -> None:
-    """Copy checkpoints into a session that has none, so that its past can be looked up in it.
+    """Copy checkpoints into a session that has none, so that it can be forked from older messages.
 
-    What followed the last of them is left out: the next step is another one.
+    The writes after the last checkpoint are not copied: the new session takes another next step.
     """
     saver = checkpointer_of(graph)
     for number, step in enumerate(steps, start=1):
@@ -156,7 +158,7 @@ async def copy_steps(graph: Graph, steps: list[CheckpointTuple], session: str) -
         config = await saver.aput(config, step.checkpoint, step.metadata, versions)
         if number == len(steps):
             return
-        # The log is kept as what each step wrote to it.
+        # The log is stored as the writes of each step.
         writes: dict[str, list[tuple[str, Any]]] = defaultdict(list)
         for task, channel, value in step.pending_writes or ():
             writes[task].append((channel, value))
@@ -165,13 +167,13 @@ async def copy_steps(graph: Graph, steps: list[CheckpointTuple], session: str) -
 
 
 async def read_steps(graph: Graph, session: str) -> list[State]:
-    """Read all that a session's steps wrote, in one pass over its checkpoints."""
+    """Read everything that a session's steps wrote, in one pass over its checkpoints."""
     with reading_session(graph, session):
         return [*_news(await _states(graph, session))]
 
 
 async def read_states(graph: Graph, session: str, *, logs: int | None = None) -> list[State]:
-    """Read a session's state after each of its steps; of older ones than ``logs`` without a log."""
+    """Read a session's state after each step; only the newest ``logs`` states contain a log."""
     with reading_session(graph, session):
         return await _states(graph, session, logs)
 
@@ -187,7 +189,7 @@ async def _states(graph: Graph, session: str, logs: int | None = None) -> list[S
         is_whole = logs is None or place >= len(found) - logs
         state: dict[str, Any] = {name: values[name] for name in _WHOLE if name in values}
         for name, before in channels.items():
-            # Now and then a checkpoint holds the whole of it.
+            # From time to time a checkpoint contains the whole channel.
             channel = before.from_checkpoint(values[name]) if name in values else before.copy()
             if name not in values:
                 channel.update([value for _, written, value in writes if written == name])
@@ -204,18 +206,18 @@ _WHOLE: Final = ("position", "usage", "outcome")
 
 
 def _news(states: Iterable[State]) -> Iterator[State]:
-    """Leave out of states the messages that stood before, and states that say nothing new."""
+    """Yield the states with their new messages only, and skip states without a change."""
     before: State = {}
     for state in states:
         log, known = log_of(state), log_of(before)
         new = [
             message
             for place, message in enumerate(log)
-            # Most are the very same object.
+            # Most messages are the same object.
             if place >= len(known) or not (message is known[place] or message == known[place])
         ]
         names = (*_WHOLE, "spec", "specified_task", "interpreter", "decisions")
-        # What was never written may be missing or empty.
+        # A value that was never written may be missing or empty.
         changed = any((state.get(name) or None) != (before.get(name) or None) for name in names)
         if state.get("spec") and (new or changed):
             yield {**state, "messages": new, "unspoken": []}
@@ -223,12 +225,13 @@ def _news(states: Iterable[State]) -> Iterator[State]:
 
 
 async def write_steps(graph: Graph, session: str, steps: Sequence[State]) -> None:
-    """Write a session that has no checkpoints, so that its past can be looked up in it."""
+    """Write the steps of a session that has no checkpoints, so that older messages can be found."""
     saver = checkpointer_of(graph)
     config, versions = config_of(session), dict[str, Any]()
     values: dict[str, Any] = {}
-    # `abulk_update_state` reads all channels anew for each step: 400 steps take it 8.5 s instead of
-    # 0.5. A past step needs its writes and parents alone; the last is one of LangGraph's own.
+    # `abulk_update_state` reads all channels again for each step: it takes 8.5 s for 400 steps,
+    # this loop 0.5 s. A past step needs only its writes and its parents; LangGraph itself writes
+    # the last step.
     for number, step in enumerate(steps):
         checkpoint = empty_checkpoint()
         checkpoint["channel_values"] = dict(values)
@@ -244,18 +247,18 @@ async def write_steps(graph: Graph, session: str, steps: Sequence[State]) -> Non
 
 
 async def write_state(graph: Graph, session: str, state: State) -> None:
-    """Write to a session's state, so that it goes on where the rules say."""
-    # Behind any speaker's node the rules say what comes next, whoever has spoken.
+    """Write to a session's state; the session then continues at the node that the rules choose."""
+    # After any speaker's node the rules choose the next node, whoever spoke last.
     node = Node.USER_AGENT if "position" in state else Node.TASK_SPECIFICATION
-    # What it is written to is read first, and what was written is read back.
+    # LangGraph reads the old state first, and reads the written state back.
     with reading_session(graph, session):
         await graph.aupdate_state(config_of(session), state, as_node=node.value)
 
 
 async def settle(graph: Graph, session: str, conversation: Conversation) -> State:
-    """Write the checkpoint that a kill has kept from being written, and read the state."""
+    """Write the checkpoint that a kill prevented, and return the state."""
     with reading_session(graph, session):
-        # What is damaged must not be written to.
+        # A damaged state must not be written to.
         check_state(session, conversation, await _read(graph, config_of(session)))
         found = await checkpointer_of(graph).aget_tuple(config_of(session))
         names = State.__annotations__
@@ -267,7 +270,7 @@ async def settle(graph: Graph, session: str, conversation: Conversation) -> Stat
 def checkpointer_of(graph: Graph) -> BaseCheckpointSaver[Any]:
     """Return the checkpointer that a graph was built with."""
     saver = graph.checkpointer
-    assert isinstance(saver, BaseCheckpointSaver)  # noqa: S101  # built with the store's
+    assert isinstance(saver, BaseCheckpointSaver)  # noqa: S101  # the store's checkpointer
     return saver
 
 
@@ -276,14 +279,14 @@ async def _read(graph: Graph, config: RunnableConfig) -> State:
 
 
 async def questions_of(graph: Graph, session: str) -> list[Question]:
-    """Return the questions that a session waits with."""
+    """Return the questions that a session waits for."""
     config = config_of(session)
     with reading_session(graph, session):
         return await still_open(graph, config, await graph.aget_state(config))
 
 
 async def still_open(graph: Graph, config: RunnableConfig, state: StateSnapshot) -> list[Question]:
-    """Return the questions of a state that is read already; as `questions_of`."""
+    """Return the questions of a state that was already read, as `questions_of` does."""
     by_tools = {
         one.id
         for task in state.tasks
@@ -306,9 +309,9 @@ async def still_open(graph: Graph, config: RunnableConfig, state: StateSnapshot)
 
 
 def failure_of(state: StateSnapshot) -> str | None:
-    """Return the error that broke off the newest step, if it failed."""
+    """Return the error that interrupted the newest step, or None."""
     return next((str(task.error) for task in state.tasks if task.error is not None), None)
 
 
 _ANSWER: Final = ("00000000-0000-0000-0000-000000000000", "__resume__")
-"""Where LangGraph stores an answer that is given without the id of its question."""
+"""The task and channel under which LangGraph stores an answer that has no question id."""

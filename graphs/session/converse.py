@@ -1,7 +1,7 @@
-"""Running conversations from Python: from a spec to an outcome.
+"""Functions that run a conversation to its outcome.
 
-The synchronous functions run the async ones on one background loop. How a run goes is in
-`graphs.session.run`; what can be done with a stored session, in `graphs.session.session`.
+The synchronous functions run the asynchronous ones on one background event loop.
+`graphs.session.run` runs a session, `graphs.session.session` has the methods of a stored session.
 """
 
 from collections.abc import AsyncGenerator
@@ -29,33 +29,35 @@ async def aconverse(
 ) -> Result:
     """Run a conversation to its outcome.
 
-    Nothing is shown until then. The logger ``duologue`` reports each message at the level INFO, and
-    `stream` yields each event.
+    Nothing is shown during the run. The logger ``duologue`` logs each message at the level INFO,
+    and `stream` yields each event.
 
-    A known session is not run twice: with the same conversation, an unfinished session resumes
-    where it stopped, and a finished one returns its stored result without a model call.
+    A known session is not run twice: with the same conversation, an unfinished session resumes at
+    the point where it stopped, and a finished session returns its stored result without a model
+    call.
 
     Args:
-        conversation: The spec, or a dict or file (``.toml``, ``.json``) that contains one.
-        session: The session's id, 1 to 128 of letters, digits, ``.``, ``_`` and ``-``; or its
-            handle, whose store counts unless ``store`` is given. None: a new id is made from the
-            task.
+        conversation: The spec, or a dict or file (``.toml``, ``.json``) that contains it.
+        session: The session's id (1 to 128 letters, digits, ``.``, ``_`` and ``-``), or its handle.
+            A handle's store applies unless ``store`` is passed. If None, a new id is made from
+            the conversation's title or task.
         reset: Whether to delete the stored session first.
         **options: The options of the run.
 
     Returns:
-        The result, with the outcome; or with the questions that wait for people, unless the option
-        ``answer`` answers them.
+        The result. It contains the outcome, or the questions that wait for people if the option
+        ``answer`` does not answer them.
 
     Raises:
         TypeError: An option is unknown or has a wrong type.
         SpecError: The conversation, its file or a setting is not valid, or ``answer`` failed.
-        ModelError: A model can't be had or did not answer. The session can be resumed.
-        AnswerError: ``answer`` returned what does not fit, again and again. The session waits.
-        SessionError: The id is odd, another run has the session, it belongs to another
-            conversation (names the first field that differs), or the question that waited for the
-            ``message`` at the call was already answered.
-        StoreError: The store can't be opened or written.
+        ModelError: A model is not available or did not answer. The session can be resumed.
+        AnswerError: ``answer`` repeatedly returned a value that does not fit the question. The
+            session still waits for an answer.
+        SessionError: The id is not valid; another run is using the session; the session belongs
+            to another conversation (the message names the first field that differs); or the
+            question that waited for the ``message`` at the call was already answered.
+        StoreError: The store cannot be opened or written.
 
     Example:
         >>> from duologue import converse, role_play
@@ -66,7 +68,7 @@ async def aconverse(
         >>> converse(garden, model=model, store="memory:docs").stop_reason
         'done_token'
     """
-    # Loads the nodes and the models, which importing `converse` does not.
+    # Importing `converse` must not load the nodes and the models.
     from .run import run_to_end
 
     session, options = locate_session(session, options)
@@ -87,14 +89,14 @@ async def astream(
     """Run a conversation and yield each event as it happens, token by token.
 
     Args:
-        conversation: The spec, or a dict or file that contains one.
+        conversation: The spec, or a dict or file (``.toml``, ``.json``) that contains it.
         session: The session's id or handle, as in `converse`.
         reset: Whether to delete the stored session first.
         **options: The options of the run.
 
     Yields:
-        Events. The last one is the outcome, or a question that waits. A finished session yields its
-        messages again.
+        Events. The last event is the outcome, or a question that waits for a person. For a
+        finished session, the events of its stored messages.
 
     Raises:
         DuologueError: As in `converse`.
@@ -113,7 +115,7 @@ stream = iterate_in_background(astream)
 
 
 def locate_session(session: str | Session | None, options: G) -> tuple[str | None, G]:
-    """Read a session's id, and its store if it is a handle and no other store is given."""
+    """Return a session's id, and the options with the store of its handle if they name no store."""
     if not isinstance(session, Session):
         return session, options
     found = {"store": session.store, **options}

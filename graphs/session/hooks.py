@@ -1,3 +1,3 @@
-"""The type of a hook, which is defined beside the registry of tools."""
+"""The type of a hook, re-exported from the registry of tools."""
 
 from ...tools.registry.hooks import Hook as Hook

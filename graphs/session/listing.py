@@ -1,7 +1,7 @@
 """The sessions of a store.
 
-Listing loads nothing of LangGraph, which would take longer than the list. One session is read in
-`graphs.session.session_row`.
+This module does not load LangGraph, which takes longer than reading the list.
+`graphs.session.session_row` reads a single session.
 """
 
 import asyncio
@@ -17,23 +17,24 @@ from ..store.rows import SessionRow
 
 @asynccontextmanager
 async def known_store(store: str | Path | None, *, create: bool = False) -> AsyncIterator[Store]:
-    """Open a store that must exist if it is named, unless it may be created."""
+    """Open a store. If it is named, it must exist, unless `create` is true."""
     target = store or (await asyncio.to_thread(load_settings)).store
     async with open_store(target, create=create or not store) as opened:
         yield opened
 
 
 async def alist_sessions(*, store: str | Path | None = None) -> list[SessionRow]:
-    """List the sessions of a store, the newest first, without reading what they hold.
+    """List the sessions of a store, newest first, without reading their contents.
 
     Args:
-        store: Where sessions are kept. None: the setting, else the user's data folder.
+        store: The store: a path, ``sqlite:///…``, ``postgresql://…`` or ``memory:``. If None, the
+            store in the settings, or else an SQLite file in the user's data folder.
 
     Returns:
         One row for each session.
 
     Raises:
-        StoreError: The store can't be opened or read.
+        StoreError: The store cannot be opened or read.
     """
     async with known_store(store) as opened:
         return await opened.list()

@@ -1,4 +1,4 @@
-"""Load a dumped session."""
+"""Loading a dumped session."""
 
 import asyncio
 from collections.abc import Mapping
@@ -18,24 +18,25 @@ async def aload_session(
     into: str | None = None,
     store: str | Path | None = None,
 ) -> Session:
-    """Load what `Session.dump` returned, here or elsewhere.
+    """Load a session from the dump that `Session.dump` returned, here or on another machine.
 
-    It becomes a new session that resumes where it stopped, and can be forked from any message; a
-    question that waits is asked again when it resumes.
+    The dump becomes a new session. It resumes at the point where the old session stopped, and can
+    be forked from any message. A question that waits is asked again when the session resumes.
 
     Args:
         dump: The dump, or the path of a ``.json`` file that contains it.
-        into: The new session's id. None: the id in the dump.
-        store: The store. None: the setting, else one SQLite file in the user's data folder.
+        into: The new session's id. If None, the id in the dump.
+        store: The store. If None, the store in the settings, or else an SQLite file in the user's
+            data folder.
 
     Returns:
-        The new session.
+        The handle of the new session.
 
     Raises:
-        SpecError: It is not a duologue dump, or a newer release wrote it; names the file and the
-            field.
-        SessionError: The new id is odd or taken.
-        StoreError: The store can't be opened, read or written.
+        SpecError: The dump is not a duologue dump, or a newer release wrote it; the message names
+            the file and the field.
+        SessionError: The new id is not valid or already used.
+        StoreError: The store cannot be opened, read or written.
 
     Example:
         >>> from duologue import converse, load_session, role_play

@@ -1,4 +1,4 @@
-"""The options of a run and of a session's methods, and their checks."""
+"""Options of a run and of a session's methods, and their checks."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,46 +14,57 @@ from ..common.validation import name_type
 from ..conversation.questions import Answer
 
 MessageLike: TypeAlias = BaseMessage | str | int
-"""A message of a session, its id or place, such as ``m0007``, or the number of its place."""
+"""A message of a session: the message, its id, its place such as ``m0007``, or the place's number.
+"""
 
 
 class SharedOptions(Registered, total=False):
-    """The options of every run, all by name."""
+    """The options of every run. All are keyword arguments."""
 
     model: Chat | str | None
-    """The model that speaks if the conversation names none: a LangChain chat model or a name."""
+    """The model of the speakers for which the conversation names no model: a LangChain chat model,
+    or a model's name.
+    """
     models: Mapping[str, Chat] | None
-    """LangChain chat models by the names that the conversation uses."""
+    """LangChain chat models, by the names that the conversation uses for them."""
     callbacks: Sequence[BaseCallbackHandler] | None
-    """LangChain callback handlers, which are called for each node, model call and tool."""
+    """LangChain callback handlers. They receive the callbacks of each node, model call and tool
+    call.
+    """
     durability: Annotated[Literal["sync", "async"], Default("sync")]
-    """``sync`` writes each step before the next begins; ``async`` writes it meanwhile."""
+    """When a step is written to the store: ``sync`` writes it before the next step begins,
+    ``async`` while the next step runs.
+    """
     answer: Answer | None
-    """A function, sync or async, that takes a question and returns a person's answer. A function
-    that is not async may wait for somebody: it is called in the thread that called `converse`, or,
-    from a coroutine, in a thread of its own. Without it the session waits, and the result contains
-    the questions."""
+    """A function, sync or async, that receives a question and returns a person's answer. A sync
+    function may block: it is called in the thread that called `converse` or, if a coroutine made
+    the call, in a separate thread. Without this option the session waits, and the result contains
+    the questions.
+    """
 
 
 class SessionOptions(SharedOptions, total=False):
-    """The options of a run of a session whose handle has the store, such as `Session.resume`."""
+    """The options of a run whose store the session's handle has, as in `Session.resume`."""
 
     message: str | None
-    """The next message of the person, if the conversation has just one: it is said in the person's
-    next turn, or after the end. In the latter case the session goes on: caps, guards and other ends
-    count anew from this message; budgets of money, tokens, calls and seconds do not. ``exit``
-    leaves, and says nothing more if the session has ended. If calls of tools must be decided first
-    and ``answer`` does not decide them, `SessionError` says that the message was not said. The
-    message is for the question that waits at the call: it is refused if that question was answered
-    meanwhile, or another was asked."""
+    """The next message of the person, if exactly one person takes part in the conversation. The
+    person says it in the next turn, or after the end. After the end, the session continues: caps,
+    guards and other ends count from this message on, but budgets of money, tokens, calls and
+    seconds count the whole session. ``exit`` leaves the conversation, and does nothing if the
+    session has ended. If tool calls must be decided first and ``answer`` does not decide them,
+    `SessionError` reports that the message was not said. The message belongs to the question that
+    waits at the call: it is rejected if that question has been answered, or another has been asked,
+    since the call.
+    """
 
 
 class StoreOptions(SharedOptions, total=False):
-    """The options of runs in a store that say nothing for a person: `run_batch` and `ask`."""
+    """The options of runs that take no ``message``: `run_batch` and `ask`."""
 
     store: str | Path | None
-    """The store of the session: a path, ``sqlite:///…``, ``postgresql://…`` or ``memory:``. None:
-    the setting, else one SQLite file in the user's data folder."""
+    """The store of the session: a path, ``sqlite:///…``, ``postgresql://…`` or ``memory:``. If
+    None, the store in the settings, or else an SQLite file in the user's data folder.
+    """
 
 
 class Options(SessionOptions, StoreOptions, total=False):
@@ -61,18 +72,18 @@ class Options(SessionOptions, StoreOptions, total=False):
 
 
 class GivenAnswer(NamedTuple):
-    """An answer that a run begins with, as its caller gives it."""
+    """An answer with which a run begins."""
 
     value: Any
     """The answer."""
     question: str | None = None
-    """The id of the question. None: the only question that waits at the call."""
+    """The id of the question. If None, the only question that waits at the call."""
 
 
 def check_run(options: Mapping[str, Any]) -> None:
-    """Refuse unknown options, and values of a wrong type, before anything is run.
+    """Raise `TypeError` for unknown options and values of a wrong type, before anything runs.
 
-    What `Registered` holds is checked where it is registered, models where they are looked for.
+    Registered objects are checked when they are registered, models when they are looked up.
     """
     check_options(options, Options, "session", "reset")
     answer, durability = options.get("answer"), options.get("durability")

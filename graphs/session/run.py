@@ -1,7 +1,7 @@
-"""One run of a session: from a spec, or the session's id, to its events and its result.
+"""One run of a session, from a spec or the session's id to its events and its result.
 
-If a notebook's cell waits for the result, a line below the cell shows how far the conversation is.
-IPython is used if a kernel runs, and is never loaded.
+If a notebook's cell waits for the result, a line below the cell shows the progress. The IPython of
+a running kernel is used for it; IPython is never imported.
 """
 
 import asyncio
@@ -59,13 +59,14 @@ async def run_session(
     """Run a session.
 
     Args:
-        source: The conversation. None: go on with the session.
-        session: The session's id. None: a new one is made up.
-        reset: Whether to delete what is stored of that session first.
-        tokens: Whether tokens are events.
-        reply: An answer to begin with.
-        gate: What the model calls pass.
-        queues: Whether the message among the options waits for its turn, whatever is asked by then.
+        source: The conversation. If None, the stored conversation is resumed.
+        session: The session's id. If None, a new id is made.
+        reset: Whether to delete the stored session first.
+        tokens: Whether tokens are yielded as events.
+        reply: An answer with which the run begins.
+        gate: The gate that each model call passes.
+        queues: Whether the option ``message`` waits for its turn, even if another question waits
+            when the run begins.
         **options: See `Options`.
 
     Yields:
@@ -81,12 +82,13 @@ async def run_session(
     if given is not None:
         resources.registry.bring(given)
     target = options.get("store")
-    # A session that goes on is not in a file that a mistyped name would make.
+    # Resuming must not create a store: a missing file probably means a mistyped path.
     create = source is not None or not target
     async with open_store(target or settings.store, create=create) as store:
         if session is None:
             session = _new_id("session" if given is None else title_of(given))
-        # Nobody can ask while it is not run: what stands here was meant for an earlier run.
+        # Read before the lease is taken: a stop that was already requested was meant for an earlier
+        # run.
         before = await store.get(session)
         message = options.get("message")
         is_bound = message is not None and not queues
@@ -94,7 +96,7 @@ async def run_session(
         async with store.lock(session) as held:
             row = await store.get(session)
             if reset and given is not None and row is not None:
-                # What would end the new run at once must not cost the old one.
+                # A run that would fail at once must not delete the old session.
                 await resources.check(given)
                 await models.prepare(given, lambda text: None)
                 await held.erase()
@@ -115,7 +117,8 @@ async def run_session(
                 for event in (ended, *events_of_session(result), result):
                     yield event
                 return
-            # What has begun goes on, however little room it has.
+            # The check of the context window is only for new sessions: a session that has begun can
+            # always be resumed.
             conversation = await (resources.check if row is None else resources.find)(conversation)
             yield started
             await _forget_stop(held, before)
@@ -138,7 +141,7 @@ async def run_session(
 
 
 def _resources(options: Options, settings: Settings, gate: Gate | None = None) -> Resources:
-    """Give what a run is given in its options."""
+    """Return the resources of a run from its options."""
     models = Models(options.get("model"), options.get("models") or {}, settings, gate)
     kinds = Registered.__annotations__
     registered = {kind: given for kind, given in options.items() if kind in kinds}
@@ -149,7 +152,7 @@ def _resources(options: Options, settings: Settings, gate: Gate | None = None) -
 async def check_here(
     conversation: Conversation, gate: Gate | None = None, **options: Unpack[Options]
 ) -> None:
-    """Make sure that a conversation could begin here, and make its models ready."""
+    """Check that a conversation can begin on this machine, and prepare its models."""
     check_run(options)
     resources = _resources(options, await asyncio.to_thread(load_settings), gate)
     await resources.check(conversation)
@@ -160,7 +163,7 @@ IDLE_JUDGE = (
     "The judge will not be asked: in end_chat.mode max_iterations_only it is asked at a cap alone, "
     "and judge.final_verdict is off."
 )
-"""What a user is told whose criteria have no effect."""
+"""The notice for a user whose criteria have no effect."""
 
 
 def _judge_is_idle(conversation: Conversation) -> bool:
@@ -170,7 +173,7 @@ def _judge_is_idle(conversation: Conversation) -> bool:
 
 
 async def _forget_stop(held: SessionLease, row: SessionRow | None) -> None:
-    """Forget that an earlier run was asked to stop."""
+    """Clear a stop that was requested for an earlier run."""
     if row is not None and row.stop_requested:
         await held.clear_stop()
 
@@ -189,7 +192,7 @@ def _new_id(title: str) -> str:
 def _agreed(
     session: str, given: Conversation | None, row: SessionRow | None, where: str
 ) -> Conversation:
-    """The conversation to run: the stored one where there is one; what is given must agree."""
+    """Return the conversation to run, and raise if it differs from the stored one."""
     if row is None:
         if given is None:
             raise unknown_session(session, where)
@@ -205,7 +208,7 @@ def _agreed(
 
 
 async def _prepared(models: Models, conversation: Conversation) -> AsyncGenerator[Event, None]:
-    """Find the models before anything is stored; yield notices of what takes a while."""
+    """Prepare the models before anything is stored; yield warnings and notices of slow steps."""
     if _judge_is_idle(conversation):
         yield Notice(text=IDLE_JUDGE)
     for warning in conversation.sandbox.warnings:
@@ -232,7 +235,7 @@ async def _prepared(models: Models, conversation: Conversation) -> AsyncGenerato
 
 
 def _person(conversation: Conversation, message: str | None) -> str:
-    """Return who says a message that is given to a run."""
+    """Return the name of the person who says the option ``message``."""
     people = conversation.people
     if message is not None and len(people) != 1:
         who = f"people speak for {list_names(people)}" if people else "nobody is a person"
@@ -248,7 +251,7 @@ async def _bound(
     *,
     is_bound: bool,
 ) -> BoundInput:
-    """Bind an answer, or a message, to the questions that wait before the session is waited for."""
+    """Bind an answer or a message to the questions that wait before the run waits for the lease."""
     waiting: list[Question] = []
     if row is not None and (reply is not None or is_bound):
         graph = build_graph(checkpointer=store.checkpointer)
@@ -260,10 +263,10 @@ async def _bound(
 async def _read(
     store: Store, row: SessionRow | None, conversation: Conversation
 ) -> tuple[StoredSession | None, Sequence[Question]]:
-    """Read a stored session, which raises if it is damaged.
+    """Read a stored session; raise if it is damaged.
 
     Returns:
-        Its result if it has ended, and the questions that it waits with.
+        The session if it has ended, otherwise None; and the questions that it waits for.
     """
     if row is None:
         return None, ()
@@ -277,26 +280,26 @@ async def _read(
 _log = logging.getLogger("duologue")
 
 _PATIENCE: Final = 1.0
-"""How long nothing is shown, in seconds: what is short is over before it could be read."""
+"""Seconds before the line is shown. The line of a shorter run could not be read."""
 
 _TICK: Final = 0.5
-"""How often the line is drawn, in seconds."""
+"""Interval between two updates of the line, in seconds."""
 
 
 @asynccontextmanager
 async def _shown_in_cell(
     options: Options,
 ) -> AsyncIterator[tuple[Options, Callable[[Event], object]]]:
-    """Show how far a run is while the block lasts, if a notebook's cell waits for it.
+    """Show the progress of a run while the block lasts, if a notebook's cell waits for it.
 
     Args:
         options: The run's options.
 
     Yields:
-        The options to run it with, and what is to be told each of its events.
+        The options to run the session with, and a function to call with each event.
     """
     show, callbacks = _shows(), options.get("callbacks")
-    # Callbacks that are none are refused where the others are checked.
+    # `check_run` rejects callbacks of a wrong type.
     if show is None or not isinstance(callbacks, list | tuple | None):
         yield options, lambda event: None
         return
@@ -310,7 +313,7 @@ async def _shown_in_cell(
 
 
 def _shows() -> Callable[..., object] | None:
-    """What shows something in a notebook; None where no kernel runs."""
+    """Return the function that shows output in a notebook, or None if no kernel runs."""
     python = sys.modules.get("IPython")
     shell = python.get_ipython() if python is not None else None
     if shell is None or not hasattr(shell, "kernel"):
@@ -320,12 +323,12 @@ def _shows() -> Callable[..., object] | None:
 
 
 async def _draw(progress: "_Progress", show: Callable[..., object]) -> None:
-    """Show the line until it is cancelled, and erase it then."""
+    """Update the line until the task is cancelled, then erase it."""
     place, is_drawn = {"display_id": uuid4().hex}, False
     await asyncio.sleep(_PATIENCE)
     try:
         while True:
-            # A kernel takes it from any thread, such as that of the loop for synchronous functions.
+            # A kernel accepts output from any thread, such as that of the background loop.
             show(data={"text/plain": progress.line()}, transient=place, update=is_drawn)
             is_drawn = True
             await asyncio.sleep(_TICK)
@@ -335,23 +338,23 @@ async def _draw(progress: "_Progress", show: Callable[..., object]) -> None:
 
 
 class _Progress(AtWork):
-    """Knows what a run waits for, and how far it is."""
+    """The progress of a run: the call that it waits for, and its round and usage."""
 
     def __init__(self) -> None:
         super().__init__()
         self._doing = "Working", self.clock()
 
     def saw(self, event: Event) -> None:
-        """Note an event: it tells whether somebody is to answer."""
+        """Record an event, which shows whether the run waits for an answer."""
         if isinstance(event, QuestionAsked):
-            # What has asked has stopped.
+            # The tool call that asked the question has stopped.
             self.running.clear()
             self._doing = "Waiting for an answer", self.clock()
         elif self._doing[0] != "Working":
             self._doing = "Working", self.clock()
 
     def line(self) -> str:
-        """Say who is at work for how long, and how far it is."""
+        """Return the line: the current call, its duration, and the progress of the conversation."""
         doing, since = next(reversed(self.running.values()), self._doing)
         return " · ".join([f"{doing}… {self.clock() - since:.0f} s", *status(self.state or {})])
 
@@ -373,7 +376,7 @@ async def run_to_end(
     reply: GivenAnswer | None = None,
     queues: bool = False,
 ) -> FinishedRun:
-    """Run a session to its outcome or a question; `graphs.session.run.run_session` says more."""
+    """Run a session to its outcome or a question, with the arguments of `run_session`."""
     ended: StoredSession | None = None
     store = ""
     async with _shown_in_cell(options) as (shown, saw):
@@ -394,7 +397,7 @@ async def run_to_end(
 
 
 def _note(event: Event) -> None:
-    """Log progress, without what is said."""
+    """Log the progress, without the text of messages."""
     match event:
         case Notice():
             _log.info("%s", event.text)

@@ -1,4 +1,4 @@
-"""The handles of stored sessions, `Session` and its base, and `Result`."""
+"""`Session`, the handle of a stored session, its base class, and `Result`."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -22,19 +22,19 @@ from .options import GivenAnswer, MessageLike, Options, SessionOptions
 from .stop import stop_session
 from .stored_session import StoredSession
 
-# What runs, reads or changes sessions loads the nodes and the models: the methods below import it,
-# so that importing `converse`, or making a handle, does not.
+# Importing `converse` or creating a handle must not load the nodes and the models. So each method
+# imports the module that runs, reads or changes a session.
 
 
 @dataclass(frozen=True)
 class BaseSession:
-    """The base of `Session`: its id and store, and the methods that only read or remove."""
+    """The base of `Session`: its id, its store, and the methods that only read, reset or remove."""
 
     id: str
     """The session's id."""
     _: KW_ONLY
     store: str | Path | None = None
-    """The address of the store, as it was given."""
+    """The store's path or address, as it was passed in."""
 
     def __post_init__(self) -> None:
         check_session_id(self.id)
@@ -47,16 +47,16 @@ class BaseSession:
         return f"{type(self).__name__}({self.id!r}, store={store!r})"
 
     async def astop(self) -> bool:
-        """Stop the session: after the current turn if it runs, here or in another process.
+        """Stop the session; if it runs, here or in another process, stop it after its current turn.
 
-        A session that waits for a person, and that nobody runs, ends at once.
+        A session that waits for a person, and that no run is using, ends at once.
 
         Returns:
-            Whether it has ended. False: it ends after its current turn.
+            True if the session has ended; False if it will end after its current turn.
 
         Raises:
-            SessionError: The session has ended already, or neither runs nor waits; or it waits, and
-                by its rules a stop alone does not end it.
+            SessionError: The session has already ended; it is neither running nor waiting; or it is
+                waiting, and its ``end_chat.when`` does not end it on a stop alone.
         """
         async with known_store(self.store) as store:
             return await stop_session(store, self.id)
@@ -65,22 +65,22 @@ class BaseSession:
 
     @list_options
     async def aprompt(self, speaker: str, **registered: Unpack[Registered]) -> list[BaseMessage]:
-        """Return the prompt that a speaker's model was sent at its newest turn.
+        """Return the prompt that was sent to a speaker's model in the speaker's newest turn.
 
-        Prompts are not stored: this one is made again from the session's steps. The definitions of
-        tools, which many endpoints take beside the messages, are not part of it.
+        Prompts are not stored: the prompt is rebuilt from the session's steps. It does not contain
+        the tools' definitions, which many APIs receive separately from the messages.
 
         Args:
             speaker: The name of the speaker.
-            **registered: Objects that were registered for the run, if the prompt depends on them:
-                the schema of the speaker's format, or tools beside a limit in tokens.
+            **registered: The registered objects of the run that the prompt depends on: the schema
+                of the speaker's format, or the tools if the history has a limit in tokens.
 
         Returns:
             LangChain messages, the system prompt first.
 
         Raises:
-            SpecError: Nobody has that name, or a registered object is missing.
-            SessionError: No model has spoken for the speaker.
+            SpecError: No speaker has that name, or a registered object is missing.
+            SessionError: No model has spoken for the speaker yet.
         """
         from .session_row import read_prompt
 
@@ -116,22 +116,22 @@ class BaseSession:
         """Return the session as a page for readers, or as JSON Lines for programs.
 
         Args:
-            format: One of those that `duologue export --help` lists: ``markdown`` for a page to
-                read; ``html`` for a page for a browser, in one file; ``jsonl`` for one JSON object
-                a message; ``openai`` or ``sharegpt`` for examples to train models on, one object a
-                speaker; and so on.
-            speaker: The speaker whose memory, or whose example, to export. None: all messages, or
-                an example for each speaker for whom a model has spoken.
-            metadata: Whether examples have ``metadata``: the session, why it ended, the models and
-                the speaker. OpenAI's own service refuses keys that it does not know.
-            **registered: Objects that were registered for the run: examples describe the tools and
-                schemas that are given here, or installed.
+            format: A format that `duologue export --help` lists, such as ``markdown``, a page to
+                read; ``html``, a page for a browser in one file; ``jsonl``, one JSON object for
+                each message; ``openai`` or ``sharegpt``, training examples, one object for each
+                speaker.
+            speaker: The speaker whose memory or training example is exported. If None, all
+                messages, or one example for each speaker for whom a model has spoken.
+            metadata: Whether each example has the key ``metadata`` with the session, the reason of
+                its end, the models and the speaker. OpenAI's service rejects keys it does not know.
+            **registered: The registered objects of the run. Examples describe the tools and schemas
+                that are passed here or installed.
 
         Returns:
-            The text.
+            The exported text.
 
         Raises:
-            SpecError: There is no such format, or nobody has that name.
+            SpecError: The format is unknown, or no speaker has that name.
         """
         check_options(registered, Registered)
         registry = Registry(registered)
@@ -145,16 +145,17 @@ class BaseSession:
     async def areset(self, *, speaker: str | None = None) -> None:
         """Forget all messages of the session, or one speaker's memory of them.
 
-        A whole session keeps its id and its conversation, and begins anew when it is resumed. A
-        speaker forgets everything up to its latest finished turn, and keeps the messages that it
-        has not answered. The log, and the memory of the others, stay as they were.
+        After a reset of the whole session, its id and its conversation remain, and it starts from
+        the beginning when it is resumed. A speaker whose memory is reset forgets everything up to
+        its latest finished turn, and keeps the messages that it has not answered. The log, and the
+        memory of the other speakers, do not change.
 
         Args:
-            speaker: The speaker whose memory to reset. None: the whole session.
+            speaker: The speaker whose memory is reset. If None, the whole session.
 
         Raises:
-            SpecError: Nobody has that name.
-            SessionError: Another run has the session.
+            SpecError: No speaker has that name.
+            SessionError: Another run is using the session.
         """
         from .memory_reset import begin_anew, replace_memory
 
@@ -169,19 +170,19 @@ class BaseSession:
     async def aset_memory(
         self, speaker: str, messages: Sequence[MessageLikeRepresentation]
     ) -> None:
-        """Replace what a speaker remembers by other messages.
+        """Replace a speaker's memory by other messages.
 
-        It keeps the messages that it has not answered, its task and its private opening. The log,
-        the memory of the others, and everything that ends or counts, stay as they were.
+        The speaker keeps the messages that it has not answered, its task and its private opening.
+        The log, the memory of the other speakers, the end conditions and the counts do not change.
 
         Args:
             speaker: The name of the speaker.
-            messages: LangChain messages, or what `add_messages` accepts, as in `Speaker.memory`.
-                `Result.memory` returns such a list.
+            messages: LangChain messages, or anything that LangGraph's `add_messages` accepts, as in
+                `Speaker.memory`. `Result.memory` returns such a list.
 
         Raises:
-            SpecError: Nobody has that name, or a message is not valid.
-            SessionError: Another run has the session, or the session has not begun.
+            SpecError: No speaker has that name, or a message is not valid.
+            SessionError: Another run is using the session, or the session has not begun.
         """
         from .memory_reset import replace_memory
 
@@ -195,7 +196,7 @@ class BaseSession:
         """Delete the session and everything it contains.
 
         Raises:
-            SessionError: Another run has the session.
+            SessionError: Another run is using the session.
         """
         async with known_store(self.store) as store:
             await store.delete(self.id)
@@ -205,20 +206,20 @@ class BaseSession:
 
 @dataclass(frozen=True, repr=False)
 class Session(BaseSession):
-    """A handle of a stored session: its id, and the store that contains it.
+    """A handle of a stored session: its id and its store.
 
-    Making a handle opens nothing. Each method opens the store, and raises `SessionError` if there
-    is no such session, and `StoreError` if the store can't be opened, read or written. Each method
-    has an asynchronous twin with an ``a`` in front, such as ``aresume``. ``str(session)`` is the
-    id. Handles are equal if their ids and addresses are.
+    Creating a handle opens nothing. Each method opens the store, and raises `SessionError` if the
+    session does not exist, and `StoreError` if the store cannot be opened, read or written. Each
+    method has an asynchronous twin whose name begins with ``a``, such as ``aresume``.
+    ``str(session)`` is the id. Two handles are equal if their ids and stores are equal.
 
     Args:
-        id: The session's id, 1 to 128 of letters, digits, ``.``, ``_`` and ``-``.
-        store: The store: a path, ``sqlite:///…``, ``postgresql://…`` or ``memory:``. None: the
-            setting, else one SQLite file in the user's data folder.
+        id: The session's id: 1 to 128 letters, digits, ``.``, ``_`` and ``-``.
+        store: The store: a path, ``sqlite:///…``, ``postgresql://…`` or ``memory:``. If None, the
+            store in the settings, or else an SQLite file in the user's data folder.
 
     Raises:
-        SessionError: The id can't be a session's.
+        SessionError: The id is not valid.
 
     Example:
         >>> from duologue import Session, converse, role_play
@@ -238,19 +239,19 @@ class Session(BaseSession):
 
     @list_options
     async def aresume(self, **options: Unpack[SessionOptions]) -> "Result":
-        """Resume the session where it stopped.
+        """Resume the session at the point where it stopped.
 
         Args:
             **options: The options of the run.
 
         Returns:
-            The result, with the outcome or with the questions that wait for people.
+            The result. It contains the outcome, or the questions that wait for people.
 
         Raises:
             TypeError: An option is unknown or has a wrong type.
-            SessionError: Another run has the session, or the question that waited for the
+            SessionError: Another run is using the session, or the question that waited for the
                 ``message`` at the call was already answered.
-            ModelError: A model can't be had or did not answer. The session can be resumed.
+            ModelError: A model is not available or did not answer. The session can be resumed.
         """
         return await self._run(options)
 
@@ -264,25 +265,25 @@ class Session(BaseSession):
         question: str | None = None,
         **options: Unpack[SessionOptions],
     ) -> "Result":
-        """Answer the question that the session waits with, and resume it.
+        """Answer a question that the session waits for, and resume the session.
 
-        To follow the run, give `stream` an ``answer`` instead.
+        To receive the events of the run, call `stream` with an ``answer`` function instead.
 
         Args:
-            value: The answer: text for a `MessageQuestion`, else a value that fits the question's
-                ``response_schema``.
-            question: The id of the question. None: the only question that waits at the call.
+            value: The answer: text for a `MessageQuestion`, otherwise a value that fits the
+                question's ``response_schema``.
+            question: The id of the question. If None, the only question that waits at the call.
             **options: The options of the run. The option ``answer`` answers later questions.
 
         Returns:
-            The result, with the outcome or with the next questions.
+            The result. It contains the outcome, or the next questions.
 
         Raises:
             TypeError: An option is unknown or has a wrong type.
             AnswerError: The answer does not fit. The session still waits.
-            SessionError: Another run has the session, several questions wait and none is named, or
-                the question was already answered. Nothing is changed.
-            ModelError: A model can't be had or did not answer. The answer is stored, and the
+            SessionError: Another run is using the session; several questions wait and ``question``
+                is None; or the question was already answered. Nothing is changed.
+            ModelError: A model is not available or did not answer. The answer is stored, and the
                 session can be resumed.
 
         Example:
@@ -310,8 +311,8 @@ class Session(BaseSession):
             **options: The options of the run.
 
         Yields:
-            Events. The last one is the outcome, or a question that waits. If the session has ended,
-            its messages are yielded again.
+            Events. The last event is the outcome, or a question that waits for a person. If the
+            session has ended, the events of its stored messages.
 
         Raises:
             DuologueError: As in `resume`.
@@ -332,7 +333,7 @@ class Session(BaseSession):
         """Read the session without running it.
 
         Returns:
-            The session as it is now. Its outcome is None if it has not ended.
+            The session in its current state. Its outcome is None if it has not ended.
         """
         from .session_row import read_stored_session
 
@@ -342,25 +343,25 @@ class Session(BaseSession):
     state = in_background(astate)
 
     async def aadd_message(self, speaker: str, text: str) -> "Result":
-        """Add a message of one of the speakers, while nobody runs the session.
+        """Add a message in the name of a speaker. No run may be using the session.
 
-        The message counts as a turn of that speaker, whosever turn it was, and may end the
-        conversation. It is said as it is, even ``exit``. A question to a person that waits is
-        dropped; calls of tools that wait get a result that says so. A session that has ended goes
-        on: caps, guards, verdicts and other ends count anew from this message; budgets of money,
-        tokens, calls and seconds do not.
+        The message counts as a turn of that speaker, even if another speaker was next, and may end
+        the conversation. ``exit`` has no special meaning here. A question that waits for a person
+        is dropped; tool calls that wait for a person get a result that says so. If the session has
+        ended, it continues: caps, guards, verdicts and other ends count from this message on, but
+        budgets of money, tokens, calls and seconds count the whole session.
 
         Args:
             speaker: The name of the speaker.
             text: The message.
 
         Returns:
-            The session as it is now; `resume` goes on with the next speaker.
+            The session in its current state. `resume` continues with the next speaker.
 
         Raises:
-            SpecError: Nobody has that name, or the text is blank.
-            SessionError: Another run has the session, its opening is not over, or a question was
-                asked or answered since the call.
+            SpecError: No speaker has that name, or the text is blank.
+            SessionError: Another run is using the session, the opening has not finished, or a
+                question has been asked or answered since the call.
         """
         from .take_over import add_message
 
@@ -377,26 +378,29 @@ class Session(BaseSession):
         into: str | None = None,
         **changes: Unpack[Changes],
     ) -> "Session":
-        """Make a new session that goes on from a message of this one, by other rules if wanted.
+        """Create a new session that continues from a message of this one, with changes if wanted.
 
-        This session, finished or not, running or not, stays as it is.
+        This session does not change. It may be finished, unfinished or running.
 
         Args:
             at: The last message to keep: a message of ``result.messages``, its id, its place such
-                as ``m0007``, or the number of its place. Messages that were written in one step
-                with it are kept, too. None: the newest message.
-            into: The new session's id. None: made from this session's id.
-            **changes: Fields of the conversation that change from here on. Nested fields are dicts
-                of changes, speakers by their names, as in ``end_chat={"max_iterations": 9}`` or
-                ``speakers={"Ann": {"system_prompt": "…"}}``. The speakers and the opening can't
-                change. A new task is not rewritten, and nobody has completed it yet.
+                as ``m0007``, or the number of its place. Messages that were written in the same
+                step are kept as well. If None, the newest message.
+            into: The new session's id. If None, an id made from this session's id.
+            **changes: Fields of the conversation that change from here on. For nested fields, pass
+                dicts of changes, and for speakers a dict by name, as in
+                ``end_chat={"max_iterations": 9}`` or ``speakers={"Ann": {"system_prompt": "…"}}``.
+                The opening and the speakers' names, private openings and memories cannot change. A
+                changed task is used as written, without a task specification, and counts as not
+                completed.
 
         Returns:
-            The new session, in the same store. It has ended already if it is over by its rules.
+            The new session, in the same store. It has already ended if its rules end it at this
+            point.
 
         Raises:
             SpecError: A change is not valid; the message names the field.
-            SessionError: There is no such message, or the new id is odd or taken.
+            SessionError: The message does not exist, or the new id is not valid or already used.
         """
         from .fork import fork_session
 
@@ -408,23 +412,23 @@ class Session(BaseSession):
 
     @list_options
     async def areplay(self, **registered: Unpack[Registered]) -> "Result":
-        """Run the recorded session again without a model, and compare.
+        """Run the recorded session again without a model, and compare the messages.
 
-        Every answer of a model, of an agent of yours and of a person is taken from the record.
-        Tools, functions, hooks and code run again. Nothing is stored. A session that was forked by
-        other rules, loaded in part, whose memory was reset, or that had `add_message` before its
-        end, may differ.
+        The answers of models, of your own agents and of people come from the record. Tools,
+        functions, hooks and code run again. Nothing is stored. The replay may differ if the session
+        was forked under changed rules, was loaded in part, had a speaker's memory reset, or had
+        `add_message` before its end.
 
         Args:
             **registered: The objects that the conversation names: tools, functions, hooks …
 
         Returns:
-            The same messages. Tokens and seconds are not recorded call by call: the outcome is None
-            if they, or a request to stop, ended the session.
+            A result with the same messages. Tokens and seconds are not recorded for each call, so
+            the outcome is None if they, or a stop request, ended the session.
 
         Raises:
-            SessionError: A message differs; the error names the first one. Or a tool asks a person
-                by ``interrupt()``: no log records the answer.
+            SessionError: A message differs (the error names the first), or a tool asks a person
+                through ``interrupt()``, whose answer no log records.
             SpecError: An object that the conversation names is not registered, or failed.
         """
         from .replay import replay_session
@@ -441,14 +445,15 @@ class Session(BaseSession):
         """Copy the session within its store or into another one.
 
         Args:
-            into: The copy's id. None: the same id in another store, else an id made from it.
-            to: The store of the copy. None: the same store.
+            into: The copy's id. If None, the same id in another store, or an id made from it in
+                the same store.
+            to: The store of the copy. If None, the same store.
 
         Returns:
-            The copy.
+            The handle of the copy.
 
         Raises:
-            SessionError: The new id is odd or taken.
+            SessionError: The new id is not valid or already used.
         """
         from .session_row import new_session_id
         from .transfer import dump_session, load_dump
@@ -473,10 +478,10 @@ class Session(BaseSession):
 
 @dataclass(frozen=True, repr=False)
 class Result(StoredSession):
-    """A session as it was read or run: ended, waiting for a person, or broken off.
+    """The state of a session that was run or read: ended, waiting for a person, or interrupted.
 
-    `print` shows who said what and how it ended, and a notebook shows it in colours. Results are
-    equal if they say the same, wherever the session is stored.
+    `print` shows the messages and how the session ended, and a notebook shows them in colours. Two
+    results are equal if their contents are equal, even in different stores.
     """
 
     session: Session = field(kw_only=True, compare=False)
@@ -484,5 +489,5 @@ class Result(StoredSession):
 
 
 def result_of(found: StoredSession, store: str) -> Result:
-    """Return a session that was read from a store with the handle that leads back to it."""
+    """Return a session that was read from a store as a result with its handle."""
     return Result(**vars(found), session=Session(found.session_id, store=store))

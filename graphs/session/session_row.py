@@ -1,4 +1,4 @@
-"""The record of a session in a store: adding it and reading it."""
+"""The row of a session in a store: adding it and reading it."""
 
 import json
 import secrets
@@ -30,7 +30,7 @@ from .checkpoints import (
 )
 from .stored_session import StoredSession
 
-_LONGEST: Final = 128  # the characters of a session's id
+_LONGEST: Final = 128  # maximum length of a session's id, in characters
 
 
 @asynccontextmanager
@@ -39,12 +39,12 @@ async def new_session(
 ) -> AsyncIterator[SessionLease]:
     """Add a session whose state is written inside the block.
 
-    Nobody knows of it until the block has ended: the row goes last.
+    The row is written last, so the session does not exist for others until the block has ended.
     """
     async with store.lock(session) as held:
         if await store.get(session) is not None:
             raise taken_session(session, store.url)
-        # What was killed half-way leaves a state that no row knows.
+        # A process that was killed in this block leaves a state without a row.
         await held.checkpointer.adelete_thread(session)
         yield held
         spec = json.dumps(conversation.stored(), ensure_ascii=False)
@@ -54,13 +54,13 @@ async def new_session(
 
 
 def new_session_id(session: str, word: str) -> str:
-    """Make up the id of a session that comes from another one."""
+    """Return a new id for a session that is made from another one."""
     ending = f"-{word}-{secrets.token_hex(3)}"
     return session[: _LONGEST - len(ending)] + ending
 
 
 async def known_session(store: Store, session: str) -> Conversation:
-    """Read the spec of a session that must be there."""
+    """Return the spec of a session, and raise if the session does not exist."""
     row = await store.get(session)
     if row is None:
         raise unknown_session(session, store.url)
@@ -68,20 +68,20 @@ async def known_session(store: Store, session: str) -> Conversation:
 
 
 def check_speaker(session: str, conversation: Conversation, name: str) -> None:
-    """Refuse a name that nobody in a session has."""
+    """Raise if no speaker of a session has this name."""
     if name not in conversation.names:
         names = list_names(conversation.names)
         raise SpecError(f"nobody in session {session!r} is called {name!r}; there are {names}")
 
 
 async def read_stored_session(store: Store, session: str) -> StoredSession:
-    """Read a session that must be there."""
+    """Read a session, and raise if it does not exist."""
     conversation = await known_session(store, session)
     return await read_session(session, conversation, build_graph(checkpointer=store.checkpointer))
 
 
 async def read_session(session: str, conversation: Conversation, graph: Graph) -> StoredSession:
-    """Read what a graph's checkpointer holds of a session."""
+    """Read a session from a graph's checkpointer."""
     with reading_session(graph, session):
         state = await graph.aget_state(config_of(session))
         pending = await still_open(graph, config_of(session), state)
@@ -90,7 +90,7 @@ async def read_session(session: str, conversation: Conversation, graph: Graph) -
 
 
 def title_of(conversation: Conversation) -> str:
-    """Give what lists of sessions show of a conversation: its title, else a task."""
+    """Return the title that lists of sessions show: the conversation's title, or else a task."""
     speakers = conversation.speakers
     own = next((speaker.task for speaker in speakers if speaker.task), None)
     first = next((speaker.first_message for speaker in speakers if speaker.first_message), None)
@@ -100,7 +100,7 @@ def title_of(conversation: Conversation) -> str:
 async def read_prompt(
     store: Store, session: str, speaker: str, registry: Registry
 ) -> list[BaseMessage]:
-    """Make once more what a speaker's model was sent at its newest turn."""
+    """Rebuild the prompt that was sent to a speaker's model in the speaker's newest turn."""
     conversation = await known_session(store, session)
     check_speaker(session, conversation, speaker)
     states = await read_states(build_graph(checkpointer=store.checkpointer), session)

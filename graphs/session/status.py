@@ -30,7 +30,7 @@ def remark(
     | HistoryShortened
     | ConversationReopened,
 ) -> str:
-    """Describe an event on one line; an empty text if there is nothing to say."""
+    """Describe an event in one line. The text is empty if there is nothing to describe."""
     match event:
         case CodeStarted():
             count = len(event.blocks)
@@ -49,12 +49,12 @@ def remark(
         case ConversationReopened():
             return describe_reopening(event.outcome)
         case HistoryShortened():
-            # A cut without a summary has been told as it happened.
+            # A cut without a summary was already reported when it happened.
             return f"{event.speaker} remembers in short: {event.text}" if event.text else ""
 
 
 def _result(event: ToolCallFinished) -> str:
-    """Return the result of a call, or who answered in the tool's place."""
+    """Return the result of a call, or the decision of the person who answered instead."""
     if event.decision == "reject":
         return event.text
     if event.decision == "respond":
@@ -63,18 +63,18 @@ def _result(event: ToolCallFinished) -> str:
 
 
 def money(cost: float) -> str:
-    """Write an amount of whatever currency the price table is in."""
+    """Format an amount of money, in the currency of the price table."""
     if cost >= 1:
         return f"{cost:,.2f}"
-    # A call may cost a small part of a cent.
+    # A single call may cost a small fraction of a cent.
     return f"{cost:.6f}".rstrip("0") if cost >= _LEAST else f"less than {_LEAST:.6f}"
 
 
 def status(state: Mapping[str, Any]) -> Sequence[str]:
-    """Say how far a conversation is: round, calls, tokens, cost, seconds; the foremost first.
+    """Return the progress of a conversation: round, calls, tokens, cost, seconds, in this order.
 
     Args:
-        state: The state of its graph, as plain values.
+        state: The state of the conversation's graph, as plain values.
     """
     spec, position = state.get("spec"), state.get("position")
     if not spec or position is None:

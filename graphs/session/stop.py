@@ -1,4 +1,4 @@
-"""Stopping a session. Nothing of LangGraph is loaded if somebody runs it."""
+"""Stopping a session. LangGraph is not loaded if another process runs the session."""
 
 from ..common.errors import SessionError
 from ..store.base import Store
@@ -6,14 +6,14 @@ from ..store.errors import unknown_session
 
 
 async def stop_session(store: Store, session: str) -> bool:
-    """Stop a session that waits, or ask whoever runs it to stop after the current turn.
+    """Stop a session that waits, or request a stop after the current turn of a session that runs.
 
     Returns:
-        Whether it has ended.
+        Whether the session has ended.
 
     Raises:
-        SessionError: It does not exist, has ended, or neither runs nor waits; or it waits, and by
-            its rules a stop alone does not end it.
+        SessionError: The session does not exist, has already ended, or is neither running nor
+            waiting; or it is waiting, and its ``end_chat.when`` does not end it on a stop alone.
     """
     row = await store.get(session)
     if row is None:
@@ -25,7 +25,7 @@ async def stop_session(store: Store, session: str) -> bool:
         return False
     if row.status != "waiting":
         raise SessionError(f"Session {session!r} is not running: there is nothing to stop.")
-    # It loads LangGraph.
+    # This import loads LangGraph.
     from .take_over import end_waiting
 
     await end_waiting(store, session)

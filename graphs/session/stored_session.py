@@ -26,22 +26,22 @@ def _waiting(question: Question) -> str:
 
 @dataclass(frozen=True)
 class StoredSession(Shown):
-    """A session as it was read from a store or replayed, without the way back to the store."""
+    """The state of a session, read from a store or replayed, without a handle to its store."""
 
     session_id: str
     """The session's id."""
     conversation: Conversation
     """The spec."""
     messages: list[AnyMessage]
-    """The log: everything ever said, oldest first, with what is kept for the record only."""
+    """The log: all messages, oldest first, including records that no speaker hears."""
     specified_task: str | None
-    """The task that the speakers were given; None while there is none."""
+    """The task that the speakers were given, or None."""
     outcome: Outcome | None
-    """Why, when and by whom it ended; None while it has not."""
+    """Why, when and by whom the session was ended. None if it has not ended."""
     pending: tuple[Question, ...] = ()
-    """The questions to people that the session waits for; `Session.answer` answers them."""
+    """The questions for people that the session waits for. `Session.answer` answers them."""
     failure: str | None = field(default=None, compare=False)
-    """The error that broke off the newest step. None: it did not fail, or was killed."""
+    """The error that interrupted the newest step. None if the step did not fail or was killed."""
 
     @classmethod
     def of(
@@ -52,10 +52,10 @@ class StoredSession(Shown):
         pending: Iterable[Question] = (),
         failure: str | None = None,
     ) -> "StoredSession":
-        """Read a session's state.
+        """Create a session from the state of its graph.
 
         Args:
-            session: Its id.
+            session: The session's id.
             conversation: Its spec.
             state: The values of the graph's state.
             pending: The questions that wait for people.
@@ -81,14 +81,14 @@ class StoredSession(Shown):
 
     @property
     def stop_reason(self) -> str | None:
-        """Why it ended, such as ``"done_token"``: the value of the outcome's `Reason`.
+        """The reason of the end, such as ``"done_token"``: the value of the outcome's `Reason`.
 
-        None if it has not ended.
+        None if the session has not ended.
         """
         return None if self.outcome is None else self.outcome.reason.value
 
     def _status(self) -> list[str]:
-        """Say why it ended, whom it waits for, or that it was broken off."""
+        """Return sentences on why the session ended, whom it waits for, or that it was interrupted."""
         if self.outcome is not None:
             return [str(self.outcome)]
         if self.pending:
@@ -99,11 +99,11 @@ class StoredSession(Shown):
             return [f"Broken off {after}: {excerpt(self.failure)}. It can be resumed."]
         return [f"Not finished {after}: it was broken off and can be resumed, or it still runs."]
 
-    # IPython would take `__repr__`, since it stands in this class.
+    # IPython would prefer `__repr__`, because this class defines it.
     _repr_pretty_ = Shown._repr_pretty_
 
     def _repr_html_(self) -> str:
-        # Jinja and Markdown are loaded where something is shown.
+        # Load Jinja and Markdown only when something is shown.
         from ..show.ending import brief_end
         from ..show.render import render_brief
         from ..show.transcript import lines_of
@@ -132,7 +132,7 @@ class StoredSession(Shown):
 
     @property
     def transcript(self) -> list[tuple[str, str]]:
-        """Who said what, oldest first. What a speaker says beside a call of tools is included."""
+        """Pairs of speaker and text, oldest first, including text that accompanies a tool call."""
         read = ((message, metadata(message)) for message in self.messages)
         return [
             (about.speaker or "", message.text)
@@ -142,18 +142,19 @@ class StoredSession(Shown):
 
     @property
     def text(self) -> str:
-        """What was said last, without its speaker: of `ask`, the answer.
+        """The text of the last message, without its speaker. For `ask`, the answer.
 
-        It is empty where nothing was said, or a person said it, whom nobody has answered.
+        Empty if there is no message, or if the last message is a person's, which nobody has
+        answered.
         """
         last = self._last()
         return "" if last is None else last.text
 
     @property
-    def output(self) -> Any:  # noqa: ANN401  # what a schema makes of it
-        """The values that the speaker's format read from `text`: a dict if a schema is its format.
+    def output(self) -> Any:  # noqa: ANN401  # the schema decides the type
+        """The values that the speaker's format read from `text`: a dict if the format is a schema.
 
-        None if it has no format, or the text could not be read.
+        None if the speaker has no format, or the text could not be read.
         """
         last = self._last()
         about = None if last is None else metadata(last)
@@ -168,21 +169,22 @@ class StoredSession(Shown):
 
     @property
     def previous_outcomes(self) -> list[Outcome]:
-        """The outcomes it had before something more was said, oldest first."""
+        """The outcomes of earlier ends, after which the session was continued, oldest first."""
         ended = (outcome_of(metadata(message)) for message in self.messages)
         return [Outcome.model_validate(one) for one in ended if one is not None]
 
     def parsed(self, speaker: str) -> list[Any]:
-        """Return what a speaker's output format read from its messages.
+        """Return the values that a speaker's output format read from its messages.
 
         Args:
             speaker: The speaker's name.
 
         Returns:
-            For each of its messages the plain values; None where one could not be read.
+            One plain value for each message of the speaker; None for a message that could not be
+            read.
 
         Raises:
-            KeyError: Nobody has that name.
+            KeyError: No speaker has that name.
         """
         self.conversation.speaker(speaker)
         read = (metadata(message) for message in self.messages)
@@ -196,66 +198,67 @@ class StoredSession(Shown):
             speaker: The speaker's name.
 
         Returns:
-            The text. None if it has said nothing.
+            The text, or None if the speaker has said nothing.
 
         Raises:
-            KeyError: Nobody has that name.
+            KeyError: No speaker has that name.
         """
         self.conversation.speaker(speaker)
         said = (text for name, text in reversed(self.transcript) if name == speaker)
         return next(said, None)
 
     def viewpoint(self, speaker: str) -> list[BaseMessage]:
-        """Show the session as one speaker sees it.
+        """Return the session as one speaker sees it.
 
         Args:
             speaker: The speaker's name.
 
         Returns:
-            LangChain messages, the system prompt first: the speaker's own lines are the
-            assistant's, the others' the user's. This is all that it remembers: `Session.prompt`
-            returns what its model was sent.
+            LangChain messages, the system prompt first. The speaker's own messages have the role of
+            the assistant, the others' messages that of the user. The list is everything that the
+            speaker remembers; `Session.prompt` returns the prompt that its model was sent.
 
         Raises:
-            KeyError: Nobody has that name.
+            KeyError: No speaker has that name.
         """
         who = self.conversation.speaker(speaker)
         system = self.conversation.system_prompt(who, self.specified_task)
         return viewpoint(self.conversation, self.messages, speaker, system=system)
 
     def memory(self, speaker: str) -> list[AnyMessage]:
-        """Return what a speaker remembers, as LangChain messages that any model accepts.
+        """Return a speaker's memory, as LangChain messages that any model accepts.
 
         Args:
             speaker: The speaker's name.
 
         Returns:
-            A message for each line that it has said or heard, oldest first: its own are the
-            assistant's, the others' the user's, with their speakers' names. Every call of a tool
-            is followed by its result. The system prompt and the speaker's examples are no part of
-            it. `Speaker.memory` and `Session.set_memory` accept the list.
+            One message for each message that the speaker has said or heard, oldest first. Its own
+            messages have the role of the assistant; the others' messages have that of the user,
+            with their speakers' names. Every tool call is followed by its result. The system prompt
+            and the speaker's examples are not included. `Speaker.memory` and `Session.set_memory`
+            accept the list.
 
         Raises:
-            KeyError: Nobody has that name.
+            KeyError: No speaker has that name.
         """
         return memory_messages(self.conversation, self.messages, speaker)
 
     def trajectory(self, speaker: str | None = None) -> list[dict[str, Any]]:
-        """Return the session as messages in OpenAI's form, which evaluators of agents take.
+        """Return the session as messages in OpenAI's format, as evaluators of agents expect them.
 
         Args:
-            speaker: The name of the speaker whose view it is. None: nobody's.
+            speaker: The name of the speaker whose view is returned. If None, a neutral view.
 
         Returns:
-            Dicts with `role` and `content`, and where they apply `name`, `tool_calls` and
-            `tool_call_id`. In a speaker's view its own lines are the assistant's and the others'
-            the user's, as in `viewpoint`, without the system prompt. In nobody's view the task is
-            the user's first message, if there is one; then comes all that was said, private lines
-            included, with every call of tools and its result: what people said is the user's,
-            what others said the assistant's.
+            Dicts with the keys `role` and `content` and, if they apply, `name`, `tool_calls` and
+            `tool_call_id`. In a speaker's view, its own messages have the role `assistant` and the
+            others' messages `user`, as in `viewpoint`, without the system prompt. In the neutral
+            view, the task is the first `user` message, if there is one; all messages follow,
+            private messages included, with every tool call and its result. People's messages have
+            the role `user`, all others `assistant`.
 
         Raises:
-            KeyError: Nobody has that name.
+            KeyError: No speaker has that name.
         """
         return trajectory(self.conversation, self.messages, self.specified_task, speaker)
 
@@ -263,7 +266,7 @@ class StoredSession(Shown):
         """Return the steps that led to the end: verdicts, rejected drafts, counts, reasons.
 
         Returns:
-            The steps, oldest first, and the reasons after them. If it has not ended, the steps
-            so far.
+            The steps, oldest first, followed by the reasons. If the session has not ended, the
+            steps so far.
         """
         return why(self.conversation, self.messages, self.outcome)
