@@ -52,55 +52,55 @@ from ..speakers.interrupt_on import AnyDecision
 
 
 class DumpedCall(Data):
-    """A call of a tool."""
+    """A tool call."""
 
     name: str
-    """The tool."""
+    """The name of the tool."""
     args: dict[str, JsonValue]
-    """Its arguments."""
+    """The arguments."""
     id: str | None = None
-    """Its id, by which its result is found."""
+    """The id of the call. The call's result has the same id."""
 
 
 class BrokenCall(Data):
-    """A call of a tool whose arguments are not JSON."""
+    """A tool call whose arguments are not JSON."""
 
     name: str | None = None
-    """The tool."""
+    """The name of the tool."""
     args: str | None = None
-    """Its arguments, as the model wrote them."""
+    """The arguments, as the model wrote them."""
     id: str | None = None
-    """Its id."""
+    """The id of the call."""
     error: str | None = None
-    """The reason why they could not be read."""
+    """The reason why the arguments could not be read."""
 
 
 class Message(Data):
     """A message of the log."""
 
     id: str
-    """Its place in the log, such as ``m0004``."""
+    """The place of the message in the log, such as ``m0004``."""
     text: str
-    """Its text."""
+    """The text."""
     tool_calls: tuple[DumpedCall, ...] = ()
-    """The tools it calls."""
+    """The tool calls of the message."""
     invalid_tool_calls: tuple[BrokenCall, ...] = ()
-    """Calls whose arguments are not JSON."""
+    """Tool calls whose arguments are not JSON."""
     call_id: str | None = None
-    """The id of the call that it answers, if it is a tool's result."""
+    """The id of the call that the message answers, if it is a tool's result."""
     failed: bool = False
     """Whether that call failed."""
     message_id: str | None = None
-    """The id that no other message has. None: it is given a new one."""
+    """The unique id of the message. If None, a new id is made."""
     metadata: Annotated[AnyMetadata, Field(discriminator="kind")]
-    """What kind of message it is, who said it, who hears it, and the rest of its metadata."""
+    """The kind of the message, its speaker, its audience, and the rest of its metadata."""
     usage: UsageMetadata | None = None
-    """The tokens of the model's answer, as LangChain counts them."""
+    """The token usage of the model's answer, in LangChain's format."""
     model: dict[str, JsonValue] = Field(default_factory=dict)
-    """What the model's client said of the answer, such as the model's name."""
+    """The metadata of the answer from the model's client, such as the model's name."""
 
     def restore(self) -> AnyMessage:
-        """Return the message of the log."""
+        """Return the message for the log."""
         extra = metadata_kwargs(self.metadata, number_of(self.id))
         if self.call_id is not None:
             return ToolMessage(
@@ -110,7 +110,7 @@ class Message(Data):
                 status="error" if self.failed else "success",
                 additional_kwargs=extra,
             )
-        # A removed message is of the type that it had before.
+        # A removed message keeps its type.
         made = make_message(
             number_of(self.id),
             self.text,
@@ -137,7 +137,7 @@ class Message(Data):
 
 
 def dumped(message: BaseMessage) -> Message:
-    """Return a message of the log as a dump contains it."""
+    """Return a message of the log in the format of a dump."""
     known: dict[str, Any] = {}
     if isinstance(message, AIMessage):
         known = {
@@ -173,7 +173,7 @@ class _Step(Protocol):
 
 
 def check_steps(steps: Sequence[_Step], spec: Conversation) -> None:
-    """Make sure that a session can go on from any of its steps."""
+    """Raise unless a session can continue from each of its steps."""
     names = spec.names
     log: dict[str, Message] = {}
     for number, step in enumerate(steps):
@@ -206,7 +206,7 @@ def _check_message(
     if message.id not in log and message.id != free:
         raise ValueError(f"{where}.id: must be {free!r}, the next one, not {message.id!r}")
     about = message.metadata
-    # What is remembered of another conversation may be a stranger's.
+    # A remembered message of another conversation may have a speaker who is not in this one.
     is_ours = not isinstance(about, RememberedMessage) and about.speaker is not None
     if is_ours and about.speaker not in names:
         raise ValueError(f"{where}.metadata.speaker: nobody is called {about.speaker!r}")
@@ -219,9 +219,9 @@ def _check_position(
     for name in some:
         if name is not None and name not in names:
             raise ValueError(f"{where}: nobody is called {name!r}")
-    # What was removed since then is counted as it was.
+    # A message that was removed later was counted before.
     were = [original_metadata(one.metadata) for one in log]
-    # What ended once is counted anew from there.
+    # After an earlier end, messages are counted from zero again.
     ends = (place for place, line in enumerate(were) if isinstance(line, EarlierEnd))
     first = 1 + max(ends, default=-1)
     said = sum(isinstance(line, Speech) for line in were[first:])
@@ -239,10 +239,11 @@ def _check_position(
 
 
 DUMP_VERSION: Final = 7
-"""The version of the dumps this release writes. Specs inside have a version of their own."""
+"""The version of the dumps that this release writes. A spec inside has a version number of its own.
+"""
 
 DUMP_VERSIONS: Final = Versions[Migration](oldest=7)
-"""The versions of a dump; the newest is `DUMP_VERSION`."""
+"""The supported versions of a dump. The newest is `DUMP_VERSION`."""
 
 
 def _spec(given: object) -> object:
@@ -254,48 +255,52 @@ Spec = Annotated[Conversation, BeforeValidator(_spec), PlainSerializer(Conversat
 
 
 class Decided(Data):
-    """What a person has decided of calls that have not run yet."""
+    """A person's decisions about tool calls that have not run yet."""
 
     message: str
     """The place of the message with the calls."""
     decisions: dict[str, AnyDecision] | None = None
-    """The decisions, by the ids of the calls. None: the person has seen them, and lets them run."""
+    """The decisions, by the ids of the calls. None if the person has seen the calls and lets them
+    all run.
+    """
 
 
 class DumpedStep(Data):
-    """What one step of a session wrote."""
+    """The values that one step of a session wrote."""
 
     messages: tuple[Message, ...] = ()
-    """The messages it wrote, oldest first; one at a known place takes the older one's."""
+    """The new messages, oldest first. A message at a known place replaces the older message."""
     position: Position | None = None
-    """Where the conversation is after it. None: the task does not stand yet."""
+    """The position after the step. None if the task has not been specified yet."""
     usage: dict[str, Usage] = Field(default_factory=dict)
-    """What was used up to then, by model."""
+    """The usage up to this step, by model."""
     specified_task: str | None = None
-    """The task that the speakers are given from there on. None: as before."""
+    """The task that the speakers are given from this step on. Unchanged if None."""
     spec: Spec | None = None
-    """The spec from there on. None: as before; before the first one, the session's."""
+    """The spec from this step on. Unchanged if None; before the first change, the session's spec.
+    """
     interpreter: Kept | None = None
-    """What is kept of the interpreter that runs its code. None: as before."""
+    """The state of the interpreter that runs the session's code. Unchanged if None."""
     decisions: Decided | None = None
-    """What a person has decided of calls that have not run yet. None: nothing."""
+    """A person's decisions about tool calls that have not run yet. None if there are no decisions.
+    """
     outcome: Outcome | None = None
-    """Why it ended. None: it goes on."""
+    """The outcome. None if the conversation continues."""
 
 
 class SessionDump(Data):
-    """A whole session: it goes on where it was, and can be forked from any message."""
+    """A whole session, which can be resumed, and forked from any message."""
 
     format: Literal["duologue.session"]
-    """What it is."""
+    """The name of the format."""
     version: Literal[7]
-    """The version of its shape."""
+    """The version of the format."""
     session: str
     """The id of the session that was dumped."""
     spec: Spec
-    """The spec it goes on by."""
+    """The spec with which the session is resumed."""
     steps: tuple[DumpedStep, ...] = ()
-    """Its steps, oldest first. None where it has not begun."""
+    """The steps, oldest first. Empty if the session has not begun."""
 
     @model_validator(mode="after")
     def _hangs_together(self) -> Self:
@@ -304,13 +309,14 @@ class SessionDump(Data):
 
 
 _DEEPEST: Final = DEEPEST + 40
-"""How many levels deep a dump may be nested: what stands in it may have as many as any spec."""
+"""Maximum number of nested levels in a dump: the levels of a spec, and those of the dump around it.
+"""
 
 _FORMAT: Final = "duologue.session"
 
 
 def written(dump: Data) -> dict[str, Any]:
-    """Write a dump, or a part of one, as plain JSON values, without what is as usual."""
+    """Return a dump, or a part of one, as plain JSON values without default values."""
     return dump.model_dump(mode="json", exclude_defaults=True)
 
 
@@ -342,7 +348,7 @@ def _read(data: object, where: str) -> SessionDump:
 def read_whole_dump(
     session: str, conversation: Conversation, states: Sequence[State]
 ) -> SessionDump:
-    """Write down a whole session."""
+    """Return the dump of a whole session."""
     return SessionDump(
         format=_FORMAT,
         version=DUMP_VERSION,
@@ -382,11 +388,11 @@ def _steps_of(conversation: Conversation, states: Sequence[State]) -> tuple[Dump
 
 
 def states_of(dump: SessionDump) -> list[State]:
-    """Give what each step of a dump writes."""
+    """Return the state that each step of a dump writes."""
     states: list[State] = []
     spec: Conversation | None = None
     ended = decided = False
-    # The session that was dumped may still have an interpreter at work.
+    # The session that was dumped may still be using its interpreter.
     key = new_key()
     ids: dict[str, str] = {}
     log: list[AnyMessage] = []
@@ -416,10 +422,10 @@ def states_of(dump: SessionDump) -> list[State]:
 
 
 def _written(step: DumpedStep, ids: dict[str, str]) -> list[AnyMessage]:
-    """Give what a step writes to the log; `ids` holds those of the steps before, by place."""
+    """Return the messages that a step writes. `ids` maps places to the ids of earlier messages."""
     messages = [one.restore() for one in step.messages]
     before = {ids[one.id] for one in step.messages if one.id in ids}
     ids |= {place_of(message): str(message.id) for message in messages}
-    # What stood at its place is gone, where it has not moved to another one.
+    # The earlier message of a place is removed, unless it has moved to another place.
     gone = sorted(before.difference(ids.values()))
     return [*map(take_back, gone), *messages]

@@ -1,4 +1,4 @@
-"""The events of a run: those of the log's messages, and those of tokens."""
+"""The events of a run: events of the log's messages, and events of tokens."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -47,14 +47,14 @@ from .stored_session import StoredSession
 
 
 def events_of_session(result: StoredSession) -> Iterator[Event]:
-    """Yield the events that a stored session has had."""
+    """Yield the events of a stored session."""
     yield from events_of(result.conversation, result.messages)
     if result.outcome is not None:
         yield ConversationEnded.of(result.session_id, result.outcome)
 
 
 def events_of(conversation: Conversation, log: Iterable[BaseMessage]) -> Iterator[Event]:
-    """Yield the events of the messages of a log, or of its new messages."""
+    """Yield the events of messages of a log."""
     for message in log:
         yield from _events_of_message(conversation, message)
 
@@ -97,7 +97,7 @@ def _events_of_message(conversation: Conversation, message: BaseMessage) -> Iter
 
 
 def _beside(message: BaseMessage, about: MessageMetadata) -> Iterator[Event]:
-    """Yield the events of messages that are no part of a speaker's turn."""
+    """Yield the events of messages that are not part of a speaker's turn."""
     place = place_of(message)
     match about:
         case SpecifiedTask():
@@ -130,7 +130,7 @@ def _said(conversation: Conversation, message: BaseMessage, about: SpeakerReply)
 
 
 def _code_started(message: AIMessage, speaker: str) -> Iterator[Event]:
-    """Yield the event of code that runs now, if there is any whole block."""
+    """Yield the event of code that starts to run, if the message has a complete code block."""
     blocks = tuple(
         CodeBlock(language=call["name"], code=call["args"]["code"]) for call in message.tool_calls
     )
@@ -139,7 +139,7 @@ def _code_started(message: AIMessage, speaker: str) -> Iterator[Event]:
 
 
 def _calls_requested(message: AIMessage, speaker: str) -> Iterator[Event]:
-    """Yield the events of tool calls that run now."""
+    """Yield the events of tool calls that start to run."""
     for call in message.tool_calls:
         yield ToolCallRequested(
             speaker=speaker,
@@ -154,25 +154,26 @@ class _Message:
     """The message that is being streamed."""
 
     answer: str | None = None
-    """The answer that it is read from."""
+    """The id of the model answer that the current pieces come from."""
     told: str = ""
-    """What was told of the message."""
+    """The text of the message that was already yielded."""
     says: str = ""
-    """What of that this answer has said itself."""
+    """The text that the current answer has contributed."""
     space: str = ""
-    """Space that is the end of the content, or not."""
+    """White space at the end of the content so far. It is dropped if nothing follows."""
     is_beside: bool = False
-    """Whether something is said beside calls already."""
+    """Whether text that accompanies tool calls has arrived."""
     thought: str = ""
-    """The thought that was told of it."""
+    """The thought that was already yielded."""
 
 
 class TokenStream:
-    """Makes events of the pieces of messages as they arrive, one speaker at a time.
+    """Turns the pieces of messages into events as they arrive, one speaker at a time.
 
-    The tokens after the newest `MessageStarted` in front of a message, joined, are what others hear
-    of it. An answer that broke off and was asked for again goes on where it was, as far as it says
-    the same again; where it does not, a second `MessageStarted` says that it begins anew.
+    Joined, the tokens after the newest `MessageStarted` before a message are the text that the
+    other speakers hear. If an answer is interrupted and requested again, the events continue as
+    long as the new answer repeats the old one; if it differs, a second `MessageStarted` starts the
+    message again.
     """
 
     def __init__(self, beside: Collection[str] = ()) -> None:
@@ -181,45 +182,47 @@ class TokenStream:
         self._rejected = False
 
     def content(self, speaker: str, text: str, answer: str | None) -> Iterator[Event]:
-        """Take a piece of what a model writes as a message's content."""
+        """Yield the events of a piece of a message's content."""
         if answer != self._now.answer:
             self._now = _Message(answer, self._now.told, thought=self._now.thought)
         now = self._now
         if now.is_beside:
-            # It comes after what is said beside the calls, and is told there.
+            # This text follows the text that accompanies the calls, and is yielded with the whole
+            # message.
             return
         if speaker in self._beside:
-            # Space at the end is left out where something is said beside calls.
+            # White space at the end is dropped if text that accompanies tool calls follows.
             text = now.space + text
             now.space = text[len(text.rstrip()) :]
             text = text.rstrip()
         yield from self._told(speaker, text)
 
     def beside(self, speaker: str, text: str) -> Iterator[Event]:
-        """Take a piece of what is said beside calls; as for `content`."""
+        """Yield the events of a piece of the text that accompanies tool calls."""
         self._now.is_beside = True
         yield from self._told(speaker, text)
 
     def thought(self, speaker: str | None, text: str, answer: str | None = None) -> Iterator[Event]:
-        """Take what was thought; what was told of it is not told again."""
+        """Yield the event of a thought, without the part that was already yielded."""
         new = text.removeprefix(self._now.thought).strip()
         self._now.thought = text
         if new:
             yield ThoughtReceived(speaker=speaker, text=new)
 
     def whole(self, event: Event) -> Iterator[Event]:
-        """Take an event of a message that stands in the log."""
+        """Yield the events that complete a message, once it is in the log."""
         if isinstance(event, ThoughtReceived):
             yield from self.thought(event.speaker, event.text)
             self._now.thought = ""
             return
         if isinstance(event, HistoryShortened):
-            # It was found out while the message was written, and stands in front of it.
+            # The history was shortened while the message was written; the record precedes it in the
+            # log.
             yield event
             return
         told = self._now.told
         if isinstance(event, ReplyRejected) and told and event.speaker:
-            # Its tokens do not count, so that nothing of it is still to be told.
+            # The tokens of a rejected reply do not count, so the next message starts again.
             self._rejected = True
         elif isinstance(event, MessageSaid) and (told or self._rejected) and event.speaker:
             self._rejected = False
@@ -242,7 +245,7 @@ class TokenStream:
             if not now.told:
                 yield MessageStarted(speaker=speaker)
         elif now.told.startswith(now.says):
-            # An answer that was asked for again says what was heard before.
+            # The repeated answer repeats text that was already yielded.
             return
         elif now.says.startswith(now.told):
             piece = now.says[len(now.told) :]

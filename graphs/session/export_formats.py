@@ -1,8 +1,8 @@
-"""The formats in which a session is exported: what each is, and what writes it.
+"""The formats in which a session can be exported, and the function that writes each.
 
-A new one is a function here, its name in `ExportFormat`, and a row in `FORMATS`; the help of the
-command line and the errors follow from these. Nothing else is imported before something is written,
-since it would take long.
+A new format is a function here, its name in `ExportFormat`, and a row in `FORMATS`. The help of the
+command line and the error messages are made from these. Imports are inside the functions because
+they are slow.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .stored_session import StoredSession
 
 ExportFormat = Literal["markdown", "jsonl", "html", "openai", "sharegpt"]
-"""The formats in which a session can be exported."""
+"""The name of a format in which a session can be exported."""
 
 
 async def export_session(
@@ -28,7 +28,7 @@ async def export_session(
     *,
     metadata: bool,
 ) -> str:
-    """Write a session as text in one of the formats."""
+    """Return a session as text in one of the formats."""
     from ..common.validation import list_names
 
     if form not in FORMATS:
@@ -47,7 +47,7 @@ class _Export(NamedTuple):
     metadata: bool
 
     async def read(self) -> "StoredSession":
-        """Read the session, and check that it has the speaker."""
+        """Read the session, and raise if it does not have the speaker."""
         from .session_row import check_speaker, read_stored_session
 
         found = await read_stored_session(self.store, self.session)
@@ -82,12 +82,12 @@ async def _write_examples(export: _Export) -> str:
 
 
 class FormatRow(NamedTuple):
-    """One format."""
+    """A format."""
 
     purpose: str
-    """What it is, in a few words, for the help of the command line."""
+    """A short description for the help of the command line."""
     write: Callable[[_Export], Awaitable[str]]
-    """What writes it."""
+    """The function that writes the format."""
 
 
 FORMATS: Final[Mapping[ExportFormat, FormatRow]] = {

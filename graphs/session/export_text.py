@@ -1,8 +1,8 @@
-"""A session written down: as a Markdown page to read, as JSON Lines for programs. Pure functions.
+"""A session as a Markdown page for readers, or as JSON Lines for programs. All functions are pure.
 
-What a message says is a model's or a user's text: in a page it stands in a quotation that it can't
-leave, what is HTML in it, which a reader would not see, is shown as it is written, and control
-characters are escaped.
+The text of a message comes from a model or a user. On a page it is inside a quotation that it
+cannot leave; HTML in it, which a reader would not see, is shown as source; and control characters
+are escaped.
 """
 
 import json
@@ -26,7 +26,7 @@ from .stored_session import StoredSession
 
 
 def as_json_lines(result: StoredSession, speaker: str | None = None) -> str:
-    """Write a session as JSON Lines, one object a message."""
+    """Return a session as JSON Lines, one object for each message."""
     told = speaker is not None
     objects = (
         json.dumps(_object(one, told=told), ensure_ascii=False) for one in _log(result, speaker)
@@ -38,14 +38,14 @@ def _object(message: BaseMessage, *, told: bool) -> dict[str, Any]:
     says = dumped(message).model_dump(mode="json", exclude={"metadata", "message_id"})
     about = metadata(message).model_dump(mode="json", exclude={"since", "refusal", "thought"})
     if (thought := thought_text(metadata(message))) and not told:
-        # No speaker remembers what was thought.
+        # No speaker remembers thoughts.
         about["thought"] = thought
     first = {"id": says.pop("id"), "kind": about.pop("kind"), "speaker": about.pop("speaker")}
     return first | {"text": says.pop("text")} | about | says
 
 
 def as_markdown(result: StoredSession, speaker: str | None = None) -> str:
-    """Write a session as a Markdown page."""
+    """Return a session as a Markdown page."""
     parts = [f"# {escape_markdown(title_of(result.conversation))}"]
     if speaker is not None:
         parts.append(f"What {escape_markdown(speaker)} remembers.")
@@ -55,7 +55,7 @@ def as_markdown(result: StoredSession, speaker: str | None = None) -> str:
     for message, line in read_lines(
         _log(result, speaker), result.conversation.names, in_memory=is_memory
     ):
-        # The code of a line of code is in the message before.
+        # The previous message shows the code already.
         if line.kind != "code" and (is_memory or line.kind != "told"):
             parts += _paragraphs(message, line)
     parts += ["---", *_end(result.outcome)]
@@ -93,13 +93,13 @@ def _paragraphs(message: BaseMessage, line: Line) -> Iterator[str]:
     for fold in line.folds:
         if fold.kind in ("call", "result"):
             yield f"*{escape_markdown(fold.title)}:*"
-        # A result's text says the same as its values.
+        # A result's text contains the same as its values.
         if fold.kind != "thought" and not (fold.kind == "parsed" and line.kind == "result"):
             yield _fenced(fold.text, "json" if fold.is_json else "text")
 
 
 def _quoted(text: str) -> str:
-    """Write text as a quotation, whose Markdown ends where it ends."""
+    """Return text as a quotation whose Markdown cannot leave it."""
     text = text.strip("\r\n")
     if not text.strip():
         return "> *(empty message)*"
@@ -111,7 +111,7 @@ def _behind_marks(text: str) -> str:
 
 
 def _is_self_contained(text: str) -> bool:
-    """Whether a text, as Markdown, shows all that it says, and names nothing for other texts."""
+    """Return whether a text, as Markdown, shows all its content and defines no link references."""
     found: dict[str, Any] = {}
     blocks = _MARKDOWN.parse(_behind_marks(text), found)
     inside = [token for block in blocks for token in (block, *(block.children or ()))]
@@ -124,12 +124,12 @@ _MARKDOWN = MarkdownIt("commonmark")
 
 
 def _fenced(text: str, kind: str = "text") -> str:
-    """Write text as code, between fences that are longer than any in it."""
+    """Return text as a code block, with fences longer than any in the text."""
     longest = max(map(len, re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return "\n".join([f"{fence}{kind}", *_lines(text), fence])
 
 
 def _lines(text: str) -> list[str]:
-    """Split text where Markdown does."""
+    """Split text at Markdown's line ends."""
     return re.split(r"\r\n|\r|\n", text)

@@ -1,8 +1,8 @@
-"""A session as examples to train models on: what a speaker saw, and what it said. Pure functions.
+"""A session as training examples: the messages that a speaker saw and said. All functions are pure.
 
-An example is one speaker's view, in the two forms that trainers read: OpenAI's, and ShareGPT's as
-LLaMA-Factory and Axolotl take it. Both begin with what was heard and end with a line of the
-speaker's own.
+An example is one speaker's view, in one of two formats that trainers read: OpenAI's, and ShareGPT's
+as LLaMA-Factory and Axolotl read it. An example begins with a message that the speaker heard, and
+ends with a message of the speaker.
 """
 
 import json
@@ -35,31 +35,33 @@ Line: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True)
 class Example:
-    """What one speaker saw and said."""
+    """The messages that one speaker saw and said."""
 
     speaker: str
-    """Its name."""
+    """The speaker's name."""
     messages: Sequence[Line]
-    """Messages in OpenAI's form, the system prompt first. A line of its own that is not to be
-    learned has the weight 0."""
+    """Messages in OpenAI's format, the system prompt first. A message of the speaker that must not
+    be learned has the weight 0.
+    """
     tools: Sequence[Line] = ()
-    """What its model was told of the tools that it may call, in OpenAI's form."""
+    """The definitions of the tools that the speaker's model may call, in OpenAI's format."""
 
 
 def examples(
     result: StoredSession, speaker: str | None = None, registry: Registry | None = None
 ) -> list[Example]:
-    """Return the examples that a session holds.
+    """Return the training examples in a session.
 
     Args:
         result: The session.
-        speaker: Whose view it is. None: those of all speakers for whom a model has spoken.
-        registry: What was registered for the run. Of tools that are not in it nothing is told.
+        speaker: The speaker whose view is exported. If None, all speakers for whom a model has
+            spoken.
+        registry: The registered objects of the run. Tools that are not in it are not described.
 
     Returns:
-        One example for each speaker who has said something that can be learned: what a model, an
-        agent or a person gave. Texts that are always the same, what code gave, examples in the
-        prompt and memories that were brought along are none.
+        One example for each speaker with at least one message that can be learned: a reply of a
+        model, an agent or a person. Fixed texts, replies of code, example messages of the prompt
+        and memories of other sessions do not count.
     """
     lines = {message.id: metadata(message) for message in result.messages}
     by_model = {
@@ -84,12 +86,12 @@ def _example(
     schema = None if named is None else known.at_hand("schemas", named)
     system = conversation.system_prompt(who, result.specified_task, schema)
     view = [*viewpoint(conversation, result.messages, name, system=system)]
-    # What is heard after a speaker's last line is answered by nothing.
+    # Messages after the speaker's last message have no answer to learn.
     while view and not isinstance(view[-1], AIMessage):
         view.pop()
     front = sum(isinstance(message, SystemMessage) for message in view[:1])
     if view and isinstance(view[front], AIMessage):
-        # As its model was asked; trainers want that somebody else begins.
+        # Trainers expect another role first; the speaker's model was asked in the same way.
         view.insert(front, HumanMessage(conversation.render_prompt(BEGIN)))
     learned = [_is_learned(message, lines) for message in view]
     if not any(learned):
@@ -122,14 +124,14 @@ def _sharegpt(example: Example) -> Line:
         if (before["from"] in _HEARD) != (role in _HEARD) or before["from"] in ("", "system"):
             turns.append({"from": role, "value": text})
         elif "function_call" in (role, before["from"]):
-            # A call is JSON, beside which nothing can be said.
+            # A function call is JSON, which leaves no room for text.
             turns[-1] = {"from": role, "value": text} if role == "function_call" else before
         else:
-            # What a tool gave stays that, whatever else was heard then.
+            # A tool's result keeps its role, even if other messages are appended to it.
             from_ = before["from"] if role == "human" else role
             turns[-1] = {"from": from_, "value": f"{before['value']}\n\n{text}"}
     functions = [one["function"] for one in example.tools]
-    # As text, since the arguments of each tool have another shape.
+    # As text, because each tool's arguments have a different schema.
     tools = [one for one in functions if one["name"] != HAND_OFF]
     told = {"tools": json.dumps(tools, ensure_ascii=False)} if tools else {}
     return {"conversations": turns, **told}
@@ -147,7 +149,8 @@ def _turns(messages: Sequence[Line]) -> Iterator[tuple[str, str]]:
             continue
         made = message.get("tool_calls", ())
         handed |= {call["id"] for call in made if call["function"]["name"] == HAND_OFF}
-        # It has no place for text beside calls: who hands over is heard, who works is not.
+        # The format has no place for text next to calls: keep the text of a hand-off, drop it for
+        # other calls.
         calls = [call["function"] for call in made if call["id"] not in handed]
         if calls:
             told = [
@@ -167,18 +170,18 @@ TRAINING: Final[Mapping[str, Callable[[Example], Line]]] = {
     "openai": _openai,
     "sharegpt": _sharegpt,
 }
-"""The forms in which an example is written."""
+"""The functions that format an example, by the name of the format."""
 
 
 def models_of(result: StoredSession) -> list[str]:
-    """Name the models that were called in a session that has ended."""
+    """Return the names of the models that were called in a session, if it has ended."""
     return [] if result.outcome is None else sorted(result.outcome.usage)
 
 
 def as_examples(
     result: StoredSession, form: str, speaker: str | None, registry: Registry, *, metadata: bool
 ) -> str:
-    """Write a session's examples as JSON Lines, one object for each."""
+    """Return a session's examples as JSON Lines, one object for each example."""
     ended = result.outcome
     told = {
         "session": result.session_id,
@@ -191,13 +194,13 @@ def as_examples(
 
 
 def written(example: Example, form: str, told: Line | None) -> Line:
-    """Write an example in one of the forms, with what is known of its session beside it."""
+    """Return an example in one of the formats, with the metadata of its session if given."""
     beside = {} if told is None else {"metadata": {**told, "speaker": example.speaker}}
     return TRAINING[form](example) | beside
 
 
 def json_line(found: Line) -> str:
-    """Write an object as one line that no program splits."""
+    """Return an object as one line that no program splits."""
     text = json.dumps(found, ensure_ascii=False)
-    # Half a character, which no encoding has, stands there as JSON's escape.
+    # A lone surrogate (half a character) has no encoding; it stays JSON's escape.
     return escape_json(text.encode(errors="backslashreplace").decode()) + "\n"

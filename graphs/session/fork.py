@@ -1,7 +1,8 @@
-"""Forks: a new session that continues from any message of another one, by other rules if wanted.
+"""Forks: new sessions that continue from any message of another, with changes if wanted.
 
-The new state is the state after the step that wrote the message, by the new rules. The steps before
-it are copied, so a fork can itself be forked from any message. The first session is only read.
+The fork's state is the state after the step that wrote the message, under the new rules. The steps
+before it are copied, so a fork can itself be forked from any message. The first session is only
+read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,8 +38,9 @@ from .session_row import known_session, new_session, new_session_id
 
 
 def fork_state(found: State, new: Conversation) -> State:
-    """Return the state that a new session goes on from, with the whole log as its messages."""
-    # Not the spec that is listed: messages from before a fork followed the older one.
+    """Return the state from which a fork continues. Its messages are the whole log."""
+    # The state's own spec, not that of the row: messages from before an earlier fork followed an
+    # older spec.
     old = restore_conversation(found["spec"])
     state: State = {
         "conversation": new.stored(),
@@ -58,7 +60,7 @@ def fork_state(found: State, new: Conversation) -> State:
         position = carry_over(old, new, before, state["messages"])
         was_next, told_new = decide(old, before), _new_tasks(old, new)
     elif new.task != old.task or new.task_specification is None:
-        # It was being rewritten; now it stands as given.
+        # The task was still being specified; now it is used as given.
         state["specified_task"] = new.task or ""
         before = position = Position()
         was_next, told_new = None, known_before(new, 0)
@@ -76,15 +78,16 @@ def fork_state(found: State, new: Conversation) -> State:
 def carry_over(
     old: Conversation, new: Conversation, position: Position, log: Sequence[BaseMessage]
 ) -> Position:
-    """Return the position as the new rules would have it.
+    """Return the position under the new rules.
 
-    Facts are counted again, and who completed a task that has changed has not completed it. With
-    another end-chat mode, last words are promised again, by the newest completion or not at all. If
-    the conversation is not over by the new rules, its last words count as turns.
+    Facts are counted again, and a speaker whose task has changed has not completed it. Under
+    another end-chat mode, last words are granted again if the newest turn completed the task,
+    otherwise they are cancelled. If the conversation is not over under the new rules, last words
+    that were said count as turns.
     """
     before = position.facts
     kept = not_in_the_log(before)
-    # A function can't be asked here; what it said of this very log still stands.
+    # A predicate function cannot be called here, but its result for this same log remains valid.
     kept["predicates"] = tuple(name for name in before.predicates if name in new.predicates)
     carries = position.model_copy(
         update={
@@ -107,11 +110,11 @@ def carry_over(
 
 
 def _completed(old: Conversation, new: Conversation, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of the names whose task is still the one that was judged complete."""
+    """Return the speakers, of the given ones, whose completed task has not changed."""
     if _criteria(old) != _criteria(new):
         return ()
     kept = tuple(name for name in names if _task_of(old, name) == _task_of(new, name))
-    # A separate judge judges all at once.
+    # A separate judge judges all tasks together.
     return names if kept == names else () if isinstance(new.judge, SeparateJudge) else kept
 
 
@@ -125,7 +128,7 @@ def _task_of(conversation: Conversation, name: str) -> str | None:
 
 
 def _has_just_completed(position: Position, log: Sequence[BaseMessage]) -> bool:
-    """Whether the turn before was judged complete, and nobody has spoken since."""
+    """Return whether the last turn was judged complete, and no message has followed it."""
     if position.stage is not Stage.ROUNDS:
         return False
     for message in reversed(log):
@@ -138,7 +141,7 @@ def _has_just_completed(position: Position, log: Sequence[BaseMessage]) -> bool:
 
 
 def _new_tasks(old: Conversation, new: Conversation) -> list[AnyMessage]:
-    """Tell speakers of their new tasks, where those stand in the log and not in system prompts."""
+    """Return messages about changed tasks, for speakers whose task is in no system prompt."""
     return [
         make_message(
             0,
@@ -151,7 +154,7 @@ def _new_tasks(old: Conversation, new: Conversation) -> list[AnyMessage]:
 
 
 def _without(told: Sequence[BaseMessage], log: list[AnyMessage]) -> list[AnyMessage]:
-    """Take back what was told before a turn that does not come."""
+    """Remove the cues that announced a turn that will not happen."""
     first = len(log)
     while first > 0 and metadata(log[first - 1]).is_cue:
         first -= 1
@@ -163,7 +166,7 @@ def _without(told: Sequence[BaseMessage], log: list[AnyMessage]) -> list[AnyMess
 def insert_message(
     told: list[AnyMessage], position: Position, log: list[AnyMessage]
 ) -> list[AnyMessage]:
-    """Put what is told into a log, before the lines that the next node reads by their place."""
+    """Insert messages into a log, before the messages that the next node finds by their place."""
     place = first_read(position.phase, log)
     return [*log[:place], *_numbered([*told, *log[place:]], place)]
 
@@ -188,7 +191,7 @@ async def fork_session(
     into: str | None,
     changes: Mapping[str, object],
 ) -> str:
-    """Fork a session at a message, by other rules, and return the new session's id."""
+    """Fork a session at a message, with changes, and return the new session's id."""
     new = new_session_id(session, "fork") if into is None else check_session_id(into)
     conversation = apply_changes(await known_session(store, session), changes)
     step = await find_step(build_graph(checkpointer=store.checkpointer), session, at)
@@ -197,7 +200,7 @@ async def fork_session(
 
 
 def apply_changes(conversation: Conversation, changes: Mapping[str, object]) -> Conversation:
-    """Return a conversation by other rules, between the same speakers."""
+    """Return a conversation with changed rules and the same speakers."""
     for field in _FIXED:
         if field in changes:
             raise SpecError(f"{field}: can't change in a fork")
@@ -217,13 +220,13 @@ def apply_changes(conversation: Conversation, changes: Mapping[str, object]) -> 
 
 
 async def _write(store: Store, session: str, conversation: Conversation, step: StoredStep) -> None:
-    """Store a new session; until the row is there, which goes last, nobody knows of it."""
-    # What was removed later stays removed, whatever message it goes on from.
+    """Store a new session. Its row is written last, so until then the session does not exist."""
+    # Messages that were removed later stay removed, even if the fork starts before the removal.
     gone = [RemoveMessage(id=one) for one in step.removed]
     log = append(log_of(step.state), gone)
     state = fork_state({**step.state, "messages": log, "unspoken": []}, conversation)
     if state.get("interpreter"):
-        # The other session's may be at work still.
+        # The other session may still be using its interpreter.
         kept = Kept.model_validate(state["interpreter"])
         state["interpreter"] = kept.under(new_key())
     ended = state.get("outcome")
@@ -231,7 +234,7 @@ async def _write(store: Store, session: str, conversation: Conversation, step: S
     async with new_session(store, session, conversation, reason) as held:
         graph = build_graph(checkpointer=held.checkpointer)
         await copy_steps(graph, step.before, session)
-        # An end that stands in the steps before it is not the fork's.
+        # An outcome in the copied steps is not the fork's outcome.
         if "outcome" in step.state:
             state = {"outcome": {}, **state}
         log = state.pop("messages")
@@ -239,7 +242,7 @@ async def _write(store: Store, session: str, conversation: Conversation, step: S
 
 
 def _written(log: Sequence[AnyMessage], known: Sequence[AnyMessage]) -> list[AnyMessage]:
-    """What makes a log of the one that the copied steps hold, whose lines may have moved."""
+    """Return the writes that turn the log of the copied steps into the fork's log."""
     both = enumerate(zip(known, log, strict=False))
     first = next((place for place, (old, new) in both if old != new), min(len(known), len(log)))
     stay = {message.id for message in log}

@@ -1,7 +1,7 @@
-"""The steps of one run: from where a session is to its end, or to a question that waits.
+"""The steps of one run, from the session's current position to its end or to a question that waits.
 
-If more is said after the end, it goes on from there. Everything around the steps, from the lock to
-the outcome, is in `graphs.session.run`.
+If a message follows the end, the session continues with it. Everything around the steps, from the
+lease to the outcome, is in `graphs.session.run`.
 """
 
 import inspect
@@ -48,26 +48,26 @@ from .stored_session import StoredSession
 from .take_over import say_in
 
 _TRIES = 5
-"""How often the same question is asked in vain, at most, before the session is left waiting."""
+"""Maximum number of unfitting answers to one question. Then the session is left waiting."""
 
 
 _LIKE_AN_ID = re.compile(r"[0-9a-f]{32}")
-"""What LangGraph takes for the id of a question."""
+"""The format that LangGraph recognizes as the id of a question."""
 
 
 class RunOptions(NamedTuple):
-    """Who is told of a run's steps, and how they are stored."""
+    """The receivers of a run's callbacks, and how its steps are stored."""
 
     callbacks: list[BaseCallbackHandler]
     """LangChain callback handlers."""
     durability: Literal["sync", "async"]
-    """How each step is written."""
+    """When a step is written: see `SharedOptions.durability`."""
     progress: StepProgress
-    """How far the run's newest step is."""
+    """The progress of the run's newest step."""
 
 
 class Steps:
-    """Runs the graph of one session."""
+    """The graph of one session, run step by step."""
 
     def __init__(
         self,
@@ -88,17 +88,18 @@ class Steps:
         self._answer = answer
         self._reply = reply
         self.message = message
-        """What the person is still to say."""
+        """The message that the person has not said yet."""
         self._is_new = is_new
         """Whether nothing of the session is stored yet, so that there is nothing to read."""
         self._interrupted = False
         self._ended = False
 
     async def run(self) -> AsyncGenerator[Event, None]:
-        """Run it from where it is, and tell what happens."""
+        """Run the session from its current position, and yield its events."""
         asked = [] if self._is_new else await self.waiting()
         reply = None if self._reply is None else self._paired(asked, self._reply)
-        # Going on would give a tool or an agent the answer that another has had in the same step.
+        # Continuing without an answer would pass to a tool or an agent the answer of another in the
+        # same step.
         runs = reply is not None or not any(map(_is_foreign, asked))
         at_hand, tries, problem, skipped = reply is not None, 0, "", set[str]()
         while True:
@@ -119,7 +120,7 @@ class Steps:
             left = [one for one in asked if one.id not in skipped]
             if not left:
                 return
-            # One at a time: what is asked next may depend on it.
+            # One at a time: the next question may depend on this answer.
             question = next((one for one in left if reply and one.id == reply[0].id), left[0])
             is_same = reply is None or question.id == reply[0].id
             if problem and is_same:
@@ -133,15 +134,15 @@ class Steps:
                 skipped.add(question.id)
 
     def _paired(self, asked: Sequence[Question], answer: BoundAnswer) -> tuple[Question, Any]:
-        """Pair an answer with its question, which must wait."""
+        """Return the question of an answer, which must be waiting, and the answer's value."""
         return answered_question(self._session, asked, answer), answer.value
 
     async def waiting(self) -> list[Question]:
-        """Return the questions that the session waits with."""
+        """Return the questions that the session waits for."""
         return await questions_of(self._graph, self._session)
 
     async def _legs(self, given: Any) -> AsyncGenerator[Event, None]:  # noqa: ANN401
-        """Run it up to its end or its next question."""
+        """Run the graph to its end or its next question."""
         async with aclosing(self._leg(given)) as events:
             async for event in events:
                 yield event
@@ -152,9 +153,10 @@ class Steps:
                     yield event
 
     async def _breaks_off(self) -> bool:
-        """Whether nothing follows, though it is not over and nobody is asked.
+        """Return whether no node follows, though the session has not ended and no question waits.
 
-        A run was cancelled after a node and before its edge: LangGraph takes the node for finished.
+        This happens if a run was cancelled after a node and before its edge: LangGraph considers
+        the node finished.
         """
         if self._interrupted or self._ended:
             return False
@@ -162,7 +164,7 @@ class Steps:
         return not state.values.get("outcome") and not state.interrupts
 
     async def _given(self, reply: tuple[Question, Any] | None) -> Any:  # noqa: ANN401
-        """The graph's input: the conversation, an answer, or None to go on."""
+        """Return the graph's input: the conversation, an answer, or None to resume."""
         if reply is None:
             if self._is_new or await self._has_no_state():
                 self._is_new = False
@@ -171,14 +173,15 @@ class Steps:
         question, value = reply
         value = _storable(value)
         if isinstance(question, MessageQuestion):
-            # LangGraph stores it before it is looked at.
+            # LangGraph stores the answer before any node checks it.
             check_message(question, value)
         if isinstance(question, ApprovalQuestion) and _is_foreign(question):
-            # An agent would fail with it, and go on doing so.
+            # An agent would fail on an unfitting answer, again at every resume.
             check_decisions(question, value)
         is_map = isinstance(value, dict) and all(map(_LIKE_AN_ID.fullmatch, map(str, value)))
-        # Without an id it is stored before anything is done with it; but then other questions of
-        # the same step may be given it, too, and a map would be taken for answers by their ids.
+        # Without an id, LangGraph stores the answer before it runs anything. But it may then pass
+        # the answer to other questions of the same step as well, and would read a map as answers by
+        # id.
         by_id = is_map or _is_foreign(question)
         return Command(resume={question.id: value} if by_id else value)
 
@@ -187,7 +190,7 @@ class Steps:
         return await saver.aget_tuple(config_of(self._session)) is None
 
     async def _leg(self, given: Any) -> AsyncGenerator[Event, None]:  # noqa: ANN401
-        """Stream the graph up to its end or its next interrupt."""
+        """Stream the graph to its end or its next interrupt."""
         config: RunnableConfig = {
             "configurable": {"thread_id": self._session},
             "recursion_limit": max_steps(self._conversation),
@@ -196,12 +199,13 @@ class Steps:
         stream = self._graph.astream(
             given,
             config,
-            # Not "messages", whose handler costs more than half a step: the nodes tell tokens.
+            # Not "messages": its handler costs more than half a step. The nodes send tokens
+            # themselves.
             stream_mode=["updates", "custom"],
             durability=self._options.durability,
         )
         reading = StepStream(cast("AsyncGenerator[Part, None]", stream), self._options.progress)
-        # Closed here: else a reader who leaves early has it run on after the store is closed.
+        # Closed here: if a reader leaves early, the stream would run on after the store is closed.
         async with aclosing(reading.read()) as parts:
             streamed = TokenStream(_beside(self._conversation))
             self._interrupted = self._ended = False
@@ -213,7 +217,7 @@ class Steps:
                     yield event
 
     def _events(self, mode: str, found: Any, streamed: TokenStream) -> Iterator[Event]:  # noqa: ANN401
-        """Turn what LangGraph streams into events."""
+        """Turn LangGraph's stream into events."""
         if mode == "custom" and "notice" in found:
             yield Notice(text=found["notice"])
         elif mode == "custom" and "speech" in found:
@@ -228,37 +232,37 @@ class Steps:
                     yield from streamed.whole(event)
 
     async def _value(self, question: Question) -> Any:  # noqa: ANN401
-        """The message or the answer for a question; None if there is none."""
+        """Return the message or the answer for a question, or None."""
         if self.message is not None and isinstance(question, MessageQuestion):
             value, self.message = self.message, None
             return value
         value = await self._answered(question)
         if value is not None:
-            # Whoever answers may take days, in which this run may have lost the session.
+            # The answer may take days. Meanwhile this run may have lost its lease.
             self._paired(await self.waiting(), BoundAnswer(value, question.id, waited=True))
         return value
 
     async def _answered(self, question: Question) -> Any:  # noqa: ANN401
-        """The answer to a question; None where there is none."""
+        """Return the answer of the option `answer` to a question, or None."""
         answer = self._answer
         if answer is None:
             return None
         try:
             if inspect.iscoroutinefunction(answer):
                 return await answer(question)
-            # It may well wait for somebody, which must not hold up other conversations.
+            # The function may wait for a person, which must not block other conversations.
             found = await in_caller(answer, question)
             return await found if inspect.isawaitable(found) else found
         except EOFError:
-            # Nobody is there any more, as at the end of a terminal's input.
+            # Nobody can answer any more, as at the end of a terminal's input.
             return None
         except Exception as error:
-            # Ctrl-C is no fault of it, but meant for whoever runs the conversation.
+            # Ctrl-C is not an `Exception`: it is meant for the caller, not for this function.
             raise function_error("function", "answer", error) from error
 
 
 def _beside(conversation: Conversation) -> set[str]:
-    """Give whose messages may go on by what their calls say."""
+    """Return the speakers who may say something together with tool calls."""
     speakers = conversation.speakers
     return {
         one.name for one in speakers if one.speaks_with_tool_calls or has_tool(conversation, one)
@@ -266,19 +270,19 @@ def _beside(conversation: Conversation) -> set[str]:
 
 
 def _is_foreign(question: Question) -> bool:
-    """Whether a tool or an agent of the user's own asks: ours say which answers fit."""
+    """Return whether a tool or a user's own agent asks: its question has no schema to check."""
     return isinstance(question, ToolQuestion) or not question.response_schema
 
 
 def _storable(value: Any) -> Any:  # noqa: ANN401
-    """Make sure that an answer can be stored."""
+    """Return an answer that can be stored, and raise `AnswerError` if it cannot."""
     if value is None:
         raise AnswerError("the answer does not fit, and the question stays open: it is None")
     try:
         check_storable(value)
     except Exception as error:
         if isinstance(value, str):
-            # Half a character has no encoding.
+            # A lone surrogate (half a character) has no encoding.
             return storable(value)
         raise AnswerError(
             f"the answer can't be stored, and the question stays open: {error}"
@@ -287,23 +291,23 @@ def _storable(value: Any) -> Any:  # noqa: ANN401
 
 
 class Begun(NamedTuple):
-    """What a run begins with."""
+    """The state in which a run begins."""
 
     resources: Resources
     conversation: Conversation
-    ended: StoredSession | None  # how the session has ended already
-    person: str  # who says the message of its options, if there is one
-    waits: bool  # whether it waits for a person
-    is_new: bool  # whether nothing is stored but its row
+    ended: StoredSession | None  # the finished session, or None
+    person: str  # the person who says the option `message`, or an empty text
+    waits: bool  # whether the session waits for a person
+    is_new: bool  # whether only the session's row is stored
 
 
 async def play(
     held: SessionLease, begun: Begun, reply: BoundAnswer | None, options: Options
 ) -> AsyncGenerator[Event | StoredSession, None]:
-    """Run a session to its end, or to a question; then on from its end, if more is to be said."""
+    """Run a session to its end or a question, or continue it with the option `message`."""
     resources, conversation, result, person, waits, is_new = begun
     progress = StepProgress()
-    # The engine has checked the conversation, and that the session has no other one.
+    # `run_session` has checked the conversation, and that the session has no other.
     running_in = replace(resources, progress=progress)
     graph = compile_graph(running_in, held.checkpointer, checks_inputs=False)
     runs_code = bool(resources.registry.languages_of(conversation))
@@ -331,7 +335,7 @@ async def play(
         message, reply, waits, is_new = steps.message, None, False, False
         result = await _finished(held, conversation, graph, runs_code=runs_code)
     if result.outcome is None and message is not None:
-        # A result would look as if it had been said.
+        # A result would look as if the message had been said.
         raise SessionError(
             f"Session {held.session!r} waits for another answer, so the message was not said: "
             "answer what is asked first, or stop the session"
@@ -342,12 +346,12 @@ async def play(
 
 
 def says_more(message: str | None) -> bool:
-    """Whether a session that has ended goes on with a message: who leaves it says nothing more."""
+    """Return whether a message continues a session that has ended. `exit` does not."""
     return message is not None and not is_exit(message)
 
 
 async def _noted(held: SessionLease, steps: Steps, *, waits: bool) -> AsyncGenerator[Event, None]:
-    """Run a session, and keep its status in the sessions table: waiting for a person or not."""
+    """Run a session, and record in the sessions table whether it waits for a person."""
 
     async def note(now: bool) -> None:
         nonlocal waits
@@ -361,7 +365,7 @@ async def _noted(held: SessionLease, steps: Steps, *, waits: bool) -> AsyncGener
                 await note(isinstance(event, QuestionAsked))
                 yield event
     except Exception:
-        # What has failed may have come after the answer.
+        # The failure may have come after the answer.
         await note(bool(await steps.waiting()))
         raise
 
@@ -369,7 +373,7 @@ async def _noted(held: SessionLease, steps: Steps, *, waits: bool) -> AsyncGener
 async def _finished(
     held: SessionLease, conversation: Conversation, graph: Graph, *, runs_code: bool
 ) -> StoredSession:
-    """Read a session after its run, and note its outcome in the sessions table."""
+    """Read a session after its run, and record its outcome in the sessions table."""
     session = held.session
     result = await read_session(session, conversation, graph)
     if result.outcome is not None:
@@ -380,7 +384,7 @@ async def _finished(
 
 
 async def _close_interpreter(graph: Graph, session: str) -> None:
-    """End the interpreter of a session that has ended, with its files."""
+    """Close the interpreter of a session that has ended, and delete its files."""
     state = (await graph.aget_state(config_of(session))).values
     if state.get("interpreter"):
         await sandbox.close(state["interpreter"]["key"])

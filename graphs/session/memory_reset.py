@@ -1,7 +1,8 @@
 """Resetting a session, and resetting or replacing the memory of one of its speakers.
 
-A speaker's memory is what it has said and heard in one log. A reset or a replacement changes what
-that speaker sees, and no message: `graphs.log.memory` leaves the forgotten part out of its view.
+A speaker's memory is the messages of the log that it has said or heard. A reset or a replacement
+changes that speaker's view and no message: `graphs.log.memory` leaves the forgotten part out of the
+view.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -28,9 +29,10 @@ from .session_row import check_speaker, known_session
 
 
 async def begin_anew(store: Store, session: str) -> None:
-    """Delete what a session holds, but not the session."""
+    """Delete everything that a session contains, but keep the session."""
     async with _held(store, session) as held:
-        # The state goes first: a kill in between leaves an end without one, which begins anew too.
+        # The state is deleted first: a kill before the next line leaves a finished session without
+        # a state, which also starts from the beginning.
         await held.writable.checkpointer.adelete_thread(session)
         await held.writable.reopen()
 
@@ -38,7 +40,7 @@ async def begin_anew(store: Store, session: str) -> None:
 async def replace_memory(
     store: Store, session: str, speaker: str, messages: Sequence[AnyMessage] = ()
 ) -> None:
-    """Replace a speaker's memory by messages, or reset it if there are none."""
+    """Replace a speaker's memory by messages. Without messages, reset it."""
     async with _held(store, session) as held:
         check_speaker(session, held.conversation, speaker)
         state = await settle(held.graph, session, held.conversation)
@@ -55,17 +57,17 @@ async def replace_memory(
         written["position"] = state["position"]
         decided = state.get("decisions")
         if decided:
-            # They are of the newest message, whose place may be another one now.
+            # The decisions belong to the newest message, whose place may have changed.
             written["decisions"] = {**decided, "message": place_of(new[-1])}
         await write_state(held.graph, session, written)
         row = await store.get(session)
         if row is not None and row.status == "waiting":
-            # Its question is asked anew.
+            # The question of the waiting session is asked again.
             await held.writable.reopen()
 
 
 class _Opened(NamedTuple):
-    """A session that nobody else runs meanwhile."""
+    """A session under its lease, with its graph and its conversation."""
 
     writable: SessionLease
     graph: Graph
@@ -86,10 +88,10 @@ def _reset_memory(
     name: str,
     messages: Sequence[AnyMessage] = (),
 ) -> list[AnyMessage]:
-    """Return the end of the log with which a speaker's memory is reset, or replaced by messages.
+    """Return the end of the log that resets a speaker's memory, or replaces it by messages.
 
-    The speaker forgets everything up to its latest finished turn, that turn included. It keeps what
-    it has heard since, so that it has something to answer.
+    The speaker forgets everything up to its latest finished turn, including that turn. It keeps the
+    messages that it has heard since, so that it can answer them.
     """
     place = first_read(position.phase, log)
     first = _behind_its_turn(log[:place], name)
@@ -98,7 +100,7 @@ def _reset_memory(
     new = [make_message(0, "", about)]
     kept = memory_messages(conversation, log[first:place], name)
     if kept and _texts(messages[-len(kept) :]) == _texts(kept):
-        # A memory of this very session ends in what is kept anyway.
+        # A memory read from this same session ends with the messages that are kept anyway.
         messages = messages[: -len(kept)]
     new += private_lines(conversation, name, messages, len(log))
     knows = [message.text for message in memory(insert_message(new, position, log), name)]
@@ -117,7 +119,7 @@ def _texts(messages: Sequence[BaseMessage]) -> list[tuple[str, str]]:
 
 
 def _behind_its_turn(log: Sequence[BaseMessage], name: str) -> int:
-    """Return the place after a speaker's latest finished turn, its reflection included."""
+    """Return the place after a speaker's latest finished turn, including the turn's reflection."""
     for place in reversed(range(len(log))):
         about = metadata(log[place])
         own = isinstance(about, Speech) and about.speaker == name
@@ -127,7 +129,7 @@ def _behind_its_turn(log: Sequence[BaseMessage], name: str) -> int:
 
 
 def _told_in_the_log_only(conversation: Conversation, name: str) -> list[tuple[str, str]]:
-    """What the spec tells a speaker in the log and in no prompt; each as given, and as told now."""
+    """Return texts of the spec that only the log contains, as pairs: as given, as restated."""
     speaker = conversation.speaker(name)
     told = [(text, text) for text in map(str, (one.text for one in told_privately(speaker)))]
     if conversation.opening.answers and speaker.task is not None:

@@ -1,4 +1,4 @@
-"""A session read for its HTML page; what stands on the page is in `graphs.show`."""
+"""Reading a session for its HTML page. `graphs.show` makes the page."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,12 +29,12 @@ from .session_row import check_speaker, known_session, read_session, title_of
 from .stored_session import StoredSession
 
 _LOGS: Final = 200
-"""In how many steps, the newest, prompts are looked for."""
+"""Number of newest steps in which prompts are looked for."""
 
 
 async def read_page(store: Store, session: str, speaker: str | None) -> str:
-    """Read a session, or what one speaker remembers of it, and draw its page."""
-    # One speaker's page tells nothing of the others.
+    """Return the HTML page of a session, or of one speaker's memory."""
+    # One speaker's page shows nothing about the others.
     read = await read_for_page(store, session, speaker, past=speaker is None)
     return await asyncio.to_thread(_drawn, read, speaker)
 
@@ -42,7 +42,7 @@ async def read_page(store: Store, session: str, speaker: str | None) -> str:
 async def read_for_page(
     store: Store, session: str, speaker: str | None = None, *, past: bool = True
 ) -> Session:
-    """Read what stands on a session's page; without its past only what its newest state holds."""
+    """Read the data of a session's page. Without `past`, read only the newest state."""
     conversation = await known_session(store, session)
     if speaker is not None:
         check_speaker(session, conversation, speaker)
@@ -65,7 +65,7 @@ async def read_for_page(
 
 @dataclass(frozen=True)
 class _Past:
-    """What only a session's steps tell."""
+    """Data that must be read from all steps of a session."""
 
     position: Position = field(default_factory=Position)
     steps: Sequence[Spent] = ()
@@ -91,7 +91,7 @@ async def _read_past(graph: Graph, result: StoredSession) -> _Past:
 
 
 async def _prompt(states: Sequence[State], name: str) -> Sequence[BaseMessage] | None:
-    """What a speaker's model was sent last, where it can be told without what was registered."""
+    """Return the last prompt to a speaker's model, or None if it needs registered objects."""
     resources = Resources(Models(), Registry({}), allow_host=True)
     with suppress(DuologueError):
         return await last_prompt(states, resources, name)
@@ -99,7 +99,7 @@ async def _prompt(states: Sequence[State], name: str) -> Sequence[BaseMessage] |
 
 
 def _drawn(session: Session, speaker: str | None) -> str:
-    # Of all that writes sessions down only this needs Jinja.
+    # Only this export needs Jinja.
     from ..show.render import render
 
     return render(page_of(session) if speaker is None else memory_page_of(session, speaker))
@@ -110,11 +110,11 @@ def _position(state: State) -> Position:
 
 
 _BESIDE: Final = {Phase.CHECKED, Phase.ASKED, Phase.UNREAD, Phase.JUDGED, Phase.CHOSEN}
-"""What happens between turns."""
+"""Phases between turns."""
 
 
 def _spent(conversation: Conversation, states: Sequence[State]) -> Iterator[Spent]:
-    """Tell what each step has used: what was used after it and not before."""
+    """Yield the usage of each step: the difference between the usage after it and before it."""
     for before, after in pairwise([State(), *states]):
         was, now = _position(before), _position(after)
         used, spent = add_usage(read_usage(before).values()), add_usage(read_usage(after).values())
@@ -133,7 +133,7 @@ def _spent(conversation: Conversation, states: Sequence[State]) -> Iterator[Spen
 
 
 def _who(conversation: Conversation, position: Position) -> str:
-    """For whom a step was taken."""
+    """Return the label of a step: the speaker, or its purpose."""
     is_verdict = position.phase in (Phase.ASKED, Phase.UNREAD, Phase.JUDGED)
     if is_verdict and isinstance(conversation.judge, SeparateJudge):
         return "The judge"

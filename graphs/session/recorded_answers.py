@@ -1,6 +1,6 @@
-"""What a log records of models and of people, as answers that can be given once more.
+"""Answers of models and people that a log records, for a replay.
 
-Pure functions. Giving them is in `graphs.session.replay`.
+All functions are pure. `graphs.session.replay` uses the answers.
 """
 
 import json
@@ -52,7 +52,7 @@ def answers(conversation: Conversation, log: Sequence[AnyMessage]) -> Iterator[R
 
 
 def replies_of_agents(log: Sequence[AnyMessage]) -> Iterator[dict[str, Any]]:
-    """Give what agents of the user's own replied, as states of theirs."""
+    """Yield the replies of the user's own agents, as states of such an agent."""
     for message, about in _given(log):
         if isinstance(about, Speech | UnheardReply) and about.source is Source.AGENT:
             thought = {THOUGHT: about.thought}
@@ -61,12 +61,13 @@ def replies_of_agents(log: Sequence[AnyMessage]) -> Iterator[dict[str, Any]]:
 
 
 def _given(log: Sequence[AnyMessage]) -> Iterator[tuple[AnyMessage, MessageMetadata]]:
-    """Yield the lines of a log as they were first given, and not what was made of them."""
+    """Yield the messages of a log as they were first given, without their later versions."""
     waiting = False
     for message in log:
         about = metadata(message)
         if waiting and isinstance(about, Speech | ToolCalls | UnheardReply):
-            # What hooks made of the answer before, or the first try in the place of a second.
+            # A later version: the answer after hooks changed it, or the first try that was said
+            # after all.
             waiting = isinstance(about, UnheardReply)
             continue
         if about.speaker is not None and not isinstance(message, ToolMessage):
@@ -79,13 +80,13 @@ def _answer(
 ) -> Reply | AIMessage | None:
     match about:
         case SpecifiedTask():
-            # A blank rewrite leaves the task as it was given, and so does one that is rejected
-            # twice. The task itself is rejected for the same reason.
+            # A blank rewrite leaves the task unchanged, and so does a rewrite that is rejected
+            # twice. On replay the unchanged task is rejected for the same reason.
             is_blank = message.text == conversation.task and about.problem is None
             return _answered("" if is_blank else message.text, about)
         case Draft() | Speech() | ToolCalls() | UnheardReply():
             if not isinstance(message, AIMessage):
-                # A draft of the task is nobody's.
+                # A draft of the task has no speaker.
                 return _answered(message.text, about) if isinstance(about, Draft) else None
             return _spoken(message, about) if about.source is Source.MODEL else None
         case Reflection():
@@ -101,12 +102,12 @@ def _answer(
 
 
 def _answered(text: str, about: ModelOutput) -> AIMessage:
-    """What a model answered, its thought told from it already."""
+    """Return a model's answer, with its thought already separated."""
     return AIMessage(text, additional_kwargs={THOUGHT: about.thought})
 
 
 def _spoken(message: AIMessage, about: SpeakerReply) -> AIMessage:
-    """What a speaker's model answered, as it is after all reading of what a server sends."""
+    """Return the answer of a speaker's model as it was after parsing the server's response."""
     alone = {"private": True} if about.private else {}
     named = [
         ToolCall(name=HAND_OFF, args={"to": name, **alone}, id=None) for name in about.handed_to
@@ -127,7 +128,7 @@ def _spoken(message: AIMessage, about: SpeakerReply) -> AIMessage:
 
 
 def _judged(conversation: Conversation, text: str, verdict: Verdict | None) -> str:
-    """What the judge answered, in the form it was asked for."""
+    """Return the judge's answer, in the format that the judge was asked for."""
     judge = conversation.judge
     if verdict is None or not verdict.readable:
         return text
@@ -143,14 +144,14 @@ def _judged(conversation: Conversation, text: str, verdict: Verdict | None) -> s
 
 
 def _is_asked(conversation: Conversation) -> bool:
-    """Whether a model is asked who speaks next; of two it is always the other."""
+    """Return whether a model is asked who speaks next. With two speakers it is always the other."""
     return isinstance(conversation.turn_order, Moderator) and not conversation.is_pair
 
 
 def message_given(
     question: MessageQuestion, rest: Sequence[BaseMessage], ended: Outcome | None
 ) -> str | None:
-    """Give what a person said to a question for a message."""
+    """Return a person's answer to a question for a message."""
     if not rest:
         return _leaving(ended)
     if isinstance(rest[0], ToolMessage):
@@ -176,13 +177,13 @@ def decisions_given(
     rest: Sequence[BaseMessage],
     ended: Outcome | None,
 ) -> dict[str, Any] | str | None:
-    """Give what a person decided of calls."""
+    """Return a person's decisions about tool calls."""
     if not rest:
         return _leaving(ended)
-    # Where hooks have seen a result, theirs is the newer one.
+    # If hooks changed a result, their version is the later message.
     results: dict[str, BaseMessage] = {}
     for one in takewhile(lambda found: isinstance(found, ToolMessage), rest):
-        assert isinstance(one, ToolMessage)  # noqa: S101  # as just seen
+        assert isinstance(one, ToolMessage)  # noqa: S101  # checked by `takewhile`
         results.setdefault(one.tool_call_id, one)
     called = newest_calls(log)
     speaker = conversation.speaker(metadata(called).speaker or "")
@@ -205,7 +206,7 @@ def _decision(call: ToolCall, found: BaseMessage, allowed: Sequence[str]) -> Any
         case "approve" if "approve" in allowed:
             return Approve(type="approve")
         case "approve" | "edit":
-            # Who changes nothing has approved.
+            # An edit that changes nothing is an approval.
             args = call["args"] if about.arguments is None else about.arguments
             action = Action(name=about.tool or call["name"], args=args)
             return Edit(type="edit", edited_action=action)
@@ -218,7 +219,7 @@ def _decision(call: ToolCall, found: BaseMessage, allowed: Sequence[str]) -> Any
 
 
 def _leaving(ended: Outcome | None) -> str | None:
-    """What a person answered who ended the conversation by it. None: nobody did."""
+    """Return the answer with which a person ended the conversation, or None."""
     for reason in () if ended is None else ended.reasons:
         if reason is Reason.QUIT:
             return EXIT

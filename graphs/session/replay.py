@@ -1,7 +1,7 @@
-"""Replaying a recorded session: the same conversation again with the recorded answers.
+"""Replaying a recorded session: running the same conversation with the recorded answers.
 
 No model, no agent of the user's own and no person is asked. Tools, functions, hooks and code run
-again: if they behave as before, the same is said.
+again. If they behave as before, the messages are the same.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -59,7 +59,7 @@ from .stored_session import StoredSession
 def compare(
     recorded: StoredSession, messages: Sequence[BaseMessage], same: int, misfit: str
 ) -> None:
-    """Make sure that so far the same was said, and that a person's answer fits as it did."""
+    """Raise unless the messages so far are the same, and a person's recorded answer still fits."""
     where = f"session {recorded.session_id!r} goes another way now, from message"
     said = zip(recorded.messages[same:], messages[same:], strict=False)
     for before, now in said:
@@ -80,7 +80,7 @@ def compare(
 
 
 def compare_ends(recorded: StoredSession, again: StoredSession) -> None:
-    """Make sure that what was run once more came to the end of the record."""
+    """Raise if the replay ended before the end of the record."""
     if len(again.messages) < len(recorded.messages):
         raise SessionError(
             f"session {recorded.session_id!r} ends earlier now: message "
@@ -89,11 +89,11 @@ def compare_ends(recorded: StoredSession, again: StoredSession) -> None:
 
 
 def _plain(message: BaseMessage) -> dict[str, Any]:
-    """What is compared of a message: all that a dump holds of it but its id, and our own words."""
-    # A model that speaks from a record uses nothing.
+    """Return the compared values: a dump's, without ids and without texts that duologue words."""
+    # A recorded model uses no tokens.
     says = dumped(message).model_dump(mode="json", exclude={"message_id", "usage", "model"})
     text, about = says.pop("text"), says.pop("metadata") | {"problem": None}
-    # A newer release may word them otherwise.
+    # A newer release may word these texts differently.
     ours = isinstance(metadata(message), JudgeQuestion | Instruction)
     if ours or about.get("verdict") is not None:
         text = ""
@@ -101,9 +101,9 @@ def _plain(message: BaseMessage) -> dict[str, Any]:
 
 
 async def replay_session(recorded: StoredSession, registered: Registered) -> StoredSession:
-    """Run a recorded session again, from its record, and return what was said this time."""
+    """Run a recorded session again from its record, and return the replayed session."""
     conversation = recorded.conversation
-    # Where models have prices, the one that stands for all must have one.
+    # If models have prices, the recorded model, which replaces all of them, needs a price as well.
     name = next(iter(conversation.prices), "recorded")
     model = _Recorded([*answers(conversation, recorded.messages)], name)
     named = {name: model for name in conversation.model_names if name is not None}
@@ -119,11 +119,11 @@ async def replay_session(recorded: StoredSession, registered: Registered) -> Sto
 
 
 class _NoMoreError(DuologueError):
-    """No agent has replied more."""
+    """The record contains no further reply of an agent."""
 
 
 def _agents(recorded: StoredSession) -> dict[str, Runnable[Any, Any]]:
-    """Give for all agents one that replies what they have replied, in the order of the log."""
+    """Return the same stand-in for each agent. It repeats all replies in the order of the log."""
     replies = replies_of_agents(recorded.messages)
 
     def again(_: object) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def _agents(recorded: StoredSession) -> dict[str, Runnable[Any, Any]]:
 
 
 async def _run(graph: Graph, recorded: StoredSession) -> StoredSession:
-    """Run it as far as it went, on from each end that it went on from."""
+    """Run the session to the end of its record, and continue it after each earlier end."""
     native = _natively(recorded)
     said: list[AnyMessage] = []
     given: Any = {"conversation": native.stored()}
@@ -153,17 +153,17 @@ async def _run(graph: Graph, recorded: StoredSession) -> StoredSession:
 async def _go_on(
     graph: Graph, conversation: Conversation, recorded: StoredSession, said: list[AnyMessage]
 ) -> None:
-    """Say what was said to a session that had ended."""
+    """Add the recorded message that continued the session after an end."""
     known, session = len(said), recorded.session_id
     rest = [(metadata(message), message.text) for message in recorded.messages[known:]]
     ends = next(place for place, (about, _) in enumerate(rest) if isinstance(about, EarlierEnd))
     await _close_interpreter(graph, session)
-    # Not all that has ended it is in the log.
+    # The log does not show every reason that ended the session.
     ended: State = {"outcome": outcome_of(rest[ends][0]) or {}}
     state: State = {**await settle(graph, session, conversation), **ended}
     position = Position.model_validate(state["position"])
     about, text = rest[ends + 1]
-    # What was removed since differs, as anywhere else.
+    # A message that was removed later differs, here as elsewhere.
     speaker = str(original_metadata(about).speaker)
     new = say_as_speaker(state, conversation, position, speaker, text)
     await write_state(graph, session, new)
@@ -184,13 +184,14 @@ async def _until_end(
     recorded: StoredSession,
     said: list[AnyMessage],
 ) -> StoredSession:
-    """Run it up to its end, or as far as it went: nothing runs after what differs."""
+    """Run the session to its end or the end of its record. Nothing runs after a difference."""
     while True:
         misfit, is_over = "", False
         try:
             is_over = await _leg(graph, given, recorded, said)
         except (ScriptExhaustedError, _NoMoreError):
-            # It was recorded no further, or goes another way now, which shows in what was said.
+            # The record ends here, or the run has diverged, which the comparison of the messages
+            # shows.
             is_over = True
         except AnswerError as error:
             misfit = str(error)
@@ -205,14 +206,14 @@ async def _until_end(
 
 
 async def _leg(graph: Graph, given: Any, recorded: StoredSession, said: list[AnyMessage]) -> bool:  # noqa: ANN401
-    """Run it up to its end or a question, and add what is said; whether the record ends here."""
+    """Run the graph to its end or a question; return whether the record ends here."""
     most_steps = max_steps(recorded.conversation)
     config: RunnableConfig = {**config_of(recorded.session_id), "recursion_limit": most_steps}
     steps = graph.astream(given, config, stream_mode="updates")
-    # The next step begins only when it is asked for.
+    # LangGraph starts the next step only when it is requested.
     async with aclosing(cast("AsyncGenerator[dict[str, Any], None]", steps)) as updates:
         async for update in updates:
-            # Calls of tools that finish are told beside the node that runs them.
+            # Finished tool calls appear in the stream next to the updates of the nodes.
             written = [update[node.value] for node in Node if update.get(node.value)]
             for one in written:
                 known = len(said)
@@ -224,9 +225,10 @@ async def _leg(graph: Graph, given: Any, recorded: StoredSession, said: list[Any
 
 
 def _natively(recorded: StoredSession) -> Conversation:
-    """The same conversation, but that what a model says is taken as it is.
+    """Return the conversation with native tool calls, and if need be without task specification.
 
-    Its calls were read before, and the embedded model was perhaps not asked for a task.
+    The record has calls that were already parsed. The embedded model may not have been asked to
+    specify the task.
     """
     conversation = recorded.conversation
     native = tuple(
@@ -244,20 +246,20 @@ def _natively(recorded: StoredSession) -> Conversation:
 _NOT_IN_THE_LOG: Final = (
     *(Reason.STOP_REQUESTED, Reason.MAX_COST, Reason.MAX_TOKENS, Reason.MAX_SECONDS),
 )
-"""Why a conversation may have ended that the log alone does not give."""
+"""Reasons of an end that the log alone does not determine."""
 
 
 def _breaks_off(recorded: StoredSession) -> bool:
-    """Whether something else than the conversation's own rules was behind the record's end."""
+    """Return whether something other than the conversation's rules ended the record."""
     if recorded.outcome is None:
         return True
-    # How often agents have called models stands in no log.
+    # The log does not record the model calls of agents.
     by_calls = recorded.outcome.reason is Reason.MAX_CALLS and bool(recorded.conversation.agents)
     return by_calls or recorded.outcome.reason in _NOT_IN_THE_LOG
 
 
 def _given(question: Question, recorded: StoredSession, again: StoredSession) -> Any:  # noqa: ANN401
-    """What a person answered to a question. None: the record goes no further."""
+    """Return a person's answer to a question, or None if the record ends here."""
     rest = recorded.messages[len(again.messages) :]
     if isinstance(question, MessageQuestion):
         return message_given(question, rest, recorded.outcome)
@@ -273,17 +275,19 @@ def _given(question: Question, recorded: StoredSession, again: StoredSession) ->
 
 
 class _Recorded(ScriptedChatModel):
-    """Says what models have said, by a name of its own. What they have used is not known."""
+    """A model that repeats recorded answers. Its token usage is unknown."""
 
     model_name: str
     max_tokens: int = 1
-    """Below this an answer has ended for want of room: where one had, a cut stands in the log."""
+    """The smallest limit. Cut-off answers are already marked in the log, so no limit must cut them
+    again.
+    """
 
     _spoken: list[Reply | AIMessage] = PrivateAttr()
 
     def __init__(self, answers: Sequence[Reply | AIMessage], model_name: str) -> None:
         script = [one if isinstance(one, Reply) else one.text for one in answers]
-        # Pieces of it would be read once more, which may give something else.
+        # Streamed pieces would be parsed a second time, possibly with another result.
         super().__init__(script, model_name=model_name, disable_streaming=True)
         self._spoken = [*answers]
 
@@ -294,7 +298,7 @@ class _Recorded(ScriptedChatModel):
         run_manager: BaseRunManager | None,
         kwargs: Mapping[str, Any],
     ) -> tuple[Prompt, Reply]:
-        # What it is asked is not looked at; to write it all down would take longer at each call.
+        # The prompt is ignored; recording it would slow each call down.
         number = self._tape.record(Call((), {}))
         return [], self._tape.answer(number, [])
 

@@ -88,7 +88,7 @@ class StoredSession(Shown):
         return None if self.outcome is None else self.outcome.reason.value
 
     def _status(self) -> list[str]:
-        """Return sentences on why the session ended, whom it waits for, or that it was interrupted."""
+        """Return why the session ended, whom it waits for, or that it was interrupted."""
         if self.outcome is not None:
             return [str(self.outcome)]
         if self.pending:

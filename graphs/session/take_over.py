@@ -1,6 +1,6 @@
-"""Taking over a session that is not running, to add a message or to end it.
+"""Adding a message to a session that is not running, and ending such a session.
 
-To change its rules, too, add the message in a fork (`graphs.session.fork`).
+To change its rules as well, fork the session (`graphs.session.fork`) and add the message there.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from .stored_session import StoredSession
 
 
 def waits_for(questions: Sequence[Question], *, has_ended: bool = False) -> str:
-    """Return the answers that a session waits for now, as the end of a sentence."""
+    """Return which answers a session waits for now, as the end of a sentence."""
     if has_ended:
         return "it has ended"
     if not questions:
@@ -30,15 +30,15 @@ def waits_for(questions: Sequence[Question], *, has_ended: bool = False) -> str:
 
 
 def check_still_waits(session: str, before: Sequence[Question], now: Sequence[Question]) -> None:
-    """Refuse to speak for somebody in a session that was answered or has asked meanwhile.
+    """Raise if questions of a session were answered or asked since the call.
 
     Args:
         session: The session's id.
         before: The questions that waited at the call.
-        now: The questions that wait now, while the session is held.
+        now: The questions that wait now, under the lease.
 
     Raises:
-        SessionError: They are not the same.
+        SessionError: The questions differ.
     """
     if [one.id for one in before] != [one.id for one in now]:
         raise SessionError(
@@ -48,7 +48,7 @@ def check_still_waits(session: str, before: Sequence[Question], now: Sequence[Qu
 
 
 async def add_message(store: Store, session: str, speaker: str, text: str) -> StoredSession:
-    """Add a message of a speaker to a session that nobody runs."""
+    """Add a message of a speaker to a session that no run is using."""
     if not isinstance(text, str) or not text.strip():
         raise SpecError("text: must be text that is not empty")
     conversation = await known_session(store, session)
@@ -63,7 +63,7 @@ async def add_message(store: Store, session: str, speaker: str, text: str) -> St
 async def say_in(
     held: SessionLease, conversation: Conversation, speaker: str, text: str
 ) -> StoredSession:
-    """Say something in a session that is held."""
+    """Add a message of a speaker to a session under its lease."""
     session, graph = held.session, build_graph(checkpointer=held.checkpointer)
     state = await settle(graph, session, conversation)
     position = Position.model_validate(state["position"]) if "position" in state else None

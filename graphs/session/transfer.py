@@ -1,4 +1,4 @@
-"""Dumping, loading and copying whole sessions."""
+"""Dumping and loading whole sessions. A copy is both."""
 
 from ..build import build_graph
 from ..store.open import Store
@@ -9,7 +9,7 @@ from .session_row import known_session, new_session
 
 
 async def dump_session(store: Store, session: str) -> SessionDump:
-    """Read a whole session."""
+    """Return the dump of a session."""
     conversation = await known_session(store, session)
     graph = build_graph(checkpointer=store.checkpointer)
     states = await read_steps(graph, session)
@@ -18,7 +18,7 @@ async def dump_session(store: Store, session: str) -> SessionDump:
 
 
 async def load_dump(store: Store, dump: SessionDump, into: str | None) -> str:
-    """Write a whole session, and return its id."""
+    """Write a dumped session to a store, and return its id."""
     session = check_session_id(into or dump.session)
     last = dump.steps[-1].outcome if dump.steps else None
     reason = None if last is None else last.reason.value
