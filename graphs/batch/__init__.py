@@ -1,1 +1,1 @@
-"""Batches: many sessions of one conversation, each with other values in some fields."""
+"""Batches: many sessions of one conversation, each with different values in some fields."""

@@ -25,7 +25,7 @@ from .values import canonical_json
 
 
 def new_cell_row(batch: str, cell: Cell) -> CellRow:
-    """Make the row of a cell that begins now."""
+    """Return the row of a cell that begins now."""
     return CellRow(
         batch=batch,
         number=cell.number,
@@ -37,7 +37,7 @@ def new_cell_row(batch: str, cell: Cell) -> CellRow:
 
 
 async def read_result(store: Store, session: str) -> tuple[StoredSession, dict[str, Any]] | None:
-    """Read a session and its figures; None where there is no such session."""
+    """Read a session and its figures. Return None if the session does not exist."""
     row = await store.get(session)
     if row is None:
         return None
@@ -53,7 +53,7 @@ async def read_result(store: Store, session: str) -> tuple[StoredSession, dict[s
 
 
 def read_figures(outcome: Outcome) -> dict[str, Any]:
-    """Return the figures of a session that has ended: its outcome holds them all."""
+    """Return the figures of a session that has ended, from its outcome."""
     return {
         "reason": outcome.reason.value,
         "complete": outcome.complete,
@@ -79,7 +79,7 @@ def _used(used: Usage) -> dict[str, Any]:
 
 
 def cell_status_of(result: StoredSession) -> CellStatus:
-    """Tell from a session that was run whether it has ended, or what it waits for."""
+    """Return the cell status of a session that was run: finished, waiting or paused."""
     if result.outcome is not None:
         return "finished"
     return "waiting" if result.pending else "paused"
@@ -89,13 +89,13 @@ _USED: Final = ("calls", "input_tokens", "output_tokens", "cost")
 
 
 async def read_known_row(store: Store, name: str, cells: Cells) -> BatchRow | None:
-    """Read the row of a batch that goes on; None where it begins.
+    """Read the row of a batch that is resumed. Return None for a new batch.
 
-    It may have more values, trials, other limits and scores than before.
+    Since its last run the batch may have got more values or trials, and other limits and scores.
 
     Raises:
-        BatchError: What is there is another batch.
-        StoreError: The store can't be read.
+        BatchError: The row belongs to another batch, or its version is not supported.
+        StoreError: The store cannot be read.
     """
     known = await store.batches.get(name)
     if known is None:
@@ -112,7 +112,7 @@ async def read_known_row(store: Store, name: str, cells: Cells) -> BatchRow | No
 
 
 def _upgraded(spec: str) -> str:
-    """Upgrade what makes a stored batch that batch. A short form has no version of its own."""
+    """Upgrade the stored spec of a batch. A short form has no version, and is not changed."""
     data = json.loads(spec)
     fields, version = data["conversation"], data["version"]
     if SPEC_VERSIONS.steps_from(version) and "kind" not in fields:
@@ -125,7 +125,7 @@ def _upgraded(spec: str) -> str:
 async def write_begun_row(
     lease: BatchLease, batch: Batch, cells: Cells, known: BatchRow | None
 ) -> BatchRow:
-    """Write the row of a batch that is run now."""
+    """Write the row of a batch that runs now."""
     now = datetime.now(UTC)
     row = BatchRow(
         batch=lease.batch,
@@ -142,24 +142,24 @@ async def write_begun_row(
 
 
 async def catch_up(store: Store, lease: BatchLease) -> None:
-    """Write into the rows of sessions that were broken off what they have used."""
+    """Write the usage of interrupted sessions to their rows."""
     async for row, figures in _under_way(store, lease.batch):
-        # One that has ended is finished by its next run, which scores it.
+        # A session that has ended becomes `finished` in its next run, which also scores it.
         known = {**figures, "status": "paused", "reason": None}
         await lease.put_cell(row.model_copy(update=known))
 
 
 async def read_usage_before(store: Store, name: str) -> Usage:
-    """Add up what a batch has used so far, also in sessions that run."""
+    """Return the total usage of a batch so far, including sessions that are running."""
     used = [_usage(one.model_dump()) for one in await store.batches.count(name)]
     used += [_usage(figures) async for _, figures in _under_way(store, name)]
     return add_usage(used)
 
 
 async def _under_way(store: Store, name: str) -> AsyncIterator[tuple[CellRow, dict[str, Any]]]:
-    """Yield the cells whose rows do not tell yet what they have used, and what that is."""
+    """Yield the cells whose rows do not contain their usage yet, with their figures."""
     async for row in store.batches.each(CellsWanted(batch=name, status="running")):
-        # One that is damaged is told of when it is run.
+        # The run of a damaged session reports the error.
         with suppress(DuologueError):
             if (found := await read_result(store, row.session)) is not None:
                 yield row, found[1]
@@ -170,17 +170,17 @@ def _usage(figures: Mapping[str, Any]) -> Usage:
 
 
 async def have_ended(store: Store, name: str, cells: Cells) -> bool:
-    """Whether as many cells have ended as there are."""
+    """Return whether the number of finished cells equals the number of cells."""
     counts = await store.batches.count(name)
     return sum(one.cells for one in counts if one.status == "finished") >= len(cells)
 
 
 def _title(cells: Cells) -> str:
-    """Give what all cells are about; nothing where that varies."""
+    """Return the title that all cells have, or an empty text if it varies."""
     try:
         titles = {title_of(cells.cell(number).conversation()) for number in (1, len(cells))}
     except SpecError:
-        # The last values may not fit together.
+        # The last cell's values may not fit together.
         return ""
     return titles.pop() if len(titles) == 1 else ""
 

@@ -21,19 +21,22 @@ from .status import BatchStatus, read_rows, read_status
 
 @dataclass(frozen=True)
 class BatchRun:
-    """A handle of a stored batch: its name, and the store that contains it.
+    """A handle of a stored batch: its name and its store.
 
-    `run_batch` runs a batch; the handle is for what comes after or meanwhile. Making a handle opens
-    nothing. Each method opens the store, and raises `BatchError` if there is no such batch, and
-    `StoreError` if the store can't be opened, read or written. Each method has an asynchronous twin
-    with an ``a`` in front, such as ``astatus``. ``str(batch)`` is the name.
+    `run_batch` runs a batch; the handle reads, reports, exports or deletes it, also during a run.
+    Creating a handle opens nothing. Each method opens the store, and raises `BatchError` if the
+    batch does not exist, and `StoreError` if the store cannot be opened, read or written. Each
+    method has an asynchronous twin whose name begins with ``a``, such as ``astatus``.
+    ``str(batch)`` is the name.
 
     Args:
-        name: The batch's name, 1 to 100 of letters, digits, ``.``, ``_`` and ``-``.
-        store: The store of its sessions. None: the setting, else the user's data folder.
+        name: The batch's name: 1 to 100 letters, digits, ``.``, ``_`` and ``-``.
+        store: The store of the batch's sessions: a path, ``sqlite:///…``, ``postgresql://…`` or
+            ``memory:``. If None, the store in the settings, or else an SQLite file in the user's
+            data folder.
 
     Raises:
-        SpecError: The name can't be a batch's.
+        SpecError: The name is not valid.
 
     Example:
         >>> from duologue import BatchRun, run_batch
@@ -54,7 +57,7 @@ class BatchRun:
     """The batch's name."""
     _: KW_ONLY
     store: str | Path | None = None
-    """The address of the store, as it was given."""
+    """The store's path or address, as it was passed in."""
 
     def __post_init__(self) -> None:
         check_batch_name(self.name)
@@ -67,7 +70,10 @@ class BatchRun:
         return f"BatchRun({self.name!r}, store={store!r})"
 
     async def astatus(self) -> BatchStatus:
-        """Return how many cells have ended, why, and what they used, whoever runs the batch."""
+        """Return the batch's status: how many cells have ended, for which reasons, and their usage.
+
+        It works during a run as well, even if another process runs the batch.
+        """
         async with known_store(self.store) as store:
             return await read_status(store, self.name)
 
@@ -77,9 +83,9 @@ class BatchRun:
         """Return one row for each cell that has begun, without reading sessions.
 
         Returns:
-            Plain dicts in the order of the cells, as ``pandas.DataFrame`` takes them: the fields of
-            the cell, each field that varies as a column by its path, such as ``user_role`` or
-            ``labels.level``, and each score as ``score.NAME``.
+            Plain dicts in the order of the cells, suitable for ``pandas.DataFrame``: the fields of
+            the cell; each field that varies as a column with its path as name, such as
+            ``user_role`` or ``labels.level``; and each score as ``score.NAME``.
         """
         async with known_store(self.store) as store:
             return await read_rows(store, self.name)
@@ -89,22 +95,23 @@ class BatchRun:
     async def areport(
         self, output: str | Path | None = None, *, transcripts: int = 1000
     ) -> BatchReport:
-        """Write the batch's results as one HTML page, with the transcripts of its cells beside it.
+        """Write the batch's results as an HTML page, with a folder of transcripts next to it.
 
-        The page shows how the cells ended, how long they are, what they cost, and their scores, by
-        the values of every field that varies. If the batch runs, it shows the results so far.
+        The page shows how the cells ended, their length, their cost and their scores, for each
+        value of every field that varies. During a run, it shows the results so far.
 
         Args:
-            output: The page's file, which is replaced. None: ``NAME.html`` in the working folder.
-                Transcripts go to the folder ``NAME-sessions`` beside it.
-            transcripts: Maximum number of transcripts: of the first cells, and of those that the
-                page names beside an error.
+            output: The page's file. An existing file is replaced. If None, ``NAME.html`` in the
+                working folder. The transcripts are written to the folder ``NAME-sessions`` next to
+                the page.
+            transcripts: Maximum number of transcripts of the first cells, and again of cells that
+                the page lists with an error.
 
         Returns:
             The figures on the page, and its path.
 
         Raises:
-            SpecError: The page can't be written.
+            SpecError: The page cannot be written.
         """
         page = Path(output if output is not None else f"{self.name}.html")
         async with known_store(self.store) as store:
@@ -128,32 +135,33 @@ class BatchRun:
     ) -> ExportManifest:
         """Write the sessions of the batch to a file of JSON Lines, in the order of its cells.
 
-        The file replaces an older one when it is complete. The same batch gives the same bytes. The
-        manifest is written beside it, as ``FILE.manifest.json``.
+        The file replaces an existing file once it is complete. The same batch produces the same
+        bytes. A manifest is written next to it, as ``FILE.manifest.json``.
 
         Args:
             output: The file.
-            format: ``jsonl`` for one object a session: its row, ``models``, and ``trajectory``, all
-                messages. ``openai`` or ``sharegpt`` for examples to train models on, one object for
-                each speaker for whom a model has spoken: its view, with its own lines as the
-                assistant's, and the row in ``metadata``.
-            speaker: The speaker whose view to export. None: nobody's, or that of each speaker.
-            status: Export only sessions with this status. None: all that have begun.
-            reason: Export only sessions that ended for this reason, or one of these.
-            score: Export only sessions with such a score, as in ``won>=0.5``. Several comparisons
-                must all hold.
+            format: ``jsonl`` writes one object for each session: its row, ``models``, and all its
+                messages as ``trajectory``. ``openai`` and ``sharegpt`` write training examples, one
+                object for each speaker for whom a model has spoken: the speaker's view, in which
+                its own messages have the role of the assistant, and the row as ``metadata``.
+            speaker: The speaker whose view is exported. If None, a neutral view (``jsonl``), or the
+                view of each speaker (training examples).
+            status: Export only sessions with this status. If None, all that have begun.
+            reason: Export only sessions that ended for this reason, or for one of these reasons.
+            score: Export only sessions whose score fits a comparison such as ``won>=0.5``. If
+                several comparisons are given, all must be true.
             trial: Export only this trial of each combination.
-            metadata: Whether examples have ``metadata``. OpenAI's own service refuses keys that it
-                does not know.
-            **registered: Objects that were registered for the run: examples describe the tools and
-                schemas that are given here, or installed.
+            metadata: Whether training examples have the key ``metadata``. OpenAI's service rejects
+                keys that it does not know.
+            **registered: The registered objects of the run. Examples describe the tools and schemas
+                that are passed here or installed.
 
         Returns:
-            The manifest: the number of rows and sessions, and what was left out.
+            The manifest: the number of rows and sessions, and of the sessions that were left out.
 
         Raises:
-            SpecError: There is no such format, status, reason, score or speaker, or the file can't
-                be written. Nothing was written then.
+            SpecError: The format, status, reason, score or speaker does not exist, or the file
+                cannot be written. In this case nothing is written.
         """
         filters = {"status": status, "reason": reason, "score": score, "trial": trial}
         work = read_export(format, speaker, filters, registered, metadata=metadata)
@@ -167,7 +175,7 @@ class BatchRun:
 
         Raises:
             BatchError: The batch is running.
-            SessionError: One of its sessions is running by itself.
+            SessionError: One of its sessions is running outside the batch.
         """
         async with known_store(self.store) as store:
             await _delete_batch(store, self.name)
@@ -176,14 +184,14 @@ class BatchRun:
 
 
 async def _delete_batch(store: Store, name: str) -> None:
-    """Delete a batch that nobody runs, with all its sessions."""
+    """Delete a batch that is not running, with all its sessions."""
     async with store.lock_batch(name) as lease:
         if await store.batches.get(name) is None:
             raise unknown_batch(name, store.url)
         async for row in store.batches.each(CellsWanted(batch=name)):
             await lease.check()
-            # A cell may have failed before its session was there.
+            # A cell may have failed before its session was created.
             if await store.get(row.session) is not None:
                 await store.delete(row.session)
-        # The row goes last: a kill in between leaves something that can be deleted again.
+        # The row is deleted last, so that an interrupted deletion can be repeated.
         await lease.delete()

@@ -1,4 +1,4 @@
-"""Running batches from Python."""
+"""Running a batch from Python."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -26,7 +26,7 @@ from .status import BatchStatus, read_status
 from .worker import Worker
 
 BatchLike: TypeAlias = Batch | Mapping[str, Any] | str | Path
-"""A batch, or a dict or file that holds one."""
+"""A batch, or a dict or file that contains it."""
 
 _OWN: Final = tuple(field.name for field in fields(BatchSettings))
 """The options that only batches have."""
@@ -48,7 +48,7 @@ async def open_driver(
         await catch_up(opened, lease)
         limiter = Limiter(batch.limits, await read_usage_before(opened, name), seconds)
         if not await have_ended(opened, name, cells):
-            # What is scored, or only looked at, needs no model.
+            # A batch whose cells have all ended is only read or scored, which needs no model.
             await check_here(cells.cell(1).conversation(), limiter, **options)
         worker = Worker(lease, opened, limiter, {**options, "store": store}, found)
         async with _open_crew(worker, limiter, batch.limits, settings) as crew:
@@ -59,7 +59,7 @@ async def open_driver(
 def _open_crew(
     worker: Worker, limiter: Limiter, limits: BatchLimits, settings: BatchSettings
 ) -> AbstractAsyncContextManager[CellExecutor]:
-    """Return what runs the cells: this worker, or workers of Ray that are like it."""
+    """Return the executor of the cells: this process's, or one with Ray workers."""
     if settings.ray is None:
         return nullcontext(LocalExecutor(worker, limiter))
     try:
@@ -72,7 +72,7 @@ def _open_crew(
 
 
 def read_cells(source: BatchLike, name: str) -> tuple[Batch, Cells]:
-    """Read a batch and make sure that its values fit."""
+    """Read a batch, and raise if a value does not fit."""
     batch = source if isinstance(source, Batch) else load_batch(source)
     cells = Cells.of(batch, name)
     cells.grid.check()
@@ -80,7 +80,7 @@ def read_cells(source: BatchLike, name: str) -> tuple[Batch, Cells]:
 
 
 def batch_name(name: str | None, source: BatchLike) -> str:
-    """Return the name of a batch, which may be that of its file."""
+    """Return the name of a batch. Without a name, it is the name of the batch's file."""
     if name is None and isinstance(source, str | Path):
         name = Path(source).stem
     if name is None:
@@ -107,36 +107,38 @@ async def arun_batch(
     scores: Mapping[str, ScoreFunction] | None = None,
     **options: Unpack[StoreOptions],
 ) -> BatchStatus:
-    """Run a batch to its end, or resume one.
+    """Run a batch to its end, or resume it.
 
-    Each cell is a session of its own, which a `Session` handle reads. Sessions that have ended are
-    not run again, and a session that was broken off resumes where it stopped. A cell that fails has
-    the error in its row, and the others go on; `BatchRun` reads the rows. After CAMEL's grids of
-    roles and tasks, and tau2-bench's trials.
+    Each cell is an ordinary session, which a `Session` handle reads. Sessions that have ended are
+    not run again, and an interrupted session resumes at the point where it stopped. If a cell
+    fails, its row contains the error, and the other cells continue; `BatchRun` reads the rows. This
+    follows CAMEL's grids of roles and tasks, and tau2-bench's trials.
 
     Args:
-        batch: The batch, or a dict or file (``.toml``, ``.json``) that holds one.
-        name: The batch's name, 1 to 100 of letters, digits, ``.``, ``_`` and ``-``; the ids of its
-            sessions begin with it. None: the file's name without its ending.
+        batch: The batch, or a dict or file (``.toml``, ``.json``) that contains it.
+        name: The batch's name: 1 to 100 letters, digits, ``.``, ``_`` and ``-``. The ids of its
+            sessions begin with it. If None, the file's name without its extension.
         concurrency: Maximum number of sessions that run at once.
-        retry_failed: Whether to run cells that have failed again.
-        ray: The address of a Ray cluster whose machines run the sessions, ``HOST:PORT``; or
-            ``auto``, which takes the one that runs here, or uses all cores of this machine. None:
-            they run in this process.
-        scores: Functions that score a session that has ended, by name: each takes its `Result`, or
-            that and the cell's values by path, and gives a number, or yes or no.
+        retry_failed: Whether failed cells run again.
+        ray: The address ``HOST:PORT`` of a Ray cluster whose machines run the sessions; or
+            ``auto``, which uses a cluster that runs on this machine, or else all its cores. If
+            None, the sessions run in this process.
+        scores: Functions that score a session that has ended, by name. A function receives the
+            session's `Result`, or the `Result` and the cell's values by path, and returns a number,
+            a bool, or a dict of them by name.
         **options: The options of each session's run.
 
     Returns:
-        The status of the batch: cells may have failed, wait for people, or be held back by a limit.
+        The status of the batch. Some cells may have failed, wait for people, or be paused by a
+        limit.
 
     Raises:
         TypeError: An option is unknown or has a wrong type.
         SpecError: The batch, its conversation, a file or a setting is not valid.
-        BatchError: Another process runs it or has taken it over, the name belongs to another batch,
-            or one cell after another failed alike.
-        ModelUnavailableError: A model can't be had, whatever the cell.
-        StoreError: The store can't be opened or written.
+        BatchError: Another process runs the batch or has taken it over, the name belongs to another
+            batch, or many cells in a row failed with the same error.
+        ModelUnavailableError: A model is not available to any cell.
+        StoreError: The store cannot be opened or written.
 
     Example:
         >>> from duologue import run_batch

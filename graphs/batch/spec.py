@@ -1,4 +1,4 @@
-"""A batch as data, and reading one from a dict or a file."""
+"""A batch as data, and reading it from a dict or a file."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,71 +24,79 @@ from ..conversation.conversation import Conversation
 from .paths import check_apart, flatten_paths, read_paths, write_path
 
 Values: TypeAlias = tuple[JsonValue, ...] | str
-"""The values of a field, or the path of a ``.txt``, ``.csv`` or ``.jsonl`` file that holds them."""
+"""The values of a field, or the path of a ``.txt``, ``.csv`` or ``.jsonl`` file that contains them.
+"""
 
 
 _VALUES: TypeAdapter[tuple[JsonValue, ...]] = TypeAdapter(tuple[JsonValue, ...])
 
 
 def _one_or_more(given: object) -> object:
-    """Read one name as a list of one."""
+    """Return a single name as a tuple of one name."""
     return given if isinstance(given, list | tuple) else (given,)
 
 
 class RateLimit(Spec):
-    """How fast one model may be called, by all sessions of a batch together."""
+    """The maximum rate of calls to one model, over all sessions of a batch."""
 
     requests_per_minute: PositiveInt | None = None
-    """The most calls. None: as many as there are."""
+    """Maximum number of calls in a minute. No limit if None."""
     tokens_per_minute: PositiveInt | None = None
-    """The most tokens, of prompts and answers. None: as many as there are."""
+    """Maximum number of tokens in a minute, of prompts and answers. No limit if None."""
 
 
 class BatchLimits(Spec):
-    """What holds for all sessions of a batch together. What runs then is paused, and can go on."""
+    """Limits over all sessions of a batch. A reached limit pauses the batch, which can be resumed."""
 
     max_cost: PositiveFloat | None = None
-    """The most money, by the price table."""
+    """Maximum cost, in the currency of the price table. No limit if None."""
     max_tokens: PositiveInt | None = None
-    """The most tokens, of prompts and answers."""
+    """Maximum number of tokens, of prompts and answers. No limit if None."""
     max_seconds: PositiveFloat | None = None
-    """The longest time that it runs, in seconds, of all runs together."""
+    """Maximum running time in seconds, over all runs of the batch. No limit if None."""
     rates: dict[str, RateLimit] = Field(default_factory=dict)
-    """How fast each model may be called, by its name; ``*`` stands for all others, one by one."""
+    """The maximum rate of each model, by its name. ``*`` is the rate of each model that has no
+    entry.
+    """
 
 
 class Batch(Spec):
     """Many sessions of one conversation: one for each combination of the values that vary.
 
     Raises:
-        SpecError: A field is missing, unknown or wrong; names it, and the row of a file.
+        SpecError: A field is missing, unknown or not valid; the message names the field, and the
+            row if the values come from a file.
     """
 
     conversation: Accepts[
         dict[str, Any] | str | Conversation, Conversation | Fields | str | Path
     ] = Field(kw_only=False)
-    """What each session holds but for what varies: a conversation, its fields or a short form's,
-    or a file with one."""
+    """The conversation of all sessions, apart from the values that vary: a conversation, its
+    fields, the fields of a short form, or a file that contains them.
+    """
     vary: Accepts[
         dict[str, Values],
         Mapping[str, Sequence[JsonValue | tuple[object, ...]] | Mapping[str, object] | str],
     ] = default({})
-    """The values of each field that varies, by its path, such as ``end_chat.max_iterations`` or
-    ``speakers.Buyer.task``. Fields are combined each with each; those that are named together, as
-    in ``"user_role, task"``, take their values row by row. A name that holds a dot or a comma is
-    put in quotes; tables in tables are read as their dotted paths. ``labels.NAME`` is no field of
-    the conversation: it stands beside its session, for scores and tables."""
+    """The values of each field that varies, by the field's path, such as
+    ``end_chat.max_iterations`` or ``speakers.Buyer.task``. Every combination of the fields' values
+    is used. Fields that are named together, as in ``"user_role, task"``, take their values row by
+    row. Quote a name that contains a dot or a comma. Nested tables are read as dotted paths.
+    ``labels.NAME`` is not a field of the conversation: it is stored with the session, for scores
+    and tables.
+    """
     trials: Cap = 1
-    """How many sessions each combination has; each has a seed of its own."""
+    """Number of sessions for each combination. Each has a different seed."""
     seed: NonNegativeInt | None = None
-    """The seed of the first trial; each further one has the next. None: the conversation's; where
-    that has none, the first trial has none, and the further ones have 1, 2, and so on."""
+    """The seed of the first trial; each further trial adds 1. If None, the first trial has the
+    conversation's seed, and each further trial adds 1, starting at 0 if there is no seed.
+    """
     limits: Accepts[BatchLimits, BatchLimits | Fields] = default(BatchLimits())
-    """What holds for all sessions together."""
+    """Limits over all sessions together."""
     score: Accepts[
         Annotated[DistinctNames, BeforeValidator(_one_or_more)], Thing | Sequence[Thing]
     ] = default(())
-    """Functions that score a session that has ended, by name."""
+    """The names of the functions that score a session that has ended."""
 
     @model_validator(mode="before")
     @classmethod
@@ -108,7 +116,7 @@ class Batch(Spec):
 
 
 def _values(key: str, given: object) -> Values:
-    """Read the values of a field, or the name of their file."""
+    """Return the values of a field, or the name of their file."""
     if isinstance(given, str | Path):
         return str(given)
     if not isinstance(given, list | tuple):
@@ -116,7 +124,7 @@ def _values(key: str, given: object) -> Values:
     if not given:
         raise ValueError(f"vary.{key}: has no values")
     try:
-        # As in pytest, a row may be a tuple.
+        # A row may be a tuple, as in pytest's `parametrize`.
         return _VALUES.validate_python([[*one] if isinstance(one, tuple) else one for one in given])
     except ValidationError as error:
         row = int(error.errors()[0]["loc"][0]) + 1
@@ -124,23 +132,23 @@ def _values(key: str, given: object) -> Values:
 
 
 _OF_CONVERSATIONS: Final = ("kind", "speakers")
-"""Fields of which a conversation has one, and a batch none."""
+"""A conversation has one of these fields; a batch has none of them."""
 
 
 def load_batch(source: Mapping[str, Any] | str | Path) -> Batch:
     """Read a batch.
 
     Args:
-        source: A dict, or the path of a ``.toml`` or ``.json`` file. Files that it names are
-            looked for in its own folder; those that a dict names, in the working folder.
+        source: A dict, or the path of a ``.toml`` or ``.json`` file. Paths in a file are relative
+            to the file's folder; paths in a dict are relative to the working folder.
 
     Returns:
         The batch.
 
     Raises:
-        TypeError: It is neither a dict nor a path.
-        SpecError: The file can't be read or does not hold a valid batch; names the file and the
-            field.
+        TypeError: ``source`` is neither a dict nor a path.
+        SpecError: The file cannot be read or does not contain a valid batch; the message names the
+            file and the field.
     """
     if isinstance(source, Mapping):
         if _is_conversation(source):

@@ -279,9 +279,7 @@ class _Recorded(ScriptedChatModel):
 
     model_name: str
     max_tokens: int = 1
-    """The smallest limit. Cut-off answers are already marked in the log, so no limit must cut them
-    again.
-    """
+    """A limit that no recorded answer reaches: its usage is 0. Cut answers are marked in the log."""
 
     _spoken: list[Reply | AIMessage] = PrivateAttr()
 
