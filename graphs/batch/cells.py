@@ -1,4 +1,4 @@
-"""The cells of a batch: which sessions it has, each with its values filled in. Pure functions."""
+"""The cells of a batch: its sessions, each with its values filled in. All functions are pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from .spec import Batch
 from .values import canonical_json
 
 MOST_CELLS: Final = 1_000_000_000
-"""The most cells: more would be a mistake, and a number that not all stores can keep."""
+"""Maximum number of cells. A larger number is a mistake, and not all stores can keep it."""
 
 
 @dataclass(frozen=True)
@@ -25,32 +25,34 @@ class Cell:
     """One session of a batch."""
 
     number: int
-    """Its place in the batch, from 1."""
+    """The cell's place in the batch, from 1."""
     session: str
-    """The session's id, made of the batch's name and of what varies."""
+    """The session's id, made from the batch's name and the values."""
     trial: int
-    """Which of the trials of its values it is, from 1."""
+    """The number of the trial of these values, from 1."""
     varied: Mapping[str, JsonValue]
-    """The values of what varies, by path; labels, too. What its row leaves empty is not there."""
+    """The values of the fields that vary, by path, including labels, without values that a row
+    leaves out.
+    """
     data: Mapping[str, Any]
     """The conversation as data, with the values filled in."""
     is_made: bool = False
-    """Whether the batch was given a `Conversation`: what nobody set is marked in its data."""
+    """Whether the batch was given a `Conversation`. If so, defaults are marked in its data."""
 
     def conversation(self) -> Conversation:
-        """Make the conversation.
+        """Build the conversation.
 
         Raises:
-            SpecError: The values do not fit together; names the field.
+            SpecError: The values do not fit together; the message names the field.
         """
         return conversation_of(self.data, is_made=self.is_made)
 
 
 @dataclass(frozen=True)
 class Cells:
-    """All cells of a batch, each made as it is asked for.
+    """All cells of a batch. Each cell is made on demand.
 
-    The first of the fields that vary changes slowest, and the trials fastest.
+    The first field that varies changes slowest, the trials change fastest.
     """
 
     name: str
@@ -58,26 +60,26 @@ class Cells:
     grid: Grid
     """The combinations of values."""
     trials: int
-    """How many sessions each combination has."""
+    """Number of sessions for each combination."""
     seed: int | None
-    """The seed of the first trial, if the batch gives one."""
+    """The seed of the first trial. None if the batch does not set it."""
 
     @classmethod
     def of(cls, batch: Batch, name: str) -> "Cells":
         """Read the values of a batch.
 
-        A ``.txt`` or ``.csv`` file knows nothing but text. The texts of a column are read as JSON,
-        where they are such, if the conversation takes them only so, or in the same meaning both
-        ways; the first of them that is JSON decides for all. A label stays text. An empty cell of
-        a ``.csv`` file leaves the field as the conversation has it.
+        A ``.txt`` or ``.csv`` file contains only texts. The texts of a column are parsed as JSON if
+        they are JSON and the conversation accepts them only parsed, or with the same meaning both
+        ways. The first text of the column that is JSON decides for the column. A label stays a
+        text. An empty cell of a ``.csv`` file leaves the field unchanged.
 
         Args:
-            batch: The batch. Files that it names are looked for in the working folder.
-            name: What it is called.
+            batch: The batch. Paths of files are relative to the working folder.
+            name: The batch's name.
 
         Raises:
-            SpecError: The name can't be a batch's, a file can't be read, a row does not fit, a
-                field is given twice, or two rows are the same; names the field and the row.
+            SpecError: The name is not valid, a file cannot be read, a row does not fit, a field is
+                given twice, or two rows are the same; the message names the field and the row.
         """
         check_batch_name(name)
         cells = cls(name, Grid.of(batch), batch.trials, batch.seed)
@@ -89,34 +91,34 @@ class Cells:
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """Number of cells."""
         return self.grid.combinations * self.trials
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The paths of what varies, labels included."""
+        """The paths of the fields that vary, including labels."""
         return self.grid.paths
 
     @property
     def spec(self) -> str:
-        """What makes the batch this batch, as canonical JSON: all but the values and trials."""
+        """The batch's identity as canonical JSON: everything except the values and trials."""
         known = {"conversation": set_values(self.grid.base.data), "vary": sorted(self.paths)}
         return canonical_json({**known, "seed": self.seed, "version": SPEC_VERSION})
 
     def __len__(self) -> int:
-        """Say how many they are."""
+        """Return the number of cells."""
         return self.count
 
     def __iter__(self) -> Iterator[Cell]:
-        """Give all, one by one."""
+        """Yield all cells."""
         return self.each()
 
     def each(self, first: int = 1) -> Iterator[Cell]:
-        """Return all from a number on, one by one."""
+        """Yield the cells from a number on."""
         return map(self.cell, range(first, self.count + 1))
 
     def cell(self, number: int) -> Cell:
-        """Make the cell of this number, from 1."""
+        """Return the cell with this number, from 1."""
         if not 1 <= number <= self.count:
             raise IndexError(f"there is no cell {number}: they are {self.count}")
         combination, place = divmod(number - 1, self.trials)
@@ -131,7 +133,7 @@ class Cells:
         return Cell(number, session, trial, varied, data, self.grid.base.is_made)
 
     def _seed(self, data: Mapping[str, Any], trial: int) -> int | None:
-        """Return the seed of a trial. None: what the conversation has holds."""
+        """Return the seed of a trial, or None to keep the conversation's seed."""
         if self.seed is not None:
             return self.seed + trial - 1
         own = data.get("seed")

@@ -1,4 +1,4 @@
-"""Going through the cells of a batch: which run, how many at once, who runs them, when to stop."""
+"""The driver of a batch: it chooses the cells to run, runs several at once, and stops on errors."""
 
 import asyncio
 import time
@@ -20,65 +20,65 @@ from .worker import Worker
 
 
 class CellExecutor(Protocol):
-    """Runs cells, as many at once as it is given, under the limits of their batch."""
+    """An executor of cells, under the limits of their batch. It can run several cells at once."""
 
     async def run(self, cell: Cell) -> CellRow:
-        """Run a cell as far as it goes, and give its row.
+        """Run a cell as far as possible, and return its row.
 
         Raises:
             StoreError: The store fails.
-            ModelUnavailableError: A model can't be had, whatever the cell.
+            ModelUnavailableError: A model is not available, which stops the whole batch.
         """
         ...
 
     async def pause(self, why: str) -> None:
-        """Let no more model calls begin; those under way are finished."""
+        """Stop new model calls. Calls that have started are finished."""
 
     async def paused(self) -> str | None:
-        """Say why no more model calls begin; None: they do."""
+        """Return the reason why no new model calls start, or None if they do."""
 
     async def pace(self) -> Figures:
-        """Say how fast it goes."""
+        """Return the current figures of the batch."""
         ...
 
 
 class LocalExecutor:
-    """Runs cells on this process's event loop."""
+    """An executor that runs cells on this process's event loop."""
 
     def __init__(self, worker: Worker, limiter: Limiter) -> None:
         self._limiter = limiter
         self.run = worker.run
 
     async def pause(self, why: str) -> None:
-        """See `Crew.pause`."""
+        """See `CellExecutor.pause`."""
         self._limiter.pause(why)
 
     async def paused(self) -> str | None:
-        """See `Crew.paused`."""
+        """See `CellExecutor.paused`."""
         return self._limiter.paused
 
     async def pace(self) -> Figures:
-        """See `Crew.pace`."""
+        """See `CellExecutor.pace`."""
         return self._limiter.figures()
 
 
 _WINDOW: Final = 500
-"""How many cells are looked up in the store at a time."""
+"""Number of cells that are looked up in the store at a time."""
 
 _ALIKE: Final = 10
-"""How many cells must fail alike, one after another, for the rest to be held back."""
+"""Minimum number of cells in a row that must fail with the same error to stop the batch."""
 
 BEAT: Final = 5.0
-"""Seconds after which a run writes how long the batch has run, and notices that it has lost it."""
+"""Interval in seconds at which a run records its running time and checks its lease."""
 
 
 CONCURRENCY: Final = 20
-"""The number of sessions of a batch that run at once, unless set otherwise."""
+"""The default number of sessions of a batch that run at once."""
 
 
 @dataclass(frozen=True)
 class BatchSettings:
-    """The settings of a run of a batch; `run_batch` describes them."""
+    """The settings of a batch's run. `run_batch` describes them."""
 
     name: str | None = None
     concurrency: int = CONCURRENCY
@@ -89,7 +89,7 @@ class BatchSettings:
 
 @dataclass
 class Driver:
-    """Runs a batch: its cells that have not ended, so many at once."""
+    """A run of a batch: it runs the cells that have not ended, several at once."""
 
     store: Store
     lease: BatchLease
@@ -98,20 +98,24 @@ class Driver:
     crew: CellExecutor
     settings: BatchSettings
     scores: tuple[str, ...]
-    """The names of its scores: a cell that has ended and lacks one is scored."""
+    """The names of the batch's scores. A cell that has ended but lacks a score is run again to
+    score it.
+    """
     told: Callable[[CellRow], None] | None = None
-    """Is told of each cell that was run, as its row stands then."""
+    """A function that receives the row of each cell after its run, or None."""
     _error: Exception | None = None
     _alike: tuple[str | None, int] = (None, 0)
-    """The sentence of the cell that failed last, and how many have failed so in a row."""
+    """The error of the cell that failed last, and the number of cells in a row that failed with it.
+    """
     _taking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def run(self) -> BatchRow:
-        """Run all cells that are to be run, or as many as limits and errors let through.
+        """Run all cells that have not ended, or as many as limits and errors allow.
 
         Raises:
-            BatchError: One cell after another failed alike, or another run took the batch over.
-            ModelUnavailableError: A model can't be had, whatever the cell.
+            BatchError: Many cells in a row failed with the same error, or another run took the
+                batch over.
+            ModelUnavailableError: A model is not available, which stops the whole batch.
             StoreError: The store fails.
         """
         todo = self._to_run()
@@ -138,7 +142,7 @@ class Driver:
                     return
                 await self._note(await self.crew.run(cell))
         except Exception as error:
-            # The others finish the calls under way, also where nobody reads what is told.
+            # The other workers finish their calls, even if nobody receives the rows.
             await self._stop(error)
 
     async def _note(self, row: CellRow) -> None:
@@ -162,7 +166,7 @@ class Driver:
             await self.crew.pause(str(error) or type(error).__name__)
 
     async def _to_run(self) -> AsyncIterator[Cell]:
-        """Yield the cells that are to be run; whatever else is known of a cell stays."""
+        """Yield the cells to run. The rows of other cells do not change."""
         for window in _windows(iter(self.cells)):
             sessions = [cell.session for cell in window]
             known = await self.store.batches.known(self.row.batch, sessions)
@@ -171,7 +175,7 @@ class Driver:
                 if row is None or self._is_open(row):
                     yield cell
                 elif row.number != cell.number:
-                    # The batch has grown, and its cells have other places.
+                    # The batch has grown, which changes the numbers of its cells.
                     moved = row.model_copy(update={"number": cell.number})
                     await self.lease.put_cell(moved)
 
@@ -182,7 +186,7 @@ class Driver:
 
     @asynccontextmanager
     async def _clock(self) -> AsyncIterator[None]:
-        """Note meanwhile, and at the end, how long the batch has run."""
+        """Record the batch's running time at intervals and at the end."""
         before, began = self.row.seconds, time.monotonic()
 
         def tell() -> None:

@@ -1,4 +1,4 @@
-"""A batch as a data set: one file, with a manifest beside it."""
+"""A batch as a data set: one file with a manifest."""
 
 import asyncio
 import operator
@@ -53,17 +53,17 @@ _BOUND = re.compile(rf"\s*(.+?)\s*({'|'.join(_SIGNS)})\s*([^\s=<>!]+)\s*")
 
 
 class ScoreBound(Spec):
-    """What a score must be."""
+    """A comparison that a session's score must fit."""
 
     name: str
-    """The score's name."""
+    """The name of the score."""
     sign: Literal[">=", "<=", "==", "!=", ">", "<", "="]
-    """How it is compared."""
+    """The operator."""
     value: FiniteFloat
-    """With what."""
+    """The number that the score is compared with."""
 
     def holds(self, scores: Mapping[str, float]) -> bool:
-        """Whether a session has this score, and it is so."""
+        """Return whether a session has this score, and the score fits the comparison."""
         return self.name in scores and _SIGNS[self.sign](scores[self.name], self.value)
 
 
@@ -85,23 +85,23 @@ def _read_reason(given: object) -> object:
 
 
 class Chosen(Spec):
-    """Which sessions of a batch are meant.
+    """A selection of sessions of a batch.
 
     Raises:
-        SpecError: There is no such status or reason, or a comparison can't be read.
+        SpecError: The status or a reason does not exist, or a comparison cannot be parsed.
     """
 
     status: CellStatus | None = "finished"
-    """How they stand. None: in any way."""
+    """The status of the sessions. Any status if None."""
     reason: tuple[Annotated[Reason, BeforeValidator(_read_reason)], ...] = ()
-    """Why they ended: one of these reasons. Empty: any."""
+    """The reasons for which the sessions ended: one of these. Any reason if empty."""
     score: tuple[Annotated[ScoreBound, BeforeValidator(_read_bound)], ...] = ()
-    """What their scores must be, all of it."""
+    """Comparisons that the sessions' scores must fit, all of them."""
     trial: PositiveInt | None = None
-    """Which trial of their values they are. None: any."""
+    """The number of the trial. Any trial if None."""
 
     def leaves_out(self, row: CellRow) -> str | None:
-        """Give by which field a session is left out; None: it is one of those that are meant."""
+        """Return the name of the field that leaves a session out, or None if it is selected."""
         if self.status not in (None, row.status):
             return "status"
         if self.reason and row.reason not in self.reason:
@@ -111,55 +111,58 @@ class Chosen(Spec):
         return None if all(bound.holds(row.scores) for bound in self.score) else "score"
 
     def unknown_score(self, known: Iterable[str]) -> str | None:
-        """Return a score that is asked for and that no session has."""
+        """Return a score in the comparisons that no session has, or None."""
         return next((bound.name for bound in self.score if bound.name not in {*known}), None)
 
 
 BatchFormat = Literal["jsonl", "openai", "sharegpt"]
-"""What a batch can be exported as."""
+"""The name of a format in which a batch can be exported."""
 
 EXPORT_VERSION: Final = 1
-"""The version of the shape of the files."""
+"""The version of the exported files' formats."""
 
 
 class ExportManifest(Data):
-    """What is in an exported file, and of what it was made. It stands beside the file."""
+    """The contents and the origin of an exported file, stored next to it."""
 
     file: str
     """The file's name."""
     format: BatchFormat
-    """Its format."""
+    """The file's format."""
     version: int = EXPORT_VERSION
     """The version of that format."""
     batch: str
     """The batch's name."""
     speaker: str | None
-    """Whose view it holds. None: nobody's, or that of each speaker."""
+    """The speaker whose view the file contains. If None, a neutral view, or the view of each
+    speaker.
+    """
     filters: dict[str, JsonValue]
-    """Which sessions were asked for."""
+    """The selection of sessions."""
     sessions: NonNegativeInt
-    """How many sessions are in it."""
+    """Number of sessions in the file."""
     rows: NonNegativeInt
-    """How many lines it has."""
+    """Number of lines in the file."""
     left_out: dict[str, NonNegativeInt]
-    """How many sessions that have begun are not in it, by the filter that they did not pass;
-    ``deleted``: the session is not there any more; ``speaker``: it has no speaker of that name;
-    ``nothing_said``: nobody has said anything in it that a model could learn."""
+    """Number of begun sessions that are not in the file, by the filter that left them out, or by
+    ``deleted``: the session no longer exists; ``speaker``: it has no speaker of that name;
+    ``nothing_said``: it has no message that a model could learn.
+    """
     bytes: NonNegativeInt
-    """How long the file is."""
+    """Size of the file in bytes."""
     sha256: str
-    """Its hash."""
+    """The SHA-256 hash of the file."""
     models: tuple[str, ...]
-    """The models that were called in its sessions."""
+    """The models that were called in the sessions."""
     duologue: str
-    """The version of duologue that wrote it."""
+    """The version of duologue that wrote the file."""
     spec_version: int
-    """The version of the specs of its sessions."""
+    """The version of the sessions' specs."""
     written_at: AwareDatetime
-    """When it was written, UTC."""
+    """The time of writing, in UTC."""
 
 
-_AT_ONCE: Final = 32  # sessions that are read at the same time
+_AT_ONCE: Final = 32  # number of sessions that are read at the same time
 
 
 def read_export(
@@ -170,7 +173,7 @@ def read_export(
     *,
     metadata: bool,
 ) -> "Export":
-    """Check the options of an export."""
+    """Check the options of an export, and return it."""
     check_options(registered, Registered)
     if form not in get_args(BatchFormat):
         raise SpecError(
@@ -181,7 +184,7 @@ def read_export(
 
 
 async def write_export(store: Store, batch: str, path: Path, work: "Export") -> ExportManifest:
-    """Write the sessions of a batch to a file, and its manifest beside it."""
+    """Write the sessions of a batch to a file, and its manifest next to it."""
     async with _new_files(path, Path(f"{path}.manifest.json")) as (data, beside):
         await known_batch(store, batch)
         async for text in work.lines(store, batch):
@@ -200,7 +203,7 @@ def _several(given: object) -> object:
 
 @asynccontextmanager
 async def _new_files(*paths: Path) -> AsyncIterator[list[NewFile]]:
-    """Begin several files; what is not put in its place leaves nothing behind."""
+    """Create several temporary files. Files that are not put in place are removed."""
     files: list[NewFile] = []
     try:
         for path in paths:
@@ -213,7 +216,7 @@ async def _new_files(*paths: Path) -> AsyncIterator[list[NewFile]]:
 
 @dataclass
 class Export:
-    """One export: what is asked for, and what was found."""
+    """An export: its options and its results."""
 
     chosen: Chosen
     form: BatchFormat
@@ -228,7 +231,7 @@ class Export:
     names: tuple[str, ...] = ()
 
     async def lines(self, store: Store, batch: str) -> AsyncIterator[str]:
-        """Yield the file's text, that of some sessions at a time."""
+        """Yield the file's text, for several sessions at a time."""
         graph = build_graph(checkpointer=store.checkpointer)
         chunk: list[CellRow] = []
         async for row in store.batches.each(CellsWanted(batch=batch)):
@@ -257,7 +260,7 @@ class Export:
         return "".join(lines)
 
     async def _result(self, store: Store, graph: Graph, row: CellRow) -> StoredSession | str:
-        """Read a session, or say why it is left out."""
+        """Read a session, or return the reason why it is left out."""
         stored = await store.get(row.session)
         if stored is None:
             return "deleted"
@@ -287,7 +290,7 @@ class Export:
             yield written(one, self.form, told if self.has_metadata else None)
 
     def check(self, batch: str) -> None:
-        """Refuse what is asked for and that nothing has."""
+        """Raise if no session has a score in the comparisons, or the speaker."""
         unknown = self.chosen.unknown_score(self.scores)
         if unknown is not None:
             known = f"; there are {list_names(sorted(self.scores))}" if self.scores else ""
@@ -299,7 +302,7 @@ class Export:
             )
 
     def manifest(self, batch: str, data: NewFile) -> ExportManifest:
-        """Say what was written."""
+        """Return the manifest of the written file."""
         return ExportManifest(
             file=data.path.name,
             format=self.form,

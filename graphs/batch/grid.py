@@ -1,4 +1,4 @@
-"""A conversation, and the rows of values that are filled into it by the paths of its fields."""
+"""A conversation, and the rows of values that are filled in by the paths of its fields."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ from .values import LEFT, Axis, Row, canonical_json, read_axis, read_json
 _NOTHING = object()
 
 _BY_WORD = {"end_chat": end_chat_fields, "sandbox": read_level}
-"""Fields of which a bare word is something else than a kind."""
+"""Fields for which a single word means something other than a kind."""
 
 
 @dataclass(frozen=True)
@@ -35,18 +35,18 @@ class Base:
     """A conversation into which values are filled."""
 
     data: Mapping[str, Any]
-    """Its fields; those of a `Conversation` are marked where nobody set them."""
+    """The fields. In the fields of a `Conversation`, defaults are marked."""
     is_made: bool
-    """Whether it was given as a `Conversation`."""
+    """Whether the conversation was given as a `Conversation`."""
     form: type[Form] | None = None
-    """Its short form, if it is one."""
+    """The short form of the conversation, or None."""
 
     @classmethod
     def of(cls, given: Mapping[str, Any] | str | Conversation) -> "Base":
-        """Read a conversation's fields.
+        """Read the fields of a conversation.
 
         Raises:
-            SpecError: Its file can't be read.
+            SpecError: The file of the conversation cannot be read.
         """
         if isinstance(given, Conversation):
             return cls(mark_unset(given), is_made=True)
@@ -57,10 +57,10 @@ class Base:
         return cls(given, is_made=False, form=form)
 
     def place(self, path: Path) -> Path:
-        """Return the path in the data that a path stands for: that of a short form's speaker.
+        """Return the place in the data for a path. They differ for a short form's speakers.
 
         Raises:
-            SpecError: There is no such speaker.
+            SpecError: The speaker does not exist.
         """
         roles = self.form.roles if self.form else {}
         if not roles or path[0] != "speakers" or len(path) == 1:
@@ -69,22 +69,22 @@ class Base:
         return ([*roles][_index(names, path[1], "speakers")], *path[2:])
 
     def _name(self, role: str, field: str) -> object:
-        """What a speaker of a short form is called, where that does not vary."""
+        """Return the name of a short form's speaker, if it does not vary."""
         given = self.data.get(role)
         named = given.get("name") if isinstance(given, Mapping) else getattr(given, "name", given)
         default = self.form.model_fields[field].default if self.form else None
         return named or self.data.get(field) or default
 
     def opened(self, place: Path) -> "Base":
-        """Take apart what is on the way to a place, once for all cells.
+        """Return the base with everything on the way to a place expanded, once for all cells.
 
         Raises:
-            SpecError: There is no such item in a list on the way.
+            SpecError: A list on the way has no such item.
         """
         return replace(self, data=self._put(self.data, place, _NOTHING, ()))
 
     def filled(self, values: Mapping[Path, Any]) -> Mapping[str, Any]:
-        """Put values into the data, by their places. A table changes only what it names."""
+        """Return the data with values filled in. A table changes only the fields that it names."""
         data: Any = self.data
         for place, value in values.items():
             data = self._put(data, place, value, ())
@@ -92,7 +92,7 @@ class Base:
         return found
 
     def _put(self, into: Any, place: Path, value: object, at: Path) -> Any:  # noqa: ANN401
-        """Give something with another value at a place in it."""
+        """Return data with another value at a place in it."""
         if not place:
             return into if value is _NOTHING else value
         name, *rest = place
@@ -110,12 +110,12 @@ class Base:
         else:
             fields = {**fields, name: self._put(fields.get(name), tuple(rest), value, (*at, name))}
         if name == "system_prompt" and not rest:
-            # The few words for a tiny model say the old prompt's part.
+            # A short prompt for a tiny model repeats the old prompt, so it must go as well.
             fields.pop("small_model_prompt", None)
         return fields
 
     def _fields(self, of: object, at: Path) -> dict[str, Any]:
-        """The fields of a part, which may be given as a word."""
+        """Return the fields of a part of the data, which may be given as a word."""
         if isinstance(of, str) and at:
             return dict(self._of_word(of, at))
         if self.is_made or not isinstance(of, BaseModel):
@@ -139,22 +139,22 @@ def _read(path: FilePath) -> Mapping[str, Any]:
 
 
 def conversation_of(data: Mapping[str, Any], *, is_made: bool) -> Conversation:
-    """Make a conversation of its data, marked or not.
+    """Build a conversation from its data, with or without marked defaults.
 
     Raises:
-        SpecError: It is not valid; names the field.
+        SpecError: The conversation is not valid; the message names the field.
     """
     return build_model(Conversation, data) if is_made else load_conversation(data)
 
 
 def _called(one: object) -> object:
-    """What something in a list is called, if anything."""
+    """Return the name of an item in a list, or None."""
     value = one.value if isinstance(one, Default) else one
     return value.get("name") if isinstance(value, Mapping) else getattr(value, "name", None)
 
 
 def _index(names: Sequence[object], name: str, where: str) -> int:
-    """Find what has this name, or else this number, from 0."""
+    """Return the index of the item with this name, or else with this number, counted from 0."""
     if name in names:
         return names.index(name)
     if name.isdecimal() and int(name) < len(names):
@@ -182,34 +182,34 @@ def set_values(value: object) -> JsonValue:
 
 
 def _name(thing: object) -> str:
-    """What is given in Python and is no data, by its name."""
+    """Return the name of a Python object that is not data."""
     return str(getattr(thing, "__name__", None) or getattr(thing, "name", None) or type(thing))
 
 
 T = TypeVar("T")
 
 _MOST_TRIES = 4096
-"""In how many ways columns of texts are read, to find one that the conversation takes."""
+"""Maximum number of combinations of text columns that are tried as JSON."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A conversation, and the fields that vary in it; each combination takes a row of each axis."""
+    """A conversation and its axes. A combination consists of one row of each axis."""
 
     base: Base
     """The conversation."""
     axes: tuple[Axis, ...]
-    """What varies."""
+    """The fields that vary, with their values."""
     places: Mapping[str, Path]
-    """Where in the conversation's data each path leads; labels are not among them."""
+    """The place in the conversation's data for each path. Labels are not included."""
 
     @classmethod
     def of(cls, batch: Batch) -> "Grid":
-        """Read what varies in a batch.
+        """Read the conversation and the fields that vary from a batch.
 
         Raises:
-            SpecError: A file can't be read, a row does not fit, a field is given twice, or two
-                rows are the same; names the field and the row.
+            SpecError: A file cannot be read, a row does not fit, a field is given twice, or two
+                rows are the same; the message names the field and the row.
         """
         base = Base.of(batch.conversation)
         axes = tuple(read_axis(key, values) for key, values in batch.vary.items())
@@ -224,16 +224,16 @@ class Grid:
 
     @property
     def combinations(self) -> int:
-        """How many combinations of values there are."""
+        """Number of combinations of values."""
         return prod(len(axis.rows) for axis in self.axes)
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The paths of what varies, labels included."""
+        """The paths of the fields that vary, including labels."""
         return tuple(path for axis in self.axes for path in axis.paths)
 
     def rows(self, combination: int) -> list[int]:
-        """Give which row of each axis a combination takes, all counted from 0."""
+        """Return the row of each axis for a combination, all counted from 0."""
         found = []
         for axis in reversed(self.axes):
             combination, row = divmod(combination, len(axis.rows))
@@ -248,24 +248,24 @@ class Grid:
         return found
 
     def filled(self, varied: Mapping[str, JsonValue]) -> Mapping[str, Any]:
-        """Fill values into the conversation's data."""
+        """Return the conversation's data with values filled in."""
         return self.base.filled(
             {place: varied[path] for path, place in self.places.items() if path in varied}
         )
 
     def conversation(self, rows: Sequence[int]) -> Conversation:
-        """Make the conversation of a row of each axis.
+        """Build the conversation for a row of each axis.
 
         Raises:
-            SpecError: The values do not fit together; names the field.
+            SpecError: The values do not fit together; the message names the field.
         """
         return conversation_of(self.filled(self.varied(rows)), is_made=self.base.is_made)
 
     def check(self) -> None:
-        """Make sure that each row fits, in the conversation with the first values of the others.
+        """Check each row in the conversation with the first row of every other axis.
 
         Raises:
-            SpecError: One does not; names the field and the row.
+            SpecError: A row does not fit; the message names the field and the row.
         """
         first = [0] * len(self.axes)
         try:
@@ -276,7 +276,7 @@ class Grid:
             columns = [column for column, path in enumerate(axis.paths) if path in self.places]
             seen = {_fields(axis.rows[0], columns)}
             for row, values in enumerate(axis.rows):
-                # What differs in labels alone is the same conversation.
+                # Rows that differ only in labels make the same conversation.
                 if (fields := _fields(values, columns)) in seen:
                     continue
                 seen.add(fields)
@@ -286,7 +286,7 @@ class Grid:
                     raise axis.error(_without(error, axis.paths), row) from error
 
     def _blamed(self, error: SpecError) -> SpecError:
-        """Say which first row is at fault, if it is one, or else the conversation."""
+        """Return the error for the first row that caused it, or else for the conversation."""
         field = str(error).partition(": ")[0]
         for axis in self.axes:
             if any(f"{path}.".startswith(f"{field}.") for path in axis.paths):
@@ -296,7 +296,7 @@ class Grid:
         return SpecError(f"conversation: {error}{told}")
 
     def _fails_anyway(self, error: SpecError) -> bool:
-        """Whether the last rows fail alike, so that it is hardly the rows' fault."""
+        """Return whether the last rows fail alike, so that the rows are hardly the cause."""
         last = [len(axis.rows) - 1 for axis in self.axes]
         try:
             self.conversation(last)
@@ -305,7 +305,7 @@ class Grid:
         return False
 
     def _as_taken(self) -> "Grid":
-        """Read the texts of files as the conversation takes them: as they are, or as JSON."""
+        """Return the grid with file texts as the conversation accepts them: as text or as JSON."""
         changing = [
             found
             for place, axis in enumerate(self.axes)
@@ -319,7 +319,7 @@ class Grid:
         return replace(self, axes=tuple(axes))
 
     def _meant_as_json(self, texts: Sequence["_Text"]) -> list["_Text"]:
-        """Choose the texts that are taken as JSON alone, and those that mean the same both ways."""
+        """Return the texts that are accepted only as JSON, or mean the same both ways."""
         tries = (chosen for most in range(len(texts) + 1) for chosen in combinations(texts, most))
         for needed in islice(tries, _MOST_TRIES):
             found = self._with_json(texts, needed)
@@ -327,7 +327,7 @@ class Grid:
                 others = (one for one in texts if one not in needed)
                 same = [one for one in others if self._with_json(texts, (*needed, one)) == found]
                 return [*needed, *same]
-        # Something else is wrong, of which `check` tells.
+        # Something else is wrong; `check` reports it.
         return []
 
     def _with_json(
@@ -343,7 +343,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class _Text:
-    """The first text of a column that changes when it is read as JSON."""
+    """The first text of a column that changes when it is parsed as JSON."""
 
     place: int
     column: int
@@ -359,7 +359,7 @@ def _first_changing(axis: Axis, place: int, column: int) -> _Text | None:
 
 
 def _places(base: Base, axes: Sequence[Axis]) -> dict[str, Path]:
-    """Find where each path leads."""
+    """Return the place in the data for each path."""
     found: dict[str, Path] = {}
     for axis in axes:
         for text, path in zip(axis.paths, read_paths(axis.key), strict=True):
@@ -371,17 +371,18 @@ def _places(base: Base, axes: Sequence[Axis]) -> dict[str, Path]:
         check_apart([(place, text) for text, place in found.items()])
     except ValueError as error:
         raise SpecError(str(error)) from error
-    # Another prompt drops what was said beside it in short, unless that varies, too.
+    # A new prompt removes the short prompt for tiny models, unless that varies as well: so prompts
+    # first.
     return dict(sorted(found.items(), key=lambda pair: pair[1][-1] != "system_prompt"))
 
 
 def _fields(row: Row, columns: Sequence[int]) -> str:
-    """What of a row stands in the conversation."""
+    """Return the values of a row that are part of the conversation, as one text."""
     return canonical_json([[column, row[column]] for column in columns if row[column] is not LEFT])
 
 
 def _at(axis: Axis, find: Callable[[Path], T], path: Path) -> T:
-    """Find something by a path; what is wrong is the axis' fault."""
+    """Call `find` with a path, and turn its error into an error of the axis."""
     try:
         return find(path)
     except SpecError as error:
@@ -389,7 +390,7 @@ def _at(axis: Axis, find: Callable[[Path], T], path: Path) -> T:
 
 
 def _without(error: SpecError, paths: Sequence[str]) -> str:
-    """Give what an error says, without the path in front that is named anyway."""
+    """Return the text of an error without a path that the caller adds."""
     text = str(error)
     named = (path for path in paths if text.startswith(f"{path}: "))
     return text.removeprefix(f"{next(named, '')}: ")

@@ -104,8 +104,8 @@ class BatchRun:
             output: The page's file. An existing file is replaced. If None, ``NAME.html`` in the
                 working folder. The transcripts are written to the folder ``NAME-sessions`` next to
                 the page.
-            transcripts: Maximum number of transcripts of the first cells, and again of cells that
-                the page lists with an error.
+            transcripts: Maximum number of transcripts: first those of the cells that the page lists
+                with an error, then those of the first cells.
 
         Returns:
             The figures on the page, and its path.

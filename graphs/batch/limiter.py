@@ -1,4 +1,4 @@
-"""The gate of a batch in one process: how fast and how long its sessions call models."""
+"""The gate of a batch in one process. It limits the rate and the total of the model calls."""
 
 import asyncio
 from collections import deque
@@ -11,41 +11,42 @@ from ..conversation.usage import Usage, add_usage
 from .spec import BatchLimits, RateLimit
 
 _OTHERS: Final = "*"
-"""Stands for the models that have no rate of their own."""
+"""The entry for models that have no entry of their own."""
 
 _LONGEST: Final = 3600
-"""How long a server may ask to wait, in seconds, before the batch is paused instead."""
+"""Maximum wait in seconds that a server may ask for. The batch is paused if it asks for more."""
 
 _MOST_BACK_OFF: Final = 60
-"""How long calls are held back, at most, where a server refuses them and does not say for how long;
-in seconds."""
+"""Maximum time in seconds for which calls are held back if a server rejects them without stating a
+time.
+"""
 
 _LATEST: Final = 10
-"""The seconds over which calls are counted for a speed."""
+"""The period in seconds over which the call rate is measured."""
 
 
 class Figures(NamedTuple):
-    """How a batch goes at the gate."""
+    """The current figures of a batch."""
 
     used: Usage
-    """What its answered calls used, those of earlier runs included."""
+    """Usage of answered calls, including earlier runs."""
     refusals: int
-    """Calls that servers refused for now in this run."""
+    """Number of calls in this run that servers rejected temporarily."""
     waiting: int
-    """Calls that wait at the gate."""
+    """Number of calls that wait at the gate."""
     calls_per_second: float
-    """Answered calls, over the last seconds."""
+    """Answered calls per second, measured over the last seconds."""
     paused: str | None
-    """Why no more calls are made, in a sentence."""
+    """The reason why no more calls start, as a sentence, or None."""
 
 
 class Limiter:
-    """Holds the model calls of a batch's sessions to its limits, in one event loop.
+    """A gate that keeps the model calls of a batch within its limits, in one event loop.
 
     Args:
         limits: The limits.
-        used: What earlier runs of the batch have used.
-        seconds: How long they took.
+        used: The usage of earlier runs of the batch.
+        seconds: The running time of earlier runs, in seconds.
     """
 
     def __init__(self, limits: BatchLimits, used: Usage | None = None, seconds: float = 0) -> None:
@@ -63,11 +64,11 @@ class Limiter:
 
     @property
     def paused(self) -> str | None:
-        """Why no more calls are made, in a sentence; None while they are."""
+        """The reason why no more calls start, as a sentence, or None if they do."""
         return self._paused
 
     def figures(self) -> Figures:
-        """Tell how it goes."""
+        """Return the current figures."""
         speed = 0.0
         if self._latest:
             self._forget_older(now := asyncio.get_running_loop().time())
@@ -75,14 +76,14 @@ class Limiter:
         return Figures(self._used, self._refusals, len(self._waits), speed, self._paused)
 
     async def enter(self, model: str, tokens: int) -> None:
-        """Wait until a model may be called, after those who came before.
+        """Wait until a model may be called, after the calls that came earlier.
 
         Args:
             model: The model's label.
-            tokens: About how many tokens the prompt has.
+            tokens: The estimated number of tokens in the prompt.
 
         Raises:
-            PausedError: No more calls are made for now.
+            PausedError: No more calls start for now.
         """
         self._begin()
         if self._paused is None:
@@ -91,7 +92,7 @@ class Limiter:
                     self._waits.add(wait)
                     await self._line(model).pass_through(tokens)
             except TimeoutError:
-                # By `pause` alone.
+                # Only `pause` sets a timeout.
                 pass
             finally:
                 self._waits.discard(wait)
@@ -99,7 +100,7 @@ class Limiter:
             raise PausedError(self._paused)
 
     def count(self, model: str, used: Usage) -> None:
-        """Count what one answered call has used."""
+        """Add the usage of an answered call."""
         self._used = add_usage((self._used, used))
         self._line(model).settle(used.input_tokens + used.output_tokens)
         now = asyncio.get_running_loop().time()
@@ -108,11 +109,11 @@ class Limiter:
         self._check()
 
     def refused(self, model: str, seconds: float | None) -> None:
-        """Hold back all calls of a model, whose server refuses them for now.
+        """Hold back all calls of a model whose server rejects calls temporarily.
 
         Args:
             model: The model's label.
-            seconds: For how long the server asks. None: it does not say.
+            seconds: The wait that the server asks for, in seconds. None if it states no time.
         """
         self._refusals += 1
         if seconds is not None and seconds > _LONGEST:
@@ -124,10 +125,10 @@ class Limiter:
             self._line(model).hold(seconds)
 
     def pause(self, why: str) -> None:
-        """Make no more calls: whoever waits is told at once, calls in flight go on.
+        """Stop new calls. Waiting calls raise `PausedError` at once; calls in flight continue.
 
         Args:
-            why: Why, in a sentence. The first one stays.
+            why: The reason, as a sentence. The first reason is kept.
         """
         if self._paused is not None:
             return
@@ -138,7 +139,7 @@ class Limiter:
             wait.reschedule(0)
 
     def _begin(self) -> None:
-        """Begin to measure the time, with the first call."""
+        """Start measuring the time, at the first call."""
         most = self._limits.max_seconds
         if self._clock is None and self._paused is None and most is not None:
             left, why = most - self._seconds, f"limits.max_seconds of {most:g} are over"
@@ -147,7 +148,7 @@ class Limiter:
                 self.pause(why)
 
     def _check(self) -> None:
-        """Pause where a budget is used up."""
+        """Pause if a budget is used up."""
         limits, used = self._limits, self._used
         tokens = used.input_tokens + used.output_tokens
         if limits.max_cost is not None and used.cost >= limits.max_cost:
@@ -169,10 +170,10 @@ class Limiter:
 
 
 class _Line:
-    """Where the calls of one model wait, one behind another.
+    """The queue of the calls of one model.
 
-    Only the first asks for room, so that short prompts do not overtake a long one for ever, and
-    one waiter wakes at a time, however many there are.
+    Only the first call in the queue asks for capacity. So short prompts cannot overtake a long one
+    forever, and only one waiter wakes at a time.
     """
 
     def __init__(self, rate: RateLimit) -> None:
@@ -180,22 +181,22 @@ class _Line:
         self._requests = _bucket(rate.requests_per_minute)
         self._tokens = _bucket(rate.tokens_per_minute)
         self._owed = 0.0
-        """Tokens that are still to be taken from the bucket, before the next call."""
+        """Tokens that must still be taken from the bucket before the next call."""
         self._guessed = 0
-        """The tokens of all prompts, as they were estimated."""
+        """The estimated tokens of all prompts."""
         self._passed = 0
         self._opens = 0.0
-        """When the server takes calls again, by the loop's clock."""
+        """The time at which the server accepts calls again, by the loop's clock."""
         self._back_off = 0.0
 
     async def pass_through(self, tokens: int) -> None:
-        """Wait for a call's turn, and for room."""
+        """Wait for the call's turn and for capacity."""
         async with self._turn:
             if self._requests is not None:
                 await self._requests.acquire()
             if self._tokens is not None:
                 self._owed += tokens
-                # In parts: the bucket may be smaller than a prompt.
+                # In parts, because the bucket may be smaller than a prompt.
                 while self._owed > 0:
                     part = min(self._owed, self._tokens.max_rate)
                     await self._tokens.acquire(part)
@@ -205,30 +206,30 @@ class _Line:
             self._passed += 1
 
     async def _open(self) -> None:
-        """Wait until the server takes calls again, which may be put off meanwhile."""
+        """Wait until the server accepts calls again. That time may be postponed during the wait."""
         if (left := self._opens - asyncio.get_running_loop().time()) > 0:
             await asyncio.sleep(left)
             await self._open()
 
     def settle(self, tokens: int) -> None:
-        """Take what an answered call has really used, less what was taken for it."""
-        # Which prompt it answers is not known here: on average the sum is right.
+        """Charge the actual tokens of an answered call instead of the reserved estimate."""
+        # The call is not matched with its own estimate: on average the sum is right.
         self._owed += tokens - (self._guessed / self._passed if self._passed else 0)
         self._back_off = 0
 
     def hold(self, seconds: float | None) -> None:
-        """Let no call through for so long; for longer each time where nobody says how long."""
+        """Hold calls back for a time. Without a stated time, wait longer after each rejection."""
         now = asyncio.get_running_loop().time()
         if seconds is None:
             if now < self._opens:
-                # It was sent before the others were held back.
+                # This call was sent before the other calls were held back.
                 return
             self._back_off = seconds = min(max(1, 2 * self._back_off), _MOST_BACK_OFF)
         self._opens = max(self._opens, now + seconds)
 
 
 def _bucket(per_minute: int | None) -> AsyncLimiter | None:
-    """Make what lets so many through in any minute, at most, and those of a second at once."""
+    """Return a bucket that limits the calls in any minute, and allows a second's share at once."""
     if per_minute is None:
         return None
     burst = max(1, per_minute // 60)

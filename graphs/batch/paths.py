@@ -1,4 +1,4 @@
-"""The paths of fields that vary: names joined by dots, in quotes where a name holds one itself."""
+"""The paths of fields that vary: names joined by dots. A name that contains a dot is quoted."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,20 +8,20 @@ from typing import TypeAlias
 from ..common.validation import check_depth
 
 Path: TypeAlias = tuple[str, ...]
-"""The names that lead to a field, from the outside in."""
+"""The names that lead to a field, the outermost first."""
 
 LABELS = "labels"
-"""What the path of something begins with that is no field of the conversation."""
+"""The first name of a label's path. Labels are not fields of the conversation."""
 
 _NAME = re.compile(r"""\s*(?:"([^"]+)"|'([^']+)'|([^\s.,"'](?:[^.,]*[^\s.,])?))\s*""")
 _NEEDS_QUOTES = re.compile(r"""[.,]|^["'\s]|\s$""")
 
 
 def read_paths(text: str) -> tuple[Path, ...]:
-    """Read one or more paths, separated by commas.
+    """Parse one or more paths, separated by commas.
 
     Raises:
-        ValueError: It is none; says how one is written.
+        ValueError: The text is not a path; the message describes the syntax.
     """
     found: list[Path] = []
     names: list[str] = []
@@ -45,7 +45,7 @@ def read_paths(text: str) -> tuple[Path, ...]:
 
 
 def write_path(path: Path) -> str:
-    """Write a path."""
+    """Return a path as text."""
     return ".".join(map(_quoted, path))
 
 
@@ -56,10 +56,10 @@ def _quoted(name: str) -> str:
 
 
 def flatten_paths(given: object) -> dict[str, object]:
-    """Give what varies by the paths of its fields alone: tables, as TOML's dotted keys make, none.
+    """Return the fields that vary with their values, by path, with nested tables as dotted paths.
 
     Raises:
-        ValueError: It is no table, or a field varies twice; names it.
+        ValueError: The argument is not a table, or a field varies twice; the message names it.
     """
     if not isinstance(given, Mapping):
         raise ValueError(f"vary: must be a table of fields with their values, not {given!r}")
@@ -74,13 +74,13 @@ def flatten_paths(given: object) -> dict[str, object]:
 
 
 def check_apart(paths: Iterable[tuple[Path, str]]) -> None:
-    """Make sure that no field varies twice, and none that another is a part of.
+    """Raise if a field varies twice, or is a part of another field that varies.
 
     Args:
-        paths: The paths, each with how it was given.
+        paths: The paths, each with its text as it was given.
 
     Raises:
-        ValueError: Two are not apart; names both.
+        ValueError: Two paths overlap; the message names both.
     """
     for (one, first), (other, second) in pairwise(sorted(paths)):
         if one == other:
@@ -97,7 +97,7 @@ def _leaves(table: Mapping[object, object], at: Path) -> Iterator[tuple[tuple[Pa
         if not isinstance(given, Mapping):
             yield tuple((*at, *path) for path in read_paths(key)), given
             continue
-        # Inside of a table, a key that leads to another one is one name, dots and all.
+        # Inside a table, a key of a further table is a single name, even if it contains dots.
         (inner, *more) = ((key,),) if at else read_paths(key)
         if more:
             raise ValueError(f"vary.{key}: several fields can't have one table")

@@ -1,4 +1,4 @@
-"""What a batch is, before any call: how many sessions and calls, and two cells. Pure functions."""
+"""A preview of a batch before any call: its sessions, its calls, two cells. Pure functions."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,10 +24,10 @@ from .spec import BatchLimits
 from .values import LEFT, Axis, Value, canonical_json
 
 MOST_KINDS: Final = 2_000
-"""Of how many different conversations the calls are counted."""
+"""Maximum number of different conversations whose calls are counted."""
 
 _WIDTH = 160
-"""The longest value or text that is shown, in characters."""
+"""Maximum length of a value or text that is shown, in characters."""
 
 _SAME_CALLS: Final = frozenset(
     {
@@ -37,29 +37,31 @@ _SAME_CALLS: Final = frozenset(
         *("writer_prompt", "critic_prompt", "word_limit", "first_line", "shift_content"),
     }
 )
-"""Fields whose texts and numbers change what is said, and not how often a model is called."""
+"""Fields whose texts and numbers change the messages, but not the number of model calls."""
 
 
 class FilledCell(Data):
-    """One cell, with its values filled in."""
+    """A cell with its values filled in."""
 
     number: int
-    """Its place in the batch, from 1."""
+    """The cell's place in the batch, from 1."""
     session: str
     """The session's id."""
     varied: dict[str, JsonValue] = Field(default_factory=dict)
-    """The values of what varies, by path."""
+    """The values of the fields that vary, by path."""
     title: str = ""
-    """What lists of sessions show of it."""
+    """The title that lists of sessions show."""
     told: dict[str, str] = Field(default_factory=dict)
-    """What each speaker is told, by name: its task, or its system prompt."""
+    """The text that each speaker starts from, by name: its first message, its task or its system
+    prompt.
+    """
     seed: int | None = None
-    """The seed."""
+    """The seed, if there is one."""
     error: str | None = None
-    """Why its values do not fit together, if they do not."""
+    """The reason why the values do not fit together, or None."""
 
     def lines(self) -> Iterator[str]:
-        """Write it down."""
+        """Yield the lines that describe the cell."""
         yield f"Cell {self.number:,}, session {self.session}: {_short(self.title)}"
         for path, value in self.varied.items():
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -73,24 +75,25 @@ class FilledCell(Data):
 
 
 class Preview(Data):
-    """What a batch is, before any call."""
+    """The size of a batch before any call."""
 
     sessions: int
-    """How many sessions it has."""
+    """Number of sessions."""
     most_calls: int | None
-    """The most model calls of all together. None: no bound is known."""
+    """Maximum number of model calls of all sessions together. None if there is no bound."""
     plain_calls: int | None
-    """The calls where all go on up to their caps, no tool is called, nothing is summed up, and
-    nothing is asked for again."""
+    """Number of model calls if every session runs up to its cap, without tool calls, summaries and
+    retries.
+    """
     no_bound: str | None = None
-    """Why no bound is known, in a sentence."""
+    """The reason why there is no bound, as a sentence. None if there is a bound."""
     limits: BatchLimits
-    """What holds for all sessions together."""
+    """The limits over all sessions together."""
     cells: tuple[FilledCell, ...]
-    """The first cell and the last."""
+    """The first and the last cell."""
 
     def text(self) -> str:
-        """Write it down, for people."""
+        """Return the preview as text for people."""
         return "\n".join([*self._head(), *(line for cell in self.cells for line in cell.lines())])
 
     def _head(self) -> Iterator[str]:
@@ -106,11 +109,11 @@ class Preview(Data):
 
 
 def preview_batch(cells: Cells, limits: BatchLimits) -> Preview:
-    """Say what a batch is, before any call.
+    """Return the preview of a batch.
 
     Args:
-        cells: Its cells; `Cells.check` has found nothing wrong.
-        limits: What holds for all of them together.
+        cells: The batch's cells. They have passed `Grid.check`.
+        limits: The limits over all sessions together.
     """
     most, plain, why = 0, 0, None
     try:
@@ -131,7 +134,7 @@ def preview_batch(cells: Cells, limits: BatchLimits) -> Preview:
 
 
 class _NoBoundError(Exception):
-    """It can't be said how many calls are made. Says why."""
+    """The number of model calls has no known bound. The message is the reason."""
 
 
 def _most(conversation: Conversation) -> int:
@@ -144,7 +147,7 @@ def _most(conversation: Conversation) -> int:
 
 
 def _kinds(grid: Grid) -> Iterator[tuple[Conversation, int]]:
-    """Give one conversation of each kind that may differ in its calls, and how many are like it."""
+    """Yield a conversation for each group with the same number of calls, and the group's size."""
     groups = [_alike(axis, grid.places) for axis in grid.axes]
     if prod(map(len, groups)) > MOST_KINDS:
         raise _NoBoundError(f"what varies makes more than {MOST_KINDS:,} kinds of conversations.")
@@ -159,7 +162,7 @@ def _kinds(grid: Grid) -> Iterator[tuple[Conversation, int]]:
 
 @dataclass
 class _Group:
-    """Rows of an axis that make no difference in calls."""
+    """Rows of an axis that make the same number of calls."""
 
     row: int
     count: int = 0
@@ -179,7 +182,7 @@ def _alike(axis: Axis, places: Mapping[str, object]) -> Sequence[_Group]:
 
 
 def _difference(value: Value, *, same_calls: bool) -> str:
-    """What of a value may change the number of calls."""
+    """Return the part of a value that may change the number of calls."""
     if value is LEFT:
         return ""
     return "any" if same_calls and isinstance(value, str | int | float) else canonical_json(value)
@@ -208,7 +211,7 @@ def _filled(cell: Cell) -> FilledCell:
 
 
 def _limits(limits: BatchLimits) -> Iterator[str]:
-    """Write down the limits that there are."""
+    """Yield a line with the limits that are set."""
     names = ("max_cost", "max_tokens", "max_seconds")
     given = [(name, getattr(limits, name)) for name in names]
     found = [f"{name} {value:,}" for name, value in given if value is not None]

@@ -137,7 +137,7 @@ async def arun_batch(
         SpecError: The batch, its conversation, a file or a setting is not valid.
         BatchError: Another process runs the batch or has taken it over, the name belongs to another
             batch, or many cells in a row failed with the same error.
-        ModelUnavailableError: A model is not available to any cell.
+        ModelUnavailableError: A model is not available, which stops the whole batch.
         StoreError: The store cannot be opened or written.
 
     Example:

@@ -1,4 +1,4 @@
-"""Scores: functions that rate a session that has ended, found by name and called."""
+"""Scores: functions that rate a session that has ended. This module finds and calls them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -20,34 +20,36 @@ from ..ends.end_chat import EndChatMode
 from ..session.session import Result
 
 Given: TypeAlias = SupportsFloat | Mapping[str, SupportsFloat]
-"""What a score gives: a yes or no, a number, or several of them by name."""
+"""The result of a score: a bool, a number, or a dict of them by name."""
 
 ScoreFunction: TypeAlias = Callable[..., Given | Awaitable[Given]]
-"""Takes the `Result` of a session that has ended, or that and the cell's values by path."""
+"""A score function. Its arguments are the `Result` of a session that has ended and, if it takes
+two, the cell's values by path.
+"""
 
 
 class Scored(NamedTuple):
-    """What scoring a session has given."""
+    """The result of scoring a session."""
 
     scores: dict[str, float]
-    """Its scores, by name; yes is 1 and no is 0."""
+    """The scores by name. True is 1 and False is 0."""
     problem: str | None
-    """Why some are missing, in a sentence. None: none is."""
+    """The reason why scores are missing, as a sentence. None if no score is missing."""
 
 
 async def score(
     result: Result, values: Mapping[str, JsonValue], scores: Mapping[str, ScoreFunction]
 ) -> Scored:
-    """Score a session that has ended: a score that fails is missing, and the others are there.
+    """Score a session that has ended. A score that fails is missing; the others are returned.
 
     Args:
         result: The session.
-        values: What varies in its batch, by path; labels, too.
-        scores: The functions, by name. One that gives several numbers by name has a score
-            ``NAME.KEY`` for each.
+        values: The cell's values by path, including labels.
+        scores: The functions, by name. A function that returns a dict has a score ``NAME.KEY`` for
+            each key.
 
     Returns:
-        The scores, and why some are missing.
+        The scores, and the reason why some are missing.
     """
     found = await asyncio.gather(
         *(_one(name, function, result, values) for name, function in scores.items())
@@ -61,7 +63,7 @@ async def score(
 async def _one(
     name: str, function: ScoreFunction, result: Result, values: Mapping[str, JsonValue]
 ) -> dict[str, float] | DuologueError:
-    # A copy, since it is what the row of the cell holds.
+    # A copy, because the cell's row contains the same dict.
     more: tuple[Any, ...] = (dict(values),) if takes_values(function) else ()
     try:
         given = await call("score", name, function, result, *more)
@@ -75,7 +77,7 @@ async def _one(
 
 
 def _number(name: str, given: object) -> float:
-    # numpy's numbers, decimals and yes and no of any kind are such, and texts are not.
+    # `SupportsFloat` includes numpy's numbers, decimals and all booleans, but not texts.
     if not isinstance(given, SupportsFloat):
         raise SpecError(
             f"the score {name!r} gave {name_type(given)}: it must give a number, True or False"
@@ -90,7 +92,7 @@ def _number(name: str, given: object) -> float:
 
 
 def has_score(scores: Mapping[str, float], name: str) -> bool:
-    """Whether a session has a score of this name, or those by name that it has given."""
+    """Return whether a session has a score of this name, or scores from a dict of this name."""
     return name in scores or any(one.startswith(f"{name}.") for one in scores)
 
 
@@ -103,15 +105,15 @@ def find_scores(
     """Find the scores that a batch names. May import packages and read files.
 
     Args:
-        names: Their names; one that was made of a function brings it along.
-        given: Functions by name. They come before those that packages offer as entry points of
+        names: The names of the scores. A name made from a function contains the function.
+        given: Functions by name. They precede the functions that packages offer as entry points of
             the group ``duologue.scores``.
 
     Returns:
         The functions by name, in the order of the names.
 
     Raises:
-        SpecError: There is no such score, or what has its name is no function of a result.
+        SpecError: The score does not exist, or is not a function of a result.
     """
     own = by_name(_KIND, given)
     for name, function in own.items():
@@ -141,10 +143,10 @@ def _found(name: str, own: Mapping[str, ScoreFunction]) -> ScoreFunction:
 
 
 def complete(result: Result) -> bool:
-    """Whether the task was judged complete; what ended before it was judged is not.
+    """Return whether the task was judged complete. False if the session ended without a verdict.
 
     Raises:
-        ValueError: Nobody judges this conversation.
+        ValueError: The conversation has no judge.
     """
     judged = None if result.outcome is None else result.outcome.complete
     if judged is None and not _is_judged(result.conversation):
@@ -163,7 +165,7 @@ def criteria(result: Result) -> float:
 
 
 def findings(result: Result) -> dict[str, bool]:
-    """Say of each of the separate judge's criteria whether its last verdict found it met.
+    """Return for each of the separate judge's criteria whether its last verdict found it met.
 
     Raises:
         ValueError: The conversation has no separate judge.
@@ -172,7 +174,7 @@ def findings(result: Result) -> dict[str, bool]:
     if not isinstance(judge, SeparateJudge):
         raise ValueError('the conversation has no separate judge: set judge.kind = "separate"')
     verdicts = () if result.outcome is None else result.outcome.verdicts
-    # What could not be read, or was never judged, was not found met.
+    # A criterion without a readable verdict counts as not met.
     last = verdicts[-1].findings if verdicts else {}
     return {text: last.get(text) is Finding.MET for text in judge.criteria}
 

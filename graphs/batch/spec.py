@@ -46,7 +46,7 @@ class RateLimit(Spec):
 
 
 class BatchLimits(Spec):
-    """Limits over all sessions of a batch. A reached limit pauses the batch, which can be resumed."""
+    """Limits over all sessions of a batch. A reached limit pauses the batch; it can be resumed."""
 
     max_cost: PositiveFloat | None = None
     """Maximum cost, in the currency of the price table. No limit if None."""

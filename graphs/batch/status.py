@@ -1,4 +1,4 @@
-"""The status of a batch: its cells and their rows, its endings and its usage."""
+"""The status of a batch: the counts of its cells, the reasons of their ends, and its usage."""
 
 from collections import Counter
 from datetime import UTC
@@ -18,75 +18,75 @@ from ..store.open import Store
 
 
 class BatchStatus(Shown, Data):
-    """How a batch stands. `print` and a notebook show it as a table."""
+    """The status of a batch. `print` and a notebook show it as a table."""
 
     batch: str
-    """Its name."""
+    """The batch's name."""
     title: str
-    """What its conversations are about."""
+    """The title that all its conversations have, or an empty text."""
     cells: NonNegativeInt
-    """How many cells it has, those that have not begun included."""
+    """Number of cells, including cells that have not begun."""
     counts: tuple[CellCount, ...] = ()
-    """How many of them stand alike, by status and reason."""
+    """Number of cells for each status and reason, with their usage."""
     is_running: bool = False
-    """Whether somebody is running it now."""
+    """Whether a run of the batch is active."""
     seconds: NonNegativeFloat = 0
-    """How long it has run, of all its runs together."""
+    """Running time in seconds, over all runs."""
     stopped: str | None = None
-    """Why its latest run stopped before all cells had ended, in a sentence."""
+    """The reason why the latest run stopped before all cells had ended, as a sentence, or None."""
     created_at: AwareDatetime
-    """When it began, UTC."""
+    """The start time of the batch, in UTC."""
     updated_at: AwareDatetime
-    """When its row last changed, UTC."""
+    """The time of the row's last change, in UTC."""
 
     def of(self, status: CellStatus) -> int:
-        """Say how many cells have a status."""
+        """Return the number of cells with a status."""
         return sum(one.cells for one in self.counts if one.status == status)
 
     @property
     def finished(self) -> int:
-        """How many cells have ended by their rules."""
+        """Number of cells whose conversations ended under their rules."""
         return self.of("finished")
 
     @property
     def failed(self) -> int:
-        """How many cells have failed."""
+        """Number of cells that failed."""
         return self.of("failed")
 
     @property
     def done(self) -> int:
-        """How many cells have ended or failed."""
+        """Number of cells that ended or failed."""
         return self.finished + self.failed
 
     @property
     def left(self) -> int:
-        """How many cells are still to be run: all but those that have ended or failed."""
+        """Number of cells that have neither ended nor failed."""
         return max(0, self.cells - self.done)
 
     @property
     def reasons(self) -> dict[str, int]:
-        """How many cells ended for each reason, the most frequent first."""
+        """Number of cells for each reason of the end, the most frequent first."""
         found = {one.reason: one.cells for one in self.counts if one.reason is not None}
         return dict(Counter(found).most_common())
 
     @property
     def messages(self) -> int:
-        """How many messages were said."""
+        """Number of messages."""
         return sum(one.messages for one in self.counts)
 
     @property
     def calls(self) -> int:
-        """How many model calls were answered."""
+        """Number of answered model calls."""
         return sum(one.calls for one in self.counts)
 
     @property
     def tokens(self) -> int:
-        """How many tokens were used, in prompts and answers."""
+        """Number of tokens used, in prompts and answers."""
         return sum(one.input_tokens + one.output_tokens for one in self.counts)
 
     @property
     def cost(self) -> float:
-        """What the calls have cost, where the prices are known."""
+        """Cost of the calls whose prices are known, in the currency of the price table."""
         return sum(one.cost for one in self.counts)
 
     def __str__(self) -> str:
@@ -103,12 +103,12 @@ class BatchStatus(Shown, Data):
         )
 
     def standing(self) -> str:
-        """Say in a few words how far it is."""
+        """Return the progress in a few words."""
         state = ", running" if self.is_running else ""
         return f"{self.done:,} of {self.cells:,} done{state}"
 
     def rows(self) -> list[tuple[str, int]]:
-        """Return each status and reason with its number of cells, those without any left out."""
+        """Return the number of cells for each status and reason, without zeros."""
         begun = "running" if self.is_running else "broken off"
         names: list[tuple[str, CellStatus]] = [
             ("failed", "failed"),
@@ -124,8 +124,8 @@ class BatchStatus(Shown, Data):
 
 
 async def read_status(store: Store, batch: str, row: BatchRow | None = None) -> BatchStatus:
-    """Read how a batch stands."""
-    # Before the counts: a batch that ends meanwhile would seem to be broken off.
+    """Read the status of a batch."""
+    # Before the counts are read: otherwise a batch that ends meanwhile would seem interrupted.
     is_running = await store.is_batch_locked(batch)
     row = row or await store.batches.get(batch)
     if row is None:
@@ -144,7 +144,7 @@ async def read_status(store: Store, batch: str, row: BatchRow | None = None) -> 
 
 
 def format_duration(seconds: float) -> str:
-    """Write a time down, in the two largest units that it takes."""
+    """Format a duration in its two largest units."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
@@ -153,16 +153,17 @@ def format_duration(seconds: float) -> str:
 
 
 async def alist_batches(*, store: str | Path | None = None) -> list[BatchStatus]:
-    """Read how all batches of a store stand, the newest first.
+    """Return the status of all batches of a store, newest first.
 
     Args:
-        store: Where sessions are kept. None: the setting, else the user's data folder.
+        store: The store: a path, ``sqlite:///…``, ``postgresql://…`` or ``memory:``. If None, the
+            store in the settings, or else an SQLite file in the user's data folder.
 
     Returns:
-        How each stands.
+        The status of each batch.
 
     Raises:
-        StoreError: The store can't be opened or read.
+        StoreError: The store cannot be opened or read.
     """
     async with known_store(store) as opened:
         rows = await opened.batches.list()
@@ -182,7 +183,7 @@ async def read_rows(store: Store, batch: str) -> list[dict[str, Any]]:
 
 
 async def known_batch(store: Store, batch: str) -> BatchRow:
-    """Read the row of a batch that must be there."""
+    """Read the row of a batch, and raise if the batch does not exist."""
     row = await store.batches.get(batch)
     if row is None:
         raise unknown_batch(batch, store.url)
@@ -190,9 +191,9 @@ async def known_batch(store: Store, batch: str) -> BatchRow:
 
 
 def cell_columns(row: CellRow) -> dict[str, Any]:
-    """Give what is known of a cell as columns of a table; nothing that differs by when it is read.
+    """Return a cell's row as columns of a table, without values that depend on the time of reading.
 
-    No field of a conversation is called like one of a row's.
+    No field of a conversation has the same name as a field of a row.
     """
     apart = {"varied", "scores", "updated_at"}
     fields = row.model_dump(mode="json", exclude=apart)

@@ -1,4 +1,4 @@
-"""The values of fields that vary together, from lists and files, row by row."""
+"""The values of fields that vary together, row by row, from lists and files."""
 
 import csv
 import json
@@ -24,7 +24,7 @@ class _Left(Enum):
 
 
 LEFT: Final = _Left.LEFT
-"""An empty cell of a table: the field stays as the conversation has it."""
+"""An empty cell of a table: the field keeps the conversation's value."""
 
 Value: TypeAlias = JsonValue | Literal[_Left.LEFT]
 """The value of one field in one row."""
@@ -34,10 +34,10 @@ Row: TypeAlias = tuple[Value, ...]
 
 
 def canonical_json(value: object) -> str:
-    """Write a value as JSON in the one way that equal values have.
+    """Return a value as canonical JSON: equal values have the same text.
 
     Raises:
-        ValueError: It holds a number that JSON does not have.
+        ValueError: The value contains a number that JSON does not have.
     """
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
@@ -49,46 +49,46 @@ class Axis:
     """Fields that vary together, and the rows of their values."""
 
     key: str
-    """How they are named in the batch."""
+    """The fields as the batch names them."""
     paths: tuple[str, ...]
-    """Their paths."""
+    """The paths of the fields."""
     rows: Sequence[Row]
-    """Their values."""
+    """The rows of values."""
     file: str | None = None
-    """The name of the file that has the rows."""
+    """The name of the file that contains the rows, or None."""
     lines: Sequence[int] = ()
-    """In which line of the file each row begins."""
+    """For each row, the number of its first line in the file."""
     is_text: bool = False
-    """Whether the file knows nothing but text: no numbers, no yes and no."""
+    """Whether the file contains only texts, no numbers and no booleans."""
 
     def place(self, number: int) -> str:
-        """Say where a row stands, by its number from 0."""
+        """Return the place of a row for an error message. `number` counts from 0."""
         return (
             f"row {number + 1}" if self.file is None else f"{self.file}, line {self.lines[number]}"
         )
 
     def error(self, text: str, number: int | None = None) -> SpecError:
-        """Make the error for one row, or for all of it."""
+        """Return the error for one row, or for the axis if `number` is None."""
         at = "" if number is None else f"{self.place(number)}: "
         return SpecError(f"vary.{self.key}: {at}{text}")
 
     def varied(self, number: int) -> dict[str, JsonValue]:
-        """Return the values of a row by their paths, without those that are left as they are."""
+        """Return the values of a row by their paths, without fields that are left unchanged."""
         pairs = zip(self.paths, self.rows[number], strict=True)
         return {path: value for path, value in pairs if value is not LEFT}
 
     def as_json(self, column: int) -> "Axis":
-        """Read the texts of a column as JSON, where they are such."""
+        """Return the axis with the texts of a column parsed as JSON, if they are JSON."""
         rows = [
             (*row[:column], _json_or_left(row[column]), *row[column + 1 :]) for row in self.rows
         ]
         return replace(self, rows=rows)
 
     def check_distinct(self) -> None:
-        """Make sure that no two rows are the same: their sessions would be.
+        """Raise if two rows are the same, because their sessions would be the same.
 
         Raises:
-            SpecError: Two are; names both.
+            SpecError: Two rows are the same; the message names both.
         """
         seen: dict[str, int] = {}
         for number in range(len(self.rows)):
@@ -102,7 +102,7 @@ class Axis:
 
 
 def read_json(value: JsonValue) -> JsonValue:
-    """Read a text as JSON, where it is such."""
+    """Parse a text as JSON. Return it unchanged if it is not JSON."""
     if not isinstance(value, str):
         return value
     try:
@@ -120,7 +120,8 @@ def read_axis(key: str, values: Values) -> Axis:
     """Read the rows of fields that vary together.
 
     Raises:
-        SpecError: A row does not fit, or a file can't be read; names the fields and the row.
+        SpecError: A row does not fit, or a file cannot be read; the message names the fields and
+            the row.
     """
     axis = Axis(key, tuple(map(write_path, read_paths(key))), ())
     if isinstance(values, str):
@@ -130,7 +131,7 @@ def read_axis(key: str, values: Values) -> Axis:
 
 
 def _row(axis: Axis, given: JsonValue, number: int) -> Row:
-    """Read a row of a list."""
+    """Return a row of a list."""
     if len(axis.paths) == 1:
         return (given,)
     if isinstance(given, Mapping):
@@ -185,12 +186,12 @@ def _text(axis: Axis, path: Path) -> str:
 
 
 def _at(axis: Axis, line: int) -> Axis:
-    """The axis as far as a file is read, for errors: the line is its only row."""
+    """Return an axis whose only row is a line of the file, for an error message."""
     return replace(axis, lines=(line,))
 
 
 def _txt(axis: Axis, text: str) -> Iterator[tuple[int, Row]]:
-    """Read one value a line, without the white space around it; blank lines are none."""
+    """Read one value from each line, without white space around it. Blank lines are skipped."""
     if len(axis.paths) > 1:
         raise axis.error(f"{axis.file}: holds one value a line: name a .csv or .jsonl file")
     for line, value in enumerate(text.split("\n"), 1):
@@ -199,7 +200,7 @@ def _txt(axis: Axis, text: str) -> Iterator[tuple[int, Row]]:
 
 
 def _csv(axis: Axis, text: str) -> Iterator[tuple[int, Row]]:
-    """Read the columns of these names."""
+    """Read the columns whose names are the axis's paths."""
     records = _records(axis, text)
     _, header = next(records, (0, []))
     names = [name.strip() for name in header]
@@ -216,7 +217,7 @@ def _csv(axis: Axis, text: str) -> Iterator[tuple[int, Row]]:
 
 
 def _records(axis: Axis, text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the records of CSV, each with the line in which it begins; blank lines are none."""
+    """Yield the records of a CSV file, each with the number of its first line. Skip blank lines."""
     reader = csv.reader(StringIO(text, newline=""), strict=True)
     line = 1
     try:
@@ -237,7 +238,7 @@ def _columns(axis: Axis, names: Sequence[str]) -> list[int]:
 
 
 def _jsonl(axis: Axis, text: str) -> Iterator[tuple[int, Row]]:
-    """Read one JSON object a line; for one field, also the value itself."""
+    """Read one JSON object from each line. For a single field, a line may also be the value."""
     for line, written_value in enumerate(text.split("\n"), 1):
         if not written_value.strip():
             continue

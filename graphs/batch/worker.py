@@ -1,4 +1,4 @@
-"""Running one cell of a batch: an ordinary session, and the row that tells of it."""
+"""Running one cell of a batch: an ordinary session, and the cell's row."""
 
 import asyncio
 import time
@@ -28,37 +28,38 @@ from .cells import Cell
 from .scores import ScoreFunction, score
 
 _TAKEOVER: Final = 30.0
-"""Seconds for which a session is waited for that another process holds, which may just be dying."""
+"""Seconds to wait for a session that another process holds. That process may just be dying."""
 
 COLLECTED: Final = (50_000, 20, 20)
-"""When a process that only runs a batch looks for garbage. By Python's own thresholds half of the
-time of hundreds of sessions at once would go into that."""
+"""Thresholds of the garbage collection in a process that only runs a batch. With Python's
+thresholds, collection takes half of the time of hundreds of concurrent sessions.
+"""
 
 _PAUSE: Final = 0.5
 
 
 @dataclass(frozen=True)
 class Worker:
-    """Runs cells of one batch; many at once, if they are given so."""
+    """A runner for cells of one batch. It can run many cells at once."""
 
     lease: BatchLease
     """The lease on the batch, under which the rows of cells are written."""
     store: Store
-    """Where its sessions are kept."""
+    """The store of the sessions."""
     gate: Gate
-    """What all model calls pass."""
+    """The gate that all model calls pass."""
     options: Options
     """The options of each session's run."""
     scores: Mapping[str, ScoreFunction] = field(default_factory=dict)
-    """What scores a session that has ended, by name."""
+    """The functions that score a session that has ended, by name."""
 
     async def run(self, cell: Cell) -> CellRow:
-        """Run a cell from where it is to its end, as far as it goes, and write its row.
+        """Run a cell from its current state as far as possible, and write its row.
 
         Raises:
             LostBatchError: Another run has taken the batch over.
             StoreError: The store fails.
-            ModelUnavailableError: A model can't be had, whatever the cell.
+            ModelUnavailableError: A model is not available, which stops the whole batch.
         """
         row = new_cell_row(self.lease.batch, cell)
         await self.lease.put_cell(row)
@@ -70,14 +71,14 @@ class Worker:
         except (StoreError, LostBatchError):
             raise
         except (BusySessionError, LostSessionError):
-            # Another run goes on with it: the session's own state says how far it is.
+            # Another run continues the session. The row is written from the session's stored state.
             pass
         except PausedError:
             outcome["status"] = "paused"
         except ModelUnavailableError as error:
             outcome["status"], stops = "paused", error
         except Exception as error:
-            # One that a model, a tool or a function of the user's own raises is the cell's alone.
+            # An error of a model, a tool or a user's function belongs to this cell only.
             outcome |= {"status": "failed", "error": _told(error)}
         known: dict[str, Any] = {"status": "paused"}
         row = row.model_copy(update=known | await self._found(cell, result) | outcome)
@@ -88,16 +89,16 @@ class Worker:
         return row
 
     async def _run(self, cell: Cell) -> StoredSession | None:
-        """Run a cell's session, and give what its run has come to.
+        """Run a cell's session, and return the session after the run.
 
-        A session that another run has, or takes over, is waited for.
+        If another run uses the session or takes it over, wait for it.
         """
         until = time.monotonic() + _TAKEOVER
         while True:
             try:
                 return await self._run_session(cell)
             except (BusySessionError, LostSessionError) as error:
-                # A driver that has lost its batch loses the sessions, too.
+                # A driver that has lost its batch loses the sessions as well.
                 await self.lease.check()
                 if isinstance(error, LostSessionError):
                     until = time.monotonic() + _TAKEOVER
@@ -121,7 +122,7 @@ class Worker:
         return result
 
     async def _found(self, cell: Cell, result: StoredSession | None) -> dict[str, Any]:
-        """Tell what there is of the cell's session, and score it where it has ended."""
+        """Return the figures of the cell's session, with its scores if it has ended."""
         try:
             if result is not None and result.outcome is not None:
                 found = read_figures(result.outcome)
@@ -135,7 +136,7 @@ class Worker:
                 found |= {"scores": scored.scores, "error": scored.problem}
             return found
         except DuologueError as error:
-            # What is damaged is the cell's own: another session can be read.
+            # Damage belongs to this cell only: other sessions can still be read.
             return {"status": "failed", "error": str(error)}
 
 

@@ -279,7 +279,7 @@ class _Recorded(ScriptedChatModel):
 
     model_name: str
     max_tokens: int = 1
-    """A limit that no recorded answer reaches: its usage is 0. Cut answers are marked in the log."""
+    """A limit above the usage of recorded answers, which is 0. The log marks cut answers."""
 
     _spoken: list[Reply | AIMessage] = PrivateAttr()
 

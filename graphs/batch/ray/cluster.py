@@ -17,27 +17,27 @@ from ...common.errors import BatchError, DuologueError, SpecError
 from ...common.sanitize import excerpt
 
 _AUTO: Final = "auto"
-"""Stands for the cluster that runs on this machine, or one that is started for this batch."""
+"""The address of the cluster on this machine, or of a cluster that is started for this batch."""
 
 _STARTED: Final = Path("/tmp/ray/ray_current_cluster")  # noqa: S108  (it is Ray's)
-"""Where `ray start` leaves the address of its cluster."""
+"""The file in which `ray start` stores the address of its cluster."""
 
 _PATIENCE: Final = 10.0
 """Seconds that a cluster has to answer."""
 
 _lock = threading.Lock()
 _users = 0
-"""How many batches of this process use the cluster that the first of them has joined."""
+"""Number of batches in this process that use the cluster joined by the first of them."""
 
 
 @asynccontextmanager
 async def join_cluster(address: str) -> AsyncIterator[None]:
-    """Be part of a cluster within the block; one that this process has joined already is used.
+    """Join a cluster within the block. If this process has already joined one, use that.
 
     Raises:
-        SpecError: There is no such cluster.
+        SpecError: The cluster does not exist.
     """
-    # It takes seconds, in which the event loop goes on.
+    # Joining takes seconds, and must not block the event loop.
     await asyncio.to_thread(_join, address)
     try:
         yield
@@ -78,22 +78,23 @@ def _init(address: str) -> None:
 
 
 def _found() -> str | None:
-    """Give what stands for the cluster of this machine.
+    """Return the address argument with which Ray finds the cluster of this machine.
 
-    "auto" would also be one that another program has started for itself, and that ends with it.
+    Ray's own "auto" would also find a cluster that another program started for itself, which ends
+    with that program.
     """
     if os.environ.get("RAY_ADDRESS"):
         return _answering(os.environ["RAY_ADDRESS"])
     try:
         _answering(_STARTED.read_text().strip())
     except (OSError, ValueError):
-        # There is none, or it was not stopped in order.
+        # No cluster was started, or it was not stopped properly.
         return "local"
     return None
 
 
 def _answering(address: str) -> str:
-    """Give an address if something listens there, which Ray would wait for minutes to find out."""
+    """Return an address if a server listens there. Ray itself would take minutes to find out."""
     host, colon, port = address.rpartition(":")
     if not colon or "/" in host or not port.isdigit():
         raise ValueError("give HOST:PORT or auto")
@@ -102,21 +103,21 @@ def _answering(address: str) -> str:
 
 
 def count_machines() -> int:
-    """How many machines the cluster has."""
+    """Return the number of machines in the cluster."""
     return len([node for node in ray.nodes() if node["Alive"]])
 
 
 def count_cores() -> int:
-    """How many cores the cluster has."""
+    """Return the number of cores in the cluster."""
     return int(ray.cluster_resources().get("CPU", 1))
 
 
 @contextmanager
 def ray_errors(what: str) -> Iterator[None]:
-    """Raise what a worker raised as if it had been raised here.
+    """Raise a worker's error as if it had been raised here.
 
     Raises:
-        BatchError: Ray failed; names what was to be done.
+        BatchError: Ray failed; the message names the operation.
     """
     try:
         yield

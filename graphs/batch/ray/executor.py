@@ -1,4 +1,4 @@
-"""The crew of a batch that Ray runs: one worker for each core, and one limiter."""
+"""The executor of a batch on Ray: one worker for each core, and one limiter."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,30 +19,30 @@ from .cluster import count_cores, count_machines, join_cluster, ray_errors
 from .workers import LimiterActor, WorkerActor, WorkerConfig, pack_config
 
 _FOREVER: Final[dict[str, Any]] = {"max_restarts": -1, "max_task_retries": -1}
-"""An actor that dies is started again, and what it was doing is done again: a cell goes on."""
+"""Ray restarts an actor that dies, and repeats its task. A cell then resumes its session."""
 
 _WAITING: Final = 100_000
-"""How many calls may wait at the limiter at once."""
+"""Maximum number of calls that wait at the limiter."""
 
 _CLOSING: Final = 5.0
 """Seconds that actors have to close their stores."""
 
 
 class RayExecutor:
-    """Runs cells by Ray's actors.
+    """An executor that runs cells on Ray's actors.
 
     Args:
-        kit: What each worker is given.
-        workers: How many there are.
-        concurrency: How many cells they run at once, together.
+        kit: The configuration of all workers.
+        workers: Number of workers.
+        concurrency: Maximum number of cells that run at once, on all workers together.
     """
 
     def __init__(self, kit: WorkerConfig, workers: int, concurrency: int) -> None:
         self._share = ceil(concurrency / workers)
         self._why: str | None = None
         name = f"duologue-{kit.batch}-{uuid4().hex}"
-        # Not detached: all end with the process that has made them, so a driver that is killed
-        # leaves nobody at work.
+        # The actors are not detached: they end with the process that created them, so a driver that
+        # is killed leaves no actors running.
         limiter: Any = ray.remote(LimiterActor)
         self._limiter = limiter.options(
             name=name, num_cpus=0, max_concurrency=_WAITING, **_FOREVER
@@ -56,7 +56,7 @@ class RayExecutor:
         )
         self._workers = [options.remote(kit, name) for _ in range(workers)]
         self._free = asyncio.Queue[Any]()
-        """The workers that are ready, each as often as it can take a cell; or an error."""
+        """The ready workers, once for each cell that they can still take; or an error."""
         self._starting = [asyncio.create_task(self._start(worker)) for worker in self._workers]
 
     async def _start(self, worker: Any) -> None:  # noqa: ANN401  (Ray's handles have no types)
@@ -70,7 +70,7 @@ class RayExecutor:
                 self._free.put_nowait(worker)
 
     async def run(self, cell: Cell) -> CellRow:
-        """See `Crew.run`."""
+        """See `CellExecutor.run`."""
         worker = await self._free.get()
         try:
             if isinstance(worker, DuologueError):
@@ -82,25 +82,25 @@ class RayExecutor:
             self._free.put_nowait(worker)
 
     async def pause(self, why: str) -> None:
-        """See `Crew.pause`."""
+        """See `CellExecutor.pause`."""
         self._why = self._why or why
         await self.paused()
 
     async def paused(self) -> str | None:
-        """See `Crew.paused`."""
+        """See `CellExecutor.paused`."""
         try:
             with ray_errors("Asking Ray's limiter"):
-                # It is told again each time: it may have been started anew.
+                # The reason is sent each time, because the limiter may have been restarted.
                 why: str | None = await self._limiter.paused.remote(self._why)
         except DuologueError:
             if self._why is None:
                 raise
-            # The batch is stopping, as when the store has failed, which the limiter reads.
+            # The batch is stopping, maybe because the store failed, which the limiter needs.
             return self._why
         return why
 
     async def pace(self) -> Figures:
-        """See `Crew.pace`."""
+        """See `CellExecutor.pace`."""
         with ray_errors("Asking Ray's limiter"):
             found: Figures = await self._limiter.pace.remote()
         return found
@@ -123,16 +123,18 @@ class RayExecutor:
 async def make_ray_executor(
     address: str, worker: Worker, limits: BatchLimits, concurrency: int
 ) -> AsyncIterator[RayExecutor]:
-    """Have cells run in a Ray cluster.
+    """Yield an executor that runs cells in a Ray cluster.
 
     Args:
-        address: Where it is. ``auto``: this machine's, or one that is started for the batch.
-        worker: What would run them here.
+        address: The address of the cluster. ``auto`` is the cluster of this machine, or one that is
+            started for the batch.
+        worker: The worker that would run the cells in this process.
         limits: The batch's limits.
-        concurrency: How many cells run at once.
+        concurrency: Maximum number of cells that run at once.
 
     Raises:
-        SpecError: There is no such cluster, it can't share the store, or an option can't be sent.
+        SpecError: The cluster does not exist or cannot share the store, or an option cannot be sent
+            to it.
     """
     url = worker.store.url
     if url.startswith("memory:"):

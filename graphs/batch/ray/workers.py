@@ -1,4 +1,4 @@
-"""The processes of Ray that run a batch: what they are given, and the one limiter of them all."""
+"""The Ray processes that run a batch: the workers with their configuration, and one limiter."""
 
 import asyncio
 import gc
@@ -31,22 +31,22 @@ from .cluster import ray_errors
 
 @dataclass(frozen=True, repr=False)
 class WorkerConfig:
-    """What all workers of a batch have in common. It holds secrets, and is shown nowhere."""
+    """The configuration of all workers of a batch. It contains secrets, so it has no repr."""
 
     batch: str
     """The batch's name."""
     lease: tuple[str, int]
     """The owner and the number of the driver's lease on the batch."""
     store: str
-    """The address of its store, with its password."""
+    """The address of the store, including its password."""
     limits: BatchLimits
     options: Options
     scores: Mapping[str, ScoreFunction]
     environment: Mapping[str, str | None]
-    """The variables of the environment that settings and keys are read from. None: not set."""
+    """The environment variables with settings and keys. The value of an unset variable is None."""
 
     def share_lease(self, store: Store) -> BatchLease:
-        """Return the driver's lease, for what this process writes to the batch."""
+        """Return the driver's lease, under which this process writes to the batch."""
         return store.share_batch_lease(self.batch, *self.lease)
 
     def unpack(self) -> None:
@@ -59,13 +59,13 @@ class WorkerConfig:
 
 
 def pack_config(worker: Worker, limits: BatchLimits) -> WorkerConfig:
-    """Pack what a worker has, for others like it.
+    """Return the configuration of a worker, for workers in other processes.
 
     Raises:
-        SpecError: An option can't be sent to another process; names it.
+        SpecError: An option cannot be sent to another process; the message names it.
     """
     url, target = worker.store.url, worker.options.get("store")
-    # The address of a database as it was given: the other lacks its password.
+    # The address as it was passed in: the store's own URL lacks the password of a database.
     store = url if url.startswith("sqlite:") else str(target)
     options: Options = {**worker.options, "store": store}
     for name, value in options.items():
@@ -79,14 +79,14 @@ def pack_config(worker: Worker, limits: BatchLimits) -> WorkerConfig:
 
 
 def _is_of_a_model(variable: str) -> bool:
-    """Whether clients of models read a variable: each provider has a key of its own name."""
+    """Return whether model clients read a variable. Each provider has its own key variable."""
     return variable.startswith(("DUOLOGUE_", "OPENAI_")) or variable.endswith("_API_KEY")
 
 
 def _check(name: str, value: object) -> None:
     try:
         cloudpickle.dumps(value)
-    except Exception as error:  # whatever an object of the user's raises
+    except Exception as error:  # a user's object may raise any error
         instead = (
             "name the model instead, as in 'openai:gpt-5'"
             if name.startswith("model")
@@ -98,9 +98,9 @@ def _check(name: str, value: object) -> None:
 
 
 class LimiterActor:
-    """Holds the model calls of all workers to the limits of their batch.
+    """An actor that keeps the model calls of all workers within the limits of their batch.
 
-    One that is started anew counts from what the store holds.
+    After a restart it counts from the values in the store.
     """
 
     def __init__(self, kit: WorkerConfig) -> None:
@@ -111,7 +111,7 @@ class LimiterActor:
         self._watching: asyncio.Task[None] | None = None
 
     async def enter(self, model: str, tokens: int) -> str | None:
-        """Wait until a model may be called; gives why no more calls are made."""
+        """Wait until a model may be called. Return the reason if no more calls start, or None."""
         limiter = await self._opened()
         try:
             await limiter.enter(model, tokens)
@@ -128,14 +128,14 @@ class LimiterActor:
         (await self._opened()).refused(model, seconds)
 
     async def paused(self, why: str | None) -> str | None:
-        """Let no more calls begin, if it is told why, and say why none do."""
+        """Stop new calls if a reason is given. Return the reason why no calls start, or None."""
         limiter = await self._opened()
         if why is not None:
             limiter.pause(why)
         return limiter.paused
 
     async def pace(self) -> Figures:
-        """See `Crew.pace`."""
+        """See `CellExecutor.pace`."""
         return (await self._opened()).figures()
 
     async def _opened(self) -> Limiter:
@@ -155,13 +155,13 @@ class LimiterActor:
             return self._limiter
 
     async def _watch(self, lease: BatchLease, limiter: Limiter) -> None:
-        """Let no more calls begin once the driver, which may be stopped, has lost the batch."""
+        """Stop new calls once the driver, which may be suspended, has lost the batch."""
         while True:
             await asyncio.sleep(BEAT)
             try:
                 await lease.check()
             except StoreError:
-                continue  # The next look may succeed.
+                continue  # The next check may succeed.
             except LostBatchError as error:
                 return limiter.pause(str(error))
 
@@ -173,7 +173,7 @@ class LimiterActor:
 
 
 class RemoteGate:
-    """The limiter's gate, as it is passed from another process."""
+    """A gate that asks the limiter in another process."""
 
     def __init__(self, kit: WorkerConfig, limiter: str) -> None:
         self.needs_prices = kit.limits.max_cost is not None
@@ -196,7 +196,7 @@ class RemoteGate:
 
 
 class WorkerActor:
-    """Runs cells in a process of its own."""
+    """An actor that runs cells in a separate process."""
 
     def __init__(self, kit: WorkerConfig, limiter: str) -> None:
         gc.set_threshold(*COLLECTED)

@@ -1,1 +1,1 @@
-"""A batch as one HTML page: its figures, its scores with their intervals, and its cells."""
+"""The report of a batch as an HTML page: its figures, its scores with intervals, and its cells."""

@@ -1,4 +1,4 @@
-"""The geometry of the pictures on the page of a batch."""
+"""The geometry of the charts on the page of a batch."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,25 +7,25 @@ from .estimates import Estimate
 from .page_data import Histogram, Kind
 
 WIDTH = 600
-"""How wide a picture is."""
+"""The width of a chart, in SVG units."""
 
 HEIGHT = 90
-"""How tall a histogram is."""
+"""The height of a histogram, in SVG units."""
 
 
 class Part(NamedTuple):
     """A part of a bar."""
 
     kind: Kind
-    """What it stands for."""
+    """The reason or status of the part's cells."""
     x: float
-    """Where it begins."""
+    """The left end of the part."""
     width: float
-    """How wide it is."""
+    """The width of the part."""
 
 
 def draw_parts(kinds: Sequence[Kind]) -> list[Part]:
-    """Divide a bar of 100 among kinds, by their cells."""
+    """Return the parts of a bar of width 100, in proportion to the cells."""
     all_, before, found = sum(one.cells for one in kinds), 0, []
     for one in kinds:
         found.append(Part(one, round(100 * before / all_, 2), round(100 * one.cells / all_, 2)))
@@ -34,13 +34,13 @@ def draw_parts(kinds: Sequence[Kind]) -> list[Part]:
 
 
 def draw_bars(found: Histogram) -> str:
-    """Draw the bars of a histogram."""
+    """Return the SVG path of a histogram's bars."""
     most = max(found.bars)
     room = min(WIDTH / len(found.bars), 40.0)
     drawn = []
     for place, many in enumerate(found.bars):
         if many:
-            # The smallest can still be seen.
+            # Keep the smallest bar visible.
             tall = max(1.0, (HEIGHT - 2) * many / most)
             corner = f"M{place * room:.4g} {HEIGHT}"
             drawn.append(f"{corner}v-{tall:.3g}h{room * 0.86:.3g}v{tall:.3g}z")
@@ -48,30 +48,30 @@ def draw_bars(found: Histogram) -> str:
 
 
 def bars_width(found: Histogram) -> float:
-    """How wide those are together."""
+    """Return the total width of a histogram's bars."""
     return round(min(WIDTH / len(found.bars), 40.0) * len(found.bars), 1)
 
 
 def draw_interval(found: Estimate) -> str:
-    """Draw the interval of a share on a line of 100."""
+    """Return the SVG path of a share's interval, on a line of width 100."""
     low, high = 100 * (found.low or 0.0), 100 * (found.high or 0.0)
     wide = max(1.0, high - low)
     return f"M{min(low, 99.0):.4g} 1h{wide:.3g}v4h-{wide:.3g}z"
 
 
 class Curve(NamedTuple):
-    """pass^k as a picture, 300 wide and 130 tall."""
+    """A chart of pass^k, 300 wide and 130 tall."""
 
     band: str
-    """The path around its intervals."""
+    """The path around the intervals."""
     line: str
-    """The path through its figures."""
+    """The path through the figures."""
     dots: list[tuple[float, float]]
-    """Those."""
+    """The points of the figures."""
 
 
 def draw_curve(passes: Sequence[Estimate]) -> Curve:
-    """Draw pass^1, pass^2, … from left to right, from 0 below to 1 above."""
+    """Return the curve of pass^1, pass^2, … from left to right, with 0 at the bottom."""
     step = 280 / max(1, len(passes) - 1)
     at = [10 + step * place for place in range(len(passes))]
 

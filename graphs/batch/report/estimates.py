@@ -1,12 +1,13 @@
-"""Means, and pass^1 to pass^k, with intervals of 95 %. Pure functions.
+"""Means, and pass^1 to pass^k, with 95 % intervals. All functions are pure.
 
-What is sampled are the combinations of values, and the trials of one combination resemble each
-other, so that each combination counts as one observation: its mean, or its own pass^k. The interval
-of a share is Wilson's, at the number of independent sessions that would vary as much (Korn and
-Graubard, 1998; Dean and Pagano, 2015): at least that of combinations, at most that of sessions, and
-with Student's quantile for the few combinations. It stays within 0 and 1, and is as wide as it
-should be where all have passed or there are few combinations, where a bootstrap over combinations
-or plain clustered standard errors are far too narrow. The interval of a mean is Student's.
+The sample consists of combinations of values. The trials of one combination resemble each other, so
+each combination counts as one observation: its mean, or its own pass^k. The interval of a share is
+Wilson's, with the number of independent sessions that would vary as much (Korn and Graubard, 1998;
+Dean and Pagano, 2015): at least the number of combinations, at most the number of sessions. If
+there are few combinations, Student's quantile is used. The interval stays within 0 and
+1. It is wide enough even if all trials pass or if there are few combinations; in these cases a
+bootstrap over combinations and plain clustered standard errors are far too narrow. The interval of
+a mean is Student's.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +22,7 @@ from ...common.data import Data
 _NORMAL: Final = NormalDist().inv_cdf(0.975)
 
 MOST_K: Final = 20
-"""Up to which k pass^k is told."""
+"""The largest k of pass^k."""
 
 
 class Estimate(Data):
@@ -30,31 +31,31 @@ class Estimate(Data):
     value: float
     """The figure."""
     low: float | None = None
-    """Where its interval of 95 % begins. None: there is too little to tell."""
+    """The lower end of the 95 % interval. None if there are too few sessions."""
     high: float | None = None
-    """Where it ends."""
+    """The upper end of the interval, or None."""
     combinations: NonNegativeInt
-    """How many combinations of values it was taken from."""
+    """Number of combinations of values in the sample."""
     sessions: NonNegativeInt
-    """How many sessions it was taken from."""
+    """Number of sessions in the sample."""
 
 
 class Trials(NamedTuple):
-    """What the trials of one combination have given."""
+    """The scores of one combination's trials."""
 
     scored: int
-    """How many have a score."""
+    """Number of trials with the score."""
     sum: float
-    """Its sum; of a yes or no, how many passed."""
+    """The sum of the score. If the score is a bool, the number of trials that passed."""
 
 
 def mean_of(combinations: Sequence[Trials], *, is_share: bool, spread: float = 0.0) -> Estimate:
-    """Return the mean of a score over combinations, of which each counts the same.
+    """Return the mean of a score over combinations. Each combination has the same weight.
 
     Args:
-        combinations: What each has given; some is scored in all.
-        is_share: Whether it is a yes or no.
-        spread: The variance of all sessions, which tells where there is but one combination.
+        combinations: The trials of each combination. Each has at least one scored trial.
+        is_share: Whether the score is a bool.
+        spread: The variance of the score over all sessions, used if there is one combination.
     """
     units = [one.sum / one.scored for one in combinations]
     sessions = sum(one.scored for one in combinations)
@@ -69,17 +70,17 @@ def mean_of(combinations: Sequence[Trials], *, is_share: bool, spread: float = 0
 
 
 def pass_hat(combinations: Iterable[Trials], most: int = MOST_K) -> list[Estimate]:
-    """Give pass^1, pass^2, … up to the most trials that a combination has.
+    """Return pass^1, pass^2, … up to the largest number of trials of a combination.
 
-    pass^k is how likely k trials of a combination all pass (tau-bench): of n trials with c passes
-    C(c, k) / C(n, k), averaged over the combinations that have k trials.
+    pass^k is the probability that k trials of a combination all pass (tau-bench). For n trials with
+    c passes it is C(c, k) / C(n, k), averaged over the combinations that have at least k trials.
     """
     all_ = [(one.scored, round(one.sum)) for one in combinations if one.scored]
     found: list[Estimate] = []
     for k in range(1, min(most, max((n for n, _ in all_), default=0)) + 1):
         one = _pass([(n, c) for n, c in all_ if n >= k], k)
         if found and found[-1].high is not None and one.high is not None:
-            # More trials never all pass more often than fewer.
+            # More trials cannot all pass more often than fewer.
             high = max(one.value, min(one.high, found[-1].high))
             one = one.model_copy(update={"high": high})
         found.append(one)
@@ -91,14 +92,15 @@ def _pass(counts: Sequence[tuple[int, int]], k: int) -> Estimate:
     sessions = sum(n for n, _ in counts)
     if len(units) > 1:
         return _share(units, sessions)
-    # Of one combination the trials are all there is: k of them pass as one does, k times.
+    # With one combination, the trials are the sample: k of them pass with the k-th power of the
+    # share.
     ((n, c),) = counts
     low, high = _wilson(c / n, n, _NORMAL)
     return _estimate(units, sessions, low**k, high**k)
 
 
 def _all_pass(n: int, c: int, k: int) -> float:
-    """C(c, k) / C(n, k), without its large numbers."""
+    """Return C(c, k) / C(n, k) without computing its large numbers."""
     return prod(max(0, c - taken) / (n - taken) for taken in range(k))
 
 
@@ -113,7 +115,7 @@ def _share(units: Sequence[float], sessions: int) -> Estimate:
 
 
 def _variance(units: Sequence[float]) -> float:
-    # That of the standard library is exact, and takes a hundred times as long.
+    # The standard library's variance is exact, but takes a hundred times as long.
     middle = fmean(units)
     return fsum((one - middle) ** 2 for one in units) / (len(units) - 1)
 
@@ -140,7 +142,7 @@ _STUDENT: Final[Mapping[int, float]] = {1: 12.7062, 2: 4.3027, 3: 3.1824, 4: 2.7
 
 
 def _student(freedom: int) -> float:
-    """Student's quantile for 95 %, by its series where that has come near enough."""
+    """Return Student's 95 % quantile, from a table up to 5 degrees of freedom, then by series."""
     z, v = _NORMAL, freedom
     series = (
         z

@@ -1,4 +1,4 @@
-"""The page of a batch: its rows gathered, drawn as HTML and written beside its transcripts."""
+"""The data of a batch's page, computed from the batch's rows."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -20,29 +20,29 @@ NOT_ENDED: Final[Mapping[str, str]] = {
     "running": "It runs, or was broken off",
     "not_begun": "It has not begun",
 }
-"""What is said of cells that have not ended, by their status."""
+"""Descriptions of cells that have not ended, by their status."""
 
 
 def describe_end(kind: str) -> str:
-    """Say in words why sessions ended, or where they stand."""
+    """Describe the reason of an end, or the status of cells that have not ended."""
     if kind in ENDS:
         return ENDS[Reason(kind)].report
-    # A newer version may have left reasons in the store.
+    # A newer version may have stored other reasons.
     return NOT_ENDED.get(kind, kind.replace("_", " "))
 
 
 MOST_LINES: Final = 1000
-"""How many cells are listed, the first."""
+"""Maximum number of cells that are listed."""
 
 _MOST_VALUES: Final = 12
-"""How many values of a field are told apart, the most frequent."""
+"""Maximum number of values of a field that are listed; the most frequent are."""
 
 _MOST_SENTENCES: Final = 20
 
 _MOST_BARS: Final = 30
 
 _VALUE: Final = 48
-"""How many characters of a value are shown in a table of cells."""
+"""Maximum length of a value in the table of cells, in characters."""
 
 _LABEL: Final = 160
 
@@ -53,20 +53,20 @@ _TONES: Final[Mapping[str, str]] = {
     "running": "running",
     "not_begun": "rail",
 }
-"""The colours of cells that have not ended."""
+"""The colours of cells that have not ended, by their status."""
 
 
 def gather_report(
     batch: BatchRow, rows: Rows, *, is_running: bool, folder: str, written: Collection[str]
 ) -> BatchReport:
-    """Put a batch on a page.
+    """Return the report of a batch.
 
     Args:
-        batch: Its row.
-        rows: What the rows of its cells come to.
-        is_running: Whether somebody is running it now.
-        folder: Where the transcripts are, beside the page.
-        written: The sessions whose transcripts are there.
+        batch: The row of the batch.
+        rows: The totals of its cells' rows.
+        is_running: Whether a run of the batch is active.
+        folder: The name of the folder with the transcripts, next to the page.
+        written: The sessions whose transcripts are in that folder.
     """
     linked = _Links(folder, written)
     colours = _colours(rows.all.kinds)
@@ -104,27 +104,27 @@ def gather_report(
 
 
 class _Links:
-    """Where the transcripts of cells are."""
+    """The addresses of the cells' transcripts."""
 
     def __init__(self, folder: str, written: Collection[str]) -> None:
         self._folder = quote(folder)
         self._written = written
 
     def to(self, row: CellRow) -> str | None:
-        """Return the address of a transcript. None: it was not written."""
+        """Return the address of a transcript, or None if it was not written."""
         return f"{self._folder}/{quote(row.session)}.html" if row.session in self._written else None
 
 
 def _colours(kinds: Counter[str]) -> dict[str, str]:
-    """Give each reason a colour, the same one everywhere; what has not ended has that of a tone."""
+    """Return a colour for each reason and for each status of cells that have not ended."""
     reasons = [name for name, _ in kinds.most_common() if name not in _TONES]
-    # Of more reasons than there are colours the rarest share one.
+    # If there are more reasons than colours, the rarest share one colour.
     named = {name: colour(place if place < 8 else None) for place, name in enumerate(reasons)}
     return {**named, **_TONES}
 
 
 def _kinds(counts: Mapping[str, int], colours: Mapping[str, str]) -> tuple[Kind, ...]:
-    """Put reasons first, the most frequent before others, then what has not ended."""
+    """Return the reasons, the most frequent first, followed by the statuses of other cells."""
     order = {name: place for place, name in enumerate(colours)}
     found = [(name, cells) for name, cells in counts.items() if cells]
     return tuple(
@@ -172,7 +172,7 @@ def _varied(rows: Rows, path: str, colours: Mapping[str, str]) -> Varied:
     shown = [
         1 + place for place in largest_places([one.cells for one in known.groups[1:]], _MOST_VALUES)
     ]
-    # The first group holds all values beyond those that were told apart.
+    # The first group contains all values beyond the maximum that `rows` distinguishes.
     rest = sorted({*range(len(known.groups))} - {*shown})
     others = join_groups(known.groups[place] for place in rest)
     lines = {place: line for line, place in enumerate(shown)}
@@ -192,12 +192,12 @@ def _varied(rows: Rows, path: str, colours: Mapping[str, str]) -> Varied:
 def _means(
     rows: Rows, name: str, path: str, lines: Mapping[int, int]
 ) -> tuple[Estimate | None, ...]:
-    """Return the mean of a score of each value that has a line, and last that of all others."""
+    """Return the mean of a score for each listed value, and at the end that of all other values."""
     found: list[list[Trials]] = [[] for _ in range(len(lines) + 1)]
     for place, trials in rows.trials_by(name, path):
         found[lines.get(place, -1)].append(trials)
     column = rows.columns[name]
-    # The spread of all is all that is known of a single combination.
+    # A single combination has no variance of its own, so that of all cells is used.
     is_share, spread = column.is_share, column.all.variance
     return tuple(mean_of(one, is_share=is_share, spread=spread) if one else None for one in found)
 

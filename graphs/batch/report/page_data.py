@@ -1,4 +1,4 @@
-"""What stands on the page of a batch, as data. The templates draw it; nothing in it is HTML."""
+"""The data of a batch's page. The templates render it. No value contains HTML."""
 
 from pydantic import AwareDatetime, NonNegativeFloat, NonNegativeInt, PositiveInt
 
@@ -8,191 +8,194 @@ from .estimates import Estimate
 
 
 class Kind(Data):
-    """A reason why cells ended, or a status of cells that have not."""
+    """A reason for which cells ended, or a status of cells that have not ended."""
 
     name: str
     """The reason or the status."""
     words: str
-    """It, as one says it."""
+    """Its description in words."""
     cells: NonNegativeInt
-    """How many cells it has."""
+    """Number of cells."""
     colour: str
-    """The class of its colour."""
+    """The CSS class of its colour."""
 
 
 class Histogram(Data):
-    """How a figure of the cells that have ended is spread."""
+    """The distribution of a figure over the cells that have ended."""
 
     title: str
-    """What it counts."""
+    """The name of the figure."""
     mean: NonNegativeFloat
     """The mean."""
     median: NonNegativeFloat
-    """About what half of them do not exceed."""
+    """The median, approximately."""
     ninety: NonNegativeFloat
-    """About what nine of ten do not exceed."""
+    """The 90th percentile, approximately."""
     least: NonNegativeFloat
-    """The smallest, in the first bar."""
+    """The smallest number, which is in the first bar."""
     most: NonNegativeFloat
-    """The largest, in the last."""
+    """The largest number, which is in the last bar."""
     bars: tuple[NonNegativeInt, ...]
-    """How many cells fall into each of equally wide bars."""
+    """Number of cells in each bar. All bars have the same width."""
 
 
 class Score(Data):
     """A score of a batch."""
 
     name: str
-    """Its name."""
+    """The name of the score."""
     is_share: bool
-    """Whether it was yes or no in all cells."""
+    """Whether the score was 0 or 1 in all cells."""
     mean: Estimate
-    """Its mean; of yes or no, the share of yes."""
+    """The mean. If the score is a bool, the share of True."""
     missing: NonNegativeInt
-    """How many cells that have ended do not have it."""
+    """Number of cells that have ended without this score."""
     passes: tuple[Estimate, ...] = ()
-    """With trials, of yes or no: pass^1, pass^2, … How likely so many trials all pass."""
+    """pass^1, pass^2, …: the probability that k trials all pass. Empty without trials or for a
+    number.
+    """
 
 
 class Value(Data):
     """The cells that have one value in a field."""
 
     label: str
-    """The value; of the last row, that all others are put together."""
+    """The value as text; in the last row, a text for all other values."""
     is_rest: bool = False
-    """Whether that is so."""
+    """Whether the row is for all other values."""
     cells: NonNegativeInt
-    """How many they are."""
+    """Number of cells."""
     kinds: tuple[Kind, ...]
-    """Why they ended, or where they stand."""
+    """The reasons of their ends, and the statuses of cells that have not ended."""
     messages: NonNegativeFloat | None
-    """How many messages those have on the average that have ended. None: none has."""
+    """Mean number of messages of the cells that have ended. None if no cell has ended."""
     tokens: NonNegativeFloat | None
-    """How many tokens those have used."""
+    """Mean number of tokens of the cells that have ended. None if no cell has ended."""
     cost: NonNegativeFloat | None
-    """What those have cost."""
+    """Mean cost of the cells that have ended. None if no cell has ended."""
     scores: tuple[Estimate | None, ...] = ()
-    """Their scores, as they are listed."""
+    """Their mean scores, in the order of the batch's scores."""
 
 
 class Varied(Data):
     """A field that varies."""
 
     path: str
-    """Its path."""
+    """The path of the field."""
     values: tuple[Value, ...]
-    """Its values."""
+    """The values of the field."""
 
 
 class Link(Data):
-    """A cell by its number."""
+    """A cell as a link to its transcript."""
 
     number: PositiveInt
-    """Its number."""
+    """The cell's number."""
     session: str
-    """Its session."""
+    """The session's id."""
     page: str | None = None
-    """Where its transcript is. None: it was not written."""
+    """The address of the transcript. None if it was not written."""
 
 
 class Sentence(Data):
-    """What cells have in common that is wrong with them."""
+    """An error sentence of cells."""
 
     text: str
-    """It, in a sentence."""
+    """The text of the sentence."""
     cells: NonNegativeInt
-    """How many they are."""
+    """Number of cells with this error."""
     first: tuple[Link, ...]
-    """The first of them."""
+    """The first of these cells."""
 
 
 class Line(Link):
-    """A cell."""
+    """A cell in the table of cells."""
 
     trial: PositiveInt
-    """Which of the trials it is."""
+    """The number of the trial."""
     values: tuple[str, ...]
-    """What varies, as the fields are listed."""
+    """The values of the fields that vary, in the order of `BatchReport.paths`."""
     kind: Kind
-    """Why it ended, or where it stands."""
+    """The reason of its end, or its status."""
     messages: NonNegativeInt
-    """Its messages."""
+    """Number of messages."""
     tokens: NonNegativeInt
-    """Its tokens."""
+    """Number of tokens."""
     cost: NonNegativeFloat
-    """What it cost."""
+    """Cost."""
     scores: tuple[float | None, ...] = ()
-    """Its scores, as they are listed."""
+    """The scores, in the order of `BatchReport.scores`. None for a missing score."""
 
 
 class BatchReport(Shown, Data):
-    """What a batch has come to. `print` and a notebook show it in short."""
+    """The results of a batch. `print` and a notebook show a summary."""
 
     batch: str
-    """Its name."""
+    """The batch's name."""
     title: str
-    """What its conversations are about."""
+    """The title that all its conversations have, or an empty text."""
     cells: NonNegativeInt
-    """How many cells it has, those that have not begun included."""
+    """Number of cells, including cells that have not begun."""
     trials: NonNegativeInt
-    """How many trials each combination of values has."""
+    """Maximum number of trials of a combination of values."""
     combinations: NonNegativeInt
-    """How many combinations have begun."""
+    """Number of combinations that have begun."""
     is_running: bool
-    """Whether somebody is running it now."""
+    """Whether a run of the batch is active."""
     stopped: str | None
-    """Why its latest run stopped before all cells had ended, in a sentence."""
+    """The reason why the latest run stopped before all cells had ended, as a sentence, or None."""
     seconds: NonNegativeFloat
-    """How long it has run, of all its runs together."""
+    """Running time in seconds, over all runs."""
     created_at: AwareDatetime
-    """When it began, UTC."""
+    """The start time of the batch, in UTC."""
     updated_at: AwareDatetime
-    """When it last changed, UTC."""
+    """The time of the last change, in UTC."""
     calls: NonNegativeInt
-    """Its model calls."""
+    """Number of model calls."""
     tokens: NonNegativeInt
-    """Its tokens."""
+    """Number of tokens."""
     cost: NonNegativeFloat
-    """What it has cost, where the prices are known."""
+    """Cost of the calls whose prices are known, in the currency of the price table."""
     kinds: tuple[Kind, ...]
-    """Why its cells ended, and where those stand that have not."""
+    """Number of cells for each reason of the end, and for each status of cells that have not ended.
+    """
     histograms: tuple[Histogram, ...]
-    """How long its sessions are, and what they have used."""
+    """The distributions of messages, tokens and cost."""
     scores: tuple[Score, ...]
-    """Its scores."""
+    """The scores."""
     more_scores: bool
-    """Whether there are more, which were not added up."""
+    """Whether there are further scores, which are not summed up."""
     varied: tuple[Varied, ...]
-    """What varies, with what the cells of each value have come to."""
+    """The fields that vary, with the results for each value."""
     failed: tuple[Sentence, ...]
-    """Why cells have failed."""
+    """The errors of cells that failed."""
     unscored: tuple[Sentence, ...]
-    """Why cells that have ended have scores missing."""
+    """The reasons why scores are missing in cells that have ended."""
     paths: tuple[str, ...]
-    """The fields that vary, as each cell lists them."""
+    """The paths of the fields that vary, in the order of each line's values."""
     lines: tuple[Line, ...]
     """The first cells."""
     begun: NonNegativeInt
-    """How many cells have begun."""
+    """Number of cells that have begun."""
     pages: NonNegativeInt
-    """How many transcripts were written."""
+    """Number of transcripts that were written."""
     page: str | None = None
-    """The file with this on a page. None: none was written."""
+    """The path of the page. None if no page was written."""
 
     @property
     def has_cost(self) -> bool:
-        """Whether there are prices."""
+        """Whether any cost is known."""
         return self.cost > 0
 
     def of(self, name: str) -> int:
-        """Say how many cells have a reason or a status."""
+        """Return the number of cells with a reason or a status."""
         return sum(one.cells for one in self.kinds if one.name == name)
 
     def score(self, name: str) -> Score:
         """Return a score.
 
         Raises:
-            KeyError: There is none of this name.
+            KeyError: The score does not exist.
         """
         for one in self.scores:
             if one.name == name:
@@ -205,7 +208,7 @@ class BatchReport(Shown, Data):
     def __repr__(self) -> str:
         return f"BatchReport(batch={self.batch!r}, cells={self.cells}, page={self.page!r})"
 
-    # IPython would take `__repr__`, since it stands in this class.
+    # IPython would prefer `__repr__`, because this class defines it.
     _repr_pretty_ = Shown._repr_pretty_
 
     def _panel(self) -> Panel:
@@ -213,7 +216,7 @@ class BatchReport(Shown, Data):
         rows = [(one.words, f"{one.cells:,}") for one in self.kinds]
         for one in self.scores:
             rows.append((f"Score {one.name}", format_estimate(one.mean, is_share=one.is_share)))
-            # pass^1 is the mean.
+            # pass^1 equals the mean.
             rows += [
                 (f"Score {one.name}, pass^{k}", format_estimate(found, is_share=True))
                 for k, found in enumerate(one.passes[1:], 2)
@@ -229,7 +232,7 @@ class BatchReport(Shown, Data):
 
 
 def format_estimate(found: Estimate, *, is_share: bool) -> str:
-    """Write a figure with its interval."""
+    """Format a figure with its interval."""
     shown = format_percent if is_share else format_number
     if found.low is None or found.high is None:
         return shown(found.value)
@@ -237,10 +240,10 @@ def format_estimate(found: Estimate, *, is_share: bool) -> str:
 
 
 def format_percent(share: float) -> str:
-    """Write a share down."""
+    """Format a share as a percentage."""
     return f"{100 * share:.0f} %" if share in (0, 1) else f"{100 * share:.1f} %"
 
 
 def format_number(number: float) -> str:
-    """Write a number down with three digits, or all that stand before the point."""
+    """Format a number with three significant digits, or without decimals from 1,000 up."""
     return f"{number:,.0f}" if abs(number) >= 1000 or number == int(number) else f"{number:.3g}"

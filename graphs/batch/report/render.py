@@ -1,4 +1,4 @@
-"""The page of a batch drawn as HTML, of the same parts as the page of a session."""
+"""The HTML page of a batch, with the same frame and style as the page of a session."""
 
 from pathlib import Path
 from typing import Final
@@ -12,16 +12,16 @@ _TEMPLATES: Final = Path(__file__).parent / "templates"
 
 
 _MOST: Final = 490_000
-"""How large a page may be, in bytes."""
+"""Maximum size of a page in bytes."""
 
 _MOST_WITHOUT_CELLS: Final = 300_000
 
 _SCORES: Final = 8
-"""How many scores stand beside values and cells, the first."""
+"""Maximum number of scores that are shown for values and cells."""
 
 
 def render(report: BatchReport) -> str:
-    """Draw the page of a batch, with as many fields and cells as leave it small."""
+    """Render the page of a batch, with as many fields and cells as its maximum size allows."""
     fields, cells = len(report.varied), len(report.lines)
     while len(bare := _drawn(report, fields, 0)) > _MOST_WITHOUT_CELLS and fields:
         fields -= 1
@@ -50,5 +50,5 @@ def _drawn(report: BatchReport, fields: int, cells: int) -> bytes:
         in_words=format_estimate,
         lasted=format_duration,
     )
-    # Without halves of signs, which a model may have written.
+    # A model may have written lone surrogates, which have no encoding.
     return drawn.encode("utf-8", errors="replace")

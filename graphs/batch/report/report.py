@@ -17,11 +17,11 @@ from .page_data import BatchReport
 from .rows import Rows
 
 _AT_ONCE: Final = 2000
-"""How many rows are read at once."""
+"""Number of rows that are read at a time."""
 
 
 async def write_report(store: Store, name: str, page: Path, transcripts: int) -> BatchReport:
-    """Write the report of a batch as a page, with transcripts in a folder beside it."""
+    """Write the report of a batch as a page, with transcripts in a folder next to it."""
     folder = page.with_name(f"{page.stem}-sessions")
     batch = await store.batches.get(name)
     if batch is None:
@@ -45,16 +45,16 @@ async def read_rows(store: Store, batch: BatchRow, listed: int = MOST_LINES) -> 
 
 
 def _wanted(rows: Rows, most: int) -> Iterable[CellRow]:
-    """Choose the cells whose transcripts are written."""
+    """Return the cells whose transcripts are written."""
     faults = (*rows.failed.values(), *rows.unscored.values())
     named = {row.session: row for fault in faults for row in fault.first}
     named |= {row.session: row for row in rows.first}
-    # What is named beside a fault first: it may stand far behind the others.
+    # Cells with an error first: they may be far behind the first cells.
     return [*named.values()][:most]
 
 
 async def _write_session(session: str, folder: Path, store: Store) -> bool:
-    """Write a transcript; one that can't be read has none."""
+    """Write a transcript. Return False if the session cannot be read."""
     try:
         text = await read_page(store, session, None)
     except DuologueError:
@@ -64,7 +64,7 @@ async def _write_session(session: str, folder: Path, store: Store) -> bool:
 
 
 def _write_page(page: Path, report: BatchReport) -> None:
-    # Of all that reports on batches only this needs Jinja.
+    # Only the page needs Jinja.
     from .render import render
 
     _write(page, render(report))
@@ -77,7 +77,7 @@ def _write(path: Path, text: str) -> None:
         raise SpecError(f"{path}: can't be written: {error.strerror or error}") from error
     file = NewFile.begun(path)
     try:
-        # Without halves of signs, which a model may have written.
+        # A model may have written lone surrogates, which have no encoding.
         file.write(text.encode(errors="replace").decode())
         file.put()
     finally:

@@ -1,4 +1,4 @@
-"""The rows of a batch, read once and added up in memory that does not grow with them."""
+"""The totals of a batch's rows, computed in one pass, in memory that hardly grows with the rows."""
 
 import json
 from array import array
@@ -21,14 +21,14 @@ class Moments:
     """The mean and the variance of numbers."""
 
     many: int = 0
-    """How many numbers there are."""
+    """Count of the numbers."""
     mean: float = 0.0
     """Their mean."""
     squares: float = 0.0
-    """The sum of the squares of what they are off their mean."""
+    """The sum of the squared deviations from the mean."""
 
     def add(self, number: float) -> None:
-        """Add a number (Welford)."""
+        """Add a number (Welford's algorithm)."""
         self.many += 1
         off = number - self.mean
         self.mean += off / self.many
@@ -36,22 +36,22 @@ class Moments:
 
     @property
     def variance(self) -> float:
-        """Their variance; 0 of a single one."""
+        """The sample variance. 0 for a single number."""
         return self.squares / (self.many - 1) if self.many > 1 else 0.0
 
 
 @dataclass
 class Spread(Moments):
-    """How numbers from 0 on are spread: how many fall into each of many bins."""
+    """The distribution of numbers from 0 up, as counts in bins."""
 
     width: float = 1.0
-    """How wide a bin is; it doubles where a number lies beyond the last."""
+    """The width of a bin. It doubles when a number lies beyond the last bin."""
     least: float = inf
-    """The smallest."""
+    """The smallest number."""
     most: float = 0.0
-    """The largest."""
+    """The largest number."""
     bins: list[int] = field(default_factory=lambda: [0] * _BINS)
-    """How many numbers there are in each bin."""
+    """The count of numbers in each bin."""
 
     def add(self, number: float) -> None:
         """Add a number."""
@@ -64,7 +64,7 @@ class Spread(Moments):
         self.bins[int(number / self.width)] += 1
 
     def below(self, share: float) -> float:
-        """Give about the number that this share of them does not exceed."""
+        """Return approximately the number that this share of the numbers does not exceed."""
         left = share * self.many
         for place, here in enumerate(self.bins):
             left -= here
@@ -73,7 +73,7 @@ class Spread(Moments):
         return self.most
 
     def bars(self, most: int) -> list[int]:
-        """Return how many fall into each bar, of at most so many, from the least to the most."""
+        """Return the counts for at most `most` bars, from the smallest number to the largest."""
         first, last = int(self.least / self.width), int(self.most / self.width)
         each = -(-(last - first + 1) // most)
         return [sum(self.bins[at : at + each]) for at in range(first, last + 1, each)]
@@ -81,23 +81,23 @@ class Spread(Moments):
 
 @dataclass
 class Group:
-    """What cells that have something in common have come to."""
+    """The totals of cells that have something in common."""
 
     cells: int = 0
-    """How many they are."""
+    """Number of cells."""
     kinds: Counter[str] = field(default_factory=Counter)
-    """Why they ended, or the status of those that have not."""
+    """The counts of the reasons of their ends, and of the statuses of cells that have not ended."""
     ended: int = 0
-    """How many have ended."""
+    """Number of cells that have ended."""
     messages: int = 0
-    """The messages of those."""
+    """Number of messages of the cells that have ended."""
     tokens: int = 0
-    """Their tokens."""
+    """Number of tokens of the cells that have ended."""
     cost: float = 0.0
-    """Their cost."""
+    """Cost of the cells that have ended."""
 
     def add(self, other: "Group") -> None:
-        """Add what others have come to."""
+        """Add the totals of another group."""
         self.cells += other.cells
         self.kinds.update(other.kinds)
         self.ended += other.ended
@@ -107,7 +107,7 @@ class Group:
 
 
 def largest_places(numbers: Sequence[int], most: int) -> Iterator[int]:
-    """Give the places of the largest numbers, in their order; of all, if they are not too many."""
+    """Yield the places of the largest numbers in ascending order, or all places if they are few."""
     if len(numbers) <= most:
         yield from range(len(numbers))
         return
@@ -116,7 +116,7 @@ def largest_places(numbers: Sequence[int], most: int) -> Iterator[int]:
 
 
 def join_groups(groups: Iterable[Group]) -> Group:
-    """Put groups together."""
+    """Return the sum of several groups."""
     found = Group()
     for one in groups:
         found.add(one)
@@ -124,25 +124,25 @@ def join_groups(groups: Iterable[Group]) -> Group:
 
 
 _MOST_VALUES: Final = 500
-"""How many values of a field are told apart, the first."""
+"""Maximum number of values of a field that are distinguished."""
 
 _MOST_FAULTS: Final = 500
-"""How many sentences are told apart."""
+"""Maximum number of error sentences that are distinguished."""
 
 _MOST_SCORES: Final = 60
-"""How many scores are added up, the first."""
+"""Maximum number of scores that are summed up."""
 
 _EXAMPLES: Final = 8
 
 
 @dataclass
 class Fault:
-    """A sentence that cells have in common."""
+    """The cells that have the same error sentence."""
 
     cells: int = 0
-    """How many have it."""
+    """Number of cells."""
     first: list[CellRow] = field(default_factory=list)
-    """The first of them."""
+    """The rows of the first cells."""
 
 
 @dataclass
@@ -150,16 +150,16 @@ class Column:
     """A score of all cells, summed up for each combination of values."""
 
     scored: "array[int]" = field(default_factory=lambda: array("I"))
-    """How many trials of each have it."""
+    """Number of trials with this score, by combination."""
     sums: "array[float]" = field(default_factory=lambda: array("d"))
-    """The sum of those."""
+    """The sum of the score over these trials, by combination."""
     all: Moments = field(default_factory=Moments)
-    """All of them, one by one."""
+    """The mean and variance over all cells."""
     is_share: bool = True
-    """Whether it was yes or no in all of them."""
+    """Whether the score was 0 or 1 in all cells."""
 
     def add(self, combination: int, value: float) -> None:
-        """Add one."""
+        """Add a cell's score."""
         for column in (self.scored, self.sums):
             if len(column) <= combination:
                 column.extend([0] * (combination + 1 - len(column)))
@@ -174,11 +174,11 @@ class Field:
     """A field that varies."""
 
     places: dict[str, int] = field(default_factory=dict)
-    """The place of each value, from 1; 0 stands for all further ones."""
+    """The place of each value, from 1. Place 0 is for all values beyond the maximum."""
     groups: list[Group] = field(default_factory=lambda: [Group()])
-    """What its cells have come to, of each value."""
+    """The totals of the cells with each value, by place."""
     of: "array[int]" = field(default_factory=lambda: array("H"))
-    """Which value each combination has."""
+    """The place of each combination's value."""
 
     def place(self, value: JsonValue) -> int:
         """Return the place of a value."""
@@ -191,46 +191,46 @@ class Field:
 
 
 def label_value(value: JsonValue) -> str:
-    """Write a value down."""
+    """Return a value as text."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 @dataclass
 class Rows:
-    """What all rows of a batch come to."""
+    """The totals of all rows of a batch."""
 
     listed: int
-    """How many of them are kept, the first."""
+    """Maximum number of rows that are kept."""
     first: list[CellRow] = field(default_factory=list)
-    """Those."""
+    """The first rows."""
     all: Group = field(default_factory=Group)
-    """All cells that have begun."""
+    """The totals of all cells that have begun."""
     calls: int = 0
-    """Their model calls, those of cells that have not ended included, as in what follows."""
+    """Number of model calls. This and the next two totals include cells that have not ended."""
     tokens: int = 0
-    """Their tokens."""
+    """Number of tokens."""
     cost: float = 0.0
-    """Their cost."""
+    """Cost."""
     trials: int = 0
-    """The most trials of a combination."""
+    """Maximum number of trials of a combination."""
     messages_spread: Spread = field(default_factory=Spread)
-    """How long sessions that have ended are, in messages."""
+    """The distribution of messages over the sessions that have ended."""
     tokens_spread: Spread = field(default_factory=Spread)
-    """How many tokens they have used."""
+    """The distribution of tokens over these sessions."""
     cost_spread: Spread = field(default_factory=lambda: Spread(width=1e-9))
-    """What they have cost."""
+    """The distribution of the cost over these sessions."""
     fields: dict[str, Field] = field(default_factory=dict)
-    """What varies, by path."""
+    """The fields that vary, by path."""
     columns: dict[str, Column] = field(default_factory=dict)
     """The scores, by name."""
     more_scores: bool = False
-    """Whether there are more, which are not added up."""
+    """Whether there are further scores, which are not summed up."""
     failed: dict[str, Fault] = field(default_factory=dict)
-    """Why cells have failed."""
+    """The errors of cells that failed."""
     unscored: dict[str, Fault] = field(default_factory=dict)
-    """Why cells that have ended have scores missing."""
+    """The reasons why scores are missing in cells that have ended."""
     combinations: dict[int, int] = field(default_factory=dict)
-    """The place of each combination of values, by what tells it from others."""
+    """The place of each combination, by the hash of its values."""
 
     def add(self, row: CellRow) -> None:
         """Add the next row."""
@@ -274,7 +274,7 @@ class Rows:
             yield known.groups[known.place(value)]
 
     def _combination(self, row: CellRow) -> int:
-        # A number instead of the values, which may be long texts.
+        # A hash instead of the values, which may be long texts.
         key = hash(json.dumps(row.varied, sort_keys=True))
         known = len(self.combinations)
         place = self.combinations.setdefault(key, known)
@@ -286,13 +286,13 @@ class Rows:
         return place
 
     def trials_of(self, name: str) -> list[Trials]:
-        """Give what the trials of each combination have of a score."""
+        """Return a score's trials for each combination that has some."""
         column = self.columns[name]
         found = map(Trials, column.scored, column.sums)
         return [one for one in found if one.scored]
 
     def trials_by(self, name: str, path: str) -> Iterator[tuple[int, Trials]]:
-        """Give these, each with the place of its value in a field."""
+        """Yield a score's trials for each combination, with the place of its value in a field."""
         column, of = self.columns[name], self.fields[path].of
         for place, one in zip(of, map(Trials, column.scored, column.sums), strict=False):
             if one.scored:
@@ -300,7 +300,7 @@ class Rows:
 
 
 def _add_fault(faults: dict[str, Fault], row: CellRow, sentence: str) -> None:
-    # The same sentence about another session is the same.
+    # The same error of another session is the same sentence.
     text = sentence.replace(row.session, "…")
     if text not in faults and len(faults) >= _MOST_FAULTS:
         text = "Other sentences"
