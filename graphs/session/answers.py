@@ -43,7 +43,7 @@ def bind_answer(session: str, waiting: Sequence[Question], answer: GivenAnswer) 
         return BoundAnswer(answer.value, answer.question, answer.question in ids)
     if len(ids) > 1:
         raise SessionError(
-            f"Session {session!r} waits for several answers: name the question, one of "
+            f"Session {session!r} waits for several answers; name the question, one of "
             f"{', '.join(ids)}."
         )
     return BoundAnswer(answer.value, ids[0] if ids else None, bool(ids))
@@ -72,7 +72,7 @@ def answered_question(
     now = waits_for(waiting, has_ended=has_ended)
     if answer.waited:
         problem = (
-            f"did not take the answer: the question {answer.question!r} was already answered or "
+            f"did not accept the answer: the question {answer.question!r} was already answered or "
             f"dropped; {now}"
         )
     elif answer.question is not None:
@@ -81,11 +81,11 @@ def answered_question(
             f"answered or dropped, or never asked; {now}"
         )
     elif has_ended:
-        problem = "has ended: it waits for no answer"
+        problem = "has ended and does not wait for an answer"
     elif waiting:
-        problem = f"did not take the answer: no question waited when it was given; {now}"
+        problem = f"did not accept the answer: no question waited at the call; {now}"
     else:
-        problem = "waits for no answer: resume it without one"
+        problem = "does not wait for an answer; resume it without one"
     raise SessionError(f"Session {session!r} {problem}.")
 
 
@@ -120,10 +120,10 @@ class BoundInput(NamedTuple):
         problem = (
             f"the question {before[0]!r} was already answered or dropped"
             if before
-            else "another run has asked a question meanwhile"
+            else "another run has since asked a question"
         )
         raise SessionError(
-            f"Session {self.session!r} did not take the message: {problem}; "
+            f"Session {self.session!r} did not accept the message: {problem}; "
             f"{waits_for(waiting, has_ended=has_ended)}."
         )
 

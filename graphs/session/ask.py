@@ -155,7 +155,9 @@ def _check_text(text: object) -> None:
         raise SpecError("text: must be text that is not empty")
     if is_exit(text):
         # `exit` as a person's message would leave the session without asking anything.
-        raise SpecError(f"text: {text.strip()!r} alone leaves a conversation: say it in a sentence")
+        raise SpecError(
+            f"text: {text.strip()!r} alone leaves the conversation; write a whole sentence"
+        )
 
 
 def _check_answer(result: Result, schema: type[BaseModel]) -> None:
@@ -167,9 +169,10 @@ def _check_answer(result: Result, schema: type[BaseModel]) -> None:
     is_answered = bool(said) and not is_by_person(metadata(said[-1]))
     if result.outcome is None or not is_answered or result.output is not None:
         return
+    answer = excerpt(result.text).strip() or "it is blank"
     raise UnreadableAnswerError(
-        f"the answer does not fit {schema.__name__!r}; simplify the schema, say more about it, or "
-        f"get the text by on_failure='return': {excerpt(result.text).strip() or 'it is blank'}",
+        f"the answer does not fit {schema.__name__!r}: {answer}; simplify the schema, describe it "
+        "in the question, or pass on_failure='return' to get the text",
         reply=result.text,
         session=result.session.id,
     )
@@ -196,7 +199,7 @@ def _speaker(given: object, field: str) -> Speaker:
     if isinstance(given, Speaker):
         return given
     if not isinstance(given, Mapping):
-        hint = ": put it among the replies of one" if is_agent(given) else ""
+        hint = "; add it to the replies of a Speaker" if is_agent(given) else ""
         raise SpecError(
             f"{field}: must be a Speaker or a dict of its fields, not {name_type(given)}{hint}"
         )
@@ -293,7 +296,7 @@ async def aremember(
     was = name or now.name
     for place, result in enumerate(results):
         if not isinstance(result, Result):
-            raise TypeError(f"results.{place} must be a result, not {name_type(result)}")
+            raise TypeError(f"results.{place} must be a Result, not {name_type(result)}")
         result.conversation.speaker(was)
     found = [message for result in results for message in result.memory(was)]
     if words is not None and found:

@@ -57,7 +57,7 @@ def check_state(session: str, conversation: Conversation | None, state: State) -
         for spec in (*given, *known)
     ]
     if conversation is not None and any(spec != conversation for spec in specs):
-        raise SpecError("its conversation is not the one that is listed")
+        raise SpecError("its conversation differs from the one in its row")
     begun = [name for name in _BEGUN if state.get(name)]
     if known:
         read_whole_dump(session, specs[-1], [state])
@@ -140,7 +140,7 @@ def _index_of(log: Sequence[BaseMessage], session: str, name: str) -> int:
         if name in (message.id, place_of(message)):
             return index
     ends = f"{place_of(log[0])} to {place_of(log[-1])}"
-    raise SessionError(f"There is no message {name!r} in session {session!r}: it has {ends}.")
+    raise SessionError(f"Session {session!r} has no message {name!r}; it has {ends}.")
 
 
 async def copy_steps(graph: Graph, steps: list[CheckpointTuple], session: str) -> None:

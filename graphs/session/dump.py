@@ -179,13 +179,13 @@ def check_steps(steps: Sequence[_Step], spec: Conversation) -> None:
     for number, step in enumerate(steps):
         where = f"steps.{number}"
         if step.spec is not None and step.spec.names != names:
-            raise ValueError(f"{where}.spec.speakers: they differ from those of the spec")
+            raise ValueError(f"{where}.spec.speakers: must be the speakers of the spec")
         for place, message in enumerate(step.messages):
             _check_message(f"{where}.messages.{place}", message, log, names)
             log[message.id] = message
         ids = [one.message_id for one in log.values() if one.message_id is not None]
         if len({*ids}) < len(ids):
-            raise ValueError(f"{where}.messages: two of the log have the same message_id")
+            raise ValueError(f"{where}.messages: two messages have the same message_id")
         if step.position is not None:
             _check_position(f"{where}.position", step.position, [*log.values()], names)
     if steps and steps[-1].position is not None:
@@ -196,7 +196,7 @@ def _check_end(where: str, spec: Conversation, position: Position) -> None:
     try:
         decide(spec, position)
     except Exception as error:
-        raise ValueError(f"{where}: nothing can follow it: {error}") from error
+        raise ValueError(f"{where}: no step can follow it: {error}") from error
 
 
 def _check_message(
@@ -204,12 +204,12 @@ def _check_message(
 ) -> None:
     free = place_name(len(log))
     if message.id not in log and message.id != free:
-        raise ValueError(f"{where}.id: must be {free!r}, the next one, not {message.id!r}")
+        raise ValueError(f"{where}.id: must be {free!r}, the next place, not {message.id!r}")
     about = message.metadata
     # A remembered message of another conversation may have a speaker who is not in this one.
     is_ours = not isinstance(about, RememberedMessage) and about.speaker is not None
     if is_ours and about.speaker not in names:
-        raise ValueError(f"{where}.metadata.speaker: nobody is called {about.speaker!r}")
+        raise ValueError(f"{where}.metadata.speaker: no speaker is called {about.speaker!r}")
 
 
 def _check_position(
@@ -218,7 +218,7 @@ def _check_position(
     some = (position.speaker, position.chosen, *position.completed, *position.owed)
     for name in some:
         if name is not None and name not in names:
-            raise ValueError(f"{where}: nobody is called {name!r}")
+            raise ValueError(f"{where}: no speaker is called {name!r}")
     # A message that was removed later was counted before.
     were = [original_metadata(one.metadata) for one in log]
     # After an earlier end, messages are counted from zero again.
@@ -228,14 +228,14 @@ def _check_position(
     removed = said - sum(isinstance(one.metadata, Speech) for one in log[first:])
     counted = position.facts.messages
     if not said - removed <= counted <= said:
-        raise ValueError(f"{where}: {counted} messages were said, and {said} stand")
+        raise ValueError(f"{where}: the position counts {counted} messages, the log {said}")
     reads = MOVES[position.phase].reads
     if reads.newest and not (were and isinstance(were[-1], reads.newest)):
         kinds = " or ".join(map(kind_name, reads.newest))
         raise ValueError(f"{where}: the newest message must be of the kind {kinds}")
     reads_calls = any(kind.has_calls for kind in reads.first)
     if reads_calls and not any(one.tool_calls or one.invalid_tool_calls for one in log):
-        raise ValueError(f"{where}: there are no calls that could run")
+        raise ValueError(f"{where}: the log contains no calls to run")
 
 
 DUMP_VERSION: Final = 7

@@ -92,9 +92,9 @@ class FormatRow(NamedTuple):
 
 FORMATS: Final[Mapping[ExportFormat, FormatRow]] = {
     "markdown": FormatRow("a page to read", _write_markdown),
-    "jsonl": FormatRow("one JSON object a message, for programs", _write_json_lines),
-    "html": FormatRow("a page for a browser, one file that needs nothing else", _write_page),
-    "openai": FormatRow("examples to train models, one for each speaker", _write_examples),
-    "sharegpt": FormatRow("the same in the form of ShareGPT", _write_examples),
+    "jsonl": FormatRow("one JSON object for each message, for programs", _write_json_lines),
+    "html": FormatRow("a page for a browser, in one self-contained file", _write_page),
+    "openai": FormatRow("training examples, one for each speaker", _write_examples),
+    "sharegpt": FormatRow("training examples in ShareGPT's format", _write_examples),
 }
 """All formats, in the order in which they are listed."""

@@ -48,7 +48,7 @@ def as_markdown(result: StoredSession, speaker: str | None = None) -> str:
     """Return a session as a Markdown page."""
     parts = [f"# {escape_markdown(title_of(result.conversation))}"]
     if speaker is not None:
-        parts.append(f"What {escape_markdown(speaker)} remembers.")
+        parts.append(f"The memory of {escape_markdown(speaker)}.")
     if result.specified_task:
         parts += ["**Task:**", _quoted(result.specified_task)]
     is_memory = speaker is not None

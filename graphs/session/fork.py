@@ -205,7 +205,7 @@ def apply_changes(conversation: Conversation, changes: Mapping[str, object]) -> 
         if field in changes:
             raise SpecError(f"{field}: can't change in a fork")
     of_speakers = require_fields(
-        changes.get("speakers", {}), "speakers", "from names to what changes"
+        changes.get("speakers", {}), "speakers", "of changes by the speakers' names"
     )
     for name, fields in of_speakers.items():
         for field in _FIXED_OF_SPEAKERS:
@@ -215,7 +215,7 @@ def apply_changes(conversation: Conversation, changes: Mapping[str, object]) -> 
     found = conversation.replace(**given)
     for name, own in found.prompts.items():
         if own.text is None:
-            raise SpecError(f"prompts.{name}: give the text itself: a fork has no registered texts")
+            raise SpecError(f"prompts.{name}: pass the text itself; a fork has no registered texts")
     return found
 
 

@@ -337,8 +337,8 @@ async def play(
     if result.outcome is None and message is not None:
         # A result would look as if the message had been said.
         raise SessionError(
-            f"Session {held.session!r} waits for another answer, so the message was not said: "
-            "answer what is asked first, or stop the session"
+            f"Session {held.session!r} waits for another answer, so the message was not said; "
+            "answer the waiting question first, or stop the session."
         )
     if result.outcome is not None:
         yield ConversationEnded.of(held.session, result.outcome)

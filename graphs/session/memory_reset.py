@@ -48,7 +48,7 @@ async def replace_memory(
             if not messages:
                 return
             raise SessionError(
-                f"Session {session!r} has not begun: nobody in it has a memory to replace yet."
+                f"Session {session!r} has not begun; its speakers have no memory to replace yet."
             )
         position = Position.model_validate(state["position"])
         log = log_of(state)

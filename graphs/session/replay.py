@@ -60,31 +60,31 @@ def compare(
     recorded: StoredSession, messages: Sequence[BaseMessage], same: int, misfit: str
 ) -> None:
     """Raise unless the messages so far are the same, and a person's recorded answer still fits."""
-    where = f"session {recorded.session_id!r} goes another way now, from message"
+    where = f"Session {recorded.session_id!r} differs from its record at message"
     said = zip(recorded.messages[same:], messages[same:], strict=False)
     for before, now in said:
         one, other = _plain(before), _plain(now)
         different = next((field for field in one if one[field] != other[field]), None)
         if different is not None:
             raise SessionError(
-                f"{where} {place_of(before)} on: "
-                f"its {different} is {other[different]!r} instead of {one[different]!r}"
+                f"{where} {place_of(before)}: "
+                f"its {different} is {other[different]!r} instead of {one[different]!r}."
             )
     if len(messages) > len(recorded.messages):
         raise SessionError(
-            f"session {recorded.session_id!r} goes on now: message "
-            f"{place_of(messages[len(recorded.messages)])} is not in the record"
+            f"Session {recorded.session_id!r} continues after the end of its record with message "
+            f"{place_of(messages[len(recorded.messages)])}."
         )
     if misfit:
-        raise SessionError(f"{where} {place_of(recorded.messages[len(messages)])} on: {misfit}")
+        raise SessionError(f"{where} {place_of(recorded.messages[len(messages)])}: {misfit}.")
 
 
 def compare_ends(recorded: StoredSession, again: StoredSession) -> None:
     """Raise if the replay ended before the end of the record."""
     if len(again.messages) < len(recorded.messages):
         raise SessionError(
-            f"session {recorded.session_id!r} ends earlier now: message "
-            f"{place_of(recorded.messages[len(again.messages)])} is not said"
+            f"Session {recorded.session_id!r} ends before the end of its record: message "
+            f"{place_of(recorded.messages[len(again.messages)])} is missing."
         )
 
 
@@ -129,7 +129,7 @@ def _agents(recorded: StoredSession) -> dict[str, Runnable[Any, Any]]:
     def again(_: object) -> dict[str, Any]:
         found = next(replies, None)
         if found is None:
-            raise _NoMoreError("no agent has replied more")
+            raise _NoMoreError("the record has no further reply of an agent")
         return found
 
     agent = RunnableLambda(again)
@@ -268,9 +268,8 @@ def _given(question: Question, recorded: StoredSession, again: StoredSession) ->
         return decisions_given(question, recorded.conversation, log, rest, recorded.outcome)
     newest = place_of(again.messages[-1])
     raise SessionError(
-        f"session {recorded.session_id!r} can't be replayed from message {newest} on: "
-        "a tool asks a person, and no log records the answer; register another tool of that name, "
-        "which does not ask"
+        f"Session {recorded.session_id!r} can't be replayed after message {newest}: a tool asks a "
+        "person, and no log records the answer; register a tool of the same name that does not ask."
     )
 
 

@@ -160,8 +160,8 @@ async def check_here(
 
 
 IDLE_JUDGE = (
-    "The judge will not be asked: in end_chat.mode max_iterations_only it is asked at a cap alone, "
-    "and judge.final_verdict is off."
+    "The judge will not be asked: with end_chat.mode max_iterations_only it is only asked at a "
+    "cap, and judge.final_verdict is off."
 )
 """The notice for a user whose criteria have no effect."""
 
@@ -201,8 +201,8 @@ def _agreed(
     differs = "" if given is None else first_difference(stored, given)
     if differs:
         raise SessionError(
-            f"session {session!r} belongs to another conversation: {differs} differs; resume it as "
-            "it is, choose another id, or give reset=True (--reset), which deletes what is stored"
+            f"Session {session!r} belongs to another conversation: {differs} differs; resume it "
+            "by its id alone, choose another id, or pass reset=True (--reset) to delete it first."
         )
     return stored
 
@@ -238,8 +238,10 @@ def _person(conversation: Conversation, message: str | None) -> str:
     """Return the name of the person who says the option ``message``."""
     people = conversation.people
     if message is not None and len(people) != 1:
-        who = f"people speak for {list_names(people)}" if people else "nobody is a person"
-        raise SpecError(f"message: {who} in this conversation; use say, which names the speaker")
+        who = f"people speak for {list_names(people)}" if people else "no person takes part"
+        raise SpecError(
+            f"message: {who} in this conversation; use add_message (say), which names the speaker"
+        )
     return people[0] if people else ""
 
 
@@ -402,4 +404,4 @@ def _note(event: Event) -> None:
         case Notice():
             _log.info("%s", event.text)
         case MessageSaid():
-            _log.info("%s has said %d characters (%s)", event.speaker, len(event.text), event.id)
+            _log.info("%s said %d characters (%s)", event.speaker, len(event.text), event.id)

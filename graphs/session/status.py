@@ -41,7 +41,8 @@ def remark(
         case ToolCallFinished():
             return _result(event)
         case ToolRoundLimitReached():
-            return f"{event.speaker} has had {event.rounds} rounds of tools and answers without"
+            rounds = f"{event.rounds} rounds of tool calls"
+            return f"{event.speaker} has used {rounds} and answers without tools"
         case VerdictGiven():
             return describe_verdict(event.verdict, separate=event.by is None)
         case SpeakerChosen():
@@ -50,7 +51,7 @@ def remark(
             return describe_reopening(event.outcome)
         case HistoryShortened():
             # A cut without a summary was already reported when it happened.
-            return f"{event.speaker} remembers in short: {event.text}" if event.text else ""
+            return f"{event.speaker} summarized the history: {event.text}" if event.text else ""
 
 
 def _result(event: ToolCallFinished) -> str:

@@ -24,7 +24,7 @@ async def stop_session(store: Store, session: str) -> bool:
         await store.request_stop(session)
         return False
     if row.status != "waiting":
-        raise SessionError(f"Session {session!r} is not running: there is nothing to stop.")
+        raise SessionError(f"Session {session!r} is not running; there is nothing to stop.")
     # This import loads LangGraph.
     from .take_over import end_waiting
 

@@ -96,8 +96,8 @@ class StoredSession(Shown):
         count = len(speeches(self.messages))
         after = f"after {count} {'message' if count == 1 else 'messages'}"
         if self.failure is not None:
-            return [f"Broken off {after}: {excerpt(self.failure)}. It can be resumed."]
-        return [f"Not finished {after}: it was broken off and can be resumed, or it still runs."]
+            return [f"Interrupted {after}: {excerpt(self.failure)}. It can be resumed."]
+        return [f"Not finished {after}: it was interrupted and can be resumed, or still runs."]
 
     # IPython would prefer `__repr__`, because this class defines it.
     _repr_pretty_ = Shown._repr_pretty_

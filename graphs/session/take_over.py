@@ -25,8 +25,8 @@ def waits_for(questions: Sequence[Question], *, has_ended: bool = False) -> str:
     if has_ended:
         return "it has ended"
     if not questions:
-        return "now it waits for no answer"
-    return f"now it waits for an answer to {', '.join(repr(one.id) for one in questions)}"
+        return "it does not wait for an answer now"
+    return f"it now waits for an answer to {', '.join(repr(one.id) for one in questions)}"
 
 
 def check_still_waits(session: str, before: Sequence[Question], now: Sequence[Question]) -> None:
@@ -42,8 +42,8 @@ def check_still_waits(session: str, before: Sequence[Question], now: Sequence[Qu
     """
     if [one.id for one in before] != [one.id for one in now]:
         raise SessionError(
-            f"Session {session!r} has gone on meanwhile, so nothing was said: {waits_for(now)}; "
-            "read what it says, then say it again."
+            f"Session {session!r} has continued since the call, so the message was not said: "
+            f"{waits_for(now)}; read its new messages, then try again."
         )
 
 
@@ -69,8 +69,10 @@ async def say_in(
     position = Position.model_validate(state["position"]) if "position" in state else None
     if position is None or is_opening(conversation, position):
         if state.get("outcome"):
-            raise SessionError(f"Session {session!r} ended at its opening: run it anew.")
-        raise SessionError(f"Session {session!r} is still at its opening: resume it first.")
+            raise SessionError(
+                f"Session {session!r} ended at its opening; reset it to run it again."
+            )
+        raise SessionError(f"Session {session!r} is still at its opening; resume it first.")
     new = say_as_speaker(state, conversation, position, speaker, text)
     await write_state(graph, session, new)
     await held.reopen()
@@ -87,7 +89,7 @@ async def end_waiting(store: Store, session: str) -> None:
         graph = build_graph(checkpointer=held.checkpointer)
         state = await settle(graph, session, conversation)
         if "position" not in state:
-            raise damaged_store(store.url, "it waits, and its steps are missing", session)
+            raise damaged_store(store.url, "it is waiting, but its steps are missing", session)
         log = log_of(state)
         position = position_after_removals(Position.model_validate(state["position"]), log)
         facts = position.facts.model_copy(update={"stop_requested": True})
@@ -95,8 +97,8 @@ async def end_waiting(store: Store, session: str) -> None:
         following = decide(conversation, position)
         if following.node is not Node.END:
             raise SessionError(
-                f"Session {session!r} waits for an answer, and by its end_chat.when a stop alone "
-                "does not end it: answer it, or delete it."
+                f"Session {session!r} waits for an answer, and its end_chat.when does not end it "
+                "on a stop alone; answer it, or delete it."
             )
         ended = with_next_step(
             conversation, position, following, {**state, "messages": log}, is_new=True

@@ -102,8 +102,8 @@ async def test_one_of_two_processes_answers_and_the_other_is_refused(
     (following,) = Session("s", store=store).state().pending
     assert said == [
         "answered\n",
-        f"refused: Session 's' did not take the answer: the question {question.id!r} was already "
-        f"answered or dropped; now it waits for an answer to {following.id!r}.\n",
+        f"refused: Session 's' did not accept the answer: the question {question.id!r} was already "
+        f"answered or dropped; it now waits for an answer to {following.id!r}.\n",
     ]
     assert ran.read_text() == "100\n"
     done = ScriptedChatModel(script=["Done."])

@@ -84,7 +84,7 @@ def test_a_question_is_listed_and_answered_in_another_process(
         found = run(respond=" Exit")
         assert found["outcome"]["reasons"] == ["quit"]
         assert [row.status for row in list_sessions(store=postgres_url)] == ["finished"]
-        assert "has ended: it waits for no answer" in run(respond="Hello?")["error"]
+        assert "has ended and does not wait for an answer" in run(respond="Hello?")["error"]
     assert len(server.calls) == 1
 
 

@@ -265,7 +265,7 @@ def test_a_summary_is_shown_and_is_an_event(serve: Serve, tmp_path: Path) -> Non
     events = [json.loads(line) for line in ran.stdout.splitlines()]
     told = [event for event in events if event["event"] == "shortened"]
     assert [(event["speaker"], event["text"]) for event in told] == [("Ann", "Numbers came.")]
-    assert "\n(Ann remembers in short: Numbers came.)\n" in duologue("show", "s").stdout
+    assert "\n(Ann summarized the history: Numbers came.)\n" in duologue("show", "s").stdout
 
 
 def test_sessions_are_listed_shown_and_deleted(serve: Serve) -> None:
@@ -316,7 +316,7 @@ def test_a_session_is_shown_as_a_speaker_sees_it(serve: Serve) -> None:
     ran = duologue("show", "g", "--as", "Nobody")
     assert ran.exit_code == 2
     assert ran.stderr == (
-        "Error: nobody in session 'g' is called 'Nobody'; there are 'Owner', 'Gardener'\n"
+        "Error: no speaker in session 'g' is called 'Nobody'; there are 'Owner', 'Gardener'\n"
     )
 
 
@@ -433,7 +433,7 @@ def test_a_fork_takes_other_rules(serve: Serve, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "named"),
     [
-        (["--at", "m0099"], 4, "There is no message 'm0099' in session 'g': it has m0000 to m0003"),
+        (["--at", "m0099"], 4, "Session 'g' has no message 'm0099'; it has m0000 to m0003"),
         (["--into", "a b"], 4, "'a b' can't be a session's id"),
         (["--into", "g"], 4, "'g' exists already"),
         (["--mode", "sideways"], 2, "end_chat.mode"),
@@ -462,7 +462,7 @@ def test_a_session_that_runs_is_asked_to_stop(serve: Serve, tmp_path: Path) -> N
     duologue(*SHORT)
     ran = duologue("stop", "g")
     assert (ran.exit_code, ran.stdout) == (4, "")
-    assert ran.stderr == "Error: Session 'g' is not running: there is nothing to stop.\n"
+    assert ran.stderr == "Error: Session 'g' is not running; there is nothing to stop.\n"
 
     async def while_it_runs() -> str:
         async with open_store(tmp_path / "sessions.db") as store, store.lock("g"):

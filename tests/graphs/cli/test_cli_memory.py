@@ -145,7 +145,7 @@ def test_a_session_is_exported_as_a_page_and_as_json_lines(store: Path, tmp_path
     [
         (["dump"], 2, "SESSION"),
         (["dump", "x"], 4, "There is no session 'x'"),
-        (["dump", "g", "--as", "Eve"], 2, "nobody in session 'g' is called 'Eve'"),
+        (["dump", "g", "--as", "Eve"], 2, "no speaker in session 'g' is called 'Eve'"),
         (
             ["dump", "g", "--output", "no/such/folder.json"],
             2,
@@ -158,7 +158,7 @@ def test_a_session_is_exported_as_a_page_and_as_json_lines(store: Path, tmp_path
         (["load", "owner.json", "--as", "Owner"], 2, "into: is missing"),
         (["load", "g.json", "--into", "h", "--as", "Owner"], 2, "g.json: must be a list of mess"),
         (["reset", "x"], 4, "There is no session 'x'"),
-        (["reset", "g", "--as", "Eve"], 2, "nobody in session 'g' is called 'Eve'"),
+        (["reset", "g", "--as", "Eve"], 2, "no speaker in session 'g' is called 'Eve'"),
         (["copy", "g", "--as", "Owner"], 2, "into: is missing"),
         (["copy", "g", "--into", "h"], 4, "Session 'h' exists already in"),
         (["export", "g", "--format", "pdf"], 2, "format: 'pdf' is unknown"),

@@ -272,8 +272,12 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["answer", "c"], 2, "ANSWER"),
         (["answer", "x", "Hi."], 4, "There is no session 'x'"),
         (["answer", "a/b", "Hi."], 4, "'a/b'"),
-        (["answer", "ended", "Hi."], 4, "Session 'ended' has ended: it waits for no answer."),
-        (["answer", "torn", "Hi."], 4, "Session 'torn' waits for no answer"),
+        (
+            ["answer", "ended", "Hi."],
+            4,
+            "has ended and does not wait for an answer.",
+        ),
+        (["answer", "torn", "Hi."], 4, "Session 'torn' does not wait for an answer"),
         (
             ["answer", "c", "Hi.", "--question", "other"],
             4,
@@ -287,7 +291,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["chat", "Hi.", "--temperature", "3"], 2, "temperature"),
         (["chat", "Hi.", "--max-iterations", "0"], 2, "max_iterations"),
         (["chat", "Hi.", "--session", "a b"], 4, "'a b'"),
-        (["chat", "Hi.", "--session", "c"], 4, "session 'c' belongs to another conversation"),
+        (["chat", "Hi.", "--session", "c"], 4, "Session 'c' belongs to another conversation"),
     ],
 )
 def test_bad_input_gets_one_sentence_before_any_model_is_called(

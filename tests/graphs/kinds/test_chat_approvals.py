@@ -198,7 +198,7 @@ def test_each_is_answered_by_its_id_and_the_other_waits_alone(
     result, options = waiting()
     session = result.session
     assert asks(result.pending) == [{"size of": "coat"}, {"size of": "hat"}]
-    with pytest.raises(SessionError, match="waits for several answers: name the question"):
+    with pytest.raises(SessionError, match="waits for several answers; name the question"):
         session.answer(50, **options)
     ids = dict(zip(("coat", "hat"), (one.id for one in result.pending), strict=True))
     sizes = {"coat": 50, "hat": 58}

@@ -144,7 +144,7 @@ def test_a_registered_text_is_stored_when_the_session_begins() -> None:
         model=ScriptedChatModel(script=["Tulips.", "Ivy."])
     )
     assert again.conversation.prompts["begin"].text == "Start."
-    with pytest.raises(SpecError, match=r"prompts\.rewrite_reply: give the text itself"):
+    with pytest.raises(SpecError, match=r"prompts\.rewrite_reply: pass the text itself"):
         Session("s", store="memory:named").fork(prompts={"rewrite_reply": {"name": "short"}})
 
 

@@ -281,7 +281,7 @@ def test_an_answer_to_what_is_not_asked_is_one_clear_error(store: str) -> None:
         Session("two", store=store).answer("Hello.")
     assert status(store) == "waiting"
     Session("one", store=store).answer("exit")
-    with pytest.raises(SessionError, match="'one' has ended: it waits for no answer"):
+    with pytest.raises(SessionError, match="'one' has ended and does not wait for an answer"):
         Session("one", store=store).answer("Hello?")
 
 
@@ -289,7 +289,7 @@ def test_a_session_that_asks_nothing_takes_no_answer(store: str) -> None:
     talk = proxy("NEVER")
     with pytest.raises(Exception, match="script"):
         converse(talk, session="one", store=store, model=ScriptedChatModel(script=[]))
-    with pytest.raises(SessionError, match="'one' waits for no answer"):
+    with pytest.raises(SessionError, match="'one' does not wait for an answer"):
         Session("one", store=store).answer("Hello.")
 
 

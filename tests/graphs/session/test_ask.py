@@ -129,7 +129,7 @@ def test_an_answer_that_fits_no_schema_is_an_error_with_the_last_reply(
 ) -> None:
     last = "I am a chef, and no clerk. " * 40
     model = model_of("Well, soup!", last)
-    with pytest.raises(UnreadableAnswerError, match=r"does not fit 'Menu'; .*no clerk") as caught:
+    with pytest.raises(UnreadableAnswerError, match=r"does not fit 'Menu': .*no clerk") as caught:
         ask(CHEF, "A menu.", session="s", schema=Menu, tools=tools, model=model, store=store)
     assert isinstance(caught.value, ModelError)
     assert (caught.value.reply, caught.value.session) == (last, "s")
@@ -242,7 +242,7 @@ def test_a_budget_holds_for_all_that_is_asked_in_a_session(store: str) -> None:
         ({"message": "Hi"}, TypeError, "message"),
         ({"on_failure": "ignore"}, SpecError, "on_failure: must be 'raise' or 'return', not 'ign"),
         ({"text": " "}, SpecError, "text: must be text that is not empty"),
-        ({"text": "Exit"}, SpecError, "text: 'Exit' alone leaves a conversation"),
+        ({"text": "Exit"}, SpecError, "text: 'Exit' alone leaves the conversation"),
     ],
 )
 def test_what_does_not_fit_is_told_before_a_model_is_asked(
@@ -258,7 +258,7 @@ def test_what_does_not_fit_is_told_before_a_model_is_asked(
     ("agent", "told"),
     [
         ("Chef", "must be a Speaker or a dict of its fields, not str$"),
-        (RunnableLambda(str), "not RunnableLambda: put it among the replies of one$"),
+        (RunnableLambda(str), "not RunnableLambda; add it to the replies of a Speaker$"),
     ],
 )
 def test_who_is_no_speaker_is_neither_asked_nor_remembers(agent: Any, told: str) -> None:  # noqa: ANN401
@@ -274,7 +274,7 @@ def test_who_is_no_speaker_is_neither_asked_nor_remembers(agent: Any, told: str)
         ((), {"word": 5}, TypeError, "there is no option 'word'; did you mean 'words'"),
         ((), {"nam": "Cook"}, TypeError, "there is no option 'nam'; did you mean 'name'"),
         ((), {"words": "5"}, SpecError, "words: must be 1 or more, not '5'"),
-        (([],), {}, TypeError, "results.0 must be a result, not list"),
+        (([],), {}, TypeError, "results.0 must be a Result, not list"),
     ],
 )
 def test_what_nothing_can_be_remembered_by_is_told(

@@ -152,7 +152,7 @@ def test_an_answer_does_not_approve_a_call_that_nobody_has_seen(
     # Nothing is lost, and the next question waits for an answer to it.
     assert Session("s", store=each_store).state() == after[0]
     (following,) = after[0].pending
-    assert f"now it waits for an answer to {following.id!r}" in str(refused.value)
+    assert f"it now waits for an answer to {following.id!r}" in str(refused.value)
     assert [row.status for row in list_sessions(store=each_store)] == ["waiting"]
     done = ScriptedChatModel(script=["Done."])
     Session("s", store=each_store).answer(APPROVE, question=following.id, model=done, **run)
@@ -166,7 +166,7 @@ def test_an_answer_does_not_approve_a_call_that_nobody_has_seen(
         (lambda session, run: session.stop(), "it has ended"),
         (
             lambda session, run: session.add_message("User", "Wait."),
-            "it waits for no answer",
+            "it does not wait for an answer",
         ),
     ],
     ids=["left", "stopped", "said"],
@@ -194,7 +194,7 @@ def test_an_answer_that_was_given_when_nobody_was_asked_answers_nothing(
     with pytest.raises(Exception, match="script"):
         converse(WIRES, session="s", model=ScriptedChatModel(script=[]), store=store, **run)
     model = ScriptedChatModel(script=wiring(100))
-    with pytest.raises(SessionError, match="no question waited when it was given; now it waits"):
+    with pytest.raises(SessionError, match="no question waited at the call; it now waits"):
         overtakes(
             lambda: Session("s", store=store).answer(APPROVE, **run),
             lambda: Session("s", store=store).resume(model=model, **run),
@@ -254,7 +254,7 @@ def test_of_several_questions_each_keeps_its_answer(
     if not named:
         first()
         # It is the tool's next question that waits beside the other now.
-        with pytest.raises(SessionError, match="waits for several answers: name the question"):
+        with pytest.raises(SessionError, match="waits for several answers; name the question"):
             Session("s", store=store).answer("which?", model=model, **run)
         return
     result = overtakes(
@@ -308,7 +308,7 @@ def test_a_message_answers_no_question_that_came_after_it(
     model = ScriptedChatModel(script=["What is it?"])
     converse(chat(), session="s", store=store, model=model)
     after: list[Result] = []
-    with pytest.raises(SessionError, match=r"did not take the message: .* was already answered"):
+    with pytest.raises(SessionError, match=r"did not accept the message: .* was already answered"):
         overtakes(
             lambda: late(store),
             lambda: after.append(Session("s", store=store).answer(answer, model=model)),
@@ -323,7 +323,7 @@ def test_who_speaks_for_a_speaker_drops_no_question_that_came_after_it(
     model = ScriptedChatModel(script=["What is it?"])
     converse(chat(), session="s", store=store, model=model)
     after: list[Result] = []
-    with pytest.raises(SessionError, match="'s' has gone on meanwhile, so nothing was said"):
+    with pytest.raises(SessionError, match="'s' has continued since the call, so the message was"):
         overtakes(
             lambda: late(store),
             lambda: after.append(Session("s", store=store).answer("Hi.", model=model)),
@@ -333,7 +333,7 @@ def test_who_speaks_for_a_speaker_drops_no_question_that_came_after_it(
 
 def test_of_two_that_begin_a_chat_one_says_its_message(store: str, overtakes: Overtakes) -> None:
     model = ScriptedChatModel(script=["What is it?"])
-    with pytest.raises(SessionError, match="another run has asked a question meanwhile"):
+    with pytest.raises(SessionError, match="another run has since asked a question"):
         overtakes(
             lambda: converse(chat(), store=store, **HELLO),
             lambda: converse(chat(), store=store, model=model, session="s", message="Hi."),

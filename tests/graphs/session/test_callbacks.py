@@ -152,6 +152,6 @@ def test_a_run_that_gives_nothing_until_its_end_logs_that_it_goes_on(
         converse(talk("Ann", "Bob"), model=model, store="memory:logged")
     lines = [record.getMessage() for record in caplog.records if record.name == "duologue"]
     assert [line.partition(" (")[0] for line in lines] == [
-        "Ann has said 9 characters",
-        "Bob has said 5 characters",
+        "Ann said 9 characters",
+        "Bob said 5 characters",
     ]

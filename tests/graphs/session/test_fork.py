@@ -501,7 +501,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"speakers": {"Ann": {"name": "Eve"}}}, "speakers.Ann.name: can't change in a fork"),
     ({"speakers": {"Anna": {}}}, "speakers: nobody is called 'Anna'; did you mean 'Ann'?"),
     ({"speakers": {"Zoe": {}}}, "speakers: nobody is called 'Zoe'; there are 'Ann', 'Ben'"),
-    ({"speakers": [{"name": "Ann"}]}, "speakers: must be a dict from names to what changes, not "),
+    (
+        {"speakers": [{"name": "Ann"}]},
+        "speakers: must be a dict of changes by the speakers' names",
+    ),
     ({"speakers": {"Ann": "x"}}, "speakers.Ann: must be a dict of its fields, not 'x'"),
     (
         {"speakers": {"Ann": {"system_promt": "x"}}},
@@ -552,9 +555,9 @@ def test_what_can_not_be_forked_or_made_is_named(store: str) -> None:
         ({"session": "one", "into": "one"}, "Session 'one' exists already in "),
         (
             {"session": "one", "at": "m0099"},
-            "There is no message 'm0099' in session 'one': it has m0000 to m0004.",
+            "Session 'one' has no message 'm0099'; it has m0000 to m0004.",
         ),
-        ({"session": "one", "at": ""}, "There is no message '' in session 'one'"),
+        ({"session": "one", "at": ""}, "Session 'one' has no message ''"),
     ]
     for arguments, said in wrong:
         with pytest.raises(SessionError, match=f"^{re.escape(said)}"):

@@ -67,9 +67,9 @@ def test_a_fork_goes_on_from_a_message_its_id_or_its_number(
 @pytest.mark.parametrize(
     ("at", "error", "words"),
     [
-        (HumanMessage("?", id="x"), SessionError, "no message 'x' in session 'garden': it has m00"),
-        (99, SessionError, "There is no message 'm0099' in session 'garden'"),
-        (-1, SessionError, "in session 'garden': it has m0000 to m000"),
+        (HumanMessage("?", id="x"), SessionError, "'garden' has no message 'x'; it has m00"),
+        (99, SessionError, "Session 'garden' has no message 'm0099'"),
+        (-1, SessionError, "it has m0000 to m000"),
         (HumanMessage("?"), SpecError, "at: must be a message, its id or its number"),
         (True, SpecError, "at: must be a message, its id or its number"),
         (1.0, SpecError, "at: must be a message, its id or its number"),
@@ -169,11 +169,11 @@ def test_a_result_that_was_broken_off_says_why_if_it_is_known(store: str) -> Non
     broken = Session("s", store=store).state()
     assert (broken.stop_reason, broken.failure) == (None, "ConnectionError('no network')")
     last = str(broken).splitlines()[-1]
-    assert last == "Broken off after 1 message: ConnectionError('no network'). It can be resumed."
+    assert last == "Interrupted after 1 message: ConnectionError('no network'). It can be resumed."
     resumed = broken.session.resume(model=model(*SCRIPT[1:]))
     assert (resumed.failure, resumed.stop_reason) == (None, "done_token")
     resumed.session.reset()
-    assert "broken off and can be resumed, or it still runs" in str(resumed.session.state())
+    assert "interrupted and can be resumed, or still runs" in str(resumed.session.state())
 
 
 # Batches

@@ -177,7 +177,7 @@ ENDED = {"reasons": [], "explanations": ["x"], "rounds": 0, "messages": 0}
                     }
                 ],
             },
-            "steps.0.messages.0.metadata.speaker: nobody is called 'Eve'",
+            "steps.0.messages.0.metadata.speaker: no speaker is called 'Eve'",
         ),
         ({**SESSION, "steps": [{"outcome": ENDED}]}, "steps.0.outcome.reasons: "),
         (

@@ -53,7 +53,7 @@ def test_what_can_not_be_done_is_named(here: str, there: str) -> None:
     run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=there)
     whole = Session("one", store=here).dump()
     memory = Session("one", store=here).state().memory("Ann")
-    stranger = "nobody in session 'one' is called 'Eve'; there are 'Ann', 'Ben'"
+    stranger = "no speaker in session 'one' is called 'Eve'; there are 'Ann', 'Ben'"
     cases: list[tuple[Callable[[], object], type[Exception], str]] = [
         (
             lambda: Session("nobody", store=here).dump(),
@@ -127,7 +127,7 @@ async def test_a_session_that_has_not_begun_has_no_memory_to_replace(here: str) 
     await asyncio.to_thread(run, plain(), ["A", "B", "C", "D"], session="one", store=here)
     memory = (await Session("one", store=here).astate()).memory("Ann")
     await Session("one", store=here).areset()
-    with pytest.raises(SessionError, match="'one' has not begun: nobody in it has a memory"):
+    with pytest.raises(SessionError, match="'one' has not begun; its speakers have no memory"):
         await Session("one", store=here).aset_memory("Ann", memory)
     await Session("one", store=here).areset(speaker="Ann")
     assert len((await asyncio.to_thread(go_on, "one", here, ["A", "B", "C", "D"])).transcript) == 4
@@ -185,11 +185,11 @@ BAD: list[tuple[object, str]] = [
     ),
     (
         SESSION | {"steps": [{"messages": [MESSAGE, MESSAGE | {"id": "m0002"}]}]},
-        "steps.0.messages.1.id: must be 'm0001', the next one, not 'm0002'",
+        "steps.0.messages.1.id: must be 'm0001', the next place, not 'm0002'",
     ),
     (
         SESSION | {"steps": [{"position": {"speaker": "Eve"}}]},
-        "steps.0.position: nobody is called 'Eve'",
+        "steps.0.position: no speaker is called 'Eve'",
     ),
     (SESSION | {"steps": [{"position": {"phase": "flown"}}]}, "steps.0.position.phase: "),
 ]

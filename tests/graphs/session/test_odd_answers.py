@@ -255,7 +255,7 @@ def test_an_answer_is_given_once_though_what_follows_fails(store: str) -> None:
         Session("s", store=store).answer("My words.", question=question.id, **given)
     assert Session("s", store=store).state().pending == ()
     assert [row.status for row in list_sessions(store=store)] == ["unfinished"]
-    with pytest.raises(SessionError, match="waits for no answer"):
+    with pytest.raises(SessionError, match="does not wait for an answer"):
         Session("s", store=store).answer("Other words.", question=question.id, **given)
     assert Session("s", store=store).resume(**given).transcript[0] == ("Ann", "My words.")
 

@@ -129,7 +129,7 @@ def test_a_question_that_somebody_is_asked_is_dropped(store: str) -> None:
     result = Session("one", store=store).add_message("User", "Good morning.")
     assert not result.pending
     assert list_sessions(store=store)[0].status == "unfinished"
-    with pytest.raises(SessionError, match="waits for no answer"):
+    with pytest.raises(SessionError, match="does not wait for an answer"):
         Session("one", store=store).answer("Good evening.", question=waits.pending[0].id)
     result = Session("one", store=store).resume(model=ScriptedChatModel(script=["Hello."]))
     assert result.transcript == [("User", "Good morning."), ("Assistant", "Hello.")]
@@ -180,7 +180,7 @@ def test_calls_that_have_not_run_are_dropped(store: str) -> None:
 @pytest.mark.parametrize(
     ("given", "error", "words"),
     [
-        (("one", "Dan", "Hi"), SpecError, "nobody in session 'one' is called 'Dan'"),
+        (("one", "Dan", "Hi"), SpecError, "no speaker in session 'one' is called 'Dan'"),
         (("one", "Ann", " "), SpecError, "text: must be text that is not empty"),
         (("two", "Ann", "Hi"), SessionError, "no session 'two'"),
     ],
@@ -233,4 +233,4 @@ def test_the_command_says_it_and_how_it_goes_on(
     assert Session("one", store=store).state().transcript[-1] == ("Bob", "I take over.")
     ran = duologue("say", "one", "Dan", "I take over.", "--store", store)
     assert ran.exit_code == 2
-    assert "nobody in session 'one' is called 'Dan'" in ran.stderr
+    assert "no speaker in session 'one' is called 'Dan'" in ran.stderr

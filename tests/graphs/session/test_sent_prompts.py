@@ -170,7 +170,7 @@ def test_who_no_model_has_spoken_for_was_sent_nothing() -> None:
     converse({"speakers": people}, session="none", store="memory:sent")
     with pytest.raises(SessionError, match="No model has spoken for 'Bob' in session 'none' yet"):
         Session("none", store="memory:sent").prompt("Bob")
-    with pytest.raises(SpecError, match="nobody in session 'none' is called 'Zoe'"):
+    with pytest.raises(SpecError, match="no speaker in session 'none' is called 'Zoe'"):
         Session("none", store="memory:sent").prompt("Zoe")
 
 

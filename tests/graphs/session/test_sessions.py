@@ -251,7 +251,7 @@ async def test_a_session_that_runs_can_be_asked_to_stop(store: str) -> None:
 
 def test_what_does_not_run_can_not_be_asked_to_stop(store: str) -> None:
     half(store)
-    with pytest.raises(SessionError, match=r"'garden' is not running: there is nothing to stop\."):
+    with pytest.raises(SessionError, match=r"'garden' is not running; there is nothing to stop\."):
         Session("garden", store=store).stop()
     Session("garden", store=store).resume(model=model())
     with pytest.raises(SessionError, match=r"'garden' has ended already\."):

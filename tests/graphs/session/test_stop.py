@@ -245,7 +245,7 @@ def test_a_session_that_was_broken_off_is_not_running_and_forgets_what_it_was_as
     model = ScriptedChatModel(script=answer)
     with breakage.under_way(), pytest.raises(DuologueError):
         asyncio.run(aconverse(plain(), session="g", store=place, model=model))
-    with pytest.raises(SessionError, match=r"'g' is not running: there is nothing to stop\."):
+    with pytest.raises(SessionError, match=r"'g' is not running; there is nothing to stop\."):
         Session("g", store=place).stop()
     assert duologue("stop", "g").exit_code == 4
     ended = Session("g", store=place).resume(model=ScriptedChatModel(script=["B1", "A2", "B2"]))
@@ -308,5 +308,5 @@ async def test_a_session_that_waits_and_has_lost_its_steps_is_told_of(tmp_path: 
     await aconverse(talk, session="lost", store=store, model=ScriptedChatModel(["Hi."]))
     async with open_store(store) as opened, opened.lock("lost") as held:
         await held.checkpointer.adelete_thread("lost")
-    with pytest.raises(StoreError, match="session 'lost' can't be read: it waits, and its steps"):
+    with pytest.raises(StoreError, match="session 'lost' can't be read: it is waiting, but its"):
         await Session("lost", store=store).astop()

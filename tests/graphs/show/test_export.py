@@ -201,7 +201,7 @@ def test_a_speakers_export_holds_what_it_has_said_and_heard(tmp_path: Path) -> N
     assert "Dig" not in texts
     assert "Monday: sun" not in texts
     page = Session("one", store=store).export(format="markdown", speaker="Ben")
-    assert "What Ben remembers." in page
+    assert "The memory of Ben." in page
     assert "Calls weather" not in page
     assert Session("one", store=store).state().outcome is not None
 
@@ -214,7 +214,7 @@ def test_an_odd_format_and_a_stranger_are_refused(tmp_path: Path) -> None:
         SpecError, match=r"^format: 'pdf' is unknown; there are 'markdown', 'jsonl'"
     ):
         Session("one", store=store).export(format=odd)
-    with pytest.raises(SpecError, match=r"^nobody in session 'one' is called 'Eve'"):
+    with pytest.raises(SpecError, match=r"^no speaker in session 'one' is called 'Eve'"):
         Session("one", store=store).export(format="jsonl", speaker="Eve")
 
 
