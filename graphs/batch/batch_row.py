@@ -100,14 +100,14 @@ async def read_known_row(store: Store, name: str, cells: Cells) -> BatchRow | No
     known = await store.batches.get(name)
     if known is None:
         return None
-    remedy = f"choose another name, or delete it by `duologue batch delete {name}`."
+    remedy = f"choose another name, or delete it with `duologue batch delete {name}`."
     try:
         spec = _upgraded(known.spec)
     except VersionError as error:
-        raise BatchError(f"Batch {name!r} in {store.url}: {error}: {remedy}") from error
+        raise BatchError(f"Batch {name!r} in {store.url}: {error}; {remedy}") from error
     if spec != cells.spec:
-        differs = "has another conversation, or other fields vary in it"
-        raise BatchError(f"Batch {name!r} in {store.url} {differs}: {remedy}")
+        differs = "has another conversation or other varied fields"
+        raise BatchError(f"Batch {name!r} in {store.url} {differs}; {remedy}")
     return known
 
 

@@ -155,8 +155,8 @@ class Driver:
         if failed is not None and many >= max(_ALIKE, self.settings.concurrency):
             await self._stop(
                 BatchError(
-                    f"Batch {self.row.batch!r} stops: {many} cells, one after another, failed "
-                    f"alike: {failed}"
+                    f"Batch {self.row.batch!r} stopped: {many} cells in a row failed with the "
+                    f"same error: {failed}"
                 )
             )
 

@@ -72,7 +72,7 @@ def _read_bound(given: object) -> object:
         return given
     found = _BOUND.fullmatch(given)
     if found is None:
-        raise ValueError(f"must be a score and what it is, as in won>=0.5, not {given!r}")
+        raise ValueError(f"must be a comparison of a score, as in won>=0.5, not {given!r}")
     name, sign, value = found.groups()
     return {"name": name, "sign": sign, "value": value}
 
@@ -176,9 +176,8 @@ def read_export(
     """Check the options of an export, and return it."""
     check_options(registered, Registered)
     if form not in get_args(BatchFormat):
-        raise SpecError(
-            f"format: of a batch there are {list_names(get_args(BatchFormat))}, not {form!r}"
-        )
+        known = list_names(get_args(BatchFormat))
+        raise SpecError(f"format: {form!r} is unknown for batches; there are {known}")
     wanted = {**filters, **{name: _several(filters[name]) for name in ("reason", "score")}}
     return Export(validate(Chosen, wanted), form, speaker, metadata, Registry(registered))
 
@@ -297,8 +296,8 @@ class Export:
             raise SpecError(f"score: no session of batch {batch!r} has a score {unknown!r}{known}")
         if self.left_out["speaker"] and not self.sessions + self.left_out["nothing_said"]:
             raise SpecError(
-                f"nobody in batch {batch!r} is called {self.speaker!r}; in a session of it there "
-                f"are {list_names(self.names)}"
+                f"no speaker in batch {batch!r} is called {self.speaker!r}; in one of its sessions "
+                f"there are {list_names(self.names)}"
             )
 
     def manifest(self, batch: str, data: NewFile) -> ExportManifest:

@@ -161,8 +161,8 @@ def _index(names: Sequence[object], name: str, where: str) -> int:
         return int(name)
     known = [one for one in names if isinstance(one, str)]
     if name.isdecimal() or not known:
-        raise SpecError(f"{where}: there is no {name}: they are {len(names)}, counted from 0")
-    raise SpecError(f"{where}: nobody is called {name!r}{suggest_near_or_all(name, known)}")
+        raise SpecError(f"{where}: there is no item {name}; there are {len(names)}, counted from 0")
+    raise SpecError(f"{where}: no speaker is called {name!r}{suggest_near_or_all(name, known)}")
 
 
 def set_values(value: object) -> JsonValue:
@@ -366,7 +366,7 @@ def _places(base: Base, axes: Sequence[Axis]) -> dict[str, Path]:
             if path[0] != LABELS:
                 found[text] = _at(axis, base.place, path)
             elif len(path) != 2:
-                raise axis.error(f"{text} is no label: it is written {LABELS}.NAME")
+                raise axis.error(f"{text} is not a label; write {LABELS}.NAME")
     try:
         check_apart([(place, text) for text, place in found.items()])
     except ValueError as error:

@@ -118,8 +118,8 @@ class Limiter:
         self._refusals += 1
         if seconds is not None and seconds > _LONGEST:
             self.pause(
-                f"the server of the model {model} takes no calls for {round(seconds / 60)} "
-                "minutes: run the batch again then"
+                f"the server of the model {model} accepts no calls for {round(seconds / 60)} "
+                "minutes; run the batch again after that time"
             )
         else:
             self._line(model).hold(seconds)
@@ -142,7 +142,7 @@ class Limiter:
         """Start measuring the time, at the first call."""
         most = self._limits.max_seconds
         if self._clock is None and self._paused is None and most is not None:
-            left, why = most - self._seconds, f"limits.max_seconds of {most:g} are over"
+            left, why = most - self._seconds, f"limits.max_seconds of {most:g} is used up"
             self._clock = asyncio.get_running_loop().call_later(left, self.pause, why)
             if left <= 0:
                 self.pause(why)
@@ -154,7 +154,7 @@ class Limiter:
         if limits.max_cost is not None and used.cost >= limits.max_cost:
             self.pause(f"limits.max_cost of {limits.max_cost:g} is used up")
         if limits.max_tokens is not None and tokens >= limits.max_tokens:
-            self.pause(f"limits.max_tokens of {limits.max_tokens} are used up")
+            self.pause(f"limits.max_tokens of {limits.max_tokens} is used up")
 
     def _line(self, model: str) -> "_Line":
         found = self._lines.get(model)

@@ -39,8 +39,8 @@ def read_paths(text: str) -> tuple[Path, ...]:
         if sign not in ".,":
             break
     raise ValueError(
-        f"vary: {text!r} is no path: write names joined by dots, each in quotes where it holds a "
-        "dot or a comma, and commas between the paths of several fields"
+        f"vary: {text!r} is not a path; join names by dots, quote a name that contains a dot or "
+        "a comma, and separate the paths of several fields by commas"
     )
 
 
@@ -87,18 +87,18 @@ def check_apart(paths: Iterable[tuple[Path, str]]) -> None:
             also = "" if first == second else f", also as {first}"
             raise ValueError(f"vary.{second}: varies twice{also}")
         if other[: len(one)] == one:
-            raise ValueError(f"vary.{second}: is a part of {first}, which varies, too")
+            raise ValueError(f"vary.{second}: is a part of {first}, which varies as well")
 
 
 def _leaves(table: Mapping[object, object], at: Path) -> Iterator[tuple[tuple[Path, ...], object]]:
     for key, given in table.items():
         if not isinstance(key, str):
-            raise ValueError(f"vary: {key!r} is no path: it must be text")
+            raise ValueError(f"vary: {key!r} is not a path; it must be text")
         if not isinstance(given, Mapping):
             yield tuple((*at, *path) for path in read_paths(key)), given
             continue
         # Inside a table, a key of a further table is a single name, even if it contains dots.
         (inner, *more) = ((key,),) if at else read_paths(key)
         if more:
-            raise ValueError(f"vary.{key}: several fields can't have one table")
+            raise ValueError(f"vary.{key}: several fields can't share one table")
         yield from _leaves(given, (*at, *inner))

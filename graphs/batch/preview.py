@@ -69,7 +69,7 @@ class FilledCell(Data):
         if self.seed is not None:
             yield f"  seed = {self.seed}"
         for name, text in self.told.items():
-            yield f"  {name} is told: {_short(text)}"
+            yield f"  {name} starts with: {_short(text)}"
         if self.error is not None:
             yield f"  It will fail: {_short(self.error)}"
 
@@ -103,7 +103,7 @@ class Preview(Data):
         else:
             yield (
                 f"{sessions}, at most {self.most_calls:,} model calls in all; {self.plain_calls:,} "
-                "where none ends before its cap, no tool is called, and nothing is asked for again."
+                "if every session runs up to its cap, without tool calls and retries."
             )
         yield from _limits(self.limits)
 
@@ -139,7 +139,7 @@ class _NoBoundError(Exception):
 
 def _most(conversation: Conversation) -> int:
     if conversation.agents:
-        raise _NoBoundError("agents of your own may make as many as they like.")
+        raise _NoBoundError("your own agents may make any number of calls.")
     caps = call_caps(conversation.end_chat.when)
     if not (conversation.end_chat.is_capped or caps):
         raise _NoBoundError("there is no cap on the rounds.")
@@ -150,7 +150,9 @@ def _kinds(grid: Grid) -> Iterator[tuple[Conversation, int]]:
     """Yield a conversation for each group with the same number of calls, and the group's size."""
     groups = [_alike(axis, grid.places) for axis in grid.axes]
     if prod(map(len, groups)) > MOST_KINDS:
-        raise _NoBoundError(f"what varies makes more than {MOST_KINDS:,} kinds of conversations.")
+        raise _NoBoundError(
+            f"the varied fields make more than {MOST_KINDS:,} kinds of conversations."
+        )
     for chosen in product(*groups):
         try:
             found = grid.conversation([group.row for group in chosen])

@@ -67,7 +67,7 @@ def _open_crew(
     except ModuleNotFoundError as error:
         if error.name != "ray":
             raise
-        raise SpecError("ray: needs more packages: install duologue[ray]") from error
+        raise SpecError("ray: needs more packages; install duologue[ray]") from error
     return make_ray_executor(settings.ray, worker, limits, settings.concurrency)
 
 
@@ -84,16 +84,16 @@ def batch_name(name: str | None, source: BatchLike) -> str:
     if name is None and isinstance(source, str | Path):
         name = Path(source).stem
     if name is None:
-        raise SpecError("name: is missing: a batch needs one, by which it goes on")
+        raise SpecError("name: is missing; a batch needs a name, by which it can be resumed")
     return check_batch_name(name)
 
 
 def _check(options: Options, concurrency: int) -> None:
     check_options(options, Options, *_OWN)
     if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
-        raise SpecError(f"concurrency: must be a whole number from 1 on, not {concurrency!r}")
+        raise SpecError(f"concurrency: must be a whole number, 1 or more, not {concurrency!r}")
     if options.get("message") is not None:
-        raise TypeError("a batch takes no message: its sessions begin by themselves")
+        raise TypeError("a batch accepts no message: its sessions begin without one")
 
 
 @list_options

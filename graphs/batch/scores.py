@@ -70,7 +70,7 @@ async def _one(
         if not isinstance(given, Mapping):
             return {name: _number(name, given)}
         if not given:
-            raise SpecError(f"the score {name!r} gave an empty dict")
+            raise SpecError(f"the score {name!r} returned an empty dict")
         return {f"{name}.{key}": _number(f"{name}.{key}", one) for key, one in given.items()}
     except DuologueError as error:
         return error
@@ -80,14 +80,15 @@ def _number(name: str, given: object) -> float:
     # `SupportsFloat` includes numpy's numbers, decimals and all booleans, but not texts.
     if not isinstance(given, SupportsFloat):
         raise SpecError(
-            f"the score {name!r} gave {name_type(given)}: it must give a number, True or False"
+            f"the score {name!r} returned {name_type(given)}; "
+            "it must return a number, True or False"
         )
     try:
         number = float(given)
     except (TypeError, ValueError, ArithmeticError) as error:
-        raise SpecError(f"the score {name!r} gave no number: {error}") from error
+        raise SpecError(f"the score {name!r} returned no number: {error}") from error
     if not isfinite(number):
-        raise SpecError(f"the score {name!r} gave {number}, which is no number to add up")
+        raise SpecError(f"the score {name!r} returned {number}, which can't be averaged")
     return number
 
 
@@ -128,7 +129,7 @@ def _found(name: str, own: Mapping[str, ScoreFunction]) -> ScoreFunction:
         check_kind(_KIND, brought, f"score: {str(name)!r}")
         if own.get(name, brought) is not brought:
             raise SpecError(
-                f"score: two different scores are called {str(name)!r}: give each a name of its own"
+                f"score: two different scores are called {str(name)!r}; give each a unique name"
             )
         return brought
     if name in own:
@@ -150,7 +151,7 @@ def complete(result: Result) -> bool:
     """
     judged = None if result.outcome is None else result.outcome.complete
     if judged is None and not _is_judged(result.conversation):
-        raise ValueError("nobody judges this conversation: give it an end_chat.mode or a judge")
+        raise ValueError("this conversation has no judge; set its end_chat.mode or its judge")
     return bool(judged)
 
 
@@ -172,7 +173,7 @@ def findings(result: Result) -> dict[str, bool]:
     """
     judge = result.conversation.judge
     if not isinstance(judge, SeparateJudge):
-        raise ValueError('the conversation has no separate judge: set judge.kind = "separate"')
+        raise ValueError('the conversation has no separate judge; set judge.kind = "separate"')
     verdicts = () if result.outcome is None else result.outcome.verdicts
     # A criterion without a readable verdict counts as not met.
     last = verdicts[-1].findings if verdicts else {}

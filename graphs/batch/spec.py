@@ -128,7 +128,7 @@ def _values(key: str, given: object) -> Values:
         return _VALUES.validate_python([[*one] if isinstance(one, tuple) else one for one in given])
     except ValidationError as error:
         row = int(error.errors()[0]["loc"][0]) + 1
-        raise ValueError(f"vary.{key}: row {row}: is no value that JSON has") from error
+        raise ValueError(f"vary.{key}: row {row}: is not a JSON value") from error
 
 
 _OF_CONVERSATIONS: Final = ("kind", "speakers")
@@ -152,7 +152,7 @@ def load_batch(source: Mapping[str, Any] | str | Path) -> Batch:
     """
     if isinstance(source, Mapping):
         if _is_conversation(source):
-            raise SpecError("it is a conversation: put it into the field conversation of a batch")
+            raise SpecError("this is a conversation; put it into the field conversation of a batch")
         return validate(Batch, source)
     if not isinstance(source, str | Path):
         raise TypeError(f"a batch must be a Batch, a dict or a file, not {name_type(source)}")
@@ -160,8 +160,8 @@ def load_batch(source: Mapping[str, Any] | str | Path) -> Batch:
     data = read_fields(path, "batch")
     if _is_conversation(data):
         raise SpecError(
-            f"{path}: is a conversation: run it by `duologue run {path}`, or name the file in a "
-            "batch's conversation"
+            f"{path}: is a conversation; run it with `duologue run {path}`, or name the file in "
+            "the field conversation of a batch"
         )
     batch = validate(Batch, data, f"{path}: ")
     files: dict[str, Any] = {

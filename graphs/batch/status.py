@@ -109,7 +109,7 @@ class BatchStatus(Shown, Data):
 
     def rows(self) -> list[tuple[str, int]]:
         """Return the number of cells for each status and reason, without zeros."""
-        begun = "running" if self.is_running else "broken off"
+        begun = "running" if self.is_running else "interrupted"
         names: list[tuple[str, CellStatus]] = [
             ("failed", "failed"),
             (begun, "running"),

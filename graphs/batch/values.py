@@ -95,7 +95,7 @@ class Axis:
             try:
                 text = canonical_json(self.varied(number))
             except ValueError as error:
-                raise self.error("holds a number that JSON does not have", number) from error
+                raise self.error("contains a number that JSON does not have", number) from error
             first = seen.setdefault(text, number)
             if first != number:
                 raise self.error(f"has the same values as {self.place(first)}", number)
@@ -137,7 +137,7 @@ def _row(axis: Axis, given: JsonValue, number: int) -> Row:
     if isinstance(given, Mapping):
         unknown = next((name for name in given if name not in axis.paths), None)
         if unknown is not None:
-            text = f"{unknown!r} is none of its fields{suggest_near_or_all(unknown, axis.paths)}"
+            text = f"{unknown!r} is not one of its fields{suggest_near_or_all(unknown, axis.paths)}"
             raise axis.error(text, number)
         return _picked(axis, given, number)
     count = len(axis.paths)
@@ -146,7 +146,7 @@ def _row(axis: Axis, given: JsonValue, number: int) -> Row:
             f"must be a list of {count} values, or a table of them, not {name_type(given)}", number
         )
     if len(given) != count:
-        raise axis.error(f"has {_counted(len(given))}, and the fields are {count}", number)
+        raise axis.error(f"has {_counted(len(given))} for {count} fields", number)
     return tuple(given)
 
 
@@ -165,7 +165,8 @@ def _from_file(axis: Axis, path: Path) -> Axis:
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise axis.error(
-            f"{path.name!r} is no .txt, .csv or .jsonl file: name one, or give a list of values"
+            f"{path.name!r} is not a .txt, .csv or .jsonl file; name such a file, "
+            "or pass a list of values"
         )
     lines, rows = array("Q"), []
     for line, row in reader(replace(axis, file=path.name), _text(axis, path)):
@@ -193,7 +194,9 @@ def _at(axis: Axis, line: int) -> Axis:
 def _txt(axis: Axis, text: str) -> Iterator[tuple[int, Row]]:
     """Read one value from each line, without white space around it. Blank lines are skipped."""
     if len(axis.paths) > 1:
-        raise axis.error(f"{axis.file}: holds one value a line: name a .csv or .jsonl file")
+        raise axis.error(
+            f"{axis.file}: has one value in each line; use a .csv or .jsonl file for several fields"
+        )
     for line, value in enumerate(text.split("\n"), 1):
         if value.strip():
             yield line, (value.strip(),)
@@ -210,9 +213,7 @@ def _csv(axis: Axis, text: str) -> Iterator[tuple[int, Row]]:
     columns = _columns(axis, names)
     for line, record in records:
         if len(record) != len(names):
-            raise _at(axis, line).error(
-                f"has {_counted(len(record))}, and the columns are {len(names)}", 0
-            )
+            raise _at(axis, line).error(f"has {_counted(len(record))} for {len(names)} columns", 0)
         yield line, tuple(record[column] or LEFT for column in columns)
 
 
@@ -233,8 +234,8 @@ def _columns(axis: Axis, names: Sequence[str]) -> list[int]:
     missing = next((path for path in axis.paths if path not in names), None)
     if missing is None:
         return [names.index(path) for path in axis.paths]
-    has = f"it has {list_names(names)}" if names else "it has none"
-    raise axis.error(f"{axis.file}: has no column {missing!r}: {has}{did_you_mean(missing, names)}")
+    has = f"it has {list_names(names)}" if names else "it has no columns"
+    raise axis.error(f"{axis.file}: has no column {missing!r}; {has}{did_you_mean(missing, names)}")
 
 
 def _jsonl(axis: Axis, text: str) -> Iterator[tuple[int, Row]]:
@@ -260,7 +261,7 @@ def _parsed(text: str) -> Any:  # noqa: ANN401
 
 
 def _refused(word: str) -> None:
-    raise ValueError(f"{word} is no number in JSON")
+    raise ValueError(f"{word} is not a JSON number")
 
 
 _READERS: Final[Mapping[str, Callable[[Axis, str], Iterable[tuple[int, Row]]]]] = {

@@ -73,7 +73,7 @@ def _init(address: str) -> None:
         )
     except (OSError, RuntimeError, ValueError) as error:
         token = isinstance(error, ConnectionError) and "RAY_AUTH_MODE" not in os.environ
-        also = "; where it wants a token, set RAY_AUTH_MODE=token" if token else ""
+        also = "; if it requires a token, set RAY_AUTH_MODE=token" if token else ""
         raise SpecError(f"ray: {address!r} can't be joined: {excerpt(str(error))}{also}") from error
 
 
@@ -97,7 +97,7 @@ def _answering(address: str) -> str:
     """Return an address if a server listens there. Ray itself would take minutes to find out."""
     host, colon, port = address.rpartition(":")
     if not colon or "/" in host or not port.isdigit():
-        raise ValueError("give HOST:PORT or auto")
+        raise ValueError("pass HOST:PORT or auto")
     socket.create_connection((host, int(port)), _PATIENCE).close()
     return address
 

@@ -61,7 +61,7 @@ class RayExecutor:
 
     async def _start(self, worker: Any) -> None:  # noqa: ANN401  (Ray's handles have no types)
         try:
-            with ray_errors("Starting a worker of Ray"):
+            with ray_errors("Starting a Ray worker"):
                 await worker.ready.remote()
         except DuologueError as error:
             self._free.put_nowait(error)
@@ -75,7 +75,7 @@ class RayExecutor:
         try:
             if isinstance(worker, DuologueError):
                 raise worker
-            with ray_errors(f"Running {cell.session} by Ray"):
+            with ray_errors(f"Running {cell.session} on Ray"):
                 row: CellRow = await worker.run.remote(cell)
             return row
         finally:
@@ -139,15 +139,15 @@ async def make_ray_executor(
     url = worker.store.url
     if url.startswith("memory:"):
         raise SpecError(
-            f"ray: other processes can't read {url}: keep the sessions in PostgreSQL, or, on one "
+            f"ray: other processes can't read {url}; store the sessions in PostgreSQL or, on one "
             "machine, in a file"
         )
     kit = pack_config(worker, limits)
     async with join_cluster(address):
         if url.startswith("sqlite:") and (many := count_machines()) > 1:
             raise SpecError(
-                f"ray: the {many} machines of the cluster can't share {url}: keep the sessions in "
-                "PostgreSQL, as by --store postgresql://…"
+                f"ray: the {many} machines of the cluster can't share {url}; store the sessions in "
+                "PostgreSQL (--store postgresql://…)"
             )
         crew = RayExecutor(kit, max(1, min(count_cores(), concurrency)), concurrency)
         try:

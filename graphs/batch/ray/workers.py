@@ -88,12 +88,12 @@ def _check(name: str, value: object) -> None:
         cloudpickle.dumps(value)
     except Exception as error:  # a user's object may raise any error
         instead = (
-            "name the model instead, as in 'openai:gpt-5'"
+            "pass the model's name instead, such as 'openai:gpt-5'"
             if name.startswith("model")
-            else "give a function that makes what it needs when it is called"
+            else "pass a function that creates its objects when it is called"
         )
         raise SpecError(
-            f"{name}: can't be sent to Ray's workers ({excerpt(str(error))}): {instead}"
+            f"{name}: can't be sent to Ray's workers ({excerpt(str(error))}); {instead}"
         ) from error
 
 

@@ -17,7 +17,7 @@ NOT_ENDED: Final[Mapping[str, str]] = {
     "failed": "It failed",
     "waiting": "It waits for a person",
     "paused": "It is paused",
-    "running": "It runs, or was broken off",
+    "running": "It is running, or was interrupted",
     "not_begun": "It has not begun",
 }
 """Descriptions of cells that have not ended, by their status."""

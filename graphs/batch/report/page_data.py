@@ -212,7 +212,7 @@ class BatchReport(Shown, Data):
     _repr_pretty_ = Shown._repr_pretty_
 
     def _panel(self) -> Panel:
-        page = (f"The page is {self.page}.",) if self.page else ()
+        page = (f"The page was written to {self.page}.",) if self.page else ()
         rows = [(one.words, f"{one.cells:,}") for one in self.kinds]
         for one in self.scores:
             rows.append((f"Score {one.name}", format_estimate(one.mean, is_share=one.is_share)))

@@ -74,9 +74,9 @@ async def _stands_broken_off(work: Work) -> None:
             return
     status = await BatchRun(work.name, store=work.store).astatus()
     assert not status.is_running
-    begun = dict(status.rows()).get("broken off", 0)
+    begun = dict(status.rows()).get("interrupted", 0)
     assert begun == status.of("running") <= CONCURRENCY
-    assert ("broken off" in str(status)) == (begun > 0)
+    assert ("interrupted" in str(status)) == (begun > 0)
     assert sum(number for _, number in status.rows()) == CELLS
 
 

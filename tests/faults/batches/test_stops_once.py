@@ -168,7 +168,7 @@ def test_a_second_driver_is_refused_and_who_watches_sees_the_end_of_the_first(
     assert watch.is_running
     first.kill()
     assert watch.ended(10) == 0
-    assert "broken off" in watch.output
+    assert "interrupted" in watch.output
     place.server.release()
     last = place.driver()
     assert place.player.wait_for(60)

@@ -99,7 +99,7 @@ def test_where_a_limit_is_used_up_the_same_command_is_not_enough(
     written(tmp_path, batch(2) | {"limits": {"max_tokens": 1}})
     ran = run("--concurrency", "1")
     assert (ran.exit_code, len(player.asked)) == (6, 1)
-    assert "limits.max_tokens of 1 are used up" in ran.stdout
+    assert "limits.max_tokens of 1 is used up" in ran.stdout
     assert ran.stderr == "With a larger limit the same command goes on with what is left.\n"
 
 
@@ -153,8 +153,16 @@ def test_a_failed_cell_gives_an_exit_code_of_its_own_and_is_run_again_when_asked
         (("check", "batch.json"), 2, "batch.json: is a batch: run it by `duologue batch run"),
         (("run", "batch.json"), 2, "batch.json: is a batch: run it by `duologue batch run"),
         (("graph", "batch.json"), 2, "batch.json: is a batch: run it by `duologue batch run"),
-        (("batch", "run", "talk.json"), 2, "talk.json: is a conversation: run it by `duologue run"),
-        (("batch", "run", "role.json", "--dry-run"), 2, "role.json: is a conversation: run it by"),
+        (
+            ("batch", "run", "talk.json"),
+            2,
+            "talk.json: is a conversation; run it with `duologue run",
+        ),
+        (
+            ("batch", "run", "role.json", "--dry-run"),
+            2,
+            "role.json: is a conversation; run it with",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(
@@ -224,7 +232,7 @@ def test_a_second_signal_breaks_it_off_and_calls_in_flight_alone_are_made_again(
     assert (ran.exit_code, ran.stdout) == (130, "")
     assert ran.stderr.splitlines()[-1] == "Broken off. The same command goes on with it."
     server.release()
-    assert "broken off" in duologue("batch", "status", "b").stdout
+    assert "interrupted" in duologue("batch", "status", "b").stdout
     assert run().exit_code == 0
     assert (len(player.asked), player.repeated()) == (CELLS * CALLS + 1, 1)
 

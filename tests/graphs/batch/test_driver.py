@@ -156,13 +156,15 @@ async def test_cells_that_fail_alike_one_after_another_stop_the_batch(
     store: Store, lease: BatchLease, concurrency: int, most: int
 ) -> None:
     crew = Crew(lambda cell: {"status": "failed", "error": "The server is on fire."})
-    with pytest.raises(BatchError, match=r"cells, one after another, failed alike: The server is"):
+    with pytest.raises(
+        BatchError, match=r"cells in a row failed with the same error: The server is"
+    ):
         await driver(store, lease, cells(1000), crew, concurrency).run()
     assert len(crew.ran) <= most
     row = await store.batches.get("b")
     assert row is not None
     assert row.stopped is not None
-    assert "failed alike" in row.stopped
+    assert "failed with the same error" in row.stopped
 
 
 @pytest.mark.parametrize("error", [StoreError("The disk is full."), ModelError("No such model.")])

@@ -539,11 +539,11 @@ def files_in(folder: Path) -> dict[str, str]:
     [
         (
             {"format": "html"},
-            "format: of a batch there are 'jsonl', 'openai', 'sharegpt', not 'html'",
+            "format: 'html' is unknown for batches; there are 'jsonl', 'openai', 'sharegpt'",
         ),
         ({"status": "done"}, "status: input should be 'running'"),
         ({"reason": ["done_tokn"]}, "reason.0: 'done_tokn' is unknown; did you mean 'done_token'?"),
-        ({"score": "won"}, "score.0: must be a score and what it is, as in won>=0.5, not 'won'"),
+        ({"score": "won"}, "score.0: must be a comparison of a score, as in won>=0.5, not 'won'"),
         ({"score": "won>=x"}, "score.0.value: input should be a valid number"),
         ({"score": "won>=nan"}, "score.0.value: input should be a finite number"),
         (
@@ -553,7 +553,7 @@ def files_in(folder: Path) -> dict[str, str]:
         ({"trial": 0}, "trial: input should be greater than 0"),
         (
             {"speaker": "Bob"},
-            "nobody in batch 'b' is called 'Bob'; in a session of it there are 'Head Cook', 'Ben'",
+            "no speaker in batch 'b' is called 'Bob'; in one of its sessions there are 'Head",
         ),
         ({"batch": "c"}, "There is no batch 'c' in memory:"),
         ({"output": "."}, ".: is no file that can be written over"),
@@ -659,7 +659,7 @@ def test_the_command_writes_a_batch(
         (("s-1", "--batch", "b"), "give either SESSION or --batch BATCH"),
         (("--batch", "b"), "--output is missing: a batch is written to a file"),
         (("s-1", "--reason", "completed"), "--reason is for --batch: leave it out"),
-        (("--batch", "b", "--output", "f", "--format", "html"), "of a batch there are 'jsonl',"),
+        (("--batch", "b", "--output", "f", "--format", "html"), "'html' is unknown for batches"),
     ],
 )
 def test_what_the_command_refuses_is_one_sentence(

@@ -129,7 +129,7 @@ def test_a_server_that_takes_no_calls_for_hours_pauses_the_batch() -> None:
     async def talk() -> None:
         gate = limiter()
         gate.refused("m", 7200)
-        with pytest.raises(PausedError, match="model m takes no calls for 120 minutes"):
+        with pytest.raises(PausedError, match="model m accepts no calls for 120 minutes"):
             await gate.enter("other", 1)
 
     virtually(talk())
@@ -163,7 +163,7 @@ def test_a_pause_is_told_to_all_that_wait_at_once_and_the_first_reason_stays() -
     ("limits", "reason"),
     [
         ({"max_cost": 2}, "limits.max_cost of 2 is used up"),
-        ({"max_tokens": 300}, "limits.max_tokens of 300 are used up"),
+        ({"max_tokens": 300}, "limits.max_tokens of 300 is used up"),
     ],
 )
 @pytest.mark.parametrize("earlier", [0, 1])
@@ -189,10 +189,10 @@ def test_the_time_of_all_runs_is_measured_from_the_first_call() -> None:
         await asyncio.sleep(1000)
         await gate.enter("m", 1)
         before = now()
-        with pytest.raises(PausedError, match="max_seconds of 130 are over"):
+        with pytest.raises(PausedError, match="max_seconds of 130 is used up"):
             await gate.enter("m", 1)
         assert now() - before == pytest.approx(30, abs=0.01)
-        with pytest.raises(PausedError, match="are over"):
+        with pytest.raises(PausedError, match="is used up"):
             await limiter(seconds=130, max_seconds=130).enter("m", 1)
 
     virtually(talk())

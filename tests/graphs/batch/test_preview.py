@@ -41,8 +41,8 @@ def test_a_dry_run_tells_sessions_calls_limits_and_two_filled_cells() -> None:
     first, *_, last = found.text().partition("Cell 12")
     most = 12 * most_calls(load_conversation(PLAY))
     assert first.startswith(
-        f"12 sessions, at most {most:,} model calls in all; 132 where none ends before its cap, "
-        "no tool is called, and nothing is asked for again.\n"
+        f"12 sessions, at most {most:,} model calls in all; 132 if every session runs "
+        "up to its cap, without tool calls and retries.\n"
         "Limits: max_cost 2.5; * 1,500 requests_per_minute.\n"
     )
     assert "Cell 1, session grid-" in first
@@ -50,7 +50,7 @@ def test_a_dry_run_tells_sessions_calls_limits_and_two_filled_cells() -> None:
         assert line in first
     for line in ("  user_role = Bob\n", "  task = Reap it all\n", "  seed = 2\n"):
         assert line in last
-    assert "  Bob is told: You are Bob. You lead Seller" in last
+    assert "  Bob starts with: You are Bob. You lead Seller" in last
     assert Preview.model_validate_json(found.model_dump_json()) == found
     assert seen().text().startswith("1 session, ")
     assert [cell.number for cell in seen().cells] == [1]
@@ -151,7 +151,7 @@ def test_plain_calls_are_what_a_conversation_takes_to_its_cap(conversation: dict
         (
             {"task": "x", "speakers": [{"name": "A"},
              {"name": "B", "replies": [{"kind": "agent", "name": "mine"}]}]},
-            "agents of your own may make as many as they like.",
+            "your own agents may make any number of calls.",
         ),
     ],
 )  # fmt: skip

@@ -202,7 +202,7 @@ def test_limits_hold_for_all_workers_and_after_the_limiter_was_killed(
     status = run_batch(limited, name="b", ray="auto", store=store, concurrency=at_once)
     killing.join()
     most = max(len(json.dumps(one.body["messages"]).split()) for one in server.calls) + 10
-    assert status.stopped == f"limits.max_tokens of {tokens} are used up"
+    assert status.stopped == f"limits.max_tokens of {tokens} is used up"
     # What was in flight at the kill may be counted twice; what was at the end comes on top.
     assert abs(status.tokens - tokens) <= 2 * at_once * most
     assert processes("WorkerActor") + processes("LimiterActor") == []
@@ -227,7 +227,7 @@ def test_a_rejected_key_stops_the_batch_once(
     ("options", "refused"),
     [
         ({"store": "memory:b"}, "ray: other processes can't read memory:b"),
-        ({"ray": "ray://host:10001"}, "ray: 'ray://host:10001' can't be joined: give HOST:PORT"),
+        ({"ray": "ray://host:10001"}, "ray: 'ray://host:10001' can't be joined: pass HOST:PORT"),
         ({"ray": "127.0.0.1:1"}, "ray: '127.0.0.1:1' can't be joined: .*refused"),
         ({"model": ScriptedChatModel(script=["Hello."])}, "model: can't be sent"),
     ],

@@ -97,13 +97,13 @@ async def test_a_score_may_be_sync_or_async_take_the_values_and_give_several_num
 @pytest.mark.parametrize(
     ("function", "why"),
     [
-        (lambda result: None, "gave NoneType: it must give a number, True or False"),
-        (lambda result: "1", "gave str: it must give a number, True or False"),
-        (lambda result: inf, "gave inf, which is no number to add up"),
-        (lambda result: nan, "gave nan, which is no number to add up"),
-        (lambda result: 10**400, "gave no number: int too large to convert to float"),
-        (Wanting, "gave no number: never"),
-        (lambda result: {}, "gave an empty dict"),
+        (lambda result: None, "returned NoneType; it must return a number, True or False"),
+        (lambda result: "1", "returned str; it must return a number, True or False"),
+        (lambda result: inf, "returned inf, which can't be averaged"),
+        (lambda result: nan, "returned nan, which can't be averaged"),
+        (lambda result: 10**400, "returned no number: int too large to convert to float"),
+        (Wanting, "returned no number: never"),
+        (lambda result: {}, "returned an empty dict"),
         (lambda result: NOTHING["x"], "failed: KeyError: 'x'"),
         (lambda result: exit(1), "failed: SystemExit: 1"),
     ],
@@ -149,9 +149,9 @@ async def test_where_nobody_judges_the_ready_made_scores_say_so() -> None:
     found, problem = await score(ended(), {}, find_scores(["complete", "findings"]))
     assert found == {}
     assert problem == (
-        "the score 'complete' failed: ValueError: nobody judges this conversation: give it an "
-        "end_chat.mode or a judge; the score 'findings' failed: ValueError: the conversation has "
-        'no separate judge: set judge.kind = "separate"'
+        "the score 'complete' failed: ValueError: this conversation has no judge; set its "
+        "end_chat.mode or its judge; the score 'findings' failed: ValueError: the conversation has "
+        'no separate judge; set judge.kind = "separate"'
     )
 
 

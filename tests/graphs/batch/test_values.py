@@ -135,31 +135,31 @@ WRONG: list[tuple[object, str]] = [
     # Fields.
     ({"user_rol": ["x"]}, "vary.user_rol: row 1: there is no such field; did you mean 'user_role'"),
     ({"title.x": ["x"]}, "vary.title.x: row 1: title: input should be a valid string, not dict"),
-    ({"a..b": [1]}, "vary: 'a..b' is no path: write names joined by dots"),
-    ({"a b.'c": [1]}, "vary: \"a b.'c\" is no path"),
-    ({"": [1]}, "vary: '' is no path"),
-    ({3: [1]}, "vary: 3 is no path: it must be text"),
+    ({"a..b": [1]}, "vary: 'a..b' is not a path; join names by dots"),
+    ({"a b.'c": [1]}, "vary: \"a b.'c\" is not a path"),
+    ({"": [1]}, "vary: '' is not a path"),
+    ({3: [1]}, "vary: 3 is not a path; it must be text"),
     (["task"], "vary: must be a table of fields with their values, not ['task']"),
-    ({"labels": [1]}, "vary.labels: labels is no label: it is written labels.NAME"),
-    ({"labels": {"a": {"b": [1]}}}, "vary.labels.a.b: labels.a.b is no label"),
-    ({"speakers.Bob.task": ["x"]}, "vary.speakers.Bob.task: speakers: nobody is called 'Bob'"),
-    ({"speakers.2.task": ["x"]}, "speakers: there is no 2: they are 2, counted from 0"),
-    ({"user_role, task": {"x": [1]}}, "vary.user_role, task: several fields can't have one table"),
+    ({"labels": [1]}, "vary.labels: labels is not a label; write labels.NAME"),
+    ({"labels": {"a": {"b": [1]}}}, "vary.labels.a.b: labels.a.b is not a label"),
+    ({"speakers.Bob.task": ["x"]}, "vary.speakers.Bob.task: speakers: no speaker is called 'Bob'"),
+    ({"speakers.2.task": ["x"]}, "speakers: there is no item 2; there are 2, counted from 0"),
+    ({"user_role, task": {"x": [1]}}, "vary.user_role, task: several fields can't share one table"),
     # Fields twice.
     ({"task": ["a"], "word_limit, task": [[1, "b"]]}, "vary.task: varies twice"),
     ({"task, task": [["a", "b"]]}, "vary.task: varies twice"),
     ({"end_chat": {"mode": ["x"]}, "end_chat.mode": ["y"]}, "vary.end_chat.mode: is given twice"),
-    ({"user": [{}], "user.task": ["a"]}, "vary.user.task: is a part of user, which varies, too"),
+    ({"user": [{}], "user.task": ["a"]}, "vary.user.task: is a part of user, which varies as well"),
     ({"user.task": ["a"], "speakers.0.task": ["b"]},
      "vary.user.task: varies twice, also as speakers.0.task"),
     ({"max_iterations": [1], "end_chat.max_iterations": [2]},
      "max_iterations and end_chat.max_iterations set the same"),
-    ({"seed": [1]}, "vary.seed: the batch's seed sets the same: give only one of them"),
+    ({"seed": [1]}, "vary.seed: the batch's seed is set as well; set only one of them"),
     # Values.
     ({"task": 3}, "vary.task: must be a list of values or a file's name, not 3"),
     ({"task": []}, "vary.task: has no values"),
-    ({"task": ["a", {1}]}, "vary.task: row 2: is no value that JSON has"),
-    ({"task": ["a", float("nan")]}, "vary.task: row 2: holds a number that JSON does not have"),
+    ({"task": ["a", {1}]}, "vary.task: row 2: is not a JSON value"),
+    ({"task": ["a", float("nan")]}, "vary.task: row 2: contains a number that JSON does not have"),
     ({"labels.n": [1, True, 1.0, "1", 1]}, "vary.labels.n: row 5: has the same values as row 1"),
     ({"task": ["a", "b", " "]}, "vary.task: row 3: must not be empty"),
     ({"end_chat.mode": ["all_task_must_complete", "al_task"]},
@@ -172,36 +172,36 @@ WRONG: list[tuple[object, str]] = [
      "vary.end_chat.min_iterations: row 2: 4 is above the cap"),
     # Rows.
     ({"task, word_limit": [["a", 1], ["b"]]},
-     "vary.task, word_limit: row 2: has 1 value, and the fields are 2"),
+     "vary.task, word_limit: row 2: has 1 value for 2 fields"),
     ({"task, word_limit": ["ab"]},
      "row 1: must be a list of 2 values, or a table of them, not str"),
     ({"task, word_limit": [{"task": "a"}]}, "row 1: word_limit: is missing"),
     ({"task, word_limit": [{"task": "a", "word_limt": 3}]},
-     "row 1: 'word_limt' is none of its fields; did you mean 'word_limit'?"),
+     "row 1: 'word_limt' is not one of its fields; did you mean 'word_limit'?"),
     # Files.
     ({"task": "none.csv"}, "none.csv: can't be read: No such file"),
-    ({"task": "a task"}, "vary.task: 'a task' is no .txt, .csv or .jsonl file: name one, or give"),
+    ({"task": "a task"}, "vary.task: 'a task' is not a .txt, .csv or .jsonl file; name such"),
     ({"task": "utf-16.txt"}, "utf-16.txt: is not UTF-8 text"),
     ({"task": "empty.txt"}, "vary.task: empty.txt: has no values"),
-    ({"task": "empty.csv"}, "vary.task: empty.csv: has no column 'task': it has none"),
+    ({"task": "empty.csv"}, "vary.task: empty.csv: has no column 'task'; it has no columns"),
     # Else the first task would be taken for a name, and nobody would miss it.
-    ({"task": "bare.csv"}, "vary.task: bare.csv: has no column 'task': it has 'Plan a garden'"),
+    ({"task": "bare.csv"}, "vary.task: bare.csv: has no column 'task'; it has 'Plan a garden'"),
     ({"task": "head.csv"}, "vary.task: head.csv: has no values"),
     ({"task": "again.csv"}, "vary.task: again.csv: has two columns called 'task'"),
     ({"tasks": "rows.csv"},
-     "vary.tasks: rows.csv: has no column 'tasks': it has 'task', 'word_limit'; did you mean"),
+     "vary.tasks: rows.csv: has no column 'tasks'; it has 'task', 'word_limit'; did you mean"),
     ({"task, word_limit": "rows.csv"},
-     "vary.task, word_limit: rows.csv, line 5: has 1 value, and the columns are 2"),
+     "vary.task, word_limit: rows.csv, line 5: has 1 value for 2 columns"),
     ({"task": "quotes.csv"}, "vary.task: quotes.csv, line 2: is not valid CSV:"),
     ({"task": "open.csv"}, "vary.task: open.csv, line 3: is not valid CSV: unexpected end of data"),
     ({"word_limit": "wrong.csv"}, "vary.word_limit: wrong.csv, line 4: input should be"),
     ({"task": "same.csv"}, "vary.task: same.csv, line 4: has the same values as same.csv, line 2"),
     ({"task": "bad.jsonl"}, "vary.task: bad.jsonl, line 3: is not valid JSON: Expecting"),
-    ({"task": "nan.jsonl"}, "vary.task: nan.jsonl, line 1: is not valid JSON: NaN is no number"),
+    ({"task": "nan.jsonl"}, "nan.jsonl, line 1: is not valid JSON: NaN is not a JSON number"),
     ({"task, word_limit": "bad.jsonl"},
      "line 1: must be an object with 'task', 'word_limit'"),
     ({"task, word_limit": "rows.jsonl"}, "rows.jsonl, line 2: word_limit: is missing; did you"),
-    ({"task, word_limit": "empty.txt"}, "empty.txt: holds one value a line: name a .csv or .jsonl"),
+    ({"task, word_limit": "empty.txt"}, "empty.txt: has one value in each line; use a .csv"),
 ]  # fmt: skip
 
 FILES = {
@@ -261,7 +261,7 @@ def test_what_else_is_wrong_with_a_batch(fields: dict[str, Any], told: str, tmp_
         ("b.toml", "=", "b.toml: is not valid TOML"),
         ("b.json", "[]", "b.json: must hold one object with the batch's fields"),
         ("b.yaml", "", "b.yaml: a batch is read from a .toml or .json file"),
-        ("b.toml", 'kind = "role_play"\ntask = "Plan"', "b.toml: is a conversation: run it by"),
+        ("b.toml", 'kind = "role_play"\ntask = "Plan"', "b.toml: is a conversation; run it with"),
     ],
 )
 def test_an_error_names_the_batchs_file(name: str, text: str, told: str, tmp_path: Path) -> None:
@@ -279,7 +279,9 @@ def test_a_batchs_file_is_no_conversations(tmp_path: Path) -> None:
 
 
 def test_what_is_no_batch_is_told(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="it is a conversation: put it into the field conversation"):
+    with pytest.raises(
+        SpecError, match="this is a conversation; put it into the field conversation"
+    ):
         load_batch(PLAY)
     for given in (load_conversation(PLAY), None, 3):
         with pytest.raises(TypeError, match="a batch must be a Batch, a dict or a file, not"):
