@@ -91,7 +91,7 @@ _USED: Final = ("calls", "input_tokens", "output_tokens", "cost")
 async def read_known_row(store: Store, name: str, cells: Cells) -> BatchRow | None:
     """Read the row of a batch that is resumed. Return None for a new batch.
 
-    Since its last run the batch may have got more values or trials, and other limits and scores.
+    Since the last run, values and trials may have been added, and limits and scores changed.
 
     Raises:
         BatchError: The row belongs to another batch, or its version is not supported.

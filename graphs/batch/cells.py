@@ -68,10 +68,10 @@ class Cells:
     def of(cls, batch: Batch, name: str) -> "Cells":
         """Read the values of a batch.
 
-        A ``.txt`` or ``.csv`` file contains only texts. The texts of a column are parsed as JSON if
-        they are JSON and the conversation accepts them only parsed, or with the same meaning both
-        ways. The first text of the column that is JSON decides for the column. A label stays a
-        text. An empty cell of a ``.csv`` file leaves the field unchanged.
+        A ``.txt`` or ``.csv`` file contains only texts. Texts that are JSON are parsed if the
+        conversation accepts only the parsed value, or if text and parsed value mean the same. The
+        first JSON text of a column decides for the whole column. A label stays a text. An empty
+        cell of a ``.csv`` file leaves the field unchanged.
 
         Args:
             batch: The batch. Paths of files are relative to the working folder.

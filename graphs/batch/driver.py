@@ -98,8 +98,8 @@ class Driver:
     crew: CellExecutor
     settings: BatchSettings
     scores: tuple[str, ...]
-    """The names of the batch's scores. A cell that has ended but lacks a score is run again to
-    score it.
+    """The names of the batch's scores. A cell that has ended but lacks a score is scored in
+    this run.
     """
     told: Callable[[CellRow], None] | None = None
     """A function that receives the row of each cell after its run, or None."""

@@ -23,11 +23,11 @@ from .status import BatchStatus, read_rows, read_status
 class BatchRun:
     """A handle of a stored batch: its name and its store.
 
-    `run_batch` runs a batch; the handle reads, reports, exports or deletes it, also during a run.
-    Creating a handle opens nothing. Each method opens the store, and raises `BatchError` if the
-    batch does not exist, and `StoreError` if the store cannot be opened, read or written. Each
-    method has an asynchronous twin whose name begins with ``a``, such as ``astatus``.
-    ``str(batch)`` is the name.
+    `run_batch` runs a batch. The handle reads, reports, exports or deletes it; all but deleting
+    also works during a run. Creating a handle opens nothing. Each method opens the store, and
+    raises `BatchError` if the batch does not exist, and `StoreError` if the store cannot be opened,
+    read or written. Each method has an asynchronous twin whose name begins with ``a``, such as
+    ``astatus``. ``str(batch)`` is the name.
 
     Args:
         name: The batch's name: 1 to 100 letters, digits, ``.``, ``_`` and ``-``.

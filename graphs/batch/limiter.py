@@ -11,7 +11,7 @@ from ..conversation.usage import Usage, add_usage
 from .spec import BatchLimits, RateLimit
 
 _OTHERS: Final = "*"
-"""The entry for models that have no entry of their own."""
+"""The key of the rate for all models that have no entry."""
 
 _LONGEST: Final = 3600
 """Maximum wait in seconds that a server may ask for. The batch is paused if it asks for more."""
@@ -229,7 +229,7 @@ class _Line:
 
 
 def _bucket(per_minute: int | None) -> AsyncLimiter | None:
-    """Return a bucket that limits the calls in any minute, and allows a second's share at once."""
+    """Return a bucket for calls or tokens per minute, with a burst of one second's share."""
     if per_minute is None:
         return None
     burst = max(1, per_minute // 60)

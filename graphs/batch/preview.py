@@ -56,7 +56,7 @@ class FilledCell(Data):
     prompt.
     """
     seed: int | None = None
-    """The seed, if there is one."""
+    """The seed, or None."""
     error: str | None = None
     """The reason why the values do not fit together, or None."""
 

@@ -28,7 +28,7 @@ from .cells import Cell
 from .scores import ScoreFunction, score
 
 _TAKEOVER: Final = 30.0
-"""Seconds to wait for a session that another process holds. That process may just be dying."""
+"""Seconds to wait for a session that another process is using: that process may be dying."""
 
 COLLECTED: Final = (50_000, 20, 20)
 """Thresholds of the garbage collection in a process that only runs a batch. With Python's

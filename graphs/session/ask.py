@@ -47,7 +47,7 @@ from .session_row import read_session
 class AskOptions(StoreOptions, total=False):
     """The options of `ask`: the options of a run, and some fields of a conversation.
 
-    A field of the conversation that is None has its default.
+    If a field of the conversation is None, its default applies.
     """
 
     end_when: End | Sequence[End] | None
@@ -59,7 +59,7 @@ class AskOptions(StoreOptions, total=False):
     sandbox: Sandbox | str | Fields | None
     """The sandbox in which the agent's code runs."""
     seed: int | None
-    """A seed. A model that supports it gives the same answers again."""
+    """The seed for models that support one, so that they return the same answers again."""
     max_tool_rounds: int | None
     """Maximum number of rounds of tool calls before the agent must answer."""
 
@@ -96,7 +96,7 @@ async def aask(
         reset: Whether to delete the stored session first.
         schema: A pydantic model that the answer must fit. `Result.output` is a dict of its fields;
             ``Menu.model_validate(result.output)`` makes an instance of a model ``Menu`` from it.
-        on_failure: The behavior if the answer does not fit the schema after the retries. ``raise``
+        on_failure: The behaviour if the answer does not fit the schema after the retries. ``raise``
             raises `UnreadableAnswerError`; ``return`` returns the result, and `Result.output` is
             None.
         user: The name of the speaker who asks.
@@ -234,7 +234,7 @@ def _asked(agent: Speaker, user: str, of_spec: Mapping[str, Any]) -> Conversatio
 
 
 async def _waits(session: str, text: str, target: str | Path | None) -> bool:
-    """Return whether a session stopped before it answered this same question."""
+    """Return whether a session was interrupted before it answered this same question."""
     check_session_id(session)
     target = target or (await asyncio.to_thread(load_settings)).store
     async with open_store(target) as store:
@@ -260,8 +260,8 @@ async def aremember(
 
     The memory is stored in the speaker's field ``memory``, so a new session with this speaker does
     not need the old sessions. The other speakers of the new conversation do not see it. It replaces
-    the speaker's earlier memory: each of its results already contains the memory that it began
-    with.
+    the speaker's earlier memory, because a result already contains the memory with which its
+    conversation began.
 
     Args:
         speaker: The `Speaker`, or a dict of its fields.

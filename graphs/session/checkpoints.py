@@ -173,7 +173,7 @@ async def read_steps(graph: Graph, session: str) -> list[State]:
 
 
 async def read_states(graph: Graph, session: str, *, logs: int | None = None) -> list[State]:
-    """Read a session's state after each step; only the newest ``logs`` states contain a log."""
+    """Read a session's state after each step; only the newest ``logs`` states get a log, or all."""
     with reading_session(graph, session):
         return await _states(graph, session, logs)
 

@@ -50,7 +50,8 @@ async def aconverse(
 
     Raises:
         TypeError: An option is unknown or has a wrong type.
-        SpecError: The conversation, its file or a setting is not valid, or ``answer`` failed.
+        SpecError: The conversation, its file or a setting is not valid, or the function ``answer``
+            raised an error.
         ModelError: A model is not available or did not answer. The session can be resumed.
         AnswerError: ``answer`` repeatedly returned a value that does not fit the question. The
             session still waits for an answer.

@@ -239,8 +239,7 @@ def _check_position(
 
 
 DUMP_VERSION: Final = 7
-"""The version of the dumps that this release writes. A spec inside has a version number of its own.
-"""
+"""The version of the dumps that this release writes. The specs in them have their own version."""
 
 DUMP_VERSIONS: Final = Versions[Migration](oldest=7)
 """The supported versions of a dump. The newest is `DUMP_VERSION`."""

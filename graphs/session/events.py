@@ -168,7 +168,7 @@ class _Message:
 
 
 class TokenStream:
-    """Turns the pieces of messages into events as they arrive, one speaker at a time.
+    """A converter of message pieces into events, as they arrive, one speaker at a time.
 
     Joined, the tokens after the newest `MessageStarted` before a message are the text that the
     other speakers hear. If an answer is interrupted and requested again, the events continue as

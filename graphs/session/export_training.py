@@ -91,7 +91,7 @@ def _example(
         view.pop()
     front = sum(isinstance(message, SystemMessage) for message in view[:1])
     if view and isinstance(view[front], AIMessage):
-        # Trainers expect another role first; the speaker's model was asked in the same way.
+        # The model was sent this message as well. Trainers expect that another role begins.
         view.insert(front, HumanMessage(conversation.render_prompt(BEGIN)))
     learned = [_is_learned(message, lines) for message in view]
     if not any(learned):

@@ -1,8 +1,8 @@
 """Forks: new sessions that continue from any message of another, with changes if wanted.
 
 The fork's state is the state after the step that wrote the message, under the new rules. The steps
-before it are copied, so a fork can itself be forked from any message. The first session is only
-read.
+before it are copied, so a fork can itself be forked from any message. The original session is
+only read.
 """
 
 from collections.abc import Mapping, Sequence

@@ -48,7 +48,7 @@ from .stored_session import StoredSession
 from .take_over import say_in
 
 _TRIES = 5
-"""Maximum number of unfitting answers to one question. Then the session is left waiting."""
+"""Maximum number of invalid answers to one question. Then the session is left waiting."""
 
 
 _LIKE_AN_ID = re.compile(r"[0-9a-f]{32}")
@@ -98,8 +98,8 @@ class Steps:
         """Run the session from its current position, and yield its events."""
         asked = [] if self._is_new else await self.waiting()
         reply = None if self._reply is None else self._paired(asked, self._reply)
-        # Continuing without an answer would pass to a tool or an agent the answer of another in the
-        # same step.
+        # Without an answer, LangGraph would pass a waiting tool or agent the answer that another
+        # one got in the same step.
         runs = reply is not None or not any(map(_is_foreign, asked))
         at_hand, tries, problem, skipped = reply is not None, 0, "", set[str]()
         while True:
@@ -176,7 +176,7 @@ class Steps:
             # LangGraph stores the answer before any node checks it.
             check_message(question, value)
         if isinstance(question, ApprovalQuestion) and _is_foreign(question):
-            # An agent would fail on an unfitting answer, again at every resume.
+            # An agent would fail on an invalid answer, again at every resume.
             check_decisions(question, value)
         is_map = isinstance(value, dict) and all(map(_LIKE_AN_ID.fullmatch, map(str, value)))
         # Without an id, LangGraph stores the answer before it runs anything. But it may then pass
@@ -270,7 +270,7 @@ def _beside(conversation: Conversation) -> set[str]:
 
 
 def _is_foreign(question: Question) -> bool:
-    """Return whether a tool or a user's own agent asks: its question has no schema to check."""
+    """Return whether a tool or a user's own agent asks, so that no schema defines valid answers."""
     return isinstance(question, ToolQuestion) or not question.response_schema
 
 

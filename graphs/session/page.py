@@ -29,7 +29,7 @@ from .session_row import check_speaker, known_session, read_session, title_of
 from .stored_session import StoredSession
 
 _LOGS: Final = 200
-"""Number of newest steps in which prompts are looked for."""
+"""Number of steps, counted from the newest, that are searched for prompts."""
 
 
 async def read_page(store: Store, session: str, speaker: str | None) -> str:

@@ -89,7 +89,7 @@ def compare_ends(recorded: StoredSession, again: StoredSession) -> None:
 
 
 def _plain(message: BaseMessage) -> dict[str, Any]:
-    """Return the compared values: a dump's, without ids and without texts that duologue words."""
+    """Return the values that are compared: a dump's, without ids, usage and texts of duologue."""
     # A recorded model uses no tokens.
     says = dumped(message).model_dump(mode="json", exclude={"message_id", "usage", "model"})
     text, about = says.pop("text"), says.pop("metadata") | {"problem": None}
@@ -225,10 +225,10 @@ async def _leg(graph: Graph, given: Any, recorded: StoredSession, said: list[Any
 
 
 def _natively(recorded: StoredSession) -> Conversation:
-    """Return the conversation with native tool calls, and if need be without task specification.
+    """Return the conversation to replay, with native tool calls.
 
-    The record has calls that were already parsed. The embedded model may not have been asked to
-    specify the task.
+    The record contains parsed tool calls, so nothing must be parsed again. Without a recorded task
+    specification, none is requested: the embedded model may not have been asked for one.
     """
     conversation = recorded.conversation
     native = tuple(

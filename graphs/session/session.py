@@ -211,7 +211,7 @@ class Session(BaseSession):
     Creating a handle opens nothing. Each method opens the store, and raises `SessionError` if the
     session does not exist, and `StoreError` if the store cannot be opened, read or written. Each
     method has an asynchronous twin whose name begins with ``a``, such as ``aresume``.
-    ``str(session)`` is the id. Two handles are equal if their ids and stores are equal.
+    ``str(session)`` is the id. Two handles are equal if their ids and addresses are equal.
 
     Args:
         id: The session's id: 1 to 128 letters, digits, ``.``, ``_`` and ``-``.

@@ -4,10 +4,10 @@ The sample consists of combinations of values. The trials of one combination res
 each combination counts as one observation: its mean, or its own pass^k. The interval of a share is
 Wilson's, with the number of independent sessions that would vary as much (Korn and Graubard, 1998;
 Dean and Pagano, 2015): at least the number of combinations, at most the number of sessions. If
-there are few combinations, Student's quantile is used. The interval stays within 0 and
-1. It is wide enough even if all trials pass or if there are few combinations; in these cases a
-bootstrap over combinations and plain clustered standard errors are far too narrow. The interval of
-a mean is Student's.
+combinations have several trials, Student's quantile allows for few combinations. The interval stays
+between 0 and 1, and is wide enough even if all trials pass or if there are few combinations, for
+which a bootstrap over combinations and plain clustered standard errors are far too narrow. The
+interval of a mean is Student's.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
