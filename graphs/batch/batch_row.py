@@ -60,7 +60,7 @@ def read_figures(outcome: Outcome) -> dict[str, Any]:
         "rounds": outcome.rounds,
         "messages": outcome.messages,
         "seconds": outcome.seconds,
-        **_used(outcome.total),
+        **_usage_figures(outcome.total),
     }
 
 
@@ -70,11 +70,11 @@ def _so_far(conversation: Conversation, state: State) -> dict[str, Any]:
         "rounds": position.rounds(conversation),
         "messages": position.facts.messages,
         "seconds": position.facts.seconds,
-        **_used(add_usage(read_usage(state).values())),
+        **_usage_figures(add_usage(read_usage(state).values())),
     }
 
 
-def _used(used: Usage) -> dict[str, Any]:
+def _usage_figures(used: Usage) -> dict[str, Any]:
     return used.model_dump(include={"calls", "input_tokens", "output_tokens", "cost"})
 
 
@@ -102,7 +102,7 @@ async def read_known_row(store: Store, name: str, cells: Cells) -> BatchRow | No
         return None
     remedy = f"choose another name, or delete it with `duologue batch delete {name}`."
     try:
-        spec = _upgraded(known.spec)
+        spec = _upgrade_spec(known.spec)
     except VersionError as error:
         raise BatchError(f"Batch {name!r} in {store.url}: {error}; {remedy}") from error
     if spec != cells.spec:
@@ -111,7 +111,7 @@ async def read_known_row(store: Store, name: str, cells: Cells) -> BatchRow | No
     return known
 
 
-def _upgraded(spec: str) -> str:
+def _upgrade_spec(spec: str) -> str:
     """Upgrade the stored spec of a batch. A short form has no version, and is not changed."""
     data = json.loads(spec)
     fields, version = data["conversation"], data["version"]

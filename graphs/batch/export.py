@@ -178,7 +178,7 @@ def read_export(
     if form not in get_args(BatchFormat):
         known = list_names(get_args(BatchFormat))
         raise SpecError(f"format: {form!r} is unknown for batches; there are {known}")
-    wanted = {**filters, **{name: _several(filters[name]) for name in ("reason", "score")}}
+    wanted = {**filters, **{name: _as_tuple(filters[name]) for name in ("reason", "score")}}
     return Export(validate(Chosen, wanted), form, speaker, metadata, Registry(registered))
 
 
@@ -196,7 +196,7 @@ async def write_export(store: Store, batch: str, path: Path, work: "Export") -> 
     return manifest
 
 
-def _several(given: object) -> object:
+def _as_tuple(given: object) -> object:
     return (given,) if isinstance(given, str) else given
 
 
@@ -283,7 +283,7 @@ class Export:
 
     def _objects(self, told: dict[str, Any], result: StoredSession) -> Iterable[Line]:
         if self.form == "jsonl":
-            yield told | _said(result, self.speaker)
+            yield told | _trajectory_line(result, self.speaker)
             return
         for one in examples(result, self.speaker, self.registry):
             yield written(one, self.form, told if self.has_metadata else None)
@@ -320,7 +320,7 @@ class Export:
         )
 
 
-def _said(result: StoredSession, speaker: str | None) -> Line:
+def _trajectory_line(result: StoredSession, speaker: str | None) -> Line:
     shown = (result.conversation, result.messages, result.specified_task)
     if speaker is not None:
         return {"speaker": speaker, "trajectory": trajectory(*shown, speaker)}

@@ -99,7 +99,7 @@ class Base:
         items = into.value if isinstance(into, Default) else into
         if isinstance(items, list | tuple):
             found = [Default(one) for one in items] if isinstance(into, Default) else [*items]
-            index = _index([_called(one) for one in items], name, write_path(at))
+            index = _index([_item_name(one) for one in items], name, write_path(at))
             found[index] = self._put(found[index], tuple(rest), value, (*at, name))
             return found
         fields = self._fields(into, at)
@@ -147,7 +147,7 @@ def conversation_of(data: Mapping[str, Any], *, is_made: bool) -> Conversation:
     return build_model(Conversation, data) if is_made else load_conversation(data)
 
 
-def _called(one: object) -> object:
+def _item_name(one: object) -> object:
     """Return the name of an item in a list, or None."""
     value = one.value if isinstance(one, Default) else one
     return value.get("name") if isinstance(value, Mapping) else getattr(value, "name", None)
@@ -216,7 +216,7 @@ class Grid:
         places = _places(base, axes)
         for axis in axes:
             for path in axis.paths:
-                base = _at(axis, base.opened, places[path]) if path in places else base
+                base = _find_in_axis(axis, base.opened, places[path]) if path in places else base
         grid = cls(base, axes, places)._as_taken()
         for axis in grid.axes:
             axis.check_distinct()
@@ -271,7 +271,7 @@ class Grid:
         try:
             self.conversation(first)
         except SpecError as error:
-            raise self._blamed(error) from error
+            raise self._blame_row(error) from error
         for place, axis in enumerate(self.axes):
             columns = [column for column, path in enumerate(axis.paths) if path in self.places]
             seen = {_fields(axis.rows[0], columns)}
@@ -283,14 +283,14 @@ class Grid:
                 try:
                     self.conversation([*first[:place], row, *first[place + 1 :]])
                 except SpecError as error:
-                    raise axis.error(_without(error, axis.paths), row) from error
+                    raise axis.error(_strip_path(error, axis.paths), row) from error
 
-    def _blamed(self, error: SpecError) -> SpecError:
+    def _blame_row(self, error: SpecError) -> SpecError:
         """Return the error for the first row that caused it, or else for the conversation."""
         field = str(error).partition(": ")[0]
         for axis in self.axes:
             if any(f"{path}.".startswith(f"{field}.") for path in axis.paths):
-                return axis.error(_without(error, axis.paths), 0)
+                return axis.error(_strip_path(error, axis.paths), 0)
         rows = ", ".join(f"{axis.place(0)} of vary.{axis.key}" for axis in self.axes)
         told = "" if not rows or self._fails_anyway(error) else f" (with {rows})"
         return SpecError(f"conversation: {error}{told}")
@@ -364,7 +364,7 @@ def _places(base: Base, axes: Sequence[Axis]) -> dict[str, Path]:
     for axis in axes:
         for text, path in zip(axis.paths, read_paths(axis.key), strict=True):
             if path[0] != LABELS:
-                found[text] = _at(axis, base.place, path)
+                found[text] = _find_in_axis(axis, base.place, path)
             elif len(path) != 2:
                 raise axis.error(f"{text} is not a label; write {LABELS}.NAME")
     try:
@@ -381,7 +381,7 @@ def _fields(row: Row, columns: Sequence[int]) -> str:
     return canonical_json([[column, row[column]] for column in columns if row[column] is not LEFT])
 
 
-def _at(axis: Axis, find: Callable[[Path], T], path: Path) -> T:
+def _find_in_axis(axis: Axis, find: Callable[[Path], T], path: Path) -> T:
     """Call `find` with a path, and turn its error into an error of the axis."""
     try:
         return find(path)
@@ -389,7 +389,7 @@ def _at(axis: Axis, find: Callable[[Path], T], path: Path) -> T:
         raise axis.error(str(error)) from error
 
 
-def _without(error: SpecError, paths: Sequence[str]) -> str:
+def _strip_path(error: SpecError, paths: Sequence[str]) -> str:
     """Return the text of an error without a path that the caller adds."""
     text = str(error)
     named = (path for path in paths if text.startswith(f"{path}: "))

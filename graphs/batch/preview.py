@@ -118,8 +118,8 @@ def preview_batch(cells: Cells, limits: BatchLimits) -> Preview:
     most, plain, why = 0, 0, None
     try:
         for kind, times in _kinds(cells.grid):
-            most += times * cells.trials * _most(kind)
-            plain += times * cells.trials * min(_most(kind), plain_calls(kind))
+            most += times * cells.trials * _max_calls(kind)
+            plain += times * cells.trials * min(_max_calls(kind), plain_calls(kind))
     except _NoBoundError as error:
         why = str(error)
     numbers = dict.fromkeys((1, cells.count))
@@ -129,7 +129,7 @@ def preview_batch(cells: Cells, limits: BatchLimits) -> Preview:
         plain_calls=None if why else plain,
         no_bound=why,
         limits=limits,
-        cells=tuple(_filled(cells.cell(number)) for number in numbers),
+        cells=tuple(_fill_cell(cells.cell(number)) for number in numbers),
     )
 
 
@@ -137,7 +137,7 @@ class _NoBoundError(Exception):
     """The number of model calls has no known bound. The message is the reason."""
 
 
-def _most(conversation: Conversation) -> int:
+def _max_calls(conversation: Conversation) -> int:
     if conversation.agents:
         raise _NoBoundError("your own agents may make any number of calls.")
     caps = call_caps(conversation.end_chat.when)
@@ -148,7 +148,7 @@ def _most(conversation: Conversation) -> int:
 
 def _kinds(grid: Grid) -> Iterator[tuple[Conversation, int]]:
     """Yield a conversation for each group with the same number of calls, and the group's size."""
-    groups = [_alike(axis, grid.places) for axis in grid.axes]
+    groups = [_group_rows(axis, grid.places) for axis in grid.axes]
     if prod(map(len, groups)) > MOST_KINDS:
         raise _NoBoundError(
             f"the varied fields make more than {MOST_KINDS:,} kinds of conversations."
@@ -170,7 +170,7 @@ class _Group:
     count: int = 0
 
 
-def _alike(axis: Axis, places: Mapping[str, object]) -> Sequence[_Group]:
+def _group_rows(axis: Axis, places: Mapping[str, object]) -> Sequence[_Group]:
     matter = [
         (column, path[-1] in _SAME_CALLS)
         for column, (text, path) in enumerate(zip(axis.paths, read_paths(axis.key), strict=True))
@@ -190,7 +190,7 @@ def _difference(value: Value, *, same_calls: bool) -> str:
     return "any" if same_calls and isinstance(value, str | int | float) else canonical_json(value)
 
 
-def _filled(cell: Cell) -> FilledCell:
+def _fill_cell(cell: Cell) -> FilledCell:
     known: dict[str, Any] = {
         "number": cell.number,
         "session": cell.session,

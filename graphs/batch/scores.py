@@ -52,7 +52,7 @@ async def score(
         The scores, and the reason why some are missing.
     """
     found = await asyncio.gather(
-        *(_one(name, function, result, values) for name, function in scores.items())
+        *(_score_one(name, function, result, values) for name, function in scores.items())
     )
     problems = [one for one in found if isinstance(one, DuologueError)]
     given = [one for one in found if not isinstance(one, DuologueError)]
@@ -60,7 +60,7 @@ async def score(
     return Scored({name: value for one in given for name, value in one.items()}, told)
 
 
-async def _one(
+async def _score_one(
     name: str, function: ScoreFunction, result: Result, values: Mapping[str, JsonValue]
 ) -> dict[str, float] | DuologueError:
     # A copy, because the cell's row contains the same dict.
@@ -120,10 +120,10 @@ def find_scores(
     for name, function in own.items():
         check_name(name, _KIND)
         check_kind(_KIND, function, f"{_KIND}: {name!r}")
-    return {str(name): _found(name, own) for name in names}
+    return {str(name): _find_score(name, own) for name in names}
 
 
-def _found(name: str, own: Mapping[str, ScoreFunction]) -> ScoreFunction:
+def _find_score(name: str, own: Mapping[str, ScoreFunction]) -> ScoreFunction:
     if isinstance(name, NamedObject):
         brought: ScoreFunction = name.brought  # type: ignore[assignment]  # checked here
         check_kind(_KIND, brought, f"score: {str(name)!r}")

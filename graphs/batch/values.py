@@ -106,7 +106,7 @@ def read_json(value: JsonValue) -> JsonValue:
     if not isinstance(value, str):
         return value
     try:
-        read: JsonValue = _parsed(value)
+        read: JsonValue = _parse_json(value)
     except (ValueError, RecursionError):
         return value
     return read
@@ -139,25 +139,25 @@ def _row(axis: Axis, given: JsonValue, number: int) -> Row:
         if unknown is not None:
             text = f"{unknown!r} is not one of its fields{suggest_near_or_all(unknown, axis.paths)}"
             raise axis.error(text, number)
-        return _picked(axis, given, number)
+        return _pick_values(axis, given, number)
     count = len(axis.paths)
     if not isinstance(given, list):
         raise axis.error(
             f"must be a list of {count} values, or a table of them, not {name_type(given)}", number
         )
     if len(given) != count:
-        raise axis.error(f"has {_counted(len(given))} for {count} fields", number)
+        raise axis.error(f"has {_count_values(len(given))} for {count} fields", number)
     return tuple(given)
 
 
-def _picked(axis: Axis, given: Mapping[str, JsonValue], number: int) -> Row:
+def _pick_values(axis: Axis, given: Mapping[str, JsonValue], number: int) -> Row:
     missing = [path for path in axis.paths if path not in given]
     if missing:
         raise axis.error(f"{missing[0]}: is missing{did_you_mean(missing[0], [*given])}", number)
     return tuple(given[path] for path in axis.paths)
 
 
-def _counted(count: int) -> str:
+def _count_values(count: int) -> str:
     return f"{count} value" if count == 1 else f"{count} values"
 
 
@@ -186,7 +186,7 @@ def _text(axis: Axis, path: Path) -> str:
     return text
 
 
-def _at(axis: Axis, line: int) -> Axis:
+def _line_axis(axis: Axis, line: int) -> Axis:
     """Return an axis whose only row is a line of the file, for an error message."""
     return replace(axis, lines=(line,))
 
@@ -213,7 +213,9 @@ def _csv(axis: Axis, text: str) -> Iterator[tuple[int, Row]]:
     columns = _columns(axis, names)
     for line, record in records:
         if len(record) != len(names):
-            raise _at(axis, line).error(f"has {_counted(len(record))} for {len(names)} columns", 0)
+            raise _line_axis(axis, line).error(
+                f"has {_count_values(len(record))} for {len(names)} columns", 0
+            )
         yield line, tuple(record[column] or LEFT for column in columns)
 
 
@@ -227,7 +229,7 @@ def _records(axis: Axis, text: str) -> Iterator[tuple[int, list[str]]]:
                 yield line, record
             line = reader.line_num + 1
     except csv.Error as error:
-        raise _at(axis, line).error(f"is not valid CSV: {error}", 0) from error
+        raise _line_axis(axis, line).error(f"is not valid CSV: {error}", 0) from error
 
 
 def _columns(axis: Axis, names: Sequence[str]) -> list[int]:
@@ -243,24 +245,24 @@ def _jsonl(axis: Axis, text: str) -> Iterator[tuple[int, Row]]:
     for line, written_value in enumerate(text.split("\n"), 1):
         if not written_value.strip():
             continue
-        at = _at(axis, line)
+        at = _line_axis(axis, line)
         try:
-            given = _parsed(written_value)
+            given = _parse_json(written_value)
         except (ValueError, RecursionError) as error:
             raise at.error(f"is not valid JSON: {error}", 0) from error
         if isinstance(given, Mapping) and (len(axis.paths) > 1 or axis.paths[0] in given):
-            yield line, _picked(at, given, 0)
+            yield line, _pick_values(at, given, 0)
         elif len(axis.paths) == 1:
             yield line, (given,)
         else:
             raise at.error(f"must be an object with {list_names(axis.paths)}", 0)
 
 
-def _parsed(text: str) -> Any:  # noqa: ANN401
-    return json.loads(text, parse_constant=_refused)
+def _parse_json(text: str) -> Any:  # noqa: ANN401
+    return json.loads(text, parse_constant=_reject_constant)
 
 
-def _refused(word: str) -> None:
+def _reject_constant(word: str) -> None:
     raise ValueError(f"{word} is not a JSON number")
 
 

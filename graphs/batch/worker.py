@@ -79,9 +79,9 @@ class Worker:
             outcome["status"], stops = "paused", error
         except Exception as error:
             # An error of a model, a tool or a user's function belongs to this cell only.
-            outcome |= {"status": "failed", "error": _told(error)}
+            outcome |= {"status": "failed", "error": _describe_error(error)}
         known: dict[str, Any] = {"status": "paused"}
-        row = row.model_copy(update=known | await self._found(cell, result) | outcome)
+        row = row.model_copy(update=known | await self._session_figures(cell, result) | outcome)
         row = row.model_copy(update={"updated_at": datetime.now(UTC)})
         await self.lease.put_cell(row)
         if stops is not None:
@@ -121,7 +121,7 @@ class Worker:
                 result = event if isinstance(event, StoredSession) else None
         return result
 
-    async def _found(self, cell: Cell, result: StoredSession | None) -> dict[str, Any]:
+    async def _session_figures(self, cell: Cell, result: StoredSession | None) -> dict[str, Any]:
         """Return the figures of the cell's session, with its scores if it has ended."""
         try:
             if result is not None and result.outcome is not None:
@@ -140,7 +140,7 @@ class Worker:
             return {"status": "failed", "error": str(error)}
 
 
-def _told(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, DuologueError):
         return str(error)
     return excerpt(f"{type(error).__name__}: {error}")

@@ -135,8 +135,12 @@ async def aask(
     given: dict[str, Any] = {**options}
     of_spec = {name: given.pop(name) for name in _OF_SPEC & given.keys()}
     of_spec = {name: value for name, value in of_spec.items() if value is not None}
-    asked = _asked(_able(agent, given.get("tools"), schema), user, of_spec)
-    waits = session is not None and not reset and await _waits(session, text, given.get("store"))
+    asked = _make_conversation(_equip_agent(agent, given.get("tools"), schema), user, of_spec)
+    waits = (
+        session is not None
+        and not reset
+        and await _is_unanswered(session, text, given.get("store"))
+    )
     message = None if waits else text
     queued = cast("Options", dict(**given, message=message))
     # The text is a new message. It must not answer a question that already waits, such as an
@@ -178,7 +182,7 @@ def _check_answer(result: Result, schema: type[BaseModel]) -> None:
     )
 
 
-def _able(agent: AnySpeaker, tools: Any, schema: type[BaseModel] | None) -> Speaker:  # noqa: ANN401
+def _equip_agent(agent: AnySpeaker, tools: Any, schema: type[BaseModel] | None) -> Speaker:  # noqa: ANN401
     """Return the agent with the tools and the output format that this question needs."""
     speaker = _speaker(agent, "agent")
     changes: dict[str, Any] = {}
@@ -218,7 +222,7 @@ def _name(tool: object) -> object:
     return getattr(tool, "name", None) or getattr(tool, "__name__", None)
 
 
-def _asked(agent: Speaker, user: str, of_spec: Mapping[str, Any]) -> Conversation:
+def _make_conversation(agent: Speaker, user: str, of_spec: Mapping[str, Any]) -> Conversation:
     """Return the conversation between the user and the agent."""
     when = {"when": of_spec["end_when"]} if "end_when" in of_spec else {}
     found = Conversation(
@@ -233,7 +237,7 @@ def _asked(agent: Speaker, user: str, of_spec: Mapping[str, Any]) -> Conversatio
     return found
 
 
-async def _waits(session: str, text: str, target: str | Path | None) -> bool:
+async def _is_unanswered(session: str, text: str, target: str | Path | None) -> bool:
     """Return whether a session was interrupted before it answered this same question."""
     check_session_id(session)
     target = target or (await asyncio.to_thread(load_settings)).store

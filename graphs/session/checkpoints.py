@@ -91,14 +91,14 @@ async def find_step(graph: Graph, session: str, message: MessageLike | None) -> 
     """Find the step that wrote a message, or the newest message if `message` is None."""
     name = None if message is None else _name_of(message)
     with reading_session(graph, session):
-        step = await _found(graph, session, name)
+        step = await _locate_step(graph, session, name)
         # A message from before a fork was written under the rules of the earlier session, so the
         # state is not compared with today's conversation.
         check_state(session, None, step.state)
         return step
 
 
-async def _found(graph: Graph, session: str, name: str | None) -> StoredStep:
+async def _locate_step(graph: Graph, session: str, name: str | None) -> StoredStep:
     now = await _read(graph, config_of(session))
     log = log_of(now)
     if not log:
@@ -169,11 +169,11 @@ async def copy_steps(graph: Graph, steps: list[CheckpointTuple], session: str) -
 async def read_steps(graph: Graph, session: str) -> list[State]:
     """Read everything that a session's steps wrote, in one pass over its checkpoints."""
     with reading_session(graph, session):
-        return [*_news(await _states(graph, session))]
+        return [*_new_parts(await _states(graph, session))]
 
 
 async def read_states(graph: Graph, session: str, *, logs: int | None = None) -> list[State]:
-    """Read a session's state after each step; only the newest ``logs`` states get a log, or all."""
+    """Read a session's state after each step. Only the newest ``logs`` get a log; all if None."""
     with reading_session(graph, session):
         return await _states(graph, session, logs)
 
@@ -205,7 +205,7 @@ _WRITES: Final = ("spec", "specified_task", "interpreter", "decisions", "message
 _WHOLE: Final = ("position", "usage", "outcome")
 
 
-def _news(states: Iterable[State]) -> Iterator[State]:
+def _new_parts(states: Iterable[State]) -> Iterator[State]:
     """Yield the states with their new messages only, and skip states without a change."""
     before: State = {}
     for state in states:

@@ -396,7 +396,7 @@ def states_of(dump: SessionDump) -> list[State]:
     ids: dict[str, str] = {}
     log: list[AnyMessage] = []
     for step in dump.steps:
-        messages = _written(step, ids)
+        messages = _step_messages(step, ids)
         state = update_of(messages, log)
         log += messages
         state["usage"] = {label: used.model_dump(mode="json") for label, used in step.usage.items()}
@@ -420,7 +420,7 @@ def states_of(dump: SessionDump) -> list[State]:
     return states
 
 
-def _written(step: DumpedStep, ids: dict[str, str]) -> list[AnyMessage]:
+def _step_messages(step: DumpedStep, ids: dict[str, str]) -> list[AnyMessage]:
     """Return the messages that a step writes. `ids` maps places to the ids of earlier messages."""
     messages = [one.restore() for one in step.messages]
     before = {ids[one.id] for one in step.messages if one.id in ids}

@@ -66,7 +66,7 @@ def _events_of_message(conversation: Conversation, message: BaseMessage) -> Iter
     speaker = about.speaker or ""
     match about:
         case Speech():
-            yield _said(conversation, message, about)
+            yield _message_event(conversation, message, about)
         case Draft():
             yield ReplyRejected(
                 id=place_of(message),
@@ -77,7 +77,7 @@ def _events_of_message(conversation: Conversation, message: BaseMessage) -> Iter
             )
         case CodeCalls() | ToolCalls() if isinstance(message, AIMessage):
             if says_something(message, about):
-                yield _said(conversation, message, about)
+                yield _message_event(conversation, message, about)
             runs_code = isinstance(about, CodeCalls)
             yield from (_code_started if runs_code else _calls_requested)(message, speaker)
         case ToolResult() if isinstance(message, ToolMessage):
@@ -112,7 +112,9 @@ def _beside(message: BaseMessage, about: MessageMetadata) -> Iterator[Event]:
             yield ConversationReopened(id=place, outcome=Outcome.model_validate(about.outcome))
 
 
-def _said(conversation: Conversation, message: BaseMessage, about: SpeakerReply) -> MessageSaid:
+def _message_event(
+    conversation: Conversation, message: BaseMessage, about: SpeakerReply
+) -> MessageSaid:
     has_tokens = conversation.end_chat.when is not None
     heard = heard_text(conversation, message, about) if has_tokens else message.text
     return MessageSaid(

@@ -70,7 +70,7 @@ def fork_state(found: State, new: Conversation) -> State:
     following = decide(new, position)
     if was_next is not None and following != was_next:
         told = lines_before(old, before, was_next, state["messages"])
-        state["messages"] = _without(told, state["messages"])
+        state["messages"] = _remove_cues(told, state["messages"])
     state["messages"] = insert_message(told_new, position, state["messages"])
     return with_next_step(new, position, following, state, is_new=following != was_next)
 
@@ -92,7 +92,7 @@ def carry_over(
     carries = position.model_copy(
         update={
             "facts": facts_of(new, log).model_copy(update=kept),
-            "completed": _completed(old, new, position.completed),
+            "completed": _still_completed(old, new, position.completed),
         }
     )
     same_mode = new.end_chat.mode is old.end_chat.mode
@@ -109,7 +109,9 @@ def carry_over(
     return carries.model_copy(update={"stage": Stage.ROUNDS, "turns": position.turns + spoken})
 
 
-def _completed(old: Conversation, new: Conversation, names: tuple[str, ...]) -> tuple[str, ...]:
+def _still_completed(
+    old: Conversation, new: Conversation, names: tuple[str, ...]
+) -> tuple[str, ...]:
     """Return the speakers, of the given ones, whose completed task has not changed."""
     if _criteria(old) != _criteria(new):
         return ()
@@ -153,14 +155,14 @@ def _new_tasks(old: Conversation, new: Conversation) -> list[AnyMessage]:
     ]
 
 
-def _without(told: Sequence[BaseMessage], log: list[AnyMessage]) -> list[AnyMessage]:
+def _remove_cues(told: Sequence[BaseMessage], log: list[AnyMessage]) -> list[AnyMessage]:
     """Remove the cues that announced a turn that will not happen."""
     first = len(log)
     while first > 0 and metadata(log[first - 1]).is_cue:
         first -= 1
     gone = [(message.text, metadata(message)) for message in told]
     kept = [message for message in log[first:] if (message.text, metadata(message)) not in gone]
-    return [*log[:first], *_numbered(kept, first)]
+    return [*log[:first], *_renumber(kept, first)]
 
 
 def insert_message(
@@ -168,10 +170,10 @@ def insert_message(
 ) -> list[AnyMessage]:
     """Insert messages into a log, before the messages that the next node finds by their place."""
     place = first_read(position.phase, log)
-    return [*log[:place], *_numbered([*told, *log[place:]], place)]
+    return [*log[:place], *_renumber([*told, *log[place:]], place)]
 
 
-def _numbered(lines: list[AnyMessage], first: int) -> list[AnyMessage]:
+def _renumber(lines: list[AnyMessage], first: int) -> list[AnyMessage]:
     return [
         message.model_copy(
             update={"additional_kwargs": {**message.additional_kwargs, PLACE: number}}
@@ -238,10 +240,10 @@ async def _write(store: Store, session: str, conversation: Conversation, step: S
         if "outcome" in step.state:
             state = {"outcome": {}, **state}
         log = state.pop("messages")
-        await write_state(graph, session, {**state, **update_of(_written(log, step.known), log)})
+        await write_state(graph, session, {**state, **update_of(_log_writes(log, step.known), log)})
 
 
-def _written(log: Sequence[AnyMessage], known: Sequence[AnyMessage]) -> list[AnyMessage]:
+def _log_writes(log: Sequence[AnyMessage], known: Sequence[AnyMessage]) -> list[AnyMessage]:
     """Return the writes that turn the log of the copied steps into the fork's log."""
     both = enumerate(zip(known, log, strict=False))
     first = next((place for place, (old, new) in both if old != new), min(len(known), len(log)))

@@ -97,7 +97,7 @@ class Steps:
     async def run(self) -> AsyncGenerator[Event, None]:
         """Run the session from its current position, and yield its events."""
         asked = [] if self._is_new else await self.waiting()
-        reply = None if self._reply is None else self._paired(asked, self._reply)
+        reply = None if self._reply is None else self._match_question(asked, self._reply)
         # Without an answer, LangGraph would pass a waiting tool or agent the answer that another
         # one got in the same step.
         runs = reply is not None or not any(map(_is_foreign, asked))
@@ -105,7 +105,9 @@ class Steps:
         while True:
             try:
                 if runs:
-                    async with aclosing(self._legs(await self._given(reply))) as events:
+                    async with aclosing(
+                        self._run_to_question(await self._graph_input(reply))
+                    ) as events:
                         async for event in events:
                             yield event
                     tries, problem = 0, ""
@@ -133,7 +135,9 @@ class Steps:
             else:
                 skipped.add(question.id)
 
-    def _paired(self, asked: Sequence[Question], answer: BoundAnswer) -> tuple[Question, Any]:
+    def _match_question(
+        self, asked: Sequence[Question], answer: BoundAnswer
+    ) -> tuple[Question, Any]:
         """Return the question of an answer, which must be waiting, and the answer's value."""
         return answered_question(self._session, asked, answer), answer.value
 
@@ -141,18 +145,18 @@ class Steps:
         """Return the questions that the session waits for."""
         return await questions_of(self._graph, self._session)
 
-    async def _legs(self, given: Any) -> AsyncGenerator[Event, None]:  # noqa: ANN401
+    async def _run_to_question(self, given: Any) -> AsyncGenerator[Event, None]:  # noqa: ANN401
         """Run the graph to its end or its next question."""
-        async with aclosing(self._leg(given)) as events:
+        async with aclosing(self._stream_graph(given)) as events:
             async for event in events:
                 yield event
-        if await self._breaks_off():
+        if await self._has_stalled():
             await write_state(self._graph, self._session, {})
-            async with aclosing(self._leg(None)) as events:
+            async with aclosing(self._stream_graph(None)) as events:
                 async for event in events:
                     yield event
 
-    async def _breaks_off(self) -> bool:
+    async def _has_stalled(self) -> bool:
         """Return whether no node follows, though the session has not ended and no question waits.
 
         This happens if a run was cancelled after a node and before its edge: LangGraph considers
@@ -163,7 +167,7 @@ class Steps:
         state = await self._graph.aget_state(config_of(self._session))
         return not state.values.get("outcome") and not state.interrupts
 
-    async def _given(self, reply: tuple[Question, Any] | None) -> Any:  # noqa: ANN401
+    async def _graph_input(self, reply: tuple[Question, Any] | None) -> Any:  # noqa: ANN401
         """Return the graph's input: the conversation, an answer, or None to resume."""
         if reply is None:
             if self._is_new or await self._has_no_state():
@@ -171,7 +175,7 @@ class Steps:
                 return {"conversation": self._conversation.stored()}
             return None
         question, value = reply
-        value = _storable(value)
+        value = _check_answer_storable(value)
         if isinstance(question, MessageQuestion):
             # LangGraph stores the answer before any node checks it.
             check_message(question, value)
@@ -189,7 +193,7 @@ class Steps:
         saver = checkpointer_of(self._graph)
         return await saver.aget_tuple(config_of(self._session)) is None
 
-    async def _leg(self, given: Any) -> AsyncGenerator[Event, None]:  # noqa: ANN401
+    async def _stream_graph(self, given: Any) -> AsyncGenerator[Event, None]:  # noqa: ANN401
         """Stream the graph to its end or its next interrupt."""
         config: RunnableConfig = {
             "configurable": {"thread_id": self._session},
@@ -207,7 +211,7 @@ class Steps:
         reading = StepStream(cast("AsyncGenerator[Part, None]", stream), self._options.progress)
         # Closed here: if a reader leaves early, the stream would run on after the store is closed.
         async with aclosing(reading.read()) as parts:
-            streamed = TokenStream(_beside(self._conversation))
+            streamed = TokenStream(_speakers_with_calls(self._conversation))
             self._interrupted = self._ended = False
             async for mode, found in parts:
                 if mode == "updates":
@@ -236,13 +240,13 @@ class Steps:
         if self.message is not None and isinstance(question, MessageQuestion):
             value, self.message = self.message, None
             return value
-        value = await self._answered(question)
+        value = await self._call_answer(question)
         if value is not None:
             # The answer may take days. Meanwhile this run may have lost its lease.
-            self._paired(await self.waiting(), BoundAnswer(value, question.id, waited=True))
+            self._match_question(await self.waiting(), BoundAnswer(value, question.id, waited=True))
         return value
 
-    async def _answered(self, question: Question) -> Any:  # noqa: ANN401
+    async def _call_answer(self, question: Question) -> Any:  # noqa: ANN401
         """Return the answer of the option `answer` to a question, or None."""
         answer = self._answer
         if answer is None:
@@ -261,7 +265,7 @@ class Steps:
             raise function_error("function", "answer", error) from error
 
 
-def _beside(conversation: Conversation) -> set[str]:
+def _speakers_with_calls(conversation: Conversation) -> set[str]:
     """Return the speakers who may say something together with tool calls."""
     speakers = conversation.speakers
     return {
@@ -274,7 +278,7 @@ def _is_foreign(question: Question) -> bool:
     return isinstance(question, ToolQuestion) or not question.response_schema
 
 
-def _storable(value: Any) -> Any:  # noqa: ANN401
+def _check_answer_storable(value: Any) -> Any:  # noqa: ANN401
     """Return an answer that can be stored, and raise `AnswerError` if it cannot."""
     if value is None:
         raise AnswerError("the answer does not fit, and the question stays open: it is None")
@@ -329,11 +333,11 @@ async def play(
         steps = Steps(
             graph, held.session, conversation, running, answer, reply, message, is_new=is_new
         )
-        async with aclosing(_noted(held, steps, waits=waits)) as events:
+        async with aclosing(_run_with_status(held, steps, waits=waits)) as events:
             async for event in events:
                 yield event
         message, reply, waits, is_new = steps.message, None, False, False
-        result = await _finished(held, conversation, graph, runs_code=runs_code)
+        result = await _read_finished(held, conversation, graph, runs_code=runs_code)
     if result.outcome is None and message is not None:
         # A result would look as if the message had been said.
         raise SessionError(
@@ -350,7 +354,9 @@ def says_more(message: str | None) -> bool:
     return message is not None and not is_exit(message)
 
 
-async def _noted(held: SessionLease, steps: Steps, *, waits: bool) -> AsyncGenerator[Event, None]:
+async def _run_with_status(
+    held: SessionLease, steps: Steps, *, waits: bool
+) -> AsyncGenerator[Event, None]:
     """Run a session, and record in the sessions table whether it waits for a person."""
 
     async def note(now: bool) -> None:
@@ -370,7 +376,7 @@ async def _noted(held: SessionLease, steps: Steps, *, waits: bool) -> AsyncGener
         raise
 
 
-async def _finished(
+async def _read_finished(
     held: SessionLease, conversation: Conversation, graph: Graph, *, runs_code: bool
 ) -> StoredSession:
     """Read a session after its run, and record its outcome in the sessions table."""

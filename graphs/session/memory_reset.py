@@ -30,7 +30,7 @@ from .session_row import check_speaker, known_session
 
 async def begin_anew(store: Store, session: str) -> None:
     """Delete everything that a session contains, but keep the session."""
-    async with _held(store, session) as held:
+    async with _lease_session(store, session) as held:
         # The state is deleted first: a kill before the next line leaves a finished session without
         # a state, which also starts from the beginning.
         await held.writable.checkpointer.adelete_thread(session)
@@ -41,7 +41,7 @@ async def replace_memory(
     store: Store, session: str, speaker: str, messages: Sequence[AnyMessage] = ()
 ) -> None:
     """Replace a speaker's memory by messages. Without messages, reset it."""
-    async with _held(store, session) as held:
+    async with _lease_session(store, session) as held:
         check_speaker(session, held.conversation, speaker)
         state = await settle(held.graph, session, held.conversation)
         if "position" not in state:
@@ -75,7 +75,7 @@ class _Opened(NamedTuple):
 
 
 @asynccontextmanager
-async def _held(store: Store, session: str) -> AsyncIterator[_Opened]:
+async def _lease_session(store: Store, session: str) -> AsyncIterator[_Opened]:
     async with store.lock(session) as held:
         conversation = await known_session(store, session)
         yield _Opened(held, build_graph(checkpointer=held.checkpointer), conversation)
@@ -94,7 +94,7 @@ def _reset_memory(
     messages that it has heard since, so that it can answer them.
     """
     place = first_read(position.phase, log)
-    first = _behind_its_turn(log[:place], name)
+    first = _place_after_turn(log[:place], name)
     since = place_of(log[first]) if first < place else None
     about = MemoryReset(speaker=name, audience=NOBODY, since=since)
     new = [make_message(0, "", about)]
@@ -106,7 +106,7 @@ def _reset_memory(
     knows = [message.text for message in memory(insert_message(new, position, log), name)]
     told = [
         text
-        for given, text in _told_in_the_log_only(conversation, name)
+        for given, text in _texts_only_in_log(conversation, name)
         if not any(given in known for known in knows)
     ]
     new += private_lines(conversation, name, map(HumanMessage, told), stays=True)
@@ -118,7 +118,7 @@ def _texts(messages: Sequence[BaseMessage]) -> list[tuple[str, str]]:
     return [(message.type, message.text) for message in messages]
 
 
-def _behind_its_turn(log: Sequence[BaseMessage], name: str) -> int:
+def _place_after_turn(log: Sequence[BaseMessage], name: str) -> int:
     """Return the place after a speaker's latest finished turn, including the turn's reflection."""
     for place in reversed(range(len(log))):
         about = metadata(log[place])
@@ -128,7 +128,7 @@ def _behind_its_turn(log: Sequence[BaseMessage], name: str) -> int:
     return 0
 
 
-def _told_in_the_log_only(conversation: Conversation, name: str) -> list[tuple[str, str]]:
+def _texts_only_in_log(conversation: Conversation, name: str) -> list[tuple[str, str]]:
     """Return texts of the spec that only the log contains, as pairs: as given, as restated."""
     speaker = conversation.speaker(name)
     told = [(text, text) for text in map(str, (one.text for one in told_privately(speaker)))]

@@ -36,7 +36,7 @@ async def read_page(store: Store, session: str, speaker: str | None) -> str:
     """Return the HTML page of a session, or of one speaker's memory."""
     # One speaker's page shows nothing about the others.
     read = await read_for_page(store, session, speaker, past=speaker is None)
-    return await asyncio.to_thread(_drawn, read, speaker)
+    return await asyncio.to_thread(_render_page, read, speaker)
 
 
 async def read_for_page(
@@ -98,7 +98,7 @@ async def _prompt(states: Sequence[State], name: str) -> Sequence[BaseMessage] |
     return None
 
 
-def _drawn(session: Session, speaker: str | None) -> str:
+def _render_page(session: Session, speaker: str | None) -> str:
     # Only this export needs Jinja.
     from ..show.render import render
 

@@ -45,7 +45,7 @@ from .stored_session import StoredSession
 
 def answers(conversation: Conversation, log: Sequence[AnyMessage]) -> Iterator[Reply | AIMessage]:
     """Yield the answers of models that a log records."""
-    for message, about in _given(log):
+    for message, about in _first_versions(log):
         reply = _answer(conversation, message, about)
         if reply is not None:
             yield reply
@@ -53,14 +53,14 @@ def answers(conversation: Conversation, log: Sequence[AnyMessage]) -> Iterator[R
 
 def replies_of_agents(log: Sequence[AnyMessage]) -> Iterator[dict[str, Any]]:
     """Yield the replies of the user's own agents, as states of such an agent."""
-    for message, about in _given(log):
+    for message, about in _first_versions(log):
         if isinstance(about, Speech | UnheardReply) and about.source is Source.AGENT:
             thought = {THOUGHT: about.thought}
             said = AIMessage(message.text, additional_kwargs=thought)
             yield {"messages": [said], "structured_response": about.parsed}
 
 
-def _given(log: Sequence[AnyMessage]) -> Iterator[tuple[AnyMessage, MessageMetadata]]:
+def _first_versions(log: Sequence[AnyMessage]) -> Iterator[tuple[AnyMessage, MessageMetadata]]:
     """Yield the messages of a log as they were first given, without their later versions."""
     waiting = False
     for message in log:
@@ -83,30 +83,30 @@ def _answer(
             # A blank rewrite leaves the task unchanged, and so does a rewrite that is rejected
             # twice. On replay the unchanged task is rejected for the same reason.
             is_blank = message.text == conversation.task and about.problem is None
-            return _answered("" if is_blank else message.text, about)
+            return _make_answer("" if is_blank else message.text, about)
         case Draft() | Speech() | ToolCalls() | UnheardReply():
             if not isinstance(message, AIMessage):
                 # A draft of the task has no speaker.
-                return _answered(message.text, about) if isinstance(about, Draft) else None
-            return _spoken(message, about) if about.source is Source.MODEL else None
+                return _make_answer(message.text, about) if isinstance(about, Draft) else None
+            return _speaker_answer(message, about) if about.source is Source.MODEL else None
         case Reflection():
-            return _answered(_judged(conversation, message.text, about.verdict), about)
+            return _make_answer(_judge_answer(conversation, message.text, about.verdict), about)
         case SpeakerChoice() if _is_asked(conversation):
-            return _answered(message.text, about)
+            return _make_answer(message.text, about)
         case Summary() if about.problem is not None:
             return Reply(error=400, code="context_length_exceeded", message=about.problem)
         case Summary():
-            return _answered(message.text, about)
+            return _make_answer(message.text, about)
         case _:
             return None
 
 
-def _answered(text: str, about: ModelOutput) -> AIMessage:
+def _make_answer(text: str, about: ModelOutput) -> AIMessage:
     """Return a model's answer, with its thought already separated."""
     return AIMessage(text, additional_kwargs={THOUGHT: about.thought})
 
 
-def _spoken(message: AIMessage, about: SpeakerReply) -> AIMessage:
+def _speaker_answer(message: AIMessage, about: SpeakerReply) -> AIMessage:
     """Return the answer of a speaker's model as it was after parsing the server's response."""
     alone = {"private": True} if about.private else {}
     named = [
@@ -127,7 +127,7 @@ def _spoken(message: AIMessage, about: SpeakerReply) -> AIMessage:
     )
 
 
-def _judged(conversation: Conversation, text: str, verdict: Verdict | None) -> str:
+def _judge_answer(conversation: Conversation, text: str, verdict: Verdict | None) -> str:
     """Return the judge's answer, in the format that the judge was asked for."""
     judge = conversation.judge
     if verdict is None or not verdict.readable:
@@ -153,7 +153,7 @@ def message_given(
 ) -> str | None:
     """Return a person's answer to a question for a message."""
     if not rest:
-        return _leaving(ended)
+        return _leaving_answer(ended)
     if isinstance(rest[0], ToolMessage):
         spoken = next((one for one in rest if not isinstance(one, ToolMessage)), None)
         about = None if spoken is None else metadata(spoken)
@@ -179,7 +179,7 @@ def decisions_given(
 ) -> dict[str, Any] | str | None:
     """Return a person's decisions about tool calls."""
     if not rest:
-        return _leaving(ended)
+        return _leaving_answer(ended)
     # If hooks changed a result, their version is the later message.
     results: dict[str, BaseMessage] = {}
     for one in takewhile(lambda found: isinstance(found, ToolMessage), rest):
@@ -218,7 +218,7 @@ def _decision(call: ToolCall, found: BaseMessage, allowed: Sequence[str]) -> Any
             return None
 
 
-def _leaving(ended: Outcome | None) -> str | None:
+def _leaving_answer(ended: Outcome | None) -> str | None:
     """Return the answer with which a person ended the conversation, or None."""
     for reason in () if ended is None else ended.reasons:
         if reason is Reason.QUIT:

@@ -63,7 +63,7 @@ def compare(
     where = f"Session {recorded.session_id!r} differs from its record at message"
     said = zip(recorded.messages[same:], messages[same:], strict=False)
     for before, now in said:
-        one, other = _plain(before), _plain(now)
+        one, other = _compared_values(before), _compared_values(now)
         different = next((field for field in one if one[field] != other[field]), None)
         if different is not None:
             raise SessionError(
@@ -88,7 +88,7 @@ def compare_ends(recorded: StoredSession, again: StoredSession) -> None:
         )
 
 
-def _plain(message: BaseMessage) -> dict[str, Any]:
+def _compared_values(message: BaseMessage) -> dict[str, Any]:
     """Return the values that are compared: a dump's, without ids, usage and texts of duologue."""
     # A recorded model uses no tokens.
     says = dumped(message).model_dump(mode="json", exclude={"message_id", "usage", "model"})
@@ -138,19 +138,19 @@ def _agents(recorded: StoredSession) -> dict[str, Runnable[Any, Any]]:
 
 async def _run(graph: Graph, recorded: StoredSession) -> StoredSession:
     """Run the session to the end of its record, and continue it after each earlier end."""
-    native = _natively(recorded)
+    native = _replayable_conversation(recorded)
     said: list[AnyMessage] = []
     given: Any = {"conversation": native.stored()}
     for part in up_to_each_end(recorded):
         if said:
-            await _go_on(graph, native, recorded, said)
+            await _continue_after_end(graph, native, recorded, said)
             given = None
         again = await _until_end(graph, given, native, part, said)
     compare_ends(recorded, again)
     return replace(again, conversation=recorded.conversation)
 
 
-async def _go_on(
+async def _continue_after_end(
     graph: Graph, conversation: Conversation, recorded: StoredSession, said: list[AnyMessage]
 ) -> None:
     """Add the recorded message that continued the session after an end."""
@@ -188,7 +188,7 @@ async def _until_end(
     while True:
         misfit, is_over = "", False
         try:
-            is_over = await _leg(graph, given, recorded, said)
+            is_over = await _run_to_question(graph, given, recorded, said)
         except (ScriptExhaustedError, _NoMoreError):
             # The record ends here, or the run has diverged, which the comparison of the messages
             # shows.
@@ -199,13 +199,18 @@ async def _until_end(
         compare(recorded, again.messages, len(said), misfit)
         if is_over or again.outcome is not None or not again.pending:
             return again
-        value = _given(again.pending[0], recorded, again)
+        value = _recorded_answer(again.pending[0], recorded, again)
         if value is None:
             return again
         given = Command(resume={again.pending[0].id: value})
 
 
-async def _leg(graph: Graph, given: Any, recorded: StoredSession, said: list[AnyMessage]) -> bool:  # noqa: ANN401
+async def _run_to_question(
+    graph: Graph,
+    given: Any,  # noqa: ANN401
+    recorded: StoredSession,
+    said: list[AnyMessage],
+) -> bool:
     """Run the graph to its end or a question; return whether the record ends here."""
     most_steps = max_steps(recorded.conversation)
     config: RunnableConfig = {**config_of(recorded.session_id), "recursion_limit": most_steps}
@@ -219,12 +224,12 @@ async def _leg(graph: Graph, given: Any, recorded: StoredSession, said: list[Any
                 known = len(said)
                 said += log_of(one)
                 compare(recorded, said, known, "")
-            if len(said) == len(recorded.messages) and _breaks_off(recorded):
+            if len(said) == len(recorded.messages) and _ended_from_outside(recorded):
                 return True
     return False
 
 
-def _natively(recorded: StoredSession) -> Conversation:
+def _replayable_conversation(recorded: StoredSession) -> Conversation:
     """Return the conversation to replay, with native tool calls.
 
     The record contains parsed tool calls, so nothing must be parsed again. Without a recorded task
@@ -249,7 +254,7 @@ _NOT_IN_THE_LOG: Final = (
 """Reasons of an end that the log alone does not determine."""
 
 
-def _breaks_off(recorded: StoredSession) -> bool:
+def _ended_from_outside(recorded: StoredSession) -> bool:
     """Return whether something other than the conversation's rules ended the record."""
     if recorded.outcome is None:
         return True
@@ -258,7 +263,7 @@ def _breaks_off(recorded: StoredSession) -> bool:
     return by_calls or recorded.outcome.reason in _NOT_IN_THE_LOG
 
 
-def _given(question: Question, recorded: StoredSession, again: StoredSession) -> Any:  # noqa: ANN401
+def _recorded_answer(question: Question, recorded: StoredSession, again: StoredSession) -> Any:  # noqa: ANN401
     """Return a person's answer to a question, or None if the record ends here."""
     rest = recorded.messages[len(again.messages) :]
     if isinstance(question, MessageQuestion):

@@ -73,7 +73,7 @@ async def run_session(
         Events, then the result.
     """
     check_run(options)
-    given = await _loaded(source)
+    given = await _load_source(source)
     if session is not None:
         check_session_id(session)
     settings = await asyncio.to_thread(load_settings)
@@ -92,7 +92,9 @@ async def run_session(
         before = await store.get(session)
         message = options.get("message")
         is_bound = message is not None and not queues
-        bound = await _bound(store, session, None if reset else before, reply, is_bound=is_bound)
+        bound = await _bind_input(
+            store, session, None if reset else before, reply, is_bound=is_bound
+        )
         async with store.lock(session) as held:
             row = await store.get(session)
             if reset and given is not None and row is not None:
@@ -101,7 +103,7 @@ async def run_session(
                 await models.prepare(given, lambda text: None)
                 await held.erase()
                 before = row = None
-            conversation = _agreed(session, given, row, store.url)
+            conversation = _choose_conversation(session, given, row, store.url)
             started = SessionStarted(
                 session=session,
                 store=store.url,
@@ -122,7 +124,7 @@ async def run_session(
             conversation = await (resources.check if row is None else resources.find)(conversation)
             yield started
             await _forget_stop(held, before)
-            async for event in _prepared(models, conversation):
+            async for event in _prepare_models(models, conversation):
                 yield event
             if row is None:
                 spec = json.dumps(conversation.stored(), ensure_ascii=False)
@@ -178,7 +180,7 @@ async def _forget_stop(held: SessionLease, row: SessionRow | None) -> None:
         await held.clear_stop()
 
 
-async def _loaded(source: ConversationLike | None) -> Conversation | None:
+async def _load_source(source: ConversationLike | None) -> Conversation | None:
     if source is None or isinstance(source, Conversation):
         return source
     return await asyncio.to_thread(load_conversation, source)
@@ -189,7 +191,7 @@ def _new_id(title: str) -> str:
     return "-".join([*words, secrets.token_hex(3)])[-128:]
 
 
-def _agreed(
+def _choose_conversation(
     session: str, given: Conversation | None, row: SessionRow | None, where: str
 ) -> Conversation:
     """Return the conversation to run, and raise if it differs from the stored one."""
@@ -207,7 +209,9 @@ def _agreed(
     return stored
 
 
-async def _prepared(models: Models, conversation: Conversation) -> AsyncGenerator[Event, None]:
+async def _prepare_models(
+    models: Models, conversation: Conversation
+) -> AsyncGenerator[Event, None]:
     """Prepare the models before anything is stored; yield warnings and notices of slow steps."""
     if _judge_is_idle(conversation):
         yield Notice(text=IDLE_JUDGE)
@@ -245,7 +249,7 @@ def _person(conversation: Conversation, message: str | None) -> str:
     return people[0] if people else ""
 
 
-async def _bound(
+async def _bind_input(
     store: Store,
     session: str,
     row: SessionRow | None,
@@ -300,7 +304,7 @@ async def _shown_in_cell(
     Yields:
         The options to run the session with, and a function to call with each event.
     """
-    show, callbacks = _shows(), options.get("callbacks")
+    show, callbacks = _display_function(), options.get("callbacks")
     # `check_run` rejects callbacks of a wrong type.
     if show is None or not isinstance(callbacks, list | tuple | None):
         yield options, lambda event: None
@@ -314,7 +318,7 @@ async def _shown_in_cell(
         await asyncio.gather(line, return_exceptions=True)
 
 
-def _shows() -> Callable[..., object] | None:
+def _display_function() -> Callable[..., object] | None:
     """Return the function that shows output in a notebook, or None if no kernel runs."""
     python = sys.modules.get("IPython")
     shell = python.get_ipython() if python is not None else None

@@ -66,7 +66,7 @@ def _leave() -> None:
 def _init(address: str) -> None:
     try:
         ray.init(
-            _found() if address == _AUTO else _answering(address),
+            _find_address() if address == _AUTO else _check_address(address),
             include_dashboard=False,
             log_to_driver=False,
             logging_level=logging.CRITICAL,
@@ -77,23 +77,23 @@ def _init(address: str) -> None:
         raise SpecError(f"ray: {address!r} can't be joined: {excerpt(str(error))}{also}") from error
 
 
-def _found() -> str | None:
+def _find_address() -> str | None:
     """Return the address argument with which Ray finds the cluster of this machine.
 
     Ray's own "auto" would also find a cluster that another program started for itself, which ends
     with that program.
     """
     if os.environ.get("RAY_ADDRESS"):
-        return _answering(os.environ["RAY_ADDRESS"])
+        return _check_address(os.environ["RAY_ADDRESS"])
     try:
-        _answering(_STARTED.read_text().strip())
+        _check_address(_STARTED.read_text().strip())
     except (OSError, ValueError):
         # No cluster was started, or it was not stopped properly.
         return "local"
     return None
 
 
-def _answering(address: str) -> str:
+def _check_address(address: str) -> str:
     """Return an address if a server listens there. Ray itself would take minutes to find out."""
     host, colon, port = address.rpartition(":")
     if not colon or "/" in host or not port.isdigit():

@@ -112,7 +112,7 @@ class LimiterActor:
 
     async def enter(self, model: str, tokens: int) -> str | None:
         """Wait until a model may be called. Return the reason if no more calls start, or None."""
-        limiter = await self._opened()
+        limiter = await self._ensure_open()
         try:
             await limiter.enter(model, tokens)
         except PausedError as error:
@@ -121,24 +121,24 @@ class LimiterActor:
 
     async def count(self, model: str, used: Usage) -> None:
         """See `Gate.count`."""
-        (await self._opened()).count(model, used)
+        (await self._ensure_open()).count(model, used)
 
     async def refused(self, model: str, seconds: float | None) -> None:
         """See `Gate.refused`."""
-        (await self._opened()).refused(model, seconds)
+        (await self._ensure_open()).refused(model, seconds)
 
     async def paused(self, why: str | None) -> str | None:
         """Stop new calls if a reason is given. Return the reason why no calls start, or None."""
-        limiter = await self._opened()
+        limiter = await self._ensure_open()
         if why is not None:
             limiter.pause(why)
         return limiter.paused
 
     async def pace(self) -> Figures:
         """See `CellExecutor.pace`."""
-        return (await self._opened()).figures()
+        return (await self._ensure_open()).figures()
 
-    async def _opened(self) -> Limiter:
+    async def _ensure_open(self) -> Limiter:
         async with self._opening:
             if self._limiter is None:
                 kit = self._kit
@@ -209,17 +209,17 @@ class WorkerActor:
 
     async def ready(self) -> None:
         """Open the store."""
-        await self._opened()
+        await self._ensure_open()
 
     async def run(self, cell: Cell) -> CellRow:
         """See `Worker.run`."""
-        return await (await self._opened()).run(cell)
+        return await (await self._ensure_open()).run(cell)
 
     async def close(self) -> None:
         """Close the store."""
         await self._open.aclose()
 
-    async def _opened(self) -> Worker:
+    async def _ensure_open(self) -> Worker:
         async with self._opening:
             if self._worker is None:
                 kit = self._kit

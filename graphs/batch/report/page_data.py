@@ -184,7 +184,7 @@ class BatchReport(Shown, Data):
 
     @property
     def has_cost(self) -> bool:
-        """Whether any cost is known."""
+        """True if any cost is known."""
         return self.cost > 0
 
     def of(self, name: str) -> int:

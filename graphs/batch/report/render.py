@@ -23,17 +23,17 @@ _SCORES: Final = 8
 def render(report: BatchReport) -> str:
     """Render the page of a batch, with as many fields and cells as its maximum size allows."""
     fields, cells = len(report.varied), len(report.lines)
-    while len(bare := _drawn(report, fields, 0)) > _MOST_WITHOUT_CELLS and fields:
+    while len(bare := _render(report, fields, 0)) > _MOST_WITHOUT_CELLS and fields:
         fields -= 1
-    page = _drawn(report, fields, cells)
+    page = _render(report, fields, cells)
     while len(page) > _MOST and cells:
         share = max(0, _MOST - len(bare)) / (len(page) - len(bare))
         cells = int(cells * share * 0.98)
-        page = _drawn(report, fields, cells)
+        page = _render(report, fields, cells)
     return page.decode()
 
 
-def _drawn(report: BatchReport, fields: int, cells: int) -> bytes:
+def _render(report: BatchReport, fields: int, cells: int) -> bytes:
     known = templates(_TEMPLATES)
     style = style_of(known, 0, "report.css")
     drawn = known.get_template("report.html").render(

@@ -28,7 +28,7 @@ async def write_report(store: Store, name: str, page: Path, transcripts: int) ->
         raise unknown_batch(name, store.url)
     rows = await read_rows(store, batch, max(transcripts, MOST_LINES))
     is_running = await store.is_batch_locked(name)
-    wanted = _wanted(rows, max(0, transcripts))
+    wanted = _choose_transcripts(rows, max(0, transcripts))
     written = {row.session for row in wanted if await _write_session(row.session, folder, store)}
     put = partial(gather_report, is_running=is_running, folder=folder.name, written=written)
     report = await asyncio.to_thread(put, batch, rows)
@@ -44,7 +44,7 @@ async def read_rows(store: Store, batch: BatchRow, listed: int = MOST_LINES) -> 
     return rows
 
 
-def _wanted(rows: Rows, most: int) -> Iterable[CellRow]:
+def _choose_transcripts(rows: Rows, most: int) -> Iterable[CellRow]:
     """Return the cells whose transcripts are written."""
     faults = (*rows.failed.values(), *rows.unscored.values())
     named = {row.session: row for fault in faults for row in fault.first}
