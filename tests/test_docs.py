@@ -448,6 +448,19 @@ def test_every_page_is_in_the_index(index: str) -> None:
     assert pages - {ROOT / "docs" / "README.md"} <= linked
 
 
+def test_every_row_that_tests_and_code_name_is_on_the_page_of_behaviour() -> None:
+    rows = re.findall(r"^\| ([A-Z]\d+) \| .+ \| .+ \|$", PAGES["docs/behaviour.md"], re.M)
+    named = {
+        row: str(path.relative_to(ROOT))
+        for folder in ("graphs", "nodes", "tools", "tests")
+        for path in (ROOT / folder).rglob("*.py")
+        for row in re.findall(r"(?<![\w-])[AGLRUYZ][1-9]\d?\b", path.read_text(encoding="utf-8"))
+    }
+    assert {"Y16", "L7", "R3"} <= named.keys()
+    assert {row: path for row, path in named.items() if row not in rows} == {}
+    assert len(rows) == len({*rows})
+
+
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/how-it-works.md"])
 def test_every_module_that_is_named_is_there(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")

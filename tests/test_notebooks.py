@@ -1,4 +1,4 @@
-"""R3: the notebooks are kept with what they show, and that is what they show now.
+"""Tests that each notebook stores the output that it produces now.
 
 That they run is tested by nbmake, which executes each one in a kernel.
 """

@@ -1,4 +1,4 @@
-"""R1, R2: a session followed, answered and stopped in a real browser, on the local page."""
+"""Tests that follow, answer and stop a session on the local page in a real browser."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""With a seed the embedded model says the same again (row 7 of what users ask for).
+"""With a seed the embedded model says the same again (U7).
 
 In one process and in another one, also where the first was left in the middle and the other went
 on. Nothing here depends on what is said. This file is also what the other process executes.

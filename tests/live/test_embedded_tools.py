@@ -1,4 +1,4 @@
-"""The embedded model calls tools by a schema: issue 5, "Endpoints that cannot call tools"."""
+"""Tests that the embedded model calls tools by a schema."""
 
 from typing import Any, Literal
 

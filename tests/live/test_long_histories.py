@@ -68,7 +68,7 @@ class Early:
 async def test_400_messages_end_on_a_small_context(
     policy: dict[str, Any], context: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Row 5 of what users ask for: an overflowing context is handled, not surfaced."""
+    """U5: an overflowing context is handled, not surfaced."""
     monkeypatch.setenv("DUOLOGUE_EMBEDDED_CONTEXT", str(context))
     store = f"memory:long-{policy['kind']}"
     notices: list[str] = []

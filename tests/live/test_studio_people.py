@@ -142,7 +142,7 @@ OTHER = {"name": "calculator", "args": {"expression": "6 * 8"}}
 async def test_a_person_decides_in_langchains_shape(
     decision: dict[str, Any], told: str, client: LangGraphClient
 ) -> None:
-    """Issue 6, point 4: what is asked is what user interfaces for LangChain's middleware show."""
+    """A question has the shape that user interfaces for LangChain's middleware show."""
     on = await thread(client)
     found = await start(client, on, "chat", SUMS)
     assert (await client.threads.get(on))["status"] == "interrupted"

@@ -1,4 +1,4 @@
-"""Approval before tools run, and tools that ask by ``interrupt()``: issue 6, point 4, in the graph.
+"""Tests, in the graph, of approval before tools run and of tools that call ``interrupt()``.
 
 Each conversation runs on memory and on SQLite; tools note every run, so that none is missed.
 """

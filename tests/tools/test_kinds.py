@@ -1,4 +1,4 @@
-"""Tools that no model could be told of are refused when they are registered: issue 5, bad input."""
+"""Tests that a tool that cannot be described to a model is refused at registration."""
 
 from pathlib import Path
 from typing import Annotated, Any

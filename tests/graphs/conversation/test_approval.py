@@ -1,6 +1,6 @@
 """Approval before tools run, as data: what may be asked for, the question, what fits as an answer.
 
-Issue 6, point 4. The shapes are those of LangChain's human in the loop (langchain 1.x, batched).
+The shapes are those of LangChain's human in the loop (langchain 1.x, batched).
 """
 
 import json

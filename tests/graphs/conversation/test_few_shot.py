@@ -1,4 +1,4 @@
-"""Examples as data: whose they are, in which order, and what can't be shown (L4, issue 4)."""
+"""Examples as data: whose they are, in which order, and what can't be shown (L4)."""
 
 from typing import Any
 

@@ -346,7 +346,7 @@ ODD = {
 @pytest.mark.part(2)
 @pytest.mark.parametrize("said", ODD.values(), ids=ODD)
 def test_no_guard_ends_what_a_person_goes_on_with(said: list[str]) -> None:
-    """A4, point 2: guards look at what nobody has thought of twice; a person may say anything."""
+    """A4: guards ignore the messages of people, who may repeat themselves."""
     script = [f"My advice number {number} is of no use." for number in range(len(said) + 1)]
     talk = user_proxy("Plan a garden.", code=False)
     result, _ = play(talk, script, *said, "exit")
@@ -357,7 +357,7 @@ def test_no_guard_ends_what_a_person_goes_on_with(said: list[str]) -> None:
 @pytest.mark.part(2)
 @pytest.mark.parametrize("said", ODD.values(), ids=ODD)
 def test_no_guard_ends_what_several_people_say_one_after_the_other(said: list[str]) -> None:
-    """A4, point 2: all of them say the same, and nobody else comes between them."""
+    """A4: people may all repeat one another, with no model between them."""
     names = ("Ann", "Ben", "Cid", "Dot", "Eve")
     talk = Conversation.model_validate(
         {

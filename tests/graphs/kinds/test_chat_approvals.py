@@ -1,4 +1,4 @@
-"""What a person decides and tells while an agent's tools wait: rows G4 and G5, issue 6, point 4.
+"""Tests of a person's decisions and messages while an agent's tool calls wait (G4, G5).
 
 The rules themselves are in `test_approval`, the graph's part in `test_approval_runs`.
 """

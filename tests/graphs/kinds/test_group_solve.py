@@ -21,7 +21,7 @@ ROWS = dict(zip(MODES, ("Y11", "Y12", "Y13", "Y14", "Y15"), strict=True))
 
 
 def short(view: Sequence[tuple[str, str]]) -> list[str]:
-    """A history as FEATURES writes it."""
+    """Return a history in the notation of docs/behaviour.md."""
     return [f"{role[0]}:{text}" for role, text in view]
 
 

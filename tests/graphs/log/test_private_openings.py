@@ -21,7 +21,7 @@ SECRET = "secret-of-"  # noqa: S105
 
 
 def short(result: StoredSession, name: str) -> str:
-    """A history as FEATURES writes it, without the system prompt."""
+    """Return a history in the notation of docs/behaviour.md, without the system prompt."""
     view = entries(result.viewpoint(name))[1:]
     return " ".join(f"{role[0]}:{text}" for role, text in view)
 

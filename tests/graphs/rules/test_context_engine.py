@@ -70,7 +70,7 @@ def room(conversation: Conversation, pad: str) -> tuple[int, int]:
 def test_a_model_that_takes_little_never_makes_a_conversation_fail(
     conversation: Conversation, seed: int, pad: str, by: str, like: Literal["openai", "llama.cpp"]
 ) -> None:
-    """Row 5: the history is shortened for whoever is asked, and the stream and the log say so."""
+    """U5: the history is shortened for whoever is asked, and the stream and the log say so."""
     characters, messages = room(conversation, pad)
     player = Narrow(conversation, seed, unlike=True, pad=pad, like=like)
     player.characters = characters if by != "messages" else player.characters

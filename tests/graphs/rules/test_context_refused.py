@@ -1,6 +1,6 @@
 """A model that refuses long prompts: who is asked then, what the log and the stream say of it.
 
-Row 5 of the last section of FEATURES.md. The same on drawn conversations is in
+Row U5. The same on drawn conversations is in
 `test_context_engine`.
 """
 
@@ -59,7 +59,7 @@ SHORTENED_FOR: dict[str, tuple[dict[str, Any], str]] = {
 async def test_who_judges_and_who_moderates_is_shown_less_where_a_model_takes_little(
     fields: dict[str, Any], question: str
 ) -> None:
-    """Row 5: only the questions are refused here, so only they need the cuts."""
+    """U5: only the questions are refused here, so only they need the cuts."""
     conversation = talkative(**fields)
 
     class Picky(Narrow):
@@ -85,7 +85,7 @@ async def test_who_judges_and_who_moderates_is_shown_less_where_a_model_takes_li
 async def test_a_servers_refusal_shortens_the_history_and_costs_nothing_else(
     like: Literal["openai", "llama.cpp"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Row 5, over HTTP: each refused prompt is sent once, and the conversation ends as it would."""
+    """U5, over HTTP: each refused prompt is sent once, and the conversation ends as it would."""
     conversation = talkative(end_chat={"max_iterations": 5})
     player = Narrow(conversation, 1, unlike=True, pad=f" {LINE}", characters=900, like=like)
     with ScriptedServer(player.answer) as server:
@@ -104,7 +104,7 @@ async def test_a_servers_refusal_shortens_the_history_and_costs_nothing_else(
 
 
 async def test_a_resumed_session_does_not_ask_what_was_refused_before() -> None:
-    """Row 5, point 3: the cut is in the log, whatever fails later."""
+    """U5: the cut is in the log, whatever fails later."""
 
     @dataclass
     class Failing(Narrow):
@@ -133,7 +133,7 @@ async def test_a_resumed_session_does_not_ask_what_was_refused_before() -> None:
 
 
 async def test_only_a_newest_turn_that_is_too_long_alone_makes_it_fail() -> None:
-    """Row 5: the one sentence names the model and what to do; nothing said is lost."""
+    """U5: the one sentence names the model and what to do; nothing said is lost."""
     conversation = talkative()
     player = Narrow(conversation, 5, unlike=True, pad=f" {LINE}" * 9, characters=900)
     with pytest.raises(ContextTooLongError, match="give the speaker a smaller `context`"):
@@ -144,7 +144,7 @@ async def test_only_a_newest_turn_that_is_too_long_alone_makes_it_fail() -> None
 
 
 async def test_a_moderator_is_never_asked_again_what_it_has_refused_because_of_secrets() -> None:
-    """Y16, row 5: what it does not hear is no half of what it hears."""
+    """Y16, U5: what it does not hear is no half of what it hears."""
     secret = {"prompt": "Make up a secret."}
     conversation = talkative(
         speakers=[{"name": name, "private_opening": secret} for name in PEOPLE],
@@ -175,7 +175,7 @@ async def test_a_moderator_is_never_asked_again_what_it_has_refused_because_of_s
 async def test_who_takes_no_part_is_asked_again_where_there_was_no_room_for_the_answer(
     fields: dict[str, Any],
 ) -> None:
-    """Row 5: llama.cpp takes a prompt that just fits, and stops in the middle of the answer."""
+    """U5: llama.cpp takes a prompt that just fits, and stops in the middle of the answer."""
     conversation = talkative(**fields)
 
     class Full(Narrow):

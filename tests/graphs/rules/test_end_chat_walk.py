@@ -196,7 +196,7 @@ GUARDS = {
 def test_guards_end_every_path_after_verdicts_and_before_the_caps(
     thorough: bool, mode: EndChatMode, answers: bool
 ) -> None:
-    """Z3, point 2: they yield to promised last words and are deaf to opening answers."""
+    """Z3: they yield to promised last words and are deaf to opening answers."""
     sizes = ((2, 3), (3, 1)) if thorough else ((2, 2),)
     for (guard, limits), (count, cap) in product(GUARDS.items(), sizes):
         text = "same" if guard == "same_replies" else guard.split("_")[0].removesuffix("s")
@@ -226,7 +226,7 @@ def test_r7_farewells_end_nothing_that_waits_for_a_task_where_a_standstill_would
 @each_mode
 @thorough
 def test_guards_together_end_every_path_as_the_rules_say(thorough: bool, mode: EndChatMode) -> None:
-    """Point 2: whatever comes together, all reasons are given in their order."""
+    """All reasons that hold at once are in the outcome, in their order."""
     guards = Guards(
         blank_replies=2, same_replies=2, farewells=2, role_flips=2, standstill=2, echo=2
     )
@@ -249,7 +249,7 @@ def test_guards_together_end_every_path_as_the_rules_say(thorough: bool, mode: E
 def test_what_happens_within_a_turn_leaves_it_that_speakers_turn(
     thorough: bool, mode: EndChatMode, answers: bool
 ) -> None:
-    """Y18, Z3, Z7, point 2: drafts and calls of tools, and the calls that end a conversation."""
+    """Y18, Z3, Z7: drafts and calls of tools, and the calls that end a conversation."""
     sizes = (((2, 1), 0), ((2, 1), 3), ((2, 2), 2), ((3, 1), 2))
     for (count, cap), limit in sizes if thorough else sizes[:2]:
         conversation = spec(
@@ -370,7 +370,7 @@ def test_the_bound_on_steps_is_reached_but_for_the_choice_behind_the_last_turn(
 @each_mode
 @thorough
 def test_hard_stops_end_every_path_at_once(thorough: bool, mode: EndChatMode) -> None:
-    """Point 2: in the middle of a turn, and with it last words; asked to stop, after it."""
+    """Hard stops act within a turn and drop last words; a stop request acts after the turn."""
     sizes = ((2, 1), (2, 2)) if thorough else ((2, 1),)
     for (count, cap), answers in product(sizes, (False, True)):
         conversation = spec(
@@ -419,7 +419,7 @@ ENDS: dict[str, End] = {
 @pytest.mark.parametrize("when", ENDS.values(), ids=ENDS)
 @each_mode
 def test_composed_ends_hold_as_their_parts_do(mode: EndChatMode, when: End) -> None:
-    """Point 3: an ``&`` is as strong as its weakest part.
+    """An ``&`` is as strong as its weakest part.
 
     What was said or called before counts on, a predicate must hold now.
     """
@@ -482,7 +482,7 @@ def test_r20_a_done_token_that_is_answered_ends_it_after_the_answer_even_past_a_
 @pytest.mark.part(2)
 @each_mode
 def test_unreadable_verdicts_in_a_row_end_it(mode: EndChatMode) -> None:
-    """Y9, point 2: whoever judged, each counts as not complete."""
+    """Y9: whoever judged, each counts as not complete."""
     for (count, cap), limit, stoppers in product(
         ((2, 1), (2, 2), (3, 2)), (0, 1, 2, 3), (NAMES[:1], NAMES)
     ):
@@ -531,7 +531,7 @@ def test_a_chosen_order_gives_each_turn_but_the_first_and_last_words(
 def test_a_cap_on_messages_counts_all_and_leaves_last_words(
     thorough: bool, mode: EndChatMode, order: TurnFunction | None
 ) -> None:
-    """Y16, point 2: opening answers and private ones count; a stopper is asked at the cap too."""
+    """Y16: opening answers and private ones count; a stopper is asked at the cap too."""
     others: dict[str, Any] = {} if order is None else {"turn_order": order}
     for count, answers, private, limit in product(
         (2, 3) if thorough else (2,), (False, True), ((), NAMES[:1], NAMES[1:]), range(1, 9)

@@ -86,7 +86,7 @@ def test_what_the_graph_does_is_what_the_rules_say(
 ) -> None:
     """Edges, end, reasons and facts; what the rules say themselves is compared in the walks.
 
-    With speakers that are shaped also A10 and L7, and point 5: summaries.
+    With speakers that are shaped also A10, L7 and U5: summaries.
     """
     conversation = data.draw(talks(shaped=shaped))
     player = Player(conversation, seed)
@@ -146,7 +146,7 @@ def _still(state: State) -> dict[str, Any]:
 def test_whatever_fails_on_the_way_resuming_gives_the_same_and_asks_no_model_twice(
     conversation: Conversation, seed: int, fails: int
 ) -> None:
-    """L7, point 3: models, hooks, functions, predicates and orders that fail when asked first."""
+    """L7: models, hooks, functions, predicates and orders that fail when asked first."""
     smooth = Player(conversation, seed)
     state, broken = asyncio.run(played(smooth))
     assert broken == 0

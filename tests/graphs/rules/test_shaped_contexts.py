@@ -2,7 +2,7 @@
 
 Two to four speakers; examples, prefixes, labels, marks, private openings, hooks that change what
 is heard and said, functions, code, tools that a person approves of, a person who sees the calls,
-judges. Row 5 of the last section of FEATURES.md, L3, L4, L7, L9, Y16, Y18.
+judges. Rows U5, L3, L4, L7, L9, Y16, Y18.
 """
 
 import asyncio
@@ -449,7 +449,7 @@ def goes_on(before: Asked, one: Asked, *, shortens: bool) -> None:
 def test_every_prompt_is_whole_behind_its_cut_and_can_be_sent(
     conversation: Conversation, seed: int, pad: int
 ) -> None:
-    """Part 1's properties, each policy and all else switched on; row 5, L3, L4, L7, Y16, Y18."""
+    """The properties of a view, with each policy and every option on: U5, L3, L4, L7, Y16, Y18."""
     troupe = Troupe(conversation, seed, pad)
     result = asyncio.run(aconverse(conversation, store=f"memory:{uuid4().hex}", **troupe.options))
     assert result.outcome is not None

@@ -145,7 +145,7 @@ def test_what_is_left_is_pinned_or_stands_behind_one_cut(
 def test_every_prompt_of_a_shortened_log_can_be_sent_and_ends_in_what_was_last_heard(
     drawn: tuple[Run, Conversation, str],
 ) -> None:
-    """Point 5 of the last section: overflow is handled, and part 1's properties still hold."""
+    """U5: overflow is handled, and the properties of a view still hold."""
     run, conversation, name = drawn
     for length in run.prompts.get(name, []):
         lines, since = cut(conversation, run.log[:length], name)

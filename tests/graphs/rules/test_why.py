@@ -1,6 +1,6 @@
 """Why a conversation ended: each verdict, draft, count, done token, tool and choice that led there.
 
-FEATURES, last section, point 1; the command line's side of it is in test_cli.py.
+Row U1; the command line's side of it is in test_cli.py.
 """
 
 from pathlib import Path

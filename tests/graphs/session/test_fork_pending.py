@@ -35,7 +35,7 @@ def model_of(player: Player) -> dict[str, Any]:
 def test_a_fork_from_any_line_goes_on_as_the_original_did(
     conversation: Conversation, seed: int, data: st.DataObject
 ) -> None:
-    """Point 4, L7: nothing that stands in the log is asked for again, whatever waits there."""
+    """L7: nothing that stands in the log is asked for again, whatever waits there."""
     store = f"memory:{uuid4().hex}"
     player = Player(conversation, seed)
     whole = converse(conversation, session="one", store=store, **model_of(player))
@@ -156,7 +156,7 @@ def test_what_waits_for_hooks_is_said_by_the_new_rules(
 def test_what_is_answered_is_said_before_new_rules_end_it(
     whole: tuple[str, Result], kind: type[MessageMetadata], text: str, rest: list[Line]
 ) -> None:
-    """Point 2: a hard stop of the fork's waits until the hooks have seen it."""
+    """A hard stop of the fork's waits until the hooks have seen it."""
     store, before = whole
     at = found(before, kind, text)
     new = Session("one", store=store).fork(at=at, end_chat={"when": MaxCalls(limit=1)}).id
@@ -171,7 +171,7 @@ def test_what_is_answered_is_said_before_new_rules_end_it(
 def test_a_new_task_is_told_in_front_of_what_waits(
     whole: tuple[str, Result], kind: type[MessageMetadata], text: str, rest: list[Line]
 ) -> None:
-    """Point 4: the lines that wait keep their places behind it, and their ids are in order."""
+    """The lines that wait keep their places behind it, and their ids are in order."""
     store, before = whole
     at = found(before, kind, text)
     new = Session("one", store=store).fork(at=at, speakers={"Ann": {"task": "Plant."}}).id
@@ -197,7 +197,7 @@ LONG = "This is said at some length. " * 9
     ids=["same", "all", "last", "over"],
 )
 def test_a_fork_at_a_summary_goes_on_with_it(changes: dict[str, Any], is_kept: bool) -> None:
-    """Point 5: it is not made again, and stands for what went before by any policy."""
+    """It is not made again, and stands for what went before by any policy."""
     store = f"memory:{uuid4().hex}"
     context = {"kind": "summary", "limit": 350, "words": 9}
     conversation = Conversation.model_validate(

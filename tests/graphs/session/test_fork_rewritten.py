@@ -36,7 +36,7 @@ def store() -> str:
 
 
 def test_a_reset_before_calls_that_wait_is_in_the_fork(store: str) -> None:
-    """L10: what was forgotten stands before the calls, which had been said already."""
+    """The memory reset precedes the calls, which were already in the log."""
     conversation = Conversation(
         task="Talk.",
         speakers=(Speaker(name="Ann", tools=("clock",)), Speaker(name="Ben")),

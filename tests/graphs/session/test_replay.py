@@ -1,4 +1,4 @@
-"""A recorded session replays without a model (shared row 7 of what users ask for)."""
+"""A recorded session replays without a model (U7)."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Sessions with people, tools and code replay without asking anybody (row 7 of what users ask for).
+"""Sessions with people, tools and code replay without asking anybody (U7).
 
 Each answer that a person gave stands in the log in one form or another: as a message, as what came
 of a call, or as the end.

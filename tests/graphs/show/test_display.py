@@ -1,4 +1,4 @@
-"""R3: what results, specs and outcomes look like in a notebook and in a console."""
+"""Tests of the display of results, specs and outcomes in notebooks and consoles."""
 
 import asyncio
 import io

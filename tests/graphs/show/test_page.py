@@ -1,4 +1,4 @@
-"""L1, R3: a session as one HTML page: who sees what, why it ended; and no text becomes code."""
+"""Tests of the HTML page of a session: views, the end, and text that never becomes code (L1)."""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""R1, R2: the local page: who may use it, what it lists and shows, and what can be done on it."""
+"""Tests of the local page: access, lists, sessions and actions."""
 
 import asyncio
 import json

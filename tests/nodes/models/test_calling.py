@@ -1,4 +1,4 @@
-"""How tools are offered to a model and how its calls come back, over HTTP: issue 5; row Y18."""
+"""Tests of tools and tool calls over HTTP (Y18)."""
 
 import json
 from collections.abc import Sequence

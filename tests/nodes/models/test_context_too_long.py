@@ -266,7 +266,7 @@ async def test_every_servers_way_to_say_it_is_one_sentence_with_the_numbers(
     ask: Asked,
     made: Any,  # noqa: ANN401
 ) -> None:
-    """Point 5 of the last section: context overflow."""
+    """U5: context overflow."""
     status, sent, prompt, limit = body
     with ScriptedServer([Reply(error=status, body=sent)]) as server:
         with pytest.raises(ContextTooLongError) as caught:

@@ -1,4 +1,4 @@
-"""Calls as servers send them, read into what the log can hold: issue 5, bad JSON; row Y19."""
+"""Tests of tool calls as servers send them, with broken JSON among them (Y19)."""
 
 import json
 from copy import deepcopy

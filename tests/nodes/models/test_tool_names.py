@@ -1,4 +1,4 @@
-"""The names of tools as providers take them: issue 5, "Dotted or odd tool names"."""
+"""Tests of tool names that a provider would refuse, such as names with a dot."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Tools for endpoints that cannot call any: issue 5, "Endpoints that cannot call tools"."""
+"""Tests of tools with endpoints that do not support tool calls."""
 
 from itertools import pairwise
 from typing import Any, Literal

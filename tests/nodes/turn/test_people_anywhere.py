@@ -1,4 +1,4 @@
-"""Any speaker of any conversation can be a person: issue 6, point 1."""
+"""Tests that any speaker of any conversation can be a person."""
 
 from typing import Any
 

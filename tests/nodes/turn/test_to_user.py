@@ -1,4 +1,4 @@
-"""A speaker that talks while it calls tools: rows G1, G2 and G3, point 3 of issue 6."""
+"""Tests of speakers that speak while they call tools (G1, G2, G3)."""
 
 import asyncio
 import json
