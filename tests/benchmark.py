@@ -1,4 +1,4 @@
-"""Measure duologue beside what people would write by hand; `docs/speed.md` says how to read it."""
+"""Measure the speed of duologue and of loops written by hand; docs/how-it-works.md explains it."""
 
 import argparse
 import asyncio

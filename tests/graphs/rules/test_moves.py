@@ -22,7 +22,7 @@ from duologue.graphs.speakers.speaker import Speaker
 from oracle.onlooker import Came
 from oracle.paths import Choices, Walk
 
-PAGE = Path(__file__).parents[3] / "docs" / "how-a-conversation-moves.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-it-works.md"
 
 
 _ENDED_BY: Final = {
