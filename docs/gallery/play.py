@@ -1,4 +1,4 @@
-"""Plays the conversations of docs/gallery.md with scripted replies, and writes their pages.
+"""Player for the conversations of docs/gallery.md, with scripted replies; writes their pages.
 
 Usage: python docs/gallery/play.py FOLDER
 """
@@ -17,13 +17,13 @@ PAGE: Final = Path(__file__).parent.with_suffix(".md")
 
 
 def conversations() -> dict[str, Conversation]:
-    """Read the conversations on the page, by their names: its headings, as links have them."""
+    """Return the conversations on the page, by name (the heading as links write it)."""
     sections = PAGE.read_text(encoding="utf-8").split("\n## ")[1:]
     return {name_of(section.partition("\n")[0]): _read(section) for section in sections}
 
 
 def name_of(heading: str) -> str:
-    """Give the name of the conversation under this heading."""
+    """Return the name of the conversation under this heading."""
     return heading.lower().replace(" ", "-")
 
 
@@ -38,7 +38,7 @@ def _read(section: str) -> Conversation:
 
 
 def play(name: str, conversation: Conversation, store: str) -> Result:
-    """Play a conversation to its end, in a session of its name."""
+    """Run a conversation to its end, in a session with its name."""
     model, answers = ScriptedChatModel(REPLIES[name]), iter(ANSWERS.get(name, ()))
     return converse(
         conversation,

@@ -1,4 +1,4 @@
-"""What models and people say in the gallery, in the order in which they are asked."""
+"""The replies of models and people in the gallery, in the order of the calls."""
 
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -19,12 +19,12 @@ def _hands_over(to: str, message: str, **more: object) -> Reply:
 
 
 def _found(agree: str, time: str) -> dict[str, str]:
-    """What the judge finds of its two criteria."""
+    """Return the judge's verdict on its two criteria."""
     return {"criterion_1": agree, "criterion_2": time}
 
 
 def _next(name: str) -> dict[str, str]:
-    """Whom the moderator chooses."""
+    """Return the moderator's choice."""
     return {"next_speaker": name}
 
 
@@ -43,8 +43,8 @@ print(best)
 ```"""
 
 _MENDED_CODE: Final = """\
-The counter is called `steps`, not `step`. Once more, and this time I also look how high the way
-leads.
+The counter is called `steps`, not `step`. Here is the corrected code. It also finds the
+highest number on the way.
 
 ```python
 best = (0, 0, 0)
@@ -231,7 +231,7 @@ REPLIES: Final[Mapping[str, Sequence[Line]]] = {
         _CLARA[1],
     ],
 }
-"""By the name of the conversation what the models answer."""
+"""The models' replies, by the name of the conversation."""
 
 ANSWERS: Final[Mapping[str, Sequence[Any]]] = {
     "the-household-account": [
@@ -253,4 +253,4 @@ ANSWERS: Final[Mapping[str, Sequence[Any]]] = {
         "exit",
     ],
 }
-"""By the name of the conversation what the person answers, where one is asked."""
+"""The person's answers, by the name of the conversation."""
