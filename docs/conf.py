@@ -1,8 +1,8 @@
-"""How the site is made of the README and these pages; CONTRIBUTING.md says by which command.
+"""Configuration of the site; CONTRIBUTING.md has the command that builds it.
 
-Pages are read where they are, so that links are the same here and in the repository. What only the
-site has is added to a page as it is read: the menu, pictures, what docstrings say, and pages of the
-gallery's conversations, which are played when the site is built.
+Sphinx reads the README and the pages in their places, so that links are the same on the site and in
+the repository. When a page is read, this module adds the parts that only the site has: the menu,
+pictures, docstrings, and the pages of the gallery's conversations, which run during the build.
 """
 
 import logging
@@ -32,7 +32,7 @@ default_role = "py:obj"
 autodoc_class_signature = "separated"
 autodoc_default_options = {"exclude-members": "model_config, __init__, __new__", "members": True}
 autodoc_typehints_format = "short"
-# A word such as `lines` is a field of several classes.
+# Several classes have a field with the same name, such as `lines`.
 suppress_warnings = ["ref.python"]
 html_theme = "furo"
 html_title = f"duologue {version}"
@@ -46,9 +46,9 @@ _aside: dict[str, list[str]] = {}
 
 
 def _read(app: Sphinx, page: str, source: list[str]) -> None:
-    """Add to a page what only the site has."""
+    """Add the parts to a page that only the site has."""
     text = re.sub(r"^```mermaid\n(.*?)^```$", _picture, source[0], flags=re.M | re.S)
-    # A folder is no page of the site.
+    # The site has no page for a folder.
     text = re.sub(r"\[([^]]*)\]\(([\w./-]*)\)", lambda link: _linked(link, page), text)
     if page == root_doc:
         text += _menu()
@@ -69,7 +69,7 @@ def _linked(link: re.Match[str], page: str) -> str:
 
 
 def _played(section: re.Match[str]) -> str:
-    """Add the page of a conversation to what stands under its heading."""
+    """Add the page of a conversation to its section."""
     page = f"gallery/{name_of(section[1])}.html"
     look = "width: 100%; height: 32rem; border: 1px solid #8886; border-radius: 0.5rem"
     shown = f'<iframe src="{page}" title="{section[1]}" loading="lazy" style="{look}"></iframe>'
@@ -78,7 +78,7 @@ def _played(section: re.Match[str]) -> str:
 
 
 def _menu() -> str:
-    """Make the menu of what the first page of `docs/` lists, under the same headings."""
+    """Build the menu from the lists of docs/README.md, with the same headings."""
     index = (_ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     menu = [_part("Documentation", ["docs/README"])]
     for part in index.split("\n**")[1:]:
@@ -94,7 +94,7 @@ def _part(caption: str, pages: list[str]) -> str:
 
 
 def _documented(names: re.Match[str]) -> str:
-    """Add what the docstrings say of the names on a line."""
+    """Add the docstrings of the names on a line."""
     entries = "".join(map(_entry, re.findall(r"\w+", names[0])))
     return f"{names[0]}\n\n```{{eval-rst}}\n{entries}```"
 
@@ -110,9 +110,9 @@ def _entry(name: str) -> str:
 def _set_aside(
     app: Sphinx, what: str, name: str, found: object, options: object, lines: list[str]
 ) -> None:
-    """Keep a field's docstring from napoleon, which takes the words before a colon for a type.
+    """Hide a field's docstring from napoleon, which reads the words before a colon as a type.
 
-    A model's docstring need not repeat its fields, which follow it.
+    Remove the list of fields from a model's docstring, because the fields follow it.
     """
     if isinstance(found, type) and issubclass(found, Data):
         lines[:] = [*own_doc(found).splitlines(), ""]
@@ -129,23 +129,23 @@ def _put_back(
 
 
 def _plain_types(app: Sphinx, domain: str, kind: str, content: Element) -> None:
-    """Leave out types that show how pydantic reads a field."""
+    """Remove types that contain pydantic's annotations."""
     for type_ in content.parent.findall(desc_annotation):
         if re.search(r"Annotated\[|\)", type_.astext()):
             type_.parent.remove(type_)
 
 
 def _finish(app: Sphinx, failure: Exception | None) -> None:
-    """Write the gallery's pages, and let the site begin at its address, too."""
+    """Write the gallery's pages and the first page of the site, index.html."""
     if failure is None:
-        # A library of the theme has everything logged.
+        # A library of the theme enables all log messages.
         logging.getLogger("duologue").setLevel(logging.WARNING)
         write_pages(app.outdir / _GALLERY)
         (app.outdir / "index.html").write_bytes((app.outdir / "README.html").read_bytes())
 
 
 def setup(app: Sphinx) -> None:
-    """Take part in the build."""
+    """Connect the functions of this module to the build."""
     app.connect("source-read", _read)
     app.connect("autodoc-process-docstring", _set_aside, priority=400)
     app.connect("autodoc-process-docstring", _put_back, priority=600)
