@@ -240,6 +240,29 @@ def test_the_commands_take_the_arguments_that_they_are_given(words: list[str]) -
     assert command.make_context(name, arguments).args == []
 
 
+def test_the_first_commands_print_the_text_below_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = [block.text for block in blocks("console") if block.page == "docs/command-line.md"]
+    shown = re.findall(r"^\$ duologue (.*)\n((?:(?!\$).*\n)*)", page[0], re.M)
+    script = [
+        "A kitchen garden of ten square metres.",
+        "Instruction: Choose a place.\nInput: None",
+        "Solution: The south wall. Next request.",
+        "<CAMEL_TASK_DONE>",
+    ]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DUOLOGUE_STORE", str(tmp_path / "sessions.db"))
+    with ScriptedServer(script) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        for command, text in shown:
+            printed = CliRunner().invoke(app, shlex.split(command)).stdout
+            # The numbers of tokens depend on the prompts.
+            tokens = r"\d+ (?=tokens|written)"
+            assert not text or re.sub(tokens, "", printed) == re.sub(tokens, "", text)
+    assert [command.split()[0] for command, text in shown if text] == ["run", "show"]
+
+
 def test_the_two_commands_are_what_ci_runs() -> None:
     console = next(block for block in blocks("console") if "pip install uv" in block.text)
     assert console.page == "README.md"
