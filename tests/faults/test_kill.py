@@ -1,4 +1,4 @@
-"""A process is killed for each real part: the stores, tools side by side, Ctrl-C.
+"""Tests that kill a process (U3): with each store, with parallel tools, and by Ctrl-C.
 
 Where else it may be broken off is the matter of `test_broken_off.py`. The processes run real
 clients against the scripted server, whose record is the judge.

@@ -1,4 +1,4 @@
-"""Row Z6, `get_history`: the session's own lines as the caller may hear them, and no other's."""
+"""Tests of `get_history` (Z6): it returns lines that its caller heard in its session only (U6)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Names that differ only in look are one name to a reader, and refused."""
+"""Tests that names with the same appearance are refused (R13)."""
 
 # ruff: noqa: RUF001
 

@@ -1,4 +1,4 @@
-"""Whole transcripts through the engine: guards end what goes wrong, and leave all else alone."""
+"""Tests of guards with whole transcripts: they end what goes wrong, and nothing else (U2)."""
 
 import unicodedata
 from collections.abc import Sequence

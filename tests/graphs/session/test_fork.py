@@ -1,4 +1,4 @@
-"""Forks: from every message of a conversation, by the same rules or others, and killed half-way."""
+"""Forks (U4): from every message, by the same rules or others, and killed half-way."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Which settings are sent to a model, and what becomes of a setting that it refuses."""
+"""Tests of the settings that are sent to a model, and of settings that it refuses (R24)."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
