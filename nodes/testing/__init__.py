@@ -1,6 +1,6 @@
 """A scripted chat model, for testing conversations without a real one.
 
-The same over HTTP is `duologue.nodes.testing.server.ScriptedServer`.
+`duologue.nodes.testing.server.ScriptedServer` plays the same scripts over HTTP.
 """
 
 from .chat_model import Call, Purpose, ScriptedChatModel

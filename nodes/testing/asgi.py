@@ -1,4 +1,4 @@
-"""Runs an ASGI application with uvicorn in a thread."""
+"""An ASGI application served by uvicorn in a thread."""
 
 import asyncio
 import socket
@@ -10,24 +10,25 @@ from anyio.from_thread import start_blocking_portal
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-_SECONDS_TO_CLOSE = 2.0  # only an application that does not notice its end takes so long
+_SECONDS_TO_CLOSE = 2.0  # reached only if the application does not notice that it is cancelled
 
 
 class AppThread:
     """An application on a free port of 127.0.0.1, served from `start` to `close`.
 
     Raises:
-        OSError: There is no free port.
+        OSError: No port is free.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._stack = ExitStack()
-        # With the protocol given, asyncio turns off Nagle's algorithm, which costs 40 ms an answer.
+        # With an explicit protocol, asyncio turns off Nagle's algorithm, which costs 40 ms per
+        # answer.
         self._socket = self._stack.enter_context(socket.socket(proto=socket.IPPROTO_TCP))
         self._socket.bind(("127.0.0.1", 0))
         self._socket.listen(128)
         self.port: int = self._socket.getsockname()[1]
-        # Without a `log_config`, which would change the logging of the whole process.
+        # A `log_config` would change the logging of the whole process.
         config = uvicorn.Config(
             app,
             interface="asgi3",
@@ -47,7 +48,7 @@ class AppThread:
     def start(self) -> None:
         """Start the thread."""
         portal = self._stack.enter_context(start_blocking_portal())
-        # Cancelled, since uvicorn's own way to stop takes 0.2 s and waits for open connections.
+        # Cancelled, because uvicorn's own shutdown takes 0.2 s and waits for open connections.
         self._stack.callback(portal.start_task_soon(self._uvicorn.serve, [self._socket]).cancel)
         self._stack.callback(portal.call, self._break_connections)
 
@@ -56,7 +57,7 @@ class AppThread:
         self._stack.close()
 
     async def hang_up(self, request: Request) -> None:
-        """Close the connection of a request, and wait until the application is told."""
+        """Close the connection of a request, and wait until the application is notified."""
         for connection in self.connections:
             if connection.client == request.scope["client"]:
                 connection.transport.close()

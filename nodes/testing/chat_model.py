@@ -39,12 +39,14 @@ from .script import Prompt, Script, Tape, as_prompt
 from .wire import client_error, deltas, usage
 
 Purpose: TypeAlias = Literal["speech", "verdict", "choice", "summary", "task"]
-"""What a conversation calls a model for: what a speaker says or which tools it calls, whether the
-task is complete, who speaks next, what stands for older messages, the task in other words."""
+"""The purpose of a call in a conversation: `speech` is a speaker's turn (text or tool calls),
+`verdict` a judge's decision whether the task is complete, `choice` the choice of the next speaker,
+`summary` a summary of older messages, `task` a rewritten task.
+"""
 
 _PURPOSES: Final[Mapping[str, Purpose]] = {
     kind_name(Speech): "speech",
-    # A speech, too: one that is not shown while it comes.
+    # Also a speech, but it is not shown while it arrives.
     kind_name(UnheardReply): "speech",
     kind_name(Reflection): "verdict",
     kind_name(SpeakerChoice): "choice",
@@ -53,7 +55,7 @@ _PURPOSES: Final[Mapping[str, Purpose]] = {
 }
 
 _asked: ContextVar[Mapping[str, Any] | None] = ContextVar("_asked", default=None)
-"""The metadata of the call that is being made."""
+"""The metadata of the call in progress."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +65,12 @@ class Call:
     Attributes:
         messages: The LangChain messages, as received.
         kwargs: The call's other parameters, such as `temperature` or `stop`.
-        tools: The tools on offer, in OpenAI's form: `{"type": "function", "function": {…}}`.
-        response_format: What the answer must look like, in OpenAI's form, or None.
-        purpose: What a conversation makes the call for: `"speech"`, `"verdict"`, `"choice"`,
-            `"summary"` or `"task"`. None where no conversation makes it.
-        speaker: The speaker whose model is called; None where it is nobody's, such as a separate
-            judge's.
+        tools: The offered tools in OpenAI's form: `{"type": "function", "function": {…}}`.
+        response_format: The requested format of the answer in OpenAI's form. None if there is none.
+        purpose: The call's purpose in a conversation: `"speech"`, `"verdict"`, `"choice"`,
+            `"summary"` or `"task"`. None if no conversation makes the call.
+        speaker: The name of the speaker whose model is called. None if the call belongs to no
+            speaker, such as the call of a separate judge.
     """
 
     messages: tuple[BaseMessage, ...]
@@ -80,12 +82,12 @@ class Call:
 
     @property
     def prompt(self) -> Prompt:
-        """The messages as a script's function sees them."""
+        """The messages as a script's function receives them."""
         return as_prompt(self.messages)
 
     @property
     def tool_choice(self) -> str | None:
-        """`"auto"`, `"required"`, `"none"` or a tool's name; None if not given."""
+        """`"auto"`, `"required"`, `"none"` or a tool's name. None if the call sets no choice."""
         given = self.kwargs.get("tool_choice")
         if isinstance(given, dict):
             named: str = (given.get("function") or given)["name"]
@@ -94,21 +96,21 @@ class Call:
 
     @property
     def schema(self) -> dict[str, Any] | None:
-        """The JSON schema the answer was asked to follow, or None."""
+        """The JSON schema that the answer must follow. None if the call sets no schema."""
         wanted: dict[str, Any] = (self.response_format or {}).get("json_schema", {})
         return wanted.get("schema")
 
 
 class ScriptedChatModel(BaseChatModel):
-    """A LangChain chat model that answers from a script and records what it was asked.
+    """A LangChain chat model that answers from a script and records its calls.
 
-    Bound and copied models (`bind`, `bind_tools`, `with_structured_output`, `copy.deepcopy`)
-    continue the same script and record into the same `calls`. Usage counts words as tokens.
-    `stop` and the other parameters are recorded and have no effect.
+    Models derived from it (`bind`, `bind_tools`, `with_structured_output`, `copy.deepcopy`)
+    continue the same script and record into the same `calls`. Usage counts words as tokens. `stop`
+    and the other parameters are recorded, but have no effect.
 
     Args:
         script: Replies in the order of the calls, or a function from the messages to a reply, or
-            from the messages and the `Call`.
+            from the messages and the `Call` to a reply.
 
     Example:
         >>> model = ScriptedChatModel(script=["Hello.", "Bye."])
@@ -117,11 +119,16 @@ class ScriptedChatModel(BaseChatModel):
         >>> model.calls[0].messages[0].content
         'Hi'
 
+    Raises:
+        TypeError: The script is neither a sequence of answers nor a function, or one of its answers
+            has a type that no script accepts.
+
     Calls raise:
-        ScriptExhaustedError: The script has no reply left; names the calls and the last prompt.
-        openai.APIError: The reply is an error: the class the real client raises for that status
-            once its retries are used up; `openai.APIConnectionError` for `"drop"`.
-        Exception: An exception in the script is raised as it is.
+        ScriptExhaustedError: The script has no reply left. The message contains the number of
+            replies and the last prompt.
+        openai.APIError: The reply is an error. The class is the one that the real client raises for
+            this status after its retries, or `openai.APIConnectionError` for `"drop"`.
+        Exception: An exception in the script is raised unchanged.
     """
 
     keeps_broken_calls: ClassVar[bool] = True
@@ -135,12 +142,12 @@ class ScriptedChatModel(BaseChatModel):
         self._tape = Tape(script)
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> "ScriptedChatModel":
-        # A copy with a tape of its own would record where no test looks.
+        # A copy with a new tape would record its calls where no test looks for them.
         return self.__copy__()
 
     @property
     def calls(self) -> list[Call]:
-        """Every call so far, in order, also those made through bound or copied models."""
+        """Every call so far, in order, including calls of bound or copied models."""
         return self._tape.calls
 
     @property
@@ -154,7 +161,7 @@ class ScriptedChatModel(BaseChatModel):
         tool_choice: str | None = None,
         **kwargs: object,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Offer tools to the model; each call records them and the other parameters."""
+        """Offer tools to the model. Each call records them and the other parameters."""
         if tool_choice is not None:
             kwargs["tool_choice"] = tool_choice
         return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
@@ -162,13 +169,13 @@ class ScriptedChatModel(BaseChatModel):
     def with_structured_output(
         self, schema: dict[str, Any] | type, *, include_raw: bool = False, **kwargs: object
     ) -> Runnable[LanguageModelInput, dict[str, Any] | BaseModel]:
-        """Ask for answers that follow a schema; the reply's text is read as JSON.
+        """Request answers that follow a schema. The reply's text is parsed as JSON.
 
         `include_raw` works as in `ChatOpenAI`; the other parameters are recorded.
 
         Raises:
-            langchain_core.exceptions.OutputParserException: From the runnable that is returned,
-                where the text does not fit the schema and `include_raw` is off.
+            langchain_core.exceptions.OutputParserException: Raised by the returned runnable if the
+                text does not fit the schema and `include_raw` is false.
         """
         described = convert_to_json_schema(schema)
         wanted = {"name": described.get("title", "answer"), "schema": described}
@@ -188,7 +195,7 @@ class ScriptedChatModel(BaseChatModel):
         return bound | RunnableLambda[AIMessage, Any](read)
 
     async def agenerate(self, *args: Any, **kwargs: Any) -> LLMResult:
-        """Answer; where LangChain streams meanwhile, it tells `_astream` nothing of the call."""
+        """Answer, and keep the call's metadata for `_astream`, which may get no run manager."""
         before = _asked.set(kwargs.get("metadata"))
         try:
             return await super().agenerate(*args, **kwargs)
@@ -260,11 +267,13 @@ class ScriptedChatModel(BaseChatModel):
 def _parsed(message: AIMessage, model: type[BaseModel] | None) -> object:
     text = str(message.text)
     if refusal := message.additional_kwargs.get("refusal"):
-        raise OutputParserException(f"The model refused: {refusal}", llm_output=text)
+        raise OutputParserException(f"the model refused: {refusal}", llm_output=text)
     try:
         return model.model_validate_json(text) if model else json.loads(text)
     except (ValidationError, json.JSONDecodeError) as error:
-        raise OutputParserException(f"Not the JSON asked for: {error}", llm_output=text) from error
+        raise OutputParserException(
+            f"the answer is not the requested JSON: {error}", llm_output=text
+        ) from error
 
 
 def _metadata(reply: Reply, prompt: Prompt) -> dict[str, Any]:
@@ -279,7 +288,7 @@ def _metadata(reply: Reply, prompt: Prompt) -> dict[str, Any]:
 def _result(reply: Reply, prompt: Prompt) -> ChatResult:
     if reply.error is not None:
         raise client_error(reply)
-    # As our client reads them, so that broken arguments look the same here.
+    # duologue's client parses calls the same way, so broken arguments look the same here.
     raw = [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in reply.tool_calls]
     good, bad = read_calls(raw, cut_off=reply.ending == "length")
     message = AIMessage(

@@ -1,6 +1,6 @@
 """An HTTP server that answers from a script, whatever the form of its API.
 
-A test can hold chosen calls, to kill or cancel the client while they are in flight.
+A test can hold chosen calls, and kill or cancel the client while they are in flight.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ try:
     from .asgi import AppThread
 except ImportError as error:
     raise ImportError(
-        f"The scripted server needs more packages: install duologue[testing] ({error})"
+        f"the scripted server needs more packages; install duologue[testing] ({error})"
     ) from error
 
 
@@ -36,9 +36,9 @@ class Request:
 
     Attributes:
         path: The path, such as `/v1/chat/completions`.
-        headers: The headers, their names in lower case.
+        headers: The headers, with names in lower case.
         body: The JSON body. `{}` if there is none.
-        answered: Whether an answer, or an error, has been sent to its end.
+        answered: Whether the last byte of an answer, or of an error, has been sent.
     """
 
     path: str
@@ -48,7 +48,7 @@ class Request:
 
     @property
     def prompt(self) -> Prompt:
-        """The messages as a script's function sees them."""
+        """The messages as a script's function receives them."""
         return as_prompt(self.body.get("messages", []))
 
     @property
@@ -60,30 +60,32 @@ class Request:
 RequestT = TypeVar("RequestT", bound=Request)
 
 
-class _Broken(Exception):  # noqa: N818  (no error: the script, or the end of the server, wants it)
-    """The connection is to be closed before the end of an answer."""
+class _Broken(Exception):  # noqa: N818 (not an error: the script or a shutdown requests it)
+    """A connection to close before its answer is complete."""
 
 
 class HttpServer(ABC, Generic[RequestT]):
-    """A server on 127.0.0.1 that answers from a script, in a thread between `with` and its end.
+    """A server on 127.0.0.1 that answers from a script while its `with` block is active.
 
-    A subclass knows one API: which requests it accepts, and the form of its answers and errors.
+    It runs in a thread. A subclass implements one API: the requests it accepts, and the form of its
+    answers and errors.
 
     Args:
         script: Replies in the order of the calls, or a function from the messages to a reply, or
-            from the messages and the request.
-        hold: Numbers of the calls to hold, as with the method `hold`.
+            from the messages and the request to a reply.
+        hold: Numbers of the calls to delay until `release`, as the method `hold` does.
 
     Attributes:
         requests: Every request so far, in order of arrival.
 
     Raises:
-        TypeError: The script is neither a sequence of lines nor a function.
-        OSError: There is no free port.
+        TypeError: The script is neither a sequence of answers nor a function, or one of its answers
+            has a type that no script accepts.
+        OSError: No port is free.
     """
 
     request_type: type[RequestT]
-    """The class of its requests."""
+    """The class of the requests."""
     stream_type = "text/event-stream"
     """The media type of a streamed answer."""
 
@@ -104,25 +106,25 @@ class HttpServer(ABC, Generic[RequestT]):
 
     @property
     def origin(self) -> str:
-        """The address without a path, `http://127.0.0.1:PORT`."""
+        """The server's address without a path: `http://127.0.0.1:PORT`."""
         return f"http://127.0.0.1:{self._thread.port}"
 
     @property
     def calls(self) -> list[RequestT]:
-        """The requests that the script has answered: `calls[n]` is call number n."""
+        """The requests that reached the script, in order: `calls[n]` is call number n."""
         return self._tape.calls
 
     def hold(self, number: int) -> None:
-        """Make a call wait before it is answered, until `release`.
+        """Delay the answer to a call until `release`.
 
         Args:
-            number: The call's number, from 0. It has no effect on a call that is answered already.
+            number: The call's number, from 0. A call that is already answered is not affected.
         """
         with self._changed:
             self._held.add(number)
 
     def release(self) -> None:
-        """Let every held call go on, and forget holds for calls still to come."""
+        """Answer every held call, and cancel the holds on later calls."""
         with self._changed:
             self._held.clear()
             self._changed.notify_all()
@@ -135,7 +137,7 @@ class HttpServer(ABC, Generic[RequestT]):
             timeout: The longest wait, in seconds.
 
         Raises:
-            TimeoutError: Fewer calls arrived in that time. Says how many.
+            TimeoutError: Fewer calls arrived in time. The message contains their number.
         """
         with self._changed:
             if not self._changed.wait_for(lambda: len(self.calls) >= count, timeout):
@@ -144,7 +146,7 @@ class HttpServer(ABC, Generic[RequestT]):
                 )
 
     def close(self) -> None:
-        """Stop the server at once, breaking every open connection, held calls included."""
+        """Stop the server at once and break every open connection, also those of held calls."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -159,10 +161,10 @@ class HttpServer(ABC, Generic[RequestT]):
             request: The request.
 
         Returns:
-            None if the script answers it, and a JSON body if it needs no script.
+            None if the script answers the request, or a JSON body if no script is needed.
 
         Raises:
-            RefusedRequestError: The API refuses it.
+            RefusedRequestError: The API refuses the request.
         """
 
     @abstractmethod
@@ -173,7 +175,7 @@ class HttpServer(ABC, Generic[RequestT]):
     def stream_answer(self, reply: Reply, request: RequestT, number: int) -> Iterable[bytes]:
         """Return the parts of a streamed answer.
 
-        They end in the middle if the reply breaks the connection.
+        If the reply breaks the connection, the parts end in the middle of the answer.
         """
 
     @abstractmethod
@@ -181,14 +183,14 @@ class HttpServer(ABC, Generic[RequestT]):
         """Return the JSON body of an error."""
 
     def adapt_reply(self, reply: Reply, request: RequestT, number: int) -> Reply:
-        """Return the reply as the API's model would give it to this request."""
+        """Return the reply as the API's model would answer this request: unchanged by default."""
         return reply
 
     async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
         asked = http.Request(scope, receive)
 
         async def send_on(message: Message) -> None:
-            # Set first: a client that has read the last byte must find it so.
+            # Set before the last byte is sent: a client that has read it must find `answered` true.
             if message["type"] == "http.response.body" and not message.get("more_body"):
                 request.answered = True
             await send(message)
@@ -201,14 +203,15 @@ class HttpServer(ABC, Generic[RequestT]):
                 scope["path"], dict(asked.headers), body if isinstance(body, dict) else {}
             )
             response = await self._respond(asked.method, request)
-            # uvicorn hears of a client that has left one round of the loop after its socket does.
+            # uvicorn notices that a client has disconnected one loop iteration after its socket
+            # does.
             await asyncio.sleep(0)
             if not await asked.is_disconnected():
                 await response(scope, receive, send_on)
         except _Broken:
             await self._thread.hang_up(asked)
         except (http.ClientDisconnect, asyncio.CancelledError):
-            pass  # a client that leaves, or the end of the server: uvicorn would print them
+            pass  # the client disconnected, or the server closes; uvicorn would print either
 
     async def _respond(self, method: str, request: RequestT) -> Response:
         with self._changed:
@@ -223,7 +226,7 @@ class HttpServer(ABC, Generic[RequestT]):
         with self._changed:
             number = self._tape.record(request)
             self._changed.notify_all()
-        # A call may be held, and the script's function may wait.
+        # A call may be held, and the script's function may block.
         return await in_thread(self._complete, request, number)
 
     def _complete(self, request: RequestT, number: int) -> Response:
@@ -231,7 +234,7 @@ class HttpServer(ABC, Generic[RequestT]):
             self._changed.wait_for(lambda: self._closing or number not in self._held)
         try:
             reply = self._tape.answer(number, request.prompt)
-        except Exception as error:  # the client is told what a script raises
+        except Exception as error:  # the client receives any exception of the script as an error
             return self._failed(_raised(error))
         with self._changed:
             if self._changed.wait_for(lambda: self._closing, reply.delay):
@@ -270,7 +273,7 @@ async def _parts(parts: Iterable[bytes], *, broken: bool) -> AsyncIterator[bytes
 
 
 def _json(body: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    # Not starlette's JSONResponse, which refuses NaN and lone surrogates.
+    # Starlette's JSONResponse refuses NaN and lone surrogates.
     return Response(json.dumps(body), status, headers, "application/json")
 
 

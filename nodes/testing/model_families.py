@@ -1,7 +1,7 @@
-"""The parameters that OpenAI's families of models refuse, and the error of a refusal.
+"""The parameters that OpenAI's model families refuse, and the error of a refusal.
 
-A family is found by a model's name. The scripted server and other servers that pass requests on
-to OpenAI read the same tables, so each rule is declared once, with the page that documents it.
+A model's name determines its family. The scripted server and the tests' other servers for OpenAI
+models read the same tables, so each rule is declared once, with the page that documents it.
 """
 
 import re
@@ -15,8 +15,8 @@ class RefusedRequestError(Exception):
 
     Attributes:
         message: The text of the error, as the server sends it.
-        param: The field that is wrong. None: the server names none.
-        code: The server's error code. None: it has none.
+        param: The wrong field. None if the server names no field.
+        code: The server's error code. None if the error has no code.
         status: The HTTP status.
     """
 
@@ -40,11 +40,11 @@ class ParameterRule:
 
     Attributes:
         name: The parameter's name in Chat Completions.
-        source: Where the refusal is documented.
-        only: The value that is accepted nevertheless. None: no value is.
-        instead: The parameter to use instead. None: there is none.
-        is_value: Whether the error says that the value is unsupported, not the parameter.
-        is_unknown: Whether the error says that there is no such parameter.
+        source: The address of a page that documents the refusal.
+        only: The one value that is accepted. None if no value is accepted.
+        instead: The parameter to use instead. None if there is none.
+        is_value: Whether the error calls the value unsupported, instead of the parameter.
+        is_unknown: Whether the error calls the parameter unknown.
     """
 
     name: str
@@ -81,14 +81,14 @@ class ModelFamily:
 
     Attributes:
         name: The family's name.
-        pattern: Matches the beginning of the models' names.
+        pattern: A pattern for the beginning of the models' names.
         refused: The parameters that are always refused.
         sampling: The parameters that are refused unless the reasoning effort is `none`.
-        default_effort: The reasoning effort of a request that names none. None: the family does
+        default_effort: The reasoning effort of a request that sets none. None if the family does
             not reason.
         tools_need_no_effort: Whether Chat Completions accepts function tools only without
-            reasoning: `"unless_set"` if an effort that is set is refused, `"always"` if the
-            default effort is refused, too.
+            reasoning: `"unless_set"` refuses a request that sets an effort, `"always"` refuses the
+            default effort, too.
     """
 
     name: str
@@ -157,12 +157,12 @@ FAMILIES: Final = (
     # openai-openapi, StopConfiguration: `stop` is refused by o3 and o4-mini, not by older models.
     ModelFamily("o1", re.compile(r"o1|o3-mini"), _O_MODELS, default_effort="medium"),
     ModelFamily("o3", re.compile(r"o3|o4"), (*_O_MODELS, _STOP), default_effort="medium"),
-    # A chat model behind the name: https://github.com/BerriAI/litellm/issues/13781
+    # The name belongs to a chat model: https://github.com/BerriAI/litellm/issues/13781
     ModelFamily("gpt-5-chat", re.compile(r"gpt-5(\.\d+)?-chat"), (_MAX_TOKENS,)),
     ModelFamily(
         "gpt-5", re.compile(r"gpt-5(?!\.)"), (*_ALWAYS, _STOP), _SAMPLING, default_effort="medium"
     ),
-    # Sampling is accepted without reasoning, which is these models' default:
+    # Sampling parameters are accepted without reasoning, which is these models' default:
     # https://github.com/vercel/ai/issues/10932 and gpt_5_transformation.py of
     # github.com/BerriAI/litellm
     ModelFamily(
@@ -180,8 +180,8 @@ FAMILIES: Final = (
         default_effort="none",
         tools_need_no_effort="unless_set",
     ),
-    # `stop` is accepted: https://github.com/BerriAI/litellm/pull/28650. The effort is the default
-    # of openai-openapi, ReasoningEffort.
+    # `stop` is accepted: https://github.com/BerriAI/litellm/pull/28650. The default effort is from
+    # openai-openapi, ReasoningEffort.
     ModelFamily(
         "gpt-5.5",
         re.compile(r"gpt-5\.5(?!\d)"),
@@ -211,9 +211,11 @@ FAMILIES: Final = (
         ),
     ),
 )
-"""The families, of which the first that matches a model's name counts. The last matches any."""
+"""The families, in order of precedence: the first that matches a model's name applies. The last
+matches any name.
+"""
 
 
 def family_of(model: str) -> ModelFamily:
-    """Return the family of a model, found by its name."""
+    """Return the family that a model's name belongs to."""
     return next(family for family in FAMILIES if family.pattern.match(model))

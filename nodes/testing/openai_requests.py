@@ -1,6 +1,6 @@
 """OpenAI's rules for requests: parameters, messages and JSON schemas.
 
-Each rule names the page that documents it, or a report with the text of the error.
+Each rule names the page that documents it, or a report that quotes the error.
 """
 
 import re
@@ -13,7 +13,7 @@ from .request_types import FieldFault, RequestType
 
 
 def check_schemas(body: Mapping[str, Any]) -> None:
-    """Refuse a strict schema that is not strict, and JSON mode that no message mentions."""
+    """Refuse a strict schema that is not strict, and JSON mode if no message contains "json"."""
     form = body.get("response_format") or {}
     if form.get("type") == "json_schema" and form["json_schema"].get("strict"):
         name, schema = form["json_schema"]["name"], form["json_schema"].get("schema", {})
@@ -36,16 +36,19 @@ def check_schemas(body: Mapping[str, Any]) -> None:
 def check_strict_schema(
     schema: object, what: str, param: str, code: str | None, context: tuple[str, ...] = ()
 ) -> None:
-    """Refuse an object of a strict schema that allows other fields, or makes some optional.
+    """Refuse an object of a strict schema that allows other fields or has optional fields.
 
     https://github.com/vercel/ai/issues/6484 and https://github.com/bytedance/trae-agent/issues/173
 
     Args:
         schema: The schema, or a part of it.
-        what: What it is the schema of, as the error calls it.
-        param: The field of the request that contains it.
+        what: The schema's owner, as the error names it.
+        param: The field of the request that contains the schema.
         code: The error's code.
         context: The keys that lead to the part.
+
+    Raises:
+        RefusedRequestError: The schema is not strict.
     """
     if isinstance(schema, list):
         for index, each in enumerate(schema):
@@ -88,7 +91,8 @@ _JSON_TYPES: Final = {
 
 NAME: Final = re.compile(r"[a-zA-Z0-9_-]+")
 """The names of tools and speakers.
-https://github.com/jekalmin/extended_openai_conversation/issues/251"""
+https://github.com/jekalmin/extended_openai_conversation/issues/251
+"""
 
 _RANGES: Final = (
     # https://platform.openai.com/docs/api-reference/chat/create
@@ -107,7 +111,7 @@ _MOST_STOPS: Final = 4
 
 @cache
 def _request_type() -> RequestType:
-    # Loaded here: only a strict server needs OpenAI's types.
+    # Imported here: only a strict server needs OpenAI's types.
     from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 
     stream = {"anyOf": [{"type": "boolean"}, {"type": "null"}]}
@@ -115,14 +119,14 @@ def _request_type() -> RequestType:
 
 
 def check_chat_request(body: Body, model: str) -> None:
-    """Refuse what OpenAI's Chat Completions refuse of a model.
+    """Refuse a request that OpenAI's Chat Completions refuses for a model.
 
     Args:
         body: The request's body.
-        model: The model whose rules count.
+        model: The model whose rules apply.
 
     Raises:
-        RefusedRequestError: With OpenAI's words, field and code.
+        RefusedRequestError: OpenAI refuses the request. The text, field and code are OpenAI's.
     """
     for rule in _RULES:
         rule(body)
@@ -134,9 +138,9 @@ def openai_refusal(fault: FieldFault, *, unknown: str | None = None) -> RefusedR
     """Return OpenAI's error for a wrong field.
 
     Args:
-        fault: The field.
-        unknown: What is said of an unknown field of the body, with `{}` for its name. None: as of
-            fields further down.
+        fault: The wrong field.
+        unknown: The text for an unknown top-level field, with `{}` for its name. If None, the text
+            for unknown nested fields is used.
     """
     place = fault.place()
     match fault.kind:
@@ -197,10 +201,10 @@ def _check_types(body: Body) -> None:
 
 
 def check_ranges(body: Body, ranges: tuple[tuple[str, float, float | None], ...] = _RANGES) -> None:
-    """Refuse a number outside of its range.
+    """Refuse a number outside its range.
 
     https://github.com/OpenBMB/ChatDev/issues/446 and
-    https://github.com/earendil-works/pi/issues/6265 quote the words for integers.
+    https://github.com/earendil-works/pi/issues/6265 quote the text for integers.
     """
     for name, least, most in ranges:
         value = body.get(name)
@@ -237,7 +241,7 @@ def _check_stop(body: Body) -> None:
 
 
 def _check_companions(body: Body) -> None:
-    """Refuse parameters that need others, or exclude them."""
+    """Refuse parameters that require, or exclude, another parameter."""
     # https://github.com/RageAgainstThePixel/OpenAI-DotNet/issues/479
     for name in ("tool_choice", "parallel_tool_calls"):
         if body.get(name) is not None and not body.get("tools"):
@@ -285,7 +289,7 @@ def _check_names(body: Body) -> None:
 
 
 def check_tool_results(body: Body) -> None:
-    """Refuse a tool's result without its call, and a call without its result.
+    """Refuse a tool result without its call, and a call without its result.
 
     https://github.com/miurla/morphic/issues/136, https://github.com/aliasrobotics/cai/issues/111
     """

@@ -1,4 +1,4 @@
-"""What a scripted model or server answers: one reply, and the calls of tools in it."""
+"""The answers of a scripted model or server: a reply and its tool calls."""
 
 import json
 import re
@@ -16,10 +16,14 @@ class ScriptedToolCall(BaseModel):
 
     Attributes:
         name: The tool's name.
-        args: The arguments, or raw text that is sent as it is (so it may be broken JSON).
-        id: The call's id, which the tool's result refers to; unique within a conversation.
-        chunks: The pieces the arguments stream in; they must join to `arguments`. None: in halves.
+        args: The arguments. A string is sent unchanged, so it may be broken JSON.
+        id: The call's id, which the tool result refers to. Unique within a conversation.
+        chunks: The pieces in which the arguments are streamed. They must join to `arguments`. If
+            None, the arguments are streamed in two halves.
         type: Always `"tool_call"`, as in LangChain's dicts.
+
+    Raises:
+        pydantic.ValidationError: The chunks do not join to the arguments.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -37,12 +41,12 @@ class ScriptedToolCall(BaseModel):
 
     @property
     def arguments(self) -> str:
-        """The arguments as they are sent: JSON, or the raw text."""
+        """The arguments as sent: JSON, or the raw text."""
         return self.args if isinstance(self.args, str) else json.dumps(self.args)
 
     @property
     def pieces(self) -> tuple[str, ...]:
-        """The arguments in the pieces they stream in, none of them empty."""
+        """The streamed pieces of the arguments, without empty ones."""
         raw = self.arguments
         halves = (raw[: len(raw) // 2], raw[len(raw) // 2 :])
         return tuple(filter(None, self.chunks or halves))
@@ -52,26 +56,29 @@ class Reply(BaseModel):
     """One scripted answer, or one scripted failure.
 
     Attributes:
-        text: What the model says.
-        tool_calls: The tools it calls, in order.
-        chunks: The pieces the text streams in; they must join to `text`. None: word by word.
-        error: Answer with this HTTP status (400 to 599) instead, or `"drop"`: break the
-            connection halfway through the answer.
-        retry_after: Seconds, sent as the `Retry-After` header; only with an error status.
-        message: The error's text; only with an error status. "": a general one.
-        code: OpenAI's error code, such as `rate_limit_exceeded`; only with an error status.
-        body: The whole body of the error, for a server whose errors look unlike OpenAI's; only
-            with an error status, and instead of `message` and `code`.
-        delay: Seconds to wait before the answer begins.
-        finish_reason: Why the model stopped, `"length"` for instance. With tool calls the
+        text: The text of the model's message.
+        tool_calls: The tool calls, in order: `ScriptedToolCall` objects, or dicts with `name`,
+            `args` and `id`.
+        chunks: The pieces in which the text is streamed. They must join to `text`. If None, the
+            text is streamed word by word.
+        error: The failure to answer with, if any: an HTTP status (400 to 599), or `"drop"`, which
+            closes the connection halfway through the answer.
+        retry_after: The value of the `Retry-After` header in seconds. Only with an error status.
+        message: The error's text. Only with an error status. If empty, a general text is sent.
+        code: OpenAI's error code, such as `rate_limit_exceeded`. Only with an error status.
+        body: The whole body of the error, for a server whose errors differ from OpenAI's. Only with
+            an error status, and instead of `message` and `code`.
+        delay: The wait before the answer begins, in seconds.
+        finish_reason: The reason why the model stopped, such as `"length"`. With tool calls the
             default, `"stop"`, is sent as `"tool_calls"`.
-        refusal: The text with which the model refuses to answer.
-        reasoning: What the model thinks, beside the text.
-        reasoning_field: Where that stands in the message.
+        refusal: The text with which the model refuses to answer. None if it does not refuse.
+        reasoning: The model's reasoning, sent separately from the text.
+        reasoning_field: The field of the message that contains the reasoning.
 
     Raises:
-        pydantic.ValidationError: The chunks don't join to the text; or `retry_after`, `message`,
-            `code` or `body` are given without an error status, or `body` with `message` or `code`.
+        pydantic.ValidationError: The chunks do not join to the text, `error` is not an HTTP error
+            status, `retry_after`, `message`, `code` or `body` is set without an error status, or
+            `body` is set together with `message` or `code`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -94,38 +101,39 @@ class Reply(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> "Reply":
-        _check_joined(self.chunks, self.text, "text is")
+        _check_joined(self.chunks, self.text, "the text is")
         described = bool(self.message) or self.code is not None
         if isinstance(self.error, int):
             if not 400 <= self.error <= 599:
-                raise ValueError(f"error is {self.error}, but an HTTP error is 400 to 599")
+                raise ValueError(f"error: {self.error} is no HTTP error status; use 400 to 599")
         elif described or self.retry_after is not None or self.body is not None:
             raise ValueError(
-                "retry_after, message, code and body need an error status, such as 429"
+                "retry_after, message, code and body need an error status; set error, for example "
+                "to 429"
             )
         if described and self.body is not None:
-            raise ValueError("body is the whole error: leave out message and code")
+            raise ValueError("body: contains the whole error; leave out message and code")
         return self
 
     @property
     def pieces(self) -> tuple[str, ...]:
-        """The text in the pieces it streams in, none of them empty."""
+        """The streamed pieces of the text, without empty ones."""
         return tuple(filter(None, _words(self.text) if self.chunks is None else self.chunks))
 
     @property
     def thoughts(self) -> tuple[dict[str, str], ...]:
-        """What the model thinks, in the pieces it streams in."""
+        """The streamed pieces of the reasoning, as deltas in OpenAI's form."""
         return tuple({self.reasoning_field: piece} for piece in _words(self.reasoning) if piece)
 
     @property
     def ending(self) -> str:
-        """The finish reason as it is sent."""
+        """The finish reason as sent."""
         by_calls = self.tool_calls and self.finish_reason == "stop"
         return "tool_calls" if by_calls else self.finish_reason
 
     @property
     def words(self) -> int:
-        """The words of the text, the thought and the arguments, which stand for its tokens."""
+        """The number of words in text, reasoning and arguments, which usage counts as tokens."""
         spoken = len(f"{self.text or self.refusal or ''} {self.reasoning}".split())
         return spoken + sum(len(call.arguments.split()) for call in self.tool_calls)
 
@@ -136,4 +144,4 @@ def _words(text: str) -> list[str]:
 
 def _check_joined(chunks: tuple[str, ...] | None, whole: str, what: str) -> None:
     if chunks is not None and "".join(chunks) != whole:
-        raise ValueError(f"chunks join to {''.join(chunks)!r}, but {what} {whole!r}")
+        raise ValueError(f"chunks: they join to {''.join(chunks)!r}, but {what} {whole!r}")

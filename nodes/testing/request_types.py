@@ -1,4 +1,4 @@
-"""Finds fields of a wrong type in a JSON request, by the types of a provider's own client."""
+"""Checks of a JSON request's fields against the types of a provider's own client."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ class FieldFault:
     """One wrong field of a request.
 
     Attributes:
-        kind: What is wrong: there is no such field, it is missing, its type or its value.
+        kind: The fault: an unknown field, a missing field, a wrong type or a wrong value.
         path: The keys and indexes that lead to the field.
         value: The field's value. None if it is missing.
-        expected: The JSON types that are accepted, or the accepted values.
+        expected: The JSON types or the values that are accepted.
     """
 
     kind: Literal["unknown", "missing", "type", "value"]
@@ -32,12 +32,12 @@ class FieldFault:
 
 
 class RequestType:
-    """The type of a request's body, which accepts no other fields than its own.
+    """The type of a request's body. No other fields are accepted.
 
     Args:
         typed: A typed dict or pydantic model of the provider's client.
         changed: JSON schemas of fields that differ from the client's.
-        optional: The names of fields that the client always sends, and the server does not need.
+        optional: The names of fields that the client always sends, but the server does not require.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class RequestType:
         self._validator = Draft202012Validator(schema)
 
     def fault(self, body: object) -> FieldFault | None:
-        """Return the first wrong field of a body, or None: unknown fields come first."""
+        """Return the first wrong field of a body, or None. Unknown top-level fields come first."""
         faults = [_fault(error) for error in self._validator.iter_errors(body)]
         return min(faults, key=_urgency) if faults else None
 
@@ -66,16 +66,16 @@ def _urgency(fault: FieldFault) -> tuple[bool, bool, str]:
 
 
 _SCHEMAS: Final = ("additionalProperties", "allOf", "anyOf", "items", "oneOf")
-"""Keywords of a JSON schema whose value is a schema, or a list of schemas."""
+"""The keywords of a JSON schema whose value is a schema, or a list of schemas."""
 
 
 def _close(schema: object, optional: Collection[str]) -> None:
-    """Refuse other fields in every object of a JSON schema that names its fields."""
+    """Make every object of a JSON schema that lists its fields refuse other fields."""
     if isinstance(schema, list):
         for each in schema:
             _close(each, optional)
     elif isinstance(schema, dict):
-        # The classes of a client's answers, which it takes back, allow any field.
+        # A client's response classes, which requests may contain, allow any field.
         if "properties" in schema and schema.get("additionalProperties", True) is True:
             schema["additionalProperties"] = False
             required = schema.get("required", [])
@@ -91,7 +91,7 @@ def _fault(error: ValidationError) -> FieldFault:
     while error.validator in ("anyOf", "oneOf") and error.context:
         branch = _likeliest(error.context)
         if all(each.validator == "type" and not each.path for each in branch):
-            # Each alternative has another type.
+            # Every alternative has another type.
             types = (each.validator_value for each in error.context if not each.path)
             return FieldFault("type", tuple(error.absolute_path), error.instance, _flat(types))
         error = min(branch, key=lambda each: (_is_deep(each), _urgency(_plain(each))))
@@ -103,9 +103,10 @@ def _is_deep(error: ValidationError) -> bool:
 
 
 def _likeliest(context: Iterable[ValidationError]) -> list[ValidationError]:
-    """Return the errors of the alternative that the value is meant to be.
+    """Return the errors of the alternative that the value most likely belongs to.
 
-    That is the one with the right `role` or `type`, and of these the one with the fewest errors.
+    The best alternative has the right `role` or `type`, then the right JSON type, then the fewest
+    errors.
     """
     branches: dict[Any, list[ValidationError]] = {}
     for error in context:
@@ -144,7 +145,7 @@ def _plain(error: ValidationError) -> FieldFault:
 
 
 def _flat(types: Iterable[Any]) -> tuple[str, ...]:
-    """Return the JSON types of alternatives, without null, each once."""
+    """Return the JSON types of several alternatives, without null and without duplicates."""
     found: list[str] = []
     for each in types:
         found += [each] if isinstance(each, str) else each

@@ -1,6 +1,6 @@
-"""Scripts: what a scripted model or server replies, and the tape that plays it.
+"""The scripts of a scripted model or server, and the tape that plays them.
 
-The chat model and the server share them, so that a script behaves the same in both.
+The chat model and the server share both, so a script behaves the same in either.
 """
 
 import inspect
@@ -17,29 +17,40 @@ from pydantic import BaseModel
 from .replies import Reply
 
 Prompt: TypeAlias = list[dict[str, Any]]
-"""A request's messages in OpenAI's form: `{"role": …, "content": …}` and, where they apply, `name`,
-`tool_calls` and `tool_call_id`. `content` is a string, `""` where there is none, and a list only
-where it holds more than text."""
+"""A request's messages in OpenAI's form: `{"role": …, "content": …}`, with `name`, `tool_calls` and
+`tool_call_id` if the message has them. `content` is a string: `""` if there is no content, and a
+list only if the message contains more than text.
+"""
 
 _SHOWN = 300  # characters of each message in an error
 
 
 class ScriptExhaustedError(AssertionError):
-    """More calls were made than the script has replies. Names both numbers and the last prompt."""
+    """A call for which the script has no reply left.
+
+    The message contains the number of replies, the number of the call and the call's prompt.
+    """
 
 
 Line: TypeAlias = str | Reply | BaseModel | Mapping[str, Any] | Exception
-"""One answer in a script. A pydantic object or a mapping is said as JSON, an exception raised."""
+"""One answer in a script. A pydantic object or a mapping becomes JSON text. A model raises an
+exception; a server answers it with an HTTP error.
+"""
 
 Script: TypeAlias = Sequence[Line] | Callable[[Prompt], Line] | Callable[[Prompt, Any], Line]
-"""Either answers, in the order of the calls, or a function from a request's messages to its answer.
-Where the function requires a second argument, that is the call as it is recorded. With a function
-a transcript does not depend on the order in which calls arrive; it may be called from several
-threads at once."""
+"""A sequence of answers, in the order of the calls, or a function from a request's messages to its
+answer. If the function requires a second argument, it receives the recorded call. With a function,
+a transcript does not depend on the order in which calls arrive. Several threads may call the
+function at once.
+"""
 
 
 def as_reply(line: Line) -> Reply:
-    """Turn a line of a script into a reply; raise it where it is an exception."""
+    """Return a line of a script as a reply. Raise the line if it is an exception.
+
+    Raises:
+        TypeError: The line has none of the accepted types.
+    """
     if isinstance(line, Exception):
         raise line
     if isinstance(line, Reply):
@@ -51,13 +62,13 @@ def as_reply(line: Line) -> Reply:
     if isinstance(line, Mapping):
         return Reply(text=json.dumps(dict(line), ensure_ascii=False))
     raise TypeError(
-        f"A script answers with str, Reply, a pydantic object, a dict or an exception, "
-        f"not {type(line).__name__}"
+        f"script: an answer is a str, a Reply, a pydantic object, a dict or an exception, not "
+        f"{type(line).__name__}"
     )
 
 
 def as_prompt(messages: Sequence[BaseMessage | Mapping[str, Any]]) -> Prompt:
-    """Bring LangChain's or OpenAI's messages into the one form that scripts see, as new dicts."""
+    """Return LangChain's or OpenAI's messages as new dicts, in the form that scripts receive."""
     return [
         _normal(_to_openai(message) if isinstance(message, BaseMessage) else message)
         for message in messages
@@ -95,11 +106,11 @@ CallT = TypeVar("CallT")
 
 
 class Tape(Generic[CallT]):
-    """Plays a script and records its calls; safe to share between threads and tasks.
+    """A script being played, with a record of its calls. Threads and tasks can share it.
 
     Raises:
-        TypeError: The script is neither a sequence of lines nor a function.
-        pydantic.ValidationError: A line is not a valid reply.
+        TypeError: The script is neither a sequence of answers nor a function, or one of its answers
+            has a type that no script accepts.
     """
 
     def __init__(self, script: Script) -> None:
@@ -108,42 +119,50 @@ class Tape(Generic[CallT]):
         self._function: Callable[[Prompt, CallT], Line] | None = None
         self._lines: tuple[Line, ...] = ()
         if callable(script):
-            self._function = _of_both(script)
+            self._function = _with_call_parameter(script)
         elif isinstance(script, str) or not isinstance(script, Sequence):
             raise TypeError(
-                f"A script is a list of replies or a function, not {type(script).__name__}; "
+                f"script: expected a list of replies or a function, not {type(script).__name__}; "
                 f"for one reply write [reply]"
             )
         else:
-            # A wrong line is reported where the script is written, not at some later call.
+            # Report a wrong line when the script is created, not at some later call.
             self._lines = tuple(x if isinstance(x, Exception) else as_reply(x) for x in script)
 
     def record(self, call: CallT) -> int:
-        """Record a call; return its number, which counts from 0."""
+        """Record a call and return its number, counted from 0."""
         with self._lock:
             self.calls.append(call)
             return len(self.calls) - 1
 
     def answer(self, number: int, prompt: Prompt) -> Reply:
-        """Return the reply to a recorded call; raise what the script or its function raises."""
+        """Return the reply to a recorded call.
+
+        Raises:
+            ScriptExhaustedError: The script has no reply for this call.
+            Exception: An exception in the script, or one that its function raises.
+        """
         if self._function is not None:
             return as_reply(self._function(deepcopy(prompt), self.calls[number]))
         if number < len(self._lines):
             return as_reply(self._lines[number])
         raise ScriptExhaustedError(
-            f"The script has {len(self._lines)} replies, but this is call number {number + 1}. "
-            f"Its prompt was:\n{_shown(prompt)}"
+            f"the script has {len(self._lines)} replies, but this is call number {number + 1}; "
+            f"its prompt was:\n{_shown(prompt)}"
         )
 
 
-def _of_both(function: Callable[..., Line]) -> Callable[[Prompt, Any], Line]:
-    """Return a script's function the call, too, where it requires a second argument."""
-    with suppress(ValueError):  # of something built in
+def _with_call_parameter(function: Callable[..., Line]) -> Callable[[Prompt, Any], Line]:
+    """Return the script's function with two parameters, the prompt and the call.
+
+    A function that requires only one argument is called without the call.
+    """
+    with suppress(ValueError):  # raised for some built-in functions
         required = [
-            one
-            for one in inspect.signature(function).parameters.values()
-            if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
-            and one.default is one.empty
+            parameter
+            for parameter in inspect.signature(function).parameters.values()
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+            and parameter.default is parameter.empty
         ]
         if len(required) > 1:
             return function
@@ -153,6 +172,6 @@ def _of_both(function: Callable[..., Line]) -> Callable[[Prompt, Any], Line]:
 def _shown(prompt: Prompt) -> str:
     lines = []
     for message in prompt:
-        said = str(message["content"] or message.get("tool_calls", ""))
-        lines.append(f"  {message.get('role')}: {said[:_SHOWN]}{'…' * (len(said) > _SHOWN)}")
+        content = str(message["content"] or message.get("tool_calls", ""))
+        lines.append(f"  {message.get('role')}: {content[:_SHOWN]}{'…' * (len(content) > _SHOWN)}")
     return "\n".join(lines)

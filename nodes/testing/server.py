@@ -15,38 +15,42 @@ __all__ = ["Request", "ScriptedServer"]
 
 
 class ScriptedServer(HttpServer[Request]):
-    """A server on 127.0.0.1 that speaks OpenAI's chat completions from a script.
+    """A server on 127.0.0.1 that answers OpenAI's Chat Completions from a script.
 
-    It runs in a thread between `with` and its end, at a free port:
+    It runs in a thread, at a free port, as long as the `with` block is active:
 
         with ScriptedServer(["Hello."]) as server:
             model = ChatOpenAI(base_url=server.url, api_key="any", model="scripted")
             assert model.invoke("Hi").content == "Hello."
         assert server.calls[0].prompt == [{"role": "user", "content": "Hi"}]
 
-    Calls are the chat completions it accepts, numbered from 0 as they arrive; a client's retry is
-    a further call. A request with a wrong key (401) or model (404), or that a strict server
-    refuses (400), is only recorded. A used-up script and an exception in it are answered with 400,
-    which clients don't retry.
+    A call is a Chat Completions request that the server accepts. Calls are numbered from 0, in the
+    order of their arrival; a client's retry is a further call. A request with a wrong key (401) or
+    model (404), or that a strict server refuses (400), is recorded in `requests` but is not a call.
+    If the script has no reply left, or raises an exception, the server answers 400, which clients
+    do not retry. An exception with an HTTP status, such as `openai.RateLimitError`, keeps its
+    status.
 
-    It needs the packages of the extra `testing`; without them, importing it says so.
+    The server needs the packages of the extra `testing`. Without them, importing this module raises
+    an ImportError that names the extra.
 
     Args:
         script: Replies in the order of the calls, or a function from the messages to a reply, or
-            from the messages and the `Request`, which does not tell what the call is for.
-        models: The model ids that exist.
-        api_key: The key clients must send; None accepts any.
-        hold: Numbers of the calls to hold, as with the method `hold`.
-        strict: Whether to refuse what OpenAI refuses: unknown parameters, wrong types, tool calls
-            without results, parameters that the requested model does not support. A model's name,
-            such as `"gpt-5"`, applies that model's rules to every model.
+            from the messages and the `Request` to a reply. A `Request` has no `purpose`.
+        models: The ids of the models that the server offers.
+        api_key: The key that clients must send. If None, any key is accepted.
+        hold: Numbers of the calls to delay until `release`, as the method `hold` does.
+        strict: If true, refuse requests that OpenAI refuses: unknown parameters, wrong types, tool
+            calls without results, parameters that the requested model does not support. A model's
+            name, such as `"gpt-5"`, is true as well, and applies that model's rules to every model.
 
     Attributes:
         requests: Every request so far, in order of arrival.
 
     Raises:
-        TypeError: The script is neither a sequence of lines nor a function.
-        OSError: There is no free port.
+        TypeError: The script is neither a sequence of answers nor a function, or one of its answers
+            has a type that no script accepts.
+        OSError: No port is free.
     """
 
     request_type = Request
@@ -71,7 +75,7 @@ class ScriptedServer(HttpServer[Request]):
         return f"{self.origin}/v1"
 
     def check_request(self, method: str, request: Request) -> object | None:
-        """Check a request: its key, its path, its model and, if strict, all of its body."""
+        """Check a request's key, path and model and, if strict, its whole body."""
         key = request.headers.get("authorization", "")[len("Bearer ") :]
         if self._api_key not in (None, key):
             raise RefusedRequestError(
@@ -95,11 +99,11 @@ class ScriptedServer(HttpServer[Request]):
         return None
 
     def render_answer(self, reply: Reply, request: Request, number: int) -> object:
-        """Return a `chat.completion`."""
+        """Return a `chat.completion` object."""
         return completion(reply, request.prompt, request.body["model"], number)
 
     def stream_answer(self, reply: Reply, request: Request, number: int) -> Iterator[bytes]:
-        """Yield the events of a stream of `chat.completion.chunk`."""
+        """Yield the events of a stream of `chat.completion.chunk` objects."""
         options = request.body.get("stream_options") or {}
         said = events(
             reply,
@@ -114,7 +118,7 @@ class ScriptedServer(HttpServer[Request]):
             yield b"data: [DONE]\n\n"
 
     def render_error(self, error: RefusedRequestError) -> dict[str, Any]:
-        """Return an error in OpenAI's form."""
+        """Return the body of an error in OpenAI's form."""
         body = error_body(error.status, error.message, error.code)
         return {"error": {**body["error"], "param": error.param}}
 

@@ -1,4 +1,4 @@
-"""A scripted reply in OpenAI's form: answers, stream events, errors. Pure functions."""
+"""A scripted reply in OpenAI's form: answers, stream events and errors, as pure functions."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -32,8 +32,8 @@ def reply_error(reply: Reply) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def client_error(reply: Reply) -> "openai.APIError":
-    """Make the exception that OpenAI's client raises for a failed reply after its retries."""
-    # Imported only here: a script without errors needs no client.
+    """Return the exception that OpenAI's client raises for a failed reply after its retries."""
+    # Imported here: a script without errors needs no client.
     import httpx2
     import openai
 
@@ -52,14 +52,14 @@ def client_error(reply: Reply) -> "openai.APIError":
         422: openai.UnprocessableEntityError,
         429: openai.RateLimitError,
     }.get(reply.error, default)
-    # As the client reads it: servers put the fields under "error", or at the top.
+    # The client reads fields the same way: servers send them under "error", or at the top level.
     fields = body.get("error", body)
     said = fields.get("message") if isinstance(fields, dict) else fields
     return made(f"Error code: {reply.error} - {said}", response=response, body=fields)
 
 
 def usage(reply: Reply, prompt: Prompt) -> dict[str, int]:
-    """Return the usage of one call, words counted as tokens."""
+    """Return the token usage of one call, counting words as tokens."""
     asked = 0
     for message in prompt:
         if isinstance(message["content"], str):
@@ -90,9 +90,9 @@ def completion(reply: Reply, prompt: Prompt, model: str, number: int) -> dict[st
 
 
 def deltas(reply: Reply) -> Iterator[dict[str, Any]]:
-    """Yield the pieces of a streamed answer: its thought, its text, its refusal, its tool calls.
+    """Yield the pieces of a streamed answer: reasoning, text, refusal and tool calls.
 
-    A broken connection is lost after half of the text.
+    For a broken connection, yield the first half of the text only.
     """
     if reply.error == "drop":
         yield from ({"content": piece} for piece in reply.pieces[: len(reply.pieces) // 2])
@@ -112,7 +112,7 @@ def events(
 ) -> Iterator[dict[str, Any]]:
     """Yield the `chat.completion.chunk` objects of a streamed answer, in order.
 
-    Where the connection is to break, they end in the middle.
+    If the reply breaks the connection, they end in the middle.
     """
     envelope = _envelope("chat.completion.chunk", model, number)
 
