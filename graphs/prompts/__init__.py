@@ -1,1 +1,1 @@
-"""The texts that duologue itself sends to models, whatever the kind of conversation."""
+"""The texts that duologue itself sends to models in every kind of conversation."""

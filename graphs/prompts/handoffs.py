@@ -3,7 +3,7 @@
 from .texts import PROMPTS
 
 HAND_OFF = PROMPTS["hand_off"]
-"""The description of the tool; the next three describe its arguments."""
+"""The description of the tool. The next three prompts describe its arguments."""
 HAND_OFF_TO = PROMPTS["hand_off_to"]
 HAND_OFF_MESSAGE = PROMPTS["hand_off_message"]
 HAND_OFF_PRIVATE = PROMPTS["hand_off_private"]
@@ -11,9 +11,9 @@ HAND_OFF_PRIVATE = PROMPTS["hand_off_private"]
 HAND_OFF_ACCEPTED = PROMPTS["hand_off_accepted"]
 """The result of a call that chose the next speaker."""
 HAND_OFF_IGNORED = PROMPTS["hand_off_ignored"]
-"""The result of a call after another call that chose the next speaker."""
+"""The result of a further call after the next speaker is chosen."""
 HAND_OFF_REFUSED = PROMPTS["hand_off_refused"]
 """The result of a call with a name that cannot be chosen."""
 
 PRIVATE_MESSAGE = PROMPTS["private_message"]
-"""The mark of a message that not all speakers hear, for those who hear it."""
+"""The label of a private message, for the speakers who receive it."""

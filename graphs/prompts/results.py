@@ -1,7 +1,7 @@
-"""The results of calls and of code that did not run, or that have no output."""
+"""The results of calls and code blocks that did not run or that have no output."""
 
 NOT_CLOSED = "The code was not run because its fence is not closed. It may be incomplete."
-"""The result of code that breaks off, for example because the reply was cut off."""
+"""The result of incomplete code, for example because the reply was cut off."""
 
 PRINTED_NOTHING = "The code ran and printed nothing."
 NO_OUTPUT = "(nothing)"
@@ -9,4 +9,4 @@ NO_OUTPUT = "(nothing)"
 
 
 NOT_RUN = "Not run: the same call with the same arguments was repeated too often."
-"""The result of a call that a guard has stopped."""
+"""The result of a call that a guard has blocked."""

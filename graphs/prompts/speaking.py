@@ -9,7 +9,7 @@ PARTICIPANT = PROMPTS["participant"]
 SPEAKER_LABELS = PROMPTS["speaker_labels"]
 
 MODERATOR_LABEL = PROMPTS["moderator_label"]
-"""The mark of the conversation's own lines, if the other speaker's lines have no name."""
+"""The label of the conversation's own messages, if the other speaker's messages have no name."""
 
 BEGIN = PROMPTS["begin"]
 CONTINUE_CONVERSATION = PROMPTS["continue_conversation"]
@@ -17,13 +17,13 @@ YOUR_TURN = PROMPTS["your_turn"]
 
 NEW_TASK = PROMPTS["new_task"]
 RESTATE_TASK = PROMPTS["restate_task"]
-"""The task of a speaker after its memory was reset."""
+"""The task of a speaker after its memory is reset."""
 
 REWRITE_REPLY = PROMPTS["rewrite_reply"]
-"""The request to rewrite a reply; the problem comes first."""
+"""The request to rewrite a reply. It begins with the problem."""
 
 STOP_REPEATED_CALLS = PROMPTS["stop_repeated_calls"]
-"""The request to a speaker that repeats a call; its problem is REPEATED_CALLS."""
+"""The request to a speaker that repeats a call. Its problem is REPEATED_CALLS."""
 
 EMPTY_REPLY = PROMPTS["empty_reply"]
 WRONG_SPEAKER = PROMPTS["wrong_speaker"]

@@ -1,4 +1,4 @@
-"""The prompts of the task specification: a model makes a task more specific."""
+"""The prompts of the task specification, in which a model makes a task more specific."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from .texts import PROMPTS, RenderPrompt, fill_template as fill_template
 SPECIFY_TASK = PROMPTS["specify_task"]
 
 SPECIFY_TASK_SMALL_MODEL = PROMPTS["specify_task_small_model"]
-"""The same request in a few words, for a very small model."""
+"""A shorter version of the request, for a very small model."""
 
 TASK_HELPER = PROMPTS["task_helper"]
 
@@ -31,14 +31,14 @@ def build_task_request(
 
 
 def build_small_model_task_request(task: str, limit: int, render_prompt: RenderPrompt) -> str:
-    """Return the same request in a few words, for a very small model."""
+    """Return the shorter version of the request, for a very small model."""
     return render_prompt(SPECIFY_TASK_SMALL_MODEL, task=task, limit=limit)
 
 
 def join_task_requests(limit: int, render_prompt: RenderPrompt) -> str:
-    """Return all requests for a more specific task as one text, without the task and the names."""
+    """Return all requests for a more specific task as one text, without the task and names."""
     asked = (
-        render_prompt(one, task="", roles="", limit=limit)
-        for one in (SPECIFY_TASK, SPECIFY_TASK_SMALL_MODEL)
+        render_prompt(prompt, task="", roles="", limit=limit)
+        for prompt in (SPECIFY_TASK, SPECIFY_TASK_SMALL_MODEL)
     )
     return "\n".join((*asked, render_prompt(REWRITE_TASK, limit=limit)))

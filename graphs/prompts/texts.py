@@ -9,7 +9,7 @@ _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 _NEEDED: Final = {"before", "criteria", "information", "objectives"} | {
     *("problem", "question", "summary", "task", "text", "transcript", "verdict")
 }
-"""The placeholders that a replacement must contain: without them the question is incomplete."""
+"""The placeholders that a replacement must contain; without them, the prompt is incomplete."""
 
 
 class Prompt(str):
@@ -18,36 +18,37 @@ class Prompt(str):
     name: str
 
     def __new__(cls, name: str, text: str) -> Self:
-        """Make a prompt of a name and a text."""
+        """Create a prompt from the name of its file and its text."""
         prompt = super().__new__(cls, text)
         prompt.name = name
         return prompt
 
     def find_placeholder_error(self, text: str) -> str | None:
-        """Return why another text cannot replace this one, or None if it can."""
+        """Return the reason why another text cannot replace this one, or None if it can."""
         known = dict.fromkeys(_PLACEHOLDER.findall(self))
         given = dict.fromkeys(_PLACEHOLDER.findall(text))
         unknown = next((name for name in given if name not in known), None)
         if unknown is not None:
-            there = ", ".join(f"{{{name}}}" for name in known)
-            return f"there is no {{{unknown}}} here; there {f'are {there}' if known else 'is none'}"
+            usable = ", ".join(f"{{{name}}}" for name in known)
+            remedy = f"use only {usable}" if known else "this prompt has no placeholders"
+            return f"unknown placeholder {{{unknown}}}; {remedy}"
         missing = next((name for name in known if name in _NEEDED and name not in given), None)
-        return None if missing is None else f"needs {{{missing}}} in it"
+        return None if missing is None else f"the placeholder {{{missing}}} is missing; add it"
 
 
 class RenderPrompt(Protocol):
-    """Renders a prompt, in the conversation's own words if it replaces that prompt."""
+    """A function that renders a prompt, or the conversation's replacement for it."""
 
     def __call__(self, prompt: Prompt, **values: object) -> str:
-        """Return the prompt with these values."""
+        """Return the prompt with these values in its placeholders."""
         ...
 
 
 def fill_template(template: str, **values: object) -> str:
-    """Return a template with these values.
+    """Return a template with these values in its placeholders.
 
-    Only the given names are replaced: other braces in a user's own prompt stay as they are, and so
-    does a placeholder inside a value.
+    Only these names are replaced. Other braces in a user's prompt are not changed, and neither is
+    a placeholder inside a value.
     """
     return _PLACEHOLDER.sub(lambda found: str(values.get(found[1], found[0])), template)
 

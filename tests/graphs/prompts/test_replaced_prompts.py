@@ -91,10 +91,14 @@ def test_other_words_are_what_the_model_is_told() -> None:
 @pytest.mark.parametrize(
     ("name", "given", "words"),
     [
-        ("rewrite_reply", "{problem} Again, {you}!", "there is no {you} here; there are {problem}"),
-        ("begin", "Begin, {me}.", "there is no {me} here; there is none"),
-        ("rewrite_reply", "Again!", "needs {problem} in it"),
-        ("conversation_so_far", "{transcript}", "needs {question} in it"),
+        (
+            "rewrite_reply",
+            "{problem} Again, {you}!",
+            "unknown placeholder {you}; use only {problem}",
+        ),
+        ("begin", "Begin, {me}.", "unknown placeholder {me}; this prompt has no placeholders"),
+        ("rewrite_reply", "Again!", "the placeholder {problem} is missing; add it"),
+        ("conversation_so_far", "{transcript}", "the placeholder {question} is missing; add it"),
         ("begn", "Go!", "there is no such prompt; did you mean 'begin'?"),
         ("begin", {}, "give a text, or the name of a registered one"),
         ("begin", " ", "must not be empty"),
@@ -150,7 +154,7 @@ def test_a_registered_text_is_stored_when_the_session_begins() -> None:
 
 def test_a_registered_text_must_fit_the_prompt() -> None:
     """R14."""
-    with pytest.raises(SpecError, match=r"prompts\.begin: the registered text 'bad': there is no"):
+    with pytest.raises(SpecError, match=r"prompts\.begin: the registered text 'bad': unknown"):
         converse(talk(begin={"name": "bad"}), store="memory:", prompts={"bad": "{you}"})
     with pytest.raises(SpecError, match="prompts: 'bad' must be a text, not int"):
         converse(talk(), store="memory:", prompts={"bad": 3})  # type: ignore[dict-item]  # that is the point

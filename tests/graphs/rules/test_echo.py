@@ -47,8 +47,8 @@ def test_r16_an_echo_is_asked_for_again(echo: str) -> None:
     assert [text for _, text in result.transcript] == [PLAN, "And roses."]
     (told,) = [cause.text for cause in result.why() if cause.kind.value == "rejected"]
     assert told == (
-        "Bob: rejected and asked again: Your message repeats the message of Ann word for word. Say "
-        "something of your own."
+        "Bob: rejected and asked again: Your message repeats the message of Ann word for word. "
+        "Write a message in your own words."
     )
 
 
