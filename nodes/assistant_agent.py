@@ -1,4 +1,4 @@
-"""The node that speaks for every speaker but the first."""
+"""The node for the turns of every speaker except the first."""
 
 from typing import Any
 
@@ -8,5 +8,5 @@ from .turn.speak import speak
 
 
 async def assistant_agent(state: State, resources: Resources) -> dict[str, Any]:
-    """Let a speaker other than the first speak, or call tools."""
+    """Run a step of the turn of a speaker other than the first."""
     return await speak(state, resources)

@@ -1,4 +1,4 @@
-"""The node that decides what no speaker does: whether a task is complete, and who speaks next."""
+"""The node for decisions after a turn: predicates, task completion and the next speaker."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ from .turn.node_context import NodeContext, Resources
 
 
 async def completion_judge(state: State, resources: Resources) -> dict[str, Any]:
-    """Ask predicates, or whether a task is complete, or who is next."""
+    """Evaluate predicates, judge whether a task is complete, or choose the next speaker."""
     context = await NodeContext.of(state, resources)
     if (anew := await context.anew()) is not None:
         return anew
     due, judge = context.turn.due, context.conversation.judge
     if due is Phase.CHECKED:
-        # A step of its own: a predicate that fails must not cost what was said.
+        # In a separate step: a predicate that fails must not cost the speaker's message.
         return await context.step(after_check(context.position), [])
     if due is Phase.CHOSEN:
         return await choose(context)

@@ -1,8 +1,8 @@
-"""The first node: takes the conversation or a kind's short form, and makes the task specific.
+"""The first node: reads the conversation or a kind's short form, and makes the task specific.
 
-A rewrite that repeats the request or adds nothing to the task is asked for once more, and so is one
-over the word limit. After that the task stays as it was given, or the rewrite is cut at a sentence
-(CAMEL's task specification has no such checks).
+If a rewritten task repeats the request, adds nothing or exceeds the word limit, the model is asked
+once more. If the second one does so as well, the original task is kept, or the rewritten one is cut
+at a sentence. (CAMEL's task specification has no such checks.)
 """
 
 from math import ceil
@@ -47,27 +47,28 @@ class Start(NamedTuple):
     """The input of a run, read and checked."""
 
     state: State
-    """The state after the input. It is empty of messages if a new conversation begins."""
+    """The state after the input. It contains no messages if a new conversation begins."""
     begun: dict[str, Any]
-    """The writes that take the input in."""
+    """The update that stores the input."""
     conversation: Conversation
-    """The conversation that runs."""
+    """The conversation of this run."""
     brought: RunInput
     """The messages of the input."""
     sayer: str | None = None
-    """The person who says the user's newest message. None if nobody does."""
+    """The person who says the user's newest message, as a speaker's name. None if no person does.
+    """
     is_first: bool = False
     """Whether the conversation begins with this run."""
     is_complete: bool = False
-    """Whether `begun` is all that the first node writes, since the task is known."""
+    """Whether `begun` is the node's whole update, because the task is known already."""
 
 
 async def read_start(state: State, resources: Resources, context: object) -> Start:
-    """Read and check the input of a run. No model is called, and nothing is written.
+    """Read and check the input of a run, without calling a model or writing anything.
 
     Args:
-        state: The state, with the input in it.
-        resources: What the graph was built with.
+        state: The state, including the input.
+        resources: The resources that the graph was built with.
         context: The run's context, such as the settings of an assistant.
 
     Raises:
@@ -90,7 +91,7 @@ async def read_start(state: State, resources: Resources, context: object) -> Sta
     if known is None:
         if given.conversation is None:
             raise SpecError("conversation: is missing")
-        # What the run names goes before what its assistant sets.
+        # The run's own fields take precedence over the assistant's settings.
         set_by_assistant = AssistantSettings.of(context).applied_to(given.conversation)
         conversation = await resources.check(set_by_assistant)
         begun = begun | {"spec": conversation.stored(), **given.filled}
@@ -98,7 +99,7 @@ async def read_start(state: State, resources: Resources, context: object) -> Sta
         conversation = known
         _refuse_another(given.conversation, conversation)
         if given.conversation is not None:
-            # In another process nothing that it names is known yet.
+            # Another process has not registered the objects that the conversation names.
             resources.registry.bring(given.conversation)
         if state.get("position"):
             begun = join_updates(begun, continue_session(state, conversation, brought))
@@ -110,11 +111,11 @@ async def read_start(state: State, resources: Resources, context: object) -> Sta
 
 
 async def task_specification(state: State, resources: Resources) -> dict[str, Any]:
-    """Take what a run was started with, and make the task specific."""
+    """Store the input of a run, and make the task specific."""
     start = await read_start(state, resources, get_runtime().context)
     state, conversation = start.state, start.conversation
     if start.is_complete:
-        # At the least the task, so that a run of a session that has ended gives its state.
+        # The task is always written, so that a run of a session that has ended returns its state.
         return {"specified_task": state.get("specified_task", ""), **start.begun}
     drafts = log_of(state)
     session, usage = RunningSession(conversation), read_usage(state)
@@ -149,7 +150,7 @@ class _Rewriting(NamedTuple):
 
     @classmethod
     async def begin(cls, context: NodeContext, specification: TaskSpecification) -> Self | None:
-        """Return the request, or None if the model is not asked for such a task."""
+        """Build the request, or return None if the model does not get one for this task."""
         conversation, model = context.conversation, await context.model(specification.model)
         request = model.adapter.prompting.task_request(
             specification, conversation.task or "", conversation.names, conversation.render_prompt
@@ -176,7 +177,7 @@ async def _rewrite(context: NodeContext, rewriting: _Rewriting) -> dict[str, Any
             "task_specification.model_settings", specification.model_settings, TASK_TEMPERATURE
         ),
         purpose=SpecifiedTask,
-        # A model that is held to its form keeps the task, and adds to it.
+        # The answer of a model whose output can be constrained begins with the task.
         marks=LabelledFormat(lines=(f"{task.rstrip(' .')}.",)) if _fits(task, limit) else None,
     )
     usage = context.with_call(model, answer)
@@ -193,7 +194,7 @@ async def _rewrite(context: NodeContext, rewriting: _Rewriting) -> dict[str, Any
         draft = make_message(len(context.log), text, rejected, answer=answer)
         return {"usage": dump_usage(usage), **update_of([draft], context.log)}
     is_kept = problem is not None and problem.flaw is Flaw.NO_REPLY
-    # A blank rewrite leaves the task as it was given, too.
+    # A blank rewritten task keeps the original, too.
     specified = task if is_kept else cut(text, limit) or task
     about = SpecifiedTask(
         audience=NOBODY,
@@ -205,10 +206,10 @@ async def _rewrite(context: NodeContext, rewriting: _Rewriting) -> dict[str, Any
 
 
 def _problem_of(text: str, task: str, limit: int, render_prompt: RenderPrompt) -> Problem | None:
-    """Return what is wrong with a rewrite. A blank one says that the task stays as it is."""
+    """Return the problem of a rewritten task, or None. A blank one keeps the original task."""
     if not text:
         return None
-    # A task over the limit can only be made shorter.
+    # A task over the limit can only be shortened.
     is_long = words_in(task) > limit
     if not is_long and not is_rewritten(
         task, text, prompts.join_task_requests(limit, render_prompt)
@@ -226,18 +227,18 @@ def _problem_of(text: str, task: str, limit: int, render_prompt: RenderPrompt) -
 async def _begin(
     context: NodeContext, task: str | None, new: list[AnyMessage], usage: dict[str, Usage]
 ) -> dict[str, Any]:
-    """The update with which the speakers can begin."""
+    """Return the update that lets the speakers begin."""
     new = [*new, *known_before(context.conversation, len(context.log) + len(new))]
     return {"specified_task": task or ""} | await context.step(Position(), new, usage)
 
 
 def _fits(task: str, limit: int) -> bool:
-    """Whether a task can begin its own rewriting."""
+    """Return whether a model can be made to begin its answer with this task."""
     return task.isprintable() and len(task) < MARK_LENGTH and len(task.split()) <= limit // 2
 
 
 def unquoted(text: str) -> str:
-    """Take white space and the quotes around a whole answer away."""
+    """Remove white space, and quotes around the whole text."""
     text = text.strip()
     for opening, closing in ('""', "''", "“”", "``"):
         if len(text) > 1 and text[0] == opening and text[-1] == closing:

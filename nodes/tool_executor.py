@@ -1,14 +1,15 @@
-"""The node that runs what a speaker has called: tools, or the code it has heard.
+"""The node that runs the calls of a speaker: tools, or code in a message.
 
-Each call is a task of LangGraph's of its own: what has finished is recorded, and not run again
-after a kill; what was in flight is, under the same call id. Calls of tools run side by side, those
-that run code one after another; results enter the log in the order of the calls. Only a hook that
-fails raises: what the tools gave is kept, and resuming runs the hooks again.
+Each call is a separate LangGraph task. After a kill, finished calls are not run again; a call in
+flight is, under the same call id. Tool calls run concurrently, calls that run code one after
+another. Results enter the log in the order of the calls. Only a failing hook raises an error: the
+tool results are kept, and resuming runs the hooks again.
 
-A person may be asked three times over: as the speaker that sees the calls (``sees_calls``); about
-calls, before any hook and any tool and in a step of its own (``interrupt_on``); and by a tool that
-calls ``interrupt()``. Such a tool runs again from its start at each answer, as do others that wait
-for theirs; calls that have finished do not, and those that run code after it wait with it.
+A person can be asked at three points: as the speaker that sees the calls (``sees_calls``); for
+approval, before any hook or tool and in a separate step (``interrupt_on``); and by a tool that
+calls ``interrupt()``. Each answer starts such a tool again from its beginning, and also other tools
+that wait for an answer. Finished calls do not run again. Later calls that run code wait until the
+tool is finished.
 """
 
 from typing import Any
@@ -51,7 +52,7 @@ async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
     decisions = read_decisions(state, message)
     request = approval_question(context, speaker, message) if decisions is None else None
     if request is not None:
-        # A step of its own: what was decided must stand before anything runs.
+        # In a separate step: the decision must be stored before anything runs.
         decided_now = ask_about(context, request, speaker, message)
         if decided_now is None:
             leaving = Leaving(by=person_of(context.conversation, speaker.name), reason="quit")
@@ -73,7 +74,7 @@ async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
 async def _stopped(
     context: NodeContext, state: State, speaker: Speaker, message: AIMessage
 ) -> dict[str, Any] | None:
-    """What is written before calls run, by a guard or by a person who is to see them, if any."""
+    """Return the update if a guard, or the person who sees the calls, prevents them."""
     if stops_calls(context.conversation, context.position):
         return await return_turn(context, speaker, message)
     person = None if is_seen(state, message) else await ask_about_calls(context)

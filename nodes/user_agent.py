@@ -1,4 +1,4 @@
-"""The node that speaks for the first of the speakers."""
+"""The node for the turns of the first speaker."""
 
 from typing import Any
 
@@ -8,5 +8,5 @@ from .turn.speak import speak
 
 
 async def user_agent(state: State, resources: Resources) -> dict[str, Any]:
-    """Let the first of the speakers speak, or call tools."""
+    """Run a step of the first speaker's turn."""
     return await speak(state, resources)

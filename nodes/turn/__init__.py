@@ -1,1 +1,1 @@
-"""A speaker's turn, from its prompt to what enters the log."""
+"""A speaker's turn, from its prompt to its messages in the log."""

@@ -1,8 +1,7 @@
-"""Messages of the conversation itself, and messages said as a speaker. Pure functions.
+"""Instructions before a turn, and messages sent as a speaker. Pure functions.
 
-An instruction is stored in the log before the turn, so a speaker's prompt stays the beginning of
-its next prompt. A message said as a speaker counts as its turn, and reopens a conversation that
-has ended.
+An instruction is stored in the log before the turn, so that the next prompt begins with the same
+messages. A message sent as a speaker counts as its turn, and reopens a conversation that has ended.
 """
 
 from collections.abc import Sequence
@@ -54,7 +53,7 @@ def lines_before(
     decision: Decision,
     log: Sequence[BaseMessage],
 ) -> list[AnyMessage]:
-    """Give what is told before the turn that comes next."""
+    """Return the instructions to add to the log before the next turn."""
     speaks = decision.node in (Node.USER_AGENT, Node.ASSISTANT_AGENT)
     if position.phase not in BETWEEN_TURNS or not speaks:
         return []
@@ -82,7 +81,7 @@ def _before(
             return []
         return [_shift(conversation, name, log)]
     if speaker.human is not None and not speaker.has_model:
-        # A person's question says whose turn it is.
+        # A person's question names the speaker already.
         return []
     if not conversation.is_pair or not isinstance(conversation.turn_order, RoundRobin):
         return [(conversation.render_prompt(prompts.YOUR_TURN, name=name), _to(name))]
@@ -90,21 +89,21 @@ def _before(
 
 
 def _begins_by_itself(speaker: Speaker) -> bool:
-    """Whether no word is needed for its first message: that is given, or a person's."""
+    """Return whether a speaker needs no instruction before its first message."""
     is_given = speaker.first_message is not None or speaker.human is not None
-    # Many models refuse a prompt that begins with their own words.
+    # Many models refuse a prompt that begins with an assistant message.
     return is_given and not speaker.has_model
 
 
 def _shift(
     conversation: Conversation, owner: str, log: Sequence[BaseMessage]
 ) -> tuple[str, MessageMetadata]:
-    """What has the first speaker of the rounds begin (Yacana's shift message)."""
+    """Return the first instruction of the rounds (Yacana's shift message)."""
     opening = conversation.opening
     if opening.first_line is not None:
         return opening.first_line, _to(owner)
     if opening.reconcile:
-        # All answers are known to all: none is handed on once more, least of all to who gave it.
+        # Every speaker knows all answers, so none is passed on.
         return conversation.render_prompt(prompts.CONTINUE_CONVERSATION), _to(owner)
     if not opening.answers:
         return conversation.render_prompt(prompts.BEGIN), _to(owner)
@@ -116,7 +115,7 @@ def _shift(
     )
     answer = next(said_before, None)
     if answer is None:
-        # It was removed.
+        # The answer was removed.
         return conversation.render_prompt(prompts.BEGIN), _to(owner)
     return answer, OpeningAnswer(speaker=before, audience=(owner,))
 
@@ -126,11 +125,11 @@ def _to(name: str) -> MessageMetadata:
 
 
 _NOT_IN_THE_LOG: Final = ("calls", "tokens", "cost", "seconds")
-"""Facts that are not counted from the log."""
+"""The facts that are not counted from the log."""
 
 
 def is_opening(conversation: Conversation, position: Position) -> bool:
-    """Whether speakers still prepare themselves, or answer their tasks alone."""
+    """Return whether the private or opening prompts are still being answered."""
     within = position.stage in (Stage.PRIVATE, Stage.OPENING) and position.phase not in TURN_ENDS
     comes = next_turn(conversation, position).stage
     return within or comes in (Stage.PRIVATE, Stage.OPENING)
@@ -144,13 +143,13 @@ def say_as_speaker(
     text: str,
     message_id: str | None = None,
 ) -> State:
-    """Give what is written to a session's state when something is said as a speaker."""
+    """Return the update of a session's state for a message that is sent as a speaker."""
     log = log_of(state)
     position = position_after_removals(position, log)
     about = metadata(log[-1]) if log else None
     taken_back: list[AnyMessage] = []
     if about and isinstance(about, Instruction) and position.phase in TURN_ENDS:
-        # It told somebody that it was their turn; where it was another's, it is taken back.
+        # The newest instruction announces a turn. It is removed if the turn was another speaker's.
         taken_back = [] if about.audience == (speaker,) else [log.pop()]
     known = len(log)
     log += _dropped(log, position, speaker)
@@ -176,19 +175,19 @@ def say_as_speaker(
     written = update_of(new, log)
     written["position"] = after.model_dump(mode="json", exclude_defaults=True)
     if ended or following.node is Node.END:
-        # An empty one is none.
+        # An empty outcome means that there is none.
         written["outcome"] = gone_on["outcome"] if following.node is Node.END else {}
     return written
 
 
 def _dropped(log: Sequence[AnyMessage], position: Position, speaker: str) -> list[AnyMessage]:
-    """What is told of calls that wait, for whoever has made them."""
+    """Return results for the calls that wait, so that their caller's history is valid."""
     if position.phase not in (Phase.CALLED, Phase.RAN):
         return []
     called = newest_calls(log)
     if isinstance(metadata(called), CodeCalls):
         return []
-    # What hooks have not seen yet has come back all the same.
+    # A result that no hook has seen yet counts as well.
     came = {
         one.tool_call_id: (one.text, _failure_of(one))
         for one in log
@@ -215,14 +214,14 @@ def _failure_of(result: ToolMessage) -> Failure | None:
 
 
 def not_in_the_log(facts: Facts) -> dict[str, Any]:
-    """Return the facts that are counted beside the log, and go on from any message, by name."""
+    """Return the facts that are not counted from the log, by name."""
     return {name: getattr(facts, name) for name in _NOT_IN_THE_LOG}
 
 
 def with_next_step(
     new: Conversation, position: Position, following: Decision, state: State, *, is_new: bool
 ) -> State:
-    """Add what a step writes once it is known what comes next."""
+    """Add the outcome at the end, or the instructions before the next turn if it is new."""
     log = state["messages"]
     if following.node is Node.END:
         usage, tallies = read_usage(state), counter_of(new, log).tallies

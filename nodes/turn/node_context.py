@@ -1,4 +1,4 @@
-"""What the nodes share that is not data: models and functions, and the one way to finish a step."""
+"""The resources that nodes share, and a session's state as one node reads it."""
 
 import asyncio
 import time
@@ -39,39 +39,40 @@ from .run_input import is_task_given, waiting_message
 from .running_sessions import RunningSession, RunningSessions, StepProgress
 
 AskedToStop = Callable[[str], Awaitable[bool]]
-"""Takes a session's id; whether somebody asked it to stop."""
+"""A function that returns whether someone asked to stop the session with this id."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What is given to `build_graph`, since it is not data."""
+    """The arguments of `build_graph` that are not data."""
 
     models: Models
-    """Where models are found."""
+    """The registry of models."""
     registry: Registry
-    """Where tools and functions are found."""
+    """The registry of tools and functions."""
     stop_requested: AskedToStop | None = None
-    """Tells, between turns, whether a session was asked to stop."""
+    """Called between turns. Returns whether the session was asked to stop. Never called if None."""
     written: Callable[[], Awaitable[None]] | None = None
-    """Awaits what is being written, as a person's answer is while its node begins."""
+    """Waits until pending writes are stored, such as a person's answer while its node starts."""
     progress: StepProgress | None = None
-    """How far the newest step is. None if several runs share these resources."""
+    """The progress of the newest step. None if several runs share these resources."""
     tokens: bool = False
-    """Whether what models say is told piece by piece, to whoever follows the stream."""
+    """Whether speeches are streamed in pieces while models write them."""
     form: type[Form] | None = None
-    """A kind's short form, whose fields a run may be started with."""
+    """A kind's short form, whose fields a run may set. None if a run sets a whole conversation."""
     allow_host: bool = False
-    """Whether a conversation may name ``host`` as its sandbox."""
+    """Whether a conversation may choose the sandbox level ``host``."""
     allow_paths: bool = False
     """Whether a conversation may name a model by a path or an address."""
     asks_again: bool = True
-    """Whether an answer that does not fit is asked for again, by the same interrupt; else it is an
-    error, for whoever asks to say."""
+    """Whether the same interrupt asks again if an answer does not fit. If false, such an answer raises
+    an error, which the caller can report.
+    """
     running: RunningSessions = field(default_factory=RunningSessions)
-    """What was read of the sessions that run."""
+    """The running sessions, as read so far."""
 
     async def check(self, conversation: Conversation) -> Conversation:
-        """Make sure that a conversation can be run here, before it begins; give it as it does."""
+        """Check that a conversation can run here, and return it with its registered prompts."""
         for name in conversation.model_names:
             self.check_model(name)
         self.registry.bring(conversation)
@@ -81,17 +82,14 @@ class Resources:
         return conversation
 
     def check_model(self, name: str | None) -> None:
-        """Make sure that a model may be named so, which may come from a client of a server."""
+        """Check that a model may be named like this; the name may come from a server's client."""
         if name is not None and not self.allow_paths:
             self.models.refuse_place(name)
 
     async def find(self, conversation: Conversation) -> Conversation:
-        """Find what a conversation names, and see that its code can be run here.
-
-        Gives it with the registered texts in it.
-        """
+        """Check a conversation's names and sandbox, and return it with its registered prompts."""
         if not self.registry.knows(conversation):
-            # Looking it up imports packages, which must not hold up other coroutines.
+            # In a thread: the check imports packages, which would block other coroutines.
             await asyncio.to_thread(self.registry.check, conversation)
             await self.registry.connect(conversation)
         languages = self.registry.languages_of(conversation)
@@ -113,25 +111,25 @@ class NodeContext:
     """A session's state, read once at the start of a node."""
 
     resources: Resources
-    """Models and functions."""
+    """The models and functions."""
     session: RunningSession
-    """The spec, and what is read of the log."""
+    """The running session, with its spec and a reader of its log."""
     position: Position
-    """Where it is."""
+    """The session's position."""
     log: list[AnyMessage]
-    """Everything ever said."""
+    """The whole log."""
     usage: dict[str, Usage]
-    """What was used, by model."""
+    """The usage so far, by model."""
     task: str | None
-    """The task of all."""
+    """The task of the conversation."""
     messages: Sequence[AnyMessage] = ()
-    """The state's messages, among which one may wait to be said."""
+    """The state's messages. They may include a message that a person has yet to say."""
     began: float = field(default_factory=time.monotonic)
-    """When the step began, in seconds of no date."""
+    """The start of the step, by the monotonic clock in seconds."""
 
     @classmethod
     async def of(cls, state: State, resources: Resources) -> "NodeContext":
-        """Read a state in which the task stands."""
+        """Read the state of a session that has begun."""
         session = resources.running.of(session_id(), state)
         if not session.is_checked:
             await resources.find(session.conversation)
@@ -148,31 +146,35 @@ class NodeContext:
 
     @cached_property
     def conversation(self) -> Conversation:
-        """The spec."""
+        """The conversation."""
         return self.session.conversation
 
     @cached_property
     def gate(self) -> Gate | None:
-        """What the calls of this step pass."""
+        """The gate for the model calls of this step. None if there is no gate."""
         gate = self.resources.models.gate
         return None if gate is None else Unbroken(gate)
 
     @cached_property
     def reader(self) -> Reader:
-        """What is read of the log."""
+        """The reader of the log."""
         return self.session.reader
 
     @cached_property
     def turn(self) -> Decision:
-        """Whose turn it is now, by the rules."""
+        """The next step, according to the rules."""
         return self.session.turn(self.position)
 
     def brought(self, speaker: str) -> AnyMessage | None:
-        """Give what this run was given for a person to say, where it is not said yet."""
+        """Return the message in this run's input that a person has yet to say as this speaker."""
         return waiting_message(self.messages, speaker)
 
     async def model(self, name: str | None) -> Model:
-        """Return the model of this name, or the conversation's; ready, and with a price."""
+        """Return the model with this name, or the conversation's model, ready for a call.
+
+        Raises:
+            SpecError: The conversation needs the model's price, and there is none.
+        """
         name = name or self.conversation.model
         self.resources.check_model(name)
         model = await self.resources.models.get(name, notify, self.gate)
@@ -192,9 +194,9 @@ class NodeContext:
 
         Args:
             where: The path of the settings in the conversation, for errors.
-            model_settings: The settings that the user set.
+            model_settings: The settings that the user chose.
             temperature: The default temperature.
-            max_tokens: The default limit on the answer. None: there is none.
+            max_tokens: The default limit on the answer. No limit if None.
         """
         seed = self.conversation.seed
         return CallSettings.of(
@@ -208,12 +210,12 @@ class NodeContext:
     def with_call(
         self, model: Model, answer: AIMessage, usage: dict[str, Usage] | None = None
     ) -> dict[str, Usage]:
-        """Return the usage after one more answered call of a model.
+        """Return the usage after an answered call of a model.
 
         Args:
             model: The model.
             answer: Its answer.
-            usage: The usage before the call. None: that of the session.
+            usage: The usage before the call. The session's usage if None.
         """
         usage = self.usage if usage is None else usage
         before, price = usage.get(model.label, Usage()), model.price(self.conversation.prices)
@@ -224,7 +226,7 @@ class NodeContext:
         return usage | {model.label: before.plus(answer, price)}
 
     async def anew(self) -> dict[str, Any] | None:
-        """Give what a node writes first where it would read a removed message; else None."""
+        """Return the update that steps back if a message that the node needs was removed."""
         position = position_after_removals(self.position, self.log)
         return None if position is self.position else await self.step(position, [])
 
@@ -236,9 +238,14 @@ class NodeContext:
         *,
         tells: bool = True,
     ) -> dict[str, Any]:
-        """Give what a node writes: the new position and messages, and the outcome at the end.
+        """Return a node's update: the new position and messages and, at the end, the outcome.
 
-        Without `tells` whoever is next was told so already.
+        Args:
+            position: The new position.
+            messages: The new messages of the log.
+            usage: The new usage. Unchanged if None.
+            tells: Whether to add the instructions before the next turn. False if they are in the
+                log already.
         """
         usage = self.usage if usage is None else usage
         messages = with_own_ids(messages, self.log)
@@ -259,9 +266,10 @@ class NodeContext:
         return update | update_of([*messages, *told], self.log)
 
     def _at_the_end(self, new: Sequence[AnyMessage]) -> State:
-        """Give what is written with the last messages.
+        """Return the update for the last messages.
 
-        Who has given the task as a message looks for the answer in the last one.
+        If the task came as a message, the sender looks for the answer in the last message of
+        `messages`. Therefore messages without text go to `unspoken`.
         """
         update = update_of(new, self.log)
         spoken = update.get("messages", [])
@@ -270,7 +278,7 @@ class NodeContext:
             mute = [one for one, text in zip(spoken, heard, strict=True) if not text]
             update["messages"] = [one for one, text in zip(spoken, heard, strict=True) if text]
             if mute:
-                # As in `update_of`: within one more list.
+                # In a nested list, as in `update_of`.
                 update["unspoken"] = cast("list[AnyMessage]", [*update.get("unspoken", []), mute])
         return update
 
@@ -297,14 +305,14 @@ class NodeContext:
     async def _predicates(
         self, log: Sequence[BaseMessage], position: Position, before: Facts
     ) -> tuple[str, ...]:
-        """The predicates that hold, of those that the ends name."""
+        """Return the names of the predicates in the ends that are true."""
         if position.phase is Phase.SPOKEN:
-            # What held before this message says nothing of it.
+            # Predicates that were true before this message may be false now.
             return ()
         if position.phase is not Phase.CHECKED:
             return before.predicates
         said = heard_messages(log)
-        # All of it may be removed, and functions may look at the newest message.
+        # Every message may have been removed, and a function may read the newest one.
         asked = self.conversation.predicates if said else ()
         return tuple([name for name in asked if await self._holds(name, said)])
 
@@ -314,17 +322,17 @@ class NodeContext:
 
 
 def session_id(config: RunnableConfig | None = None) -> str | None:
-    """Return the id of the session that runs, as in a node; None where nothing keeps it."""
+    """Return the id of the running session. None if the session is not stored."""
     found: str | None = (config or get_config()).get("configurable", {}).get("thread_id")
     return found
 
 
 def heard_messages(log: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Give what all heard in the rounds and as last words, oldest first, as functions see it."""
+    """Return the messages of the rounds and last words that others hear, oldest first."""
     read = ((message, metadata(message)) for message in log)
     return [message for message, about in read if about.is_aloud and says_something(message, about)]
 
 
 def notify(text: str) -> None:
-    """Tell whoever follows the stream what is going on."""
+    """Send a notice to everyone who follows the stream."""
     get_stream_writer()({"notice": text})

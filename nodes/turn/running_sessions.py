@@ -1,9 +1,9 @@
-"""A session that runs: what is read of it, its progress and the stream of its steps.
+"""A running session: its state as read so far, its progress, and the stream of its steps.
 
 LangGraph stores nothing of a cancelled node. If a model has answered in the node, the call is paid
-for, no usage counts it, and the session repeats it. So such a node ends first. A node that waits
-for its model is cancelled directly: LangGraph cancels it some turns of the event loop later, when
-the model may have answered.
+for, but not counted in the usage, and the session repeats it. Therefore such a node may finish
+first. A node that waits for its model is cancelled directly: LangGraph cancels it some turns of the
+event loop later, when the model may have answered.
 """
 
 import asyncio
@@ -25,39 +25,39 @@ from ...graphs.rules.position import Position
 from ...graphs.rules.transitions import Decision, decide
 
 _MOST: Final = 256
-"""The sessions of one graph that are kept in mind. Others are read from their beginning."""
+"""The maximum number of sessions that one graph caches. Others are read from their beginning."""
 
 
 class RunningSession:
-    """One session's state, as its steps read it. The state's values are never changed in place."""
+    """A session's state as its steps read it. The state's values are never changed in place."""
 
     def __init__(self, conversation: Conversation) -> None:
         self.conversation = conversation
         self.reader = Reader(conversation)
         self.is_checked = False
-        """Whether all that the conversation names was found, and its code can be run."""
+        """Whether everything that the conversation names was found, and its code can be run."""
         self._log = GrowingLog()
         self._position: tuple[object, Position] = (None, Position())
         self._turn: tuple[Position | None, Decision | None] = (None, None)
 
     def log(self, state: Mapping[str, Any]) -> list[AnyMessage]:
-        """Give everything ever said."""
+        """Return the whole log."""
         return self._log.of(state)
 
     def edited(self, state: Mapping[str, Any]) -> list[int]:
-        """Return the places of messages that are still to be read again."""
+        """Return the log indexes of edited messages that must be read again."""
         self._log.of(state)
         return self._log.edited()
 
     def position(self, state: Mapping[str, Any]) -> Position:
-        """Give where it is."""
+        """Return the stored position."""
         given = state["position"]
         if given is not self._position[0]:
             self._position = (given, Position.model_validate(given))
         return self._position[1]
 
     def turn(self, position: Position) -> Decision:
-        """Give whose turn it is at a position, by the rules."""
+        """Return the next step at a position, according to the rules."""
         known, turn = self._turn
         if turn is None or known is not position:
             turn = decide(self.conversation, position)
@@ -66,20 +66,20 @@ class RunningSession:
 
 
 class RunningSessions(threading.local):
-    """The sessions that one graph runs; each thread keeps its own in mind.
+    """The sessions that one graph runs. Each thread has its own cache.
 
-    Runs without an id share what is kept: in one loop no other step begins while a log is read.
+    Runs without an id share an entry: in one event loop, no other step begins while a log is read.
     """
 
     def __init__(self) -> None:
         self._known: OrderedDict[str | None, tuple[object, RunningSession]] = OrderedDict()
 
     def of(self, session: str | None, state: Mapping[str, Any]) -> RunningSession:
-        """Return the session of this id, whose task stands."""
+        """Return the session with this id. Its spec must be stored."""
         spec = state["spec"]
         known = self._known.pop(session, None)
-        # Compared by value, since LangGraph gives a copy of it to each node. That is quick: what is
-        # inside of the copies is the same objects.
+        # Compared by value, because LangGraph passes a copy to each node. The comparison is quick:
+        # the copies contain the same objects.
         if known is None or known[0] != spec:
             known = (spec, RunningSession(restore_conversation(spec)))
         self._known[session] = known
@@ -88,7 +88,7 @@ class RunningSessions(threading.local):
         return known[1]
 
     def begin(self, session: str | None, spec: object, running: RunningSession) -> None:
-        """Keep a session in mind whose first step is made: the next one need not read its spec."""
+        """Cache a session after its first step, so that the next step need not read its spec."""
         self._known[session] = (spec, running)
 
     def forget(self, session: str | None) -> None:
@@ -106,18 +106,18 @@ class StepProgress:
         self.begin()
 
     def begin(self) -> None:
-        """Let nodes begin."""
+        """Allow nodes to begin."""
         self._node: asyncio.Task[object] | None = None
         self._is_answered = False
         self._is_stopped = False
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a node asks a model, or has ended and is not passed to the checkpointer."""
+        """Whether a node waits for a model, or its result has not reached the checkpointer."""
         return self._is_answered or self._node is not None
 
     async def run(self, node: Callable[[], Awaitable[T]]) -> T:
-        """Run a node, and return its result."""
+        """Run a node and return its result."""
         if self._is_stopped:
             raise asyncio.CancelledError
         try:
@@ -131,22 +131,22 @@ class StepProgress:
         return written
 
     def note_asking(self) -> None:
-        """Note that the node that runs is about to ask a model."""
+        """Record that the running node is about to call a model."""
         self._node = asyncio.current_task()
 
     def note_answer(self) -> None:
-        """Note that a model has answered in the node that runs."""
+        """Record that a model has answered in the running node."""
         self._is_answered = True
 
     def note_written(self) -> None:
-        """Note that the checkpointer has the result of the node."""
+        """Record that the checkpointer has the node's result."""
         self._is_answered = False
 
     def stop(self) -> None:
-        """Let no further node begin, and cancel a node whose model has not answered.
+        """Prevent further nodes, and cancel a node whose model has not answered.
 
-        A node that asks no model is left to LangGraph: its tasks, such as calls of tools, would be
-        cancelled twice, and leave their processes behind.
+        A node that calls no model is left to LangGraph. Otherwise its tasks, such as tool calls,
+        would be cancelled twice, and leave their processes running.
         """
         self._is_stopped = True
         if self._node is not None and not self._is_answered:
@@ -154,18 +154,18 @@ class StepProgress:
 
 
 Part: TypeAlias = tuple[str, Any]
-"""A mode of LangGraph's stream, and what is streamed in it."""
+"""A mode of LangGraph's stream, and the streamed value."""
 
 _PATIENCE: Final = 10.0
-"""Seconds that a cancelled run waits, at most, until its step has ended.
+"""The longest time that a cancelled run waits for its step to end, in seconds.
 
-After an answer a step only reads the store, unless the answer was cut off for lack of room and is
-asked for again.
+After an answer a step only reads the store, unless the answer was cut off at the context limit and
+the model is called again.
 """
 
 
 class StepStream:
-    """Reads LangGraph's stream in the modes ``updates`` and ``custom``.
+    """A reader of LangGraph's stream in the modes ``updates`` and ``custom``.
 
     Args:
         stream: The stream.
@@ -176,13 +176,13 @@ class StepStream:
         self._stream = stream
         self._progress = progress
         self._next: asyncio.Task[Part | None] | None = None
-        # One for all tasks, as if the stream were read in a single task.
+        # A shared context for all tasks, as if a single task read the stream.
         self._context = copy_context()
 
     async def read(self) -> AsyncGenerator[Part, None]:
         """Yield the parts of the stream, then close it.
 
-        If the run is cancelled, or its reader leaves, the step ends first.
+        If the run is cancelled, or its reader stops, the step ends first.
         """
         self._progress.begin()
         try:
@@ -197,13 +197,13 @@ class StepStream:
     async def _read_part(self) -> Part | None:
         """Return the next part, or None at the end."""
         if self._next is None:
-            # In a task, since LangGraph cancels the node if it is cancelled itself.
+            # In a separate task, because LangGraph cancels the node if this read is cancelled.
             self._next = asyncio.create_task(self._advance(), context=self._context)
         await asyncio.wait([self._next])
         done, self._next = self._next, None
         part = done.result()
         if part is None or part[0] == "updates":
-            # LangGraph streams the update of a node as it passes it to the checkpointer.
+            # LangGraph streams a node's update when it passes it to the checkpointer.
             self._progress.note_written()
         return part
 
@@ -212,7 +212,7 @@ class StepStream:
 
     async def _end_step(self) -> None:
         self._progress.stop()
-        # An error of the step is of no use any more, since the run ends.
+        # The run ends anyway, so an error of the step has no use.
         with suppress(Exception):
             async with asyncio.timeout(_PATIENCE):
                 while self._progress.is_under_way and await self._read_part() is not None:
@@ -222,24 +222,24 @@ class StepStream:
         if self._next is not None:
             self._next.cancel()
             await asyncio.wait([self._next])
-            # Read here, so that asyncio does not report an exception that nobody waits for.
+            # Read here, so that asyncio does not report an exception that was never retrieved.
             _ = self._next.cancelled() or self._next.exception()
         await self._stream.aclose()
 
 
 Work: TypeAlias = Callable[[], Awaitable[Any]]
-"""What is done once."""
+"""A function whose result is recorded once."""
 
 _IN_THREADS: ContextVar[bool] = ContextVar("_IN_THREADS", default=False)
 
 
 def runs_in_threads() -> bool:
-    """Whether LangGraph runs the graph in threads of its own."""
+    """Return whether LangGraph runs the graph in threads."""
     return _IN_THREADS.get()
 
 
-def wait_for(work: Work) -> Any:  # noqa: ANN401  # what the work gives
-    """Do some work of a graph, and wait for it in a thread of LangGraph's."""
+def wait_for(work: Work) -> Any:  # noqa: ANN401 # the result of the work
+    """Run a coroutine function of the graph, and wait for it in LangGraph's thread."""
 
     async def done() -> Any:  # noqa: ANN401
         _IN_THREADS.set(True)
@@ -249,9 +249,9 @@ def wait_for(work: Work) -> Any:  # noqa: ANN401  # what the work gives
 
 
 def record_as_task(name: str) -> Callable[[Work], Awaitable[Any]]:
-    """Give what begins some work as a task of LangGraph's, which records what it gives.
+    """Return a function that runs some work as a LangGraph task, which records the result.
 
-    A task is known by its name, so that it may begin in a thread and be read in a loop.
+    LangGraph finds a task by its name, so it can begin in a thread and be read in an event loop.
     """
 
     async def in_loop(work: Work) -> Any:  # noqa: ANN401
@@ -260,7 +260,7 @@ def record_as_task(name: str) -> Callable[[Work], Awaitable[Any]]:
     def in_thread(work: Work) -> Any:  # noqa: ANN401
         return wait_for(work)
 
-    # It gives its name to the function, so each needs its own.
+    # `task` sets the function's name, so each task needs a separate function.
     make: Any = task(name=name)
     of_loop, of_thread = make(in_loop), make(in_thread)
 
