@@ -65,8 +65,8 @@ class Resources:
     allow_paths: bool = False
     """Whether a conversation may name a model by a path or an address."""
     asks_again: bool = True
-    """Whether the same interrupt asks again if an answer does not fit. If false, such an answer raises
-    an error, which the caller can report.
+    """Whether the same interrupt asks again if an answer does not fit. If false, such an answer
+    raises an error, which the caller can report.
     """
     running: RunningSessions = field(default_factory=RunningSessions)
     """The running sessions, as read so far."""

@@ -1,8 +1,8 @@
-"""The prompt of a speaker's model, and its summary if it is too long.
+"""The prompt of a speaker's model, and the summary of a history that is too long.
 
-`graphs.rules.history` decides which older part of the history is left out or summed up; the log
-is never cut. Within a turn a model is shown its own thoughts, since providers demand it. After the
-turn no thought is sent back.
+`graphs.rules.history` decides which older part of the history is left out or summarized. The log
+itself is never shortened. Within a turn, a model receives its own reasoning again, because
+providers require it. After the turn no reasoning is sent.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -41,7 +41,7 @@ from .node_context import NodeContext, notify
 def with_thoughts(
     view: Sequence[BaseMessage], log: Sequence[BaseMessage], name: str
 ) -> list[BaseMessage]:
-    """Show a speaker, beside its calls of this turn, what it thought."""
+    """Add the reasoning of this turn to a speaker's tool calls in its view."""
     thoughts = dict(_of_turn(log, name))
     return [
         add_thought(message, thoughts[message.id])
@@ -52,7 +52,7 @@ def with_thoughts(
 
 
 def leaves_unopened(log: Sequence[BaseMessage], name: str) -> bool:
-    """Whether a speaker's model left out the tag that opens a thought when it last spoke."""
+    """Return whether a speaker's model omitted the opening tag of its newest thought."""
     lines = map(metadata, reversed(log))
     by_model = (
         one for one in lines if isinstance(one, SpeakerReply) and one.source is Source.MODEL
@@ -62,7 +62,7 @@ def leaves_unopened(log: Sequence[BaseMessage], name: str) -> bool:
 
 
 def tokens_of_thoughts(log: Sequence[BaseMessage], name: str) -> int:
-    """Estimate the tokens of what a speaker is shown so."""
+    """Estimate the tokens of the reasoning that `with_thoughts` adds."""
     return sum(tokens_of(thought.text) for _, thought in _of_turn(log, name))
 
 
@@ -79,7 +79,7 @@ T = TypeVar("T")
 
 
 def system_of(context: NodeContext, speaker: Speaker) -> str:
-    """Return the system prompt of a speaker."""
+    """Return a speaker's system prompt."""
     schema = context.resources.registry.schema_of(speaker)
     return context.conversation.system_prompt(speaker, context.task, schema)
 
@@ -91,8 +91,8 @@ def prompt_overhead(
     *,
     behind: Sequence[BaseMessage] = (),
 ) -> PromptOverhead:
-    """Estimate the tokens of what stands in a speaker's prompt beside the log."""
-    # The tools' schemas are made for it, which takes a while.
+    """Estimate the tokens of everything in a speaker's prompt that is not in the log."""
+    # This builds the tools' schemas, which takes time.
     if not isinstance(speaker.context, TokenBudget | RunningSummary):
         return PromptOverhead(0)
     front = _as_told(context, speaker, [], short)
@@ -116,7 +116,7 @@ def _as_told(
     lines: Sequence[BaseMessage],
     short: SmallModelPrompt | None,
 ) -> list[BaseMessage]:
-    """What a speaker sees of these lines, with the short prompt if its model needs one."""
+    """Return a speaker's view of these messages, by the short prompt if its model needs one."""
     system = system_of(context, speaker)
     view = context.reader.view(lines, speaker.name, system, in_prompt=short is None)
     if short is None:
@@ -133,38 +133,40 @@ def view_of(
     *,
     behind: Sequence[BaseMessage] = (),
 ) -> list[BaseMessage]:
-    """Give what a speaker sees when its model is asked."""
+    """Return the speaker's view of the log that its model receives."""
     beside = prompt_overhead(context, speaker, short, behind=behind)
     kept = context.reader.history(speaker.name).shortened(log, beside)
     return _as_told(context, speaker, kept.lines, short)
 
 
 class TurnInstructions(NamedTuple):
-    """What stands in the prompts of one turn alone."""
+    """The instructions added to this turn's prompts. They are never stored."""
 
     told: str
-    """What the speaker is told of the end as it comes near; it follows what was heard last."""
+    """The notice that the end is near. It follows the newest message heard. Empty if there is none.
+    """
     asked: list[BaseMessage]
-    """What comes after all, where the speaker is asked once more."""
+    """The last messages if the model is asked once more: the draft and the request to rewrite it.
+    """
 
     @property
     def messages(self) -> list[BaseMessage]:
-        """All of it, for an estimate of its length."""
+        """All instructions, for an estimate of their length."""
         return [*([HumanMessage(self.told)] if self.told else []), *self.asked]
 
 
 def turn_instructions(context: NodeContext) -> TurnInstructions:
-    """Give what stands in this turn's prompts alone."""
+    """Return the instructions added to this turn's prompts. They are never stored."""
     return TurnInstructions(_told_of_end(context), _mending(context))
 
 
 def _mending(context: NodeContext) -> list[BaseMessage]:
-    """Give what comes after a speaker's view where it is asked once more, else nothing."""
+    """Return the draft and the request to rewrite it, if the model is asked once more."""
     if context.position.phase not in (Phase.REJECTED, Phase.CUT_OFF):
         return []
     draft = context.log[-1]
     request = HumanMessage(rewrite_request(context.conversation, metadata(draft)))
-    # A blank draft can't be sent, and says nothing that the request does not.
+    # A blank draft cannot be sent, and adds nothing to the request.
     return [AIMessage(draft.text), request] if draft.text.strip() else [request]
 
 
@@ -190,10 +192,11 @@ def build_prompt(
     once: TurnInstructions,
     short: SmallModelPrompt | None,
 ) -> list[BaseMessage]:
-    """Give what is sent to the model for a speaker's turn."""
+    """Return the prompt for a speaker's turn."""
     view = view_of(context, speaker, log, short, behind=once.messages)
     if not view or isinstance(view[-1], SystemMessage | AIMessage):
-        # What it would answer was removed, and many models refuse a prompt that ends so.
+        # The message to answer was removed. Many models refuse a prompt without a user message at
+        # its end.
         has_spoken = bool(view) and isinstance(view[-1], AIMessage)
         cue = prompts.CONTINUE_CONVERSATION if has_spoken else prompts.BEGIN
         view = [*view, HumanMessage(context.conversation.render_prompt(cue))]
@@ -203,7 +206,7 @@ def build_prompt(
 
 
 def _with_told(view: Sequence[BaseMessage], told: str) -> list[BaseMessage]:
-    """Add something to what was heard last: what the turn brings after it then follows it."""
+    """Add text to the newest message heard, so that the turn's tool calls and results follow it."""
     places = (place for place, one in enumerate(view) if isinstance(one, HumanMessage))
     place = max(places, default=None)
     if place is None:
@@ -216,7 +219,7 @@ def _with_told(view: Sequence[BaseMessage], told: str) -> list[BaseMessage]:
 def append_question(
     view: Sequence[BaseMessage], behind: Sequence[BaseMessage]
 ) -> list[BaseMessage]:
-    """Add a question after a speaker's view; two turns in one role would be refused."""
+    """Append a question to a speaker's view. Two user messages in a row would be refused."""
     both = [*view[-1:], *behind[:1]]
     if len(both) > 1 and all(isinstance(one, HumanMessage) for one in both):
         joined = HumanMessage(f"{view[-1].text}\n\n{behind[0].text}")
@@ -225,16 +228,16 @@ def append_question(
 
 
 class ModelAnswer(NamedTuple, Generic[T]):
-    """An answer, and what it took to get it."""
+    """A model's answer, and the calls that it took."""
 
     answer: AIMessage
     """The answer."""
     found: T
-    """What was read from it."""
+    """The value read from the answer."""
     new: list[AnyMessage]
-    """New lines of the log: those that stood there before it was asked, and the cuts."""
+    """The new messages of the log: those passed in, and notes about shortened histories."""
     usage: dict[str, Usage]
-    """What was used so far."""
+    """The usage so far."""
 
 
 async def ask_model(
@@ -249,11 +252,11 @@ async def ask_model(
     behind: Sequence[BaseMessage] = (),
     goes_on: bool = False,
 ) -> ModelAnswer[T]:
-    """Ask a speaker's model, with a shorter history where the whole one is too long for it.
+    """Ask a speaker's model. If its history is too long for the model, shorten it and ask again.
 
-    Each time the older half is left out, and stays so: the cut stands in the log. So it is where an
-    answer was cut off for lack of room; where its limit is not known that is only guessed, and not
-    at all where it goes on by a further answer.
+    Each time the older half is left out, permanently: the log records it. The same happens if an
+    answer was cut off because the context is full. If the model's limit on answers is unknown, that
+    is only a guess. It is not assumed if a further answer continues the reply.
     """
     lines: list[AnyMessage] = [*context.log, *new]
     usage, has_room = context.usage, False
@@ -269,7 +272,7 @@ async def ask_model(
         else:
             usage = context.with_call(model, answer, usage)
             limit = most if isinstance(most, int) else model.adapter.longest_answer
-            # Once: an answer that is cut off again is cut off by a limit of the model's own.
+            # Only once: a second cut-off answer was cut off by the model's own limit.
             is_guessed = goes_on and limit is None
             has_room = has_room or is_guessed or not ran_out_of_room(answer, limit)
             cut = None if has_room else _cut(context, speaker, lines, beside)
@@ -284,12 +287,12 @@ async def ask_model(
 def _cut(
     context: NodeContext, speaker: Speaker, lines: Sequence[BaseMessage], beside: PromptOverhead
 ) -> AnyMessage | None:
-    """A line of the log that leaves the older half out. None: there is nothing to leave out."""
+    """Return a log message that leaves out the older half, or None if nothing can be left out."""
     history = context.reader.history(speaker.name)
     since = history.halved(lines, beside)
     if since is None:
         return None
-    # What was summarised before stays known.
+    # The earlier summary remains known.
     before = history.last_summary(lines)
     about = Summary(
         speaker=speaker.name,
@@ -303,7 +306,7 @@ def _cut(
 def _build_small_model_prompt(
     view: Sequence[BaseMessage], prompt: SmallModelPrompt, task: str, given: str
 ) -> list[BaseMessage]:
-    """Return a speaker's view in the few words that a very small model can follow."""
+    """Return a speaker's view as a short prompt that a very small model can follow."""
     reminder = prompts.fill_template(prompt.reminder, task=given.rstrip(" .?!"))
     return [
         SystemMessage(prompts.fill_template(prompt.system_prompt, task=task)),
@@ -319,12 +322,12 @@ def _build_small_model_prompt(
 async def summarize_left_out(
     context: NodeContext, speaker: Speaker
 ) -> tuple[AnyMessage, dict[str, Usage]] | None:
-    """Sum up what does not fit into a speaker's prompts any more, by its context policy."""
+    """Summarize the messages that no longer fit into a speaker's prompts, if its policy says so."""
     if not context.conversation.sums_up(speaker):
         return None
     short = None
     if speaker.small_model_prompt is not None and speaker.has_model:
-        # A short prompt takes other room.
+        # A short prompt needs less space.
         model = await context.model(speaker.model)
         short = model.adapter.prompting.small_model_prompt(speaker)
     beside = prompt_overhead(context, speaker, short)
@@ -335,13 +338,13 @@ async def summarize_left_out(
 async def summarize(
     context: NodeContext, speaker: Speaker, lines: Sequence[BaseMessage], since: str
 ) -> tuple[AnyMessage, dict[str, Usage]]:
-    """Have a model sum up what is left out of a speaker's prompts from now on.
+    """Ask a model to summarize the messages that are left out of a speaker's prompts from now on.
 
-    A model that refuses that as too long is given the newer half of it. A blank answer, and a
-    single line that is too long, leave the summary as it was.
+    If a model refuses the request as too long, only the newer half is sent. A blank answer, or a
+    single message that is too long, keeps the earlier summary.
     """
     policy = speaker.context
-    assert isinstance(policy, RunningSummary)  # noqa: S101  # no other policy has a summary
+    assert isinstance(policy, RunningSummary)  # noqa: S101 # only this policy has a summary
     model = await context.model(policy.model or speaker.model)
     old = context.reader.history(speaker.name).last_summary(context.log)
     before = old.text.strip() if old is not None else ""
@@ -398,7 +401,7 @@ def _summary_prompt(
 
 
 def transcript(lines: Sequence[BaseMessage], name: str) -> str:
-    """Write down what one speaker said and heard, its calls of tools and their results too."""
+    """Return the messages that a speaker sent and heard as text, with its calls and results."""
     return "\n\n".join(part for message in lines for part in _paragraphs(message, name))
 
 
@@ -409,7 +412,7 @@ def _paragraphs(message: BaseMessage, name: str) -> list[str]:
         return [f"(tool result) {text or SILENCE}"]
     if about.speaker is None:
         return [f"(to {name}) {text or SILENCE}"]
-    # Others hear only the text beside a call.
+    # Others hear the text of a calling message, but not the calls.
     is_caller = about.speaker == name
     calls = message.tool_calls if is_caller and isinstance(message, AIMessage) else []
     called = [f"{name} called {call['name']}: {call['args']}" for call in calls]

@@ -1,7 +1,7 @@
 """The input of a run, and its meaning for a session: the rules of the chat protocol.
 
-The user's message in `messages` is a person's next turn if a person takes part, else the task. The
-messages are in the state already, under the ids of their sender.
+If a person takes part, the user's message in `messages` is that person's next turn. Otherwise it is
+the task. The messages are in the state already, under their sender's ids.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,23 +25,23 @@ from .next_message import is_opening, say_as_speaker
 
 
 class RunInput(NamedTuple):
-    """The messages that a run is started with."""
+    """The messages in a run's input."""
 
     new: Sequence[AnyMessage]
-    """Those that the session does not know, oldest first."""
+    """The messages that are new to the session, oldest first."""
     known: list[AnyMessage]
-    """The others."""
+    """The messages that the session knows."""
     last: Sequence[AnyMessage]
-    """Of them the user's newest, with those of the user's right in front of it."""
+    """The user's newest message, with the user messages directly before it."""
     text: str | None
-    """What these say. None: the user says nothing new."""
+    """The text of `last`. None if the user sends nothing new."""
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> Self:
-        """Read what a run is started with.
+        """Read the messages in a run's input.
 
         Raises:
-            SpecError: The user's newest message is blank, or holds more than text.
+            SpecError: The user's newest message is blank, or contains more than text.
         """
         messages = state.get("messages") or []
         new = _behind_own(messages, state.get("unspoken") or []) if state.get("spec") else messages
@@ -63,7 +63,7 @@ class RunInput(NamedTuple):
         return cls(new, known, last, "\n\n".join([*before, newest]))
 
     def speaker(self, conversation: Conversation) -> str | None:
-        """Return who says it. None: nobody in the conversation is a person.
+        """Return the speaker that the user's message belongs to. None if no speaker is a person.
 
         Raises:
             SpecError: There are several people, and the message names none of them.
@@ -78,17 +78,17 @@ class RunInput(NamedTuple):
         return (named if named in people else people[0]) if people else None
 
     def kept(self, sayer: str | None = None) -> list[AnyMessage]:
-        """Return the writes with which the messages stay, as no lines of the log.
+        """Return the writes that keep the messages in the state without adding them to the log.
 
         Args:
-            sayer: Who says the user's newest in its next turn, if anybody does.
+            sayer: The speaker who says the user's newest message in its next turn, if there is one.
         """
         writes: list[AnyMessage] = []
         said = {one.id for one in self.last} if sayer else set()
         for message in self.new:
             is_last = bool(self.last) and message is self.last[-1]
             if KEY in message.additional_kwargs or (message.id in said and not is_last):
-                # A line of another conversation, or said together with the newest.
+                # The message belongs to another conversation's log, or is joined to the newest one.
                 writes.append(take_back(str(message.id)))
             if message.id not in said:
                 writes.append(mark_run_input(message))
@@ -99,7 +99,7 @@ class RunInput(NamedTuple):
         return writes
 
     def remembered(self, conversation: Conversation, sayer: str) -> list[AnyMessage]:
-        """Return the lines by which the others know what was said before, elsewhere."""
+        """Return log messages that let the others know the conversation before this one."""
         others = [name for name in conversation.names if name != sayer]
         lines: list[AnyMessage] = []
         for message in self.new:
@@ -117,7 +117,7 @@ class RunInput(NamedTuple):
 
 
 def waiting_message(messages: Sequence[AnyMessage], speaker: str) -> AnyMessage | None:
-    """Return the message that a person has given a run, and that is still to be said."""
+    """Return the message in a run's input that this speaker's person has yet to say."""
     for message in reversed(messages):
         about = stored_metadata(message)
         if about.get("speaker") == speaker:
@@ -126,12 +126,12 @@ def waiting_message(messages: Sequence[AnyMessage], speaker: str) -> AnyMessage 
 
 
 def is_task_given(messages: Sequence[AnyMessage]) -> bool:
-    """Whether a message of the user's was kept that nobody says."""
+    """Return whether a user's message was kept that no speaker says, since it is the task."""
     return any(isinstance(one, HumanMessage) and _is_kept(one) for one in messages)
 
 
 def mark_run_input(message: AnyMessage, sayer: str | None = None) -> AnyMessage:
-    """Mark a message as no line of the log, to be said by a speaker where one is named."""
+    """Mark a message as outside the log. If a speaker is named, it will say the message."""
     about = InputMessage(speaker=sayer)
     extra = {name: one for name, one in message.additional_kwargs.items() if name != PLACE}
     extra[KEY] = stored_form(about)
@@ -141,7 +141,7 @@ def mark_run_input(message: AnyMessage, sayer: str | None = None) -> AnyMessage:
 def _behind_own(
     messages: Sequence[AnyMessage], unspoken: Sequence[BaseMessage]
 ) -> Sequence[AnyMessage]:
-    """Return the messages behind the last line of the session's own, but for those kept earlier."""
+    """Return the messages after the session's own last message, except those kept earlier."""
     taken = {one.additional_kwargs.get(PLACE) for one in unspoken}
     end = 0
     for number, message in enumerate(messages):
@@ -149,7 +149,7 @@ def _behind_own(
         if not isinstance(place, int):
             continue
         if place in taken:
-            # A line of another conversation, and so is what stands behind it.
+            # The message belongs to another conversation's log, and so do those that follow it.
             break
         taken.add(place)
         end = number + 1
@@ -175,11 +175,11 @@ def _only_text(message: BaseMessage) -> str:
 
 
 class RequestedConversation(NamedTuple):
-    """The conversation that a run is started with."""
+    """The conversation that a run requests."""
 
     conversation: Conversation | None
     filled: Mapping[str, Any]
-    """The form's fields that a message has filled in."""
+    """The form's fields that are set because of a message."""
     is_task: bool
     """Whether the message is the task."""
 
@@ -187,18 +187,18 @@ class RequestedConversation(NamedTuple):
 def read_requested_conversation(
     state: State, form: type[Form] | None, brought: RunInput, *, is_new: bool
 ) -> RequestedConversation:
-    """Read the conversation that a run is started with.
+    """Read the conversation that a run requests.
 
     Args:
-        state: The state, with the input.
-        form: The form of the graph.
-        brought: What the user says.
-        is_new: Whether a message begins a new conversation on this thread, with its own task.
+        state: The state, including the input.
+        form: The form of the graph, if it has one.
+        brought: The messages of the input.
+        is_new: Whether a message begins a new conversation on this thread, with a new task.
     """
     text = brought.text
     whole: object = state.get("conversation")
     if whole:
-        # In Python it may be the object itself.
+        # In Python it can be a Conversation object.
         given = whole if isinstance(whole, Conversation) else _read(state, text)
         is_said = is_new or not given.task or given.task == text
         is_task = text is not None and is_said and not given.people
@@ -220,7 +220,7 @@ def read_requested_conversation(
 
 
 def _read(state: State, text: str | None) -> Conversation:
-    """Read a whole conversation, whose task may be what the user says, or has said."""
+    """Read a whole conversation. Its task may come from the user's message, now or earlier."""
     given: object = state["conversation"]
     if not isinstance(given, Mapping):
         what = type(given).__name__
@@ -234,16 +234,16 @@ def _read(state: State, text: str | None) -> Conversation:
 
 
 def begins_anew(brought: RunInput, known: Conversation, state: State) -> bool:
-    """Whether what the user says is another task for a conversation without a person."""
+    """Return whether the user's message is a new task for a conversation without people."""
     if brought.text is None or known.people:
         return False
     return bool(state.get("outcome")) or brought.text != known.task
 
 
 def empty_session(state: State, brought: RunInput) -> dict[str, Any]:
-    """Return the writes that leave of a session what it has said, as no lines of the log.
+    """Return the writes that reset a session and keep its messages outside the log.
 
-    What was brought now comes behind it.
+    The messages of the new input follow them.
     """
     messages: list[AnyMessage] = []
     for message in state.get("messages") or ():
@@ -257,10 +257,10 @@ def empty_session(state: State, brought: RunInput) -> dict[str, Any]:
 
 
 def continue_session(state: State, conversation: Conversation, brought: RunInput) -> dict[str, Any]:
-    """Give what is written where a session goes on, or has ended.
+    """Return the update for a session that continues, or that has ended.
 
-    A person who is asked, or whose turn it is, says it then; in any other place it is said at once,
-    as `graphs.session.take_over` does.
+    If a person is asked, or has the next turn, the message waits for that question. Otherwise it
+    enters the log at once, as with `graphs.session.take_over`.
     """
     sayer = brought.speaker(conversation) if brought.text else None
     position = position_after_removals(Position.model_validate(state["position"]), log_of(state))
@@ -277,13 +277,13 @@ def continue_session(state: State, conversation: Conversation, brought: RunInput
     written = say_as_speaker(state, conversation, position, sayer, text, message_id)
     said = written["messages"]
     kept = [one for one in brought.kept(sayer) if one.id != message_id]
-    # What comes of calls that waited stands right behind them.
+    # The results of waiting calls must directly follow the calls.
     moved = [take_back(message_id)] if len(said) > 1 else []
     return {**written, "messages": [*kept, *moved, *said]}
 
 
 def _is_next(conversation: Conversation, position: Position, name: str) -> bool:
-    """Whether a speaker's person is the next to say something."""
+    """Return whether the next message comes from this speaker's person."""
     turn = decide(conversation, position)
     if turn.node is Node.TOOL_EXECUTOR:
         asked = asking_of_calls(conversation, position, turn.speaker)
@@ -293,6 +293,6 @@ def _is_next(conversation: Conversation, position: Position, name: str) -> bool:
 
 
 def join_updates(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
-    """Give two updates as one: what the second writes to the log comes behind the first's."""
+    """Join two updates. The messages of the second follow those of the first."""
     names = {"messages", "unspoken"} & first.keys() & then.keys()
     return {**first, **then, **{name: [*first[name], *then[name]] for name in names}}

@@ -1,8 +1,8 @@
 """One speaker's turn.
 
-It is: hooks, viewpoint, model, check of the reply, hooks, log. Each model call is a step of
-the graph of its own, and so are the hooks after it, so that nothing answered and recorded is asked
-for again after a kill or a hook's failure.
+Its order is: hooks, the speaker's view of the log, model, check of the reply, hooks, log. Each
+model call is a separate step of the graph, and so are the hooks after it. Therefore a recorded
+answer is never requested again after a kill or a hook's failure.
 """
 
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ from .reply import continuation_request, join_reply, reply_of
 
 
 async def speak(state: State, resources: Resources) -> dict[str, Any]:
-    """Let the speaker whose turn it is speak, or call tools."""
+    """Run a step of the current speaker's turn: a message, tool calls, or the work before them."""
     context = await NodeContext.of(state, resources)
     if edited := context.session.edited(state):
         return await _reread(context, edited)
@@ -68,7 +68,7 @@ async def speak(state: State, resources: Resources) -> dict[str, Any]:
         return await _past_hooks(context, speaker)
     person: str | None = None
     if position.phase in BETWEEN_TURNS:
-        # The first effect of the node, which runs again once there is an answer.
+        # The first effect of the node, which runs again when there is an answer.
         found = await ask_for_message(context)
         if isinstance(found, Leaving):
             return await context.step(after_leaving(position, turn, found), [])
@@ -85,7 +85,7 @@ async def speak(state: State, resources: Resources) -> dict[str, Any]:
 
 
 async def _reply(context: NodeContext, speaker: Speaker, person: str | None) -> dict[str, Any]:
-    """Get the reply, and write it down: as what is said, as calls, or as a draft."""
+    """Obtain the reply and write it to the log as a message, as calls, or as a draft."""
     conversation, position, turn = context.conversation, context.position, context.turn
     given = await reply_of(context, speaker, person)
     if position.phase is Phase.CUT_OFF:
@@ -150,7 +150,7 @@ async def _reply(context: NodeContext, speaker: Speaker, person: str | None) -> 
 async def _write_calls(
     context: NodeContext, speaker: Speaker, given: DraftReply, about: SpeakerReply
 ) -> dict[str, Any]:
-    """Write down calls of tools: as calls, or as a draft."""
+    """Write tool calls to the log, as calls or as a draft."""
     is_asked = given.source is Source.MODEL and not context.position.asked_again
     calls = given.message
     problem = None
@@ -166,10 +166,10 @@ async def _write_calls(
 async def _write_draft(
     context: NodeContext, given: DraftReply, about: SpeakerReply, phase: Phase
 ) -> dict[str, Any]:
-    """Write down a reply that is not said, and that the model is asked once more."""
+    """Write a rejected or incomplete reply to the log. The model is asked once more."""
     about = as_reply(Draft, about, audience=NOBODY)
     number = len(context.log) + len(given.new)
-    # A rejected call is kept for the record, but never sent: it has no result.
+    # A rejected call is recorded, but never sent to a model, because it has no result.
     draft = make_message(
         number,
         given.message.text,
@@ -183,12 +183,12 @@ async def _write_draft(
 
 
 def as_in(stage: Stage, speaker: Speaker) -> Speaker:
-    """A speaker as it is in a stage: what it makes up for itself has no form that others read."""
+    """Return a speaker as it is in a stage: answers to private prompts have no output format."""
     return speaker.model_copy(update={"format": None}) if stage is Stage.PRIVATE else speaker
 
 
 def _without_stops(speaker: Speaker) -> Speaker:
-    """A speaker whose reply was cut off by its length: no stop text has ended it."""
+    """Return a speaker without stop texts, because its reply ended at the token limit."""
     model_settings = speaker.model_settings.model_copy(update={"stop": ()})
     return speaker.model_copy(update={"model_settings": model_settings})
 
@@ -200,7 +200,7 @@ def _checked(
     log: Sequence[BaseMessage],
     about: SpeakerReply,
 ) -> Checked:
-    """Check something that the speaker's model said, now or in a stage before, or hooks made."""
+    """Check a reply of the speaker's model, of this stage or an earlier one, or a hook's change."""
     schema = context.resources.registry.schema_of(speaker)
     found = check_reply(
         context.conversation,
@@ -213,13 +213,13 @@ def _checked(
         aloud=about.stage in ALOUD,
     )
     is_private = about.stage is Stage.PRIVATE
-    # What it says to itself is nobody's part.
+    # In an answer to itself, a speaker cannot speak for another.
     flips = found.problem is not None and found.problem.flaw is Flaw.ROLE_FLIP
     return Checked(found.text, None) if is_private and flips else found
 
 
 def _draft(context: NodeContext) -> int | None:
-    """Where the first try stands, behind which a part of the second may. None: there is none."""
+    """Return the log index of the rejected first draft, or None. A cut-off part may follow it."""
     for place in reversed(range(len(context.log))):
         about = metadata(context.log[place])
         if not isinstance(about, Draft):
@@ -231,12 +231,12 @@ def _draft(context: NodeContext) -> int | None:
 
 def _metadata_of_reply(message: BaseMessage) -> SpeakerReply:
     about = metadata(message)
-    assert isinstance(about, SpeakerReply)  # noqa: S101  # the phase says that one is there
+    assert isinstance(about, SpeakerReply)  # noqa: S101 # the phase guarantees it
     return about
 
 
 def _first_try(context: NodeContext, speaker: Speaker, place: int) -> Checked:
-    """The first try, as it would be said."""
+    """Return the first draft as it would be said."""
     before, draft = context.log[:place], context.log[place]
     about = _metadata_of_reply(draft)
     found = _checked(context, speaker, draft.text, before, about)
@@ -250,7 +250,7 @@ def _at_last(
     log: Sequence[BaseMessage],
     about: SpeakerReply,
 ) -> Checked:
-    """A reply as it is said where it is not asked for again: with its first mark."""
+    """Return a reply as it is said if the model is not asked again: with its first mark."""
     is_formless = found.problem is not None and found.problem.flaw is Flaw.FORM
     return _checked(context, speaker, found.text, log, about) if is_formless else found
 
@@ -262,9 +262,9 @@ def _noted(problem: Problem | None) -> dict[str, object]:
 
 
 async def _past_hooks(context: NodeContext, speaker: Speaker) -> dict[str, Any]:
-    """Run the hooks after the answer that stands in the log, and say what they make of it."""
+    """Run the hooks after the newest answer in the log, and write the changed answer."""
     waiting = context.log[-1]
-    # Hooks see what a person has answered as the speaker's own, too.
+    # Hooks see a person's answer as the speaker's message, too.
     answer = waiting if isinstance(waiting, AIMessage) else AIMessage(waiting.text, id=waiting.id)
     about = _metadata_of_reply(waiting)
     handed = HandedOver(about.handed_to, about.private)
@@ -278,11 +278,11 @@ async def _past_hooks(context: NodeContext, speaker: Speaker) -> dict[str, Any]:
     text = await after_speaker(hooks, turn, reply)
     message = answer.model_copy(update={"content": text})
     if about.source is Source.MODEL and text != answer.text and not is_call(answer):
-        # What counts is what all hear.
+        # The check applies to the text that others hear.
         problem = _checked(context, speaker, text, context.log, about).problem
         about = about.model_copy(update=_noted(problem))
     if text != answer.text:
-        # Other words than the speaker's are no argument of its calls.
+        # `to_user` texts belong to the speaker's own text, not to a hook's.
         about = about.model_copy(update={"to_user": {}})
     return await write_said(
         context, speaker, DraftReply(message, about.source, [], context.usage), about
@@ -290,7 +290,7 @@ async def _past_hooks(context: NodeContext, speaker: Speaker) -> dict[str, Any]:
 
 
 async def _reread(context: NodeContext, edited: Sequence[int]) -> dict[str, Any]:
-    """Read messages again whose words were changed; what was found of the newest is asked anew."""
+    """Read edited messages again. If the newest was edited, its judgement is repeated."""
     log = [*context.log]
     for place in edited:
         log[place] = _read_again(context, log, place)
@@ -320,7 +320,7 @@ _PAST_JUDGES: Final = (Phase.CHECKED, Phase.JUDGED, Phase.CHOSEN)
 
 
 def _handed_on(log: Sequence[AnyMessage], edited: Sequence[int]) -> dict[int, str]:
-    """The places that hand on opening answers which were edited, each with the answer."""
+    """Return the indexes of messages that pass on edited opening answers, with the new texts."""
     answers = {
         about.speaker: log[at].text
         for at in edited
@@ -335,9 +335,10 @@ def _handed_on(log: Sequence[AnyMessage], edited: Sequence[int]) -> dict[int, st
 
 
 def _read_again(context: NodeContext, log: Sequence[AnyMessage], place: int) -> AnyMessage:
-    """Return a message as it stands by its words."""
+    """Return a message with its metadata read again from its text."""
     message = log[place]
-    # Whatever else stands beside a speech comes of them; other words are no argument of its calls.
+    # The other metadata of a speech are derived from its text. The new text is no argument of its
+    # calls.
     about = _metadata_of_reply(message)
     about = about.model_copy(update={"edited": False, "cut_off": False, "to_user": {}})
     if isinstance(about, Speech) and about.speaker in context.conversation.names:
