@@ -1,10 +1,10 @@
-"""Agents of the user's own as speakers: asking one, counting and gating its model calls.
+"""Users' own agents as speakers: their runs, and the counting and gating of their model calls.
 
-A compiled graph runs as a subgraph of the session: its steps are stored with the session's, so a
+A compiled graph runs as a subgraph of the session. Its steps are stored with the session's, so a
 kill repeats only the call in flight, and its interrupts are questions of the session. Any other
-Runnable runs again as a whole. LangGraph records each model call that has ended, so the calls
-before a question or a kill count, too. Agents run in an event loop even if LangGraph runs the graph
-in threads, and many checkpointers work only in threads: such a one is wrapped.
+Runnable runs again as a whole. LangGraph records each finished model call, so the calls before a
+question or a kill are counted, too. Agents run in an event loop even if LangGraph runs the graph in
+threads. Many checkpointers work only in threads, so they are wrapped.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ _record: Final = record_as_task("model_call")
 
 
 async def _recorded(given: dict[str, Any]) -> dict[str, Any]:
-    """Record a call, or a mark; where a node runs again, give what was recorded at this place."""
+    """Record a call or a mark. If the node runs again, return the earlier record at this place."""
 
     async def itself() -> dict[str, Any]:
         return given
@@ -77,11 +77,11 @@ async def _recorded(given: dict[str, Any]) -> dict[str, Any]:
 
 
 class ModelCalls(BaseCallbackHandler):
-    """Counts the calls of one run.
+    """A counter of one run's model calls.
 
     Args:
         agent: The agent's name.
-        conversation: The spec, with what models charge.
+        conversation: The conversation, with the models' prices.
     """
 
     run_inline = True
@@ -97,38 +97,42 @@ class ModelCalls(BaseCallbackHandler):
         self._used: list[tuple[str, Usage]] = []
         self._recording: list[asyncio.Task[None]] = []
         self._unpriced: SpecError | None = None
-        # Models may be asked in other threads, and within other nodes.
+        # Models may be called in other threads, and within other nodes.
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()
 
     async def begin(self) -> None:
-        """Count what was recorded before, where the agent goes on."""
+        """Count the calls that were recorded before, if the agent continues."""
         if not self._conversation.prices:
             self._has_list = await asyncio.to_thread(has_list)
         mark = {"mark": uuid4().hex}
         while (found := await _recorded(mark)) != mark:
-            # Other marks are where earlier runs began.
+            # Other marks show the beginnings of earlier runs.
             if "model" in found:
                 self._used.append((found["model"], Usage.model_validate(found["used"])))
 
     async def recorded(self) -> None:
-        """Wait until all calls are recorded; raise where one has no price."""
-        # What other threads have told comes first.
+        """Wait until all calls are recorded.
+
+        Raises:
+            SpecError: A call has no price.
+        """
+        # Callbacks from other threads come first.
         await asyncio.sleep(0)
         await asyncio.gather(*self._recording)
         if self._unpriced is not None:
-            # The agent may have made something else of it.
+            # The agent may have caught the error, or raised another.
             raise self._unpriced
 
     def added(self, usage: Mapping[str, Usage]) -> dict[str, Usage]:
-        """Give usage with these calls added to it."""
+        """Return a usage with these calls added."""
         found = dict(usage)
         for model, used in self._used:
             found[model] = add_usage((found.get(model, Usage()), used))
         return found
 
     def tell(self, messages: Sequence[BaseMessage]) -> None:
-        """Count what the messages tell of their calls, where nothing was heard of any."""
+        """Count the calls by their messages' usage metadata, if no callback has reported any."""
         if self._used:
             return
         for one in messages:
@@ -145,8 +149,8 @@ class ModelCalls(BaseCallbackHandler):
         run_id: UUID,
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
-    ) -> Any:  # noqa: ANN401  # nothing, or what is awaited
-        """Note which model is asked, and with what; refuse one without a price."""
+    ) -> Any:  # noqa: ANN401 # None, or an awaitable
+        """Note the model and its prompt, and refuse a model without a price."""
         made, told = serialized or {}, metadata or {}
         model = label_of_call(made, told)
         self._asked[run_id] = model, messages[0]
@@ -154,13 +158,13 @@ class ModelCalls(BaseCallbackHandler):
 
     def on_llm_start(
         self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **kwargs: Any
-    ) -> Any:  # noqa: ANN401  # as above
-        """Note the same of a model that completes text."""
+    ) -> Any:  # noqa: ANN401 # None, or an awaitable
+        """Note the same for a model that completes text."""
         messages: list[BaseMessage] = [HumanMessage(prompts[0])]
         return self.on_chat_model_start(serialized, [messages], run_id=run_id, **kwargs)
 
     async def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
-        """Count an answered call, and record it before the agent goes on with the answer."""
+        """Count an answered call, and record it before the agent continues with the answer."""
         model, prompt = self._asked.pop(run_id, ("a model", ()))
         found = response.generations[0][0]
         message = found.message if isinstance(found, ChatGeneration) else AIMessage(found.text)
@@ -170,7 +174,7 @@ class ModelCalls(BaseCallbackHandler):
         if asyncio.get_running_loop() is self._loop:
             await self._begin_recording(call)
             return
-        # Not waited for: what is not async may hold up the loop.
+        # Not awaited: code that is not async may block the loop.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._begin_recording, call)
 
@@ -185,13 +189,13 @@ class ModelCalls(BaseCallbackHandler):
         async def begun() -> None:
             await _recorded(call)
 
-        # As a part of the node that asks, wherever the model is asked.
+        # Recorded as part of the node that runs the agent, in any thread.
         task = self._loop.create_task(begun(), context=self._context.copy())
         self._recording.append(task)
         return task
 
     def _find_price(self, model: str, listed: ListPrice | None = None) -> None:
-        """Note what a model charges; refuse one whose price is to be known and is not."""
+        """Note a model's price, and refuse the model if a price is needed and unknown."""
         prices = self._conversation.prices
         self._prices[model] = price = prices.get(model) if prices else listed
         if price is None and (prices or self._counts_money):
@@ -204,17 +208,17 @@ class ModelCalls(BaseCallbackHandler):
 
 
 class GatedModelCalls(ModelCalls):
-    """Counts the calls of one run, each of which passes the gate first.
+    """A counter of one run's model calls, each of which passes the gate first.
 
-    Those that are not async do not wait: they may hold up the loop.
+    Calls that are not async do not wait, because they may block the loop.
 
     Args:
         agent: The agent's name.
-        conversation: The spec, with what models charge.
+        conversation: The conversation, with the models' prices.
         gate: The gate.
     """
 
-    # Where an inline one raises, LangChain never awaits those behind it.
+    # If an inline callback raises, LangChain never awaits the callbacks after it.
     run_inline = False
 
     def __init__(self, agent: str, conversation: Conversation, gate: Gate) -> None:
@@ -224,10 +228,15 @@ class GatedModelCalls(ModelCalls):
         self._paused: PausedError | None = None
 
     async def recorded(self) -> None:
-        """Wait until all calls are recorded; raise where one was not made."""
+        """Wait until all calls are recorded.
+
+        Raises:
+            SpecError: A call has no price.
+            PausedError: The gate refused a call.
+        """
         await super().recorded()
         if self._paused is not None:
-            # The agent may have made something else of it.
+            # The agent may have caught the error, or raised another.
             raise self._paused
 
     async def on_chat_model_start(
@@ -238,7 +247,7 @@ class GatedModelCalls(ModelCalls):
         run_id: UUID,
         **kwargs: Any,
     ) -> None:
-        """Wait until the model may be asked."""
+        """Wait until the model may be called."""
         super().on_chat_model_start(serialized, messages, run_id=run_id, **kwargs)
         if asyncio.get_running_loop() is not self._loop:
             return
@@ -256,7 +265,7 @@ class GatedModelCalls(ModelCalls):
         await super().on_llm_start(serialized, prompts, run_id=run_id, **kwargs)
 
     async def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """Hold back all calls where a server refuses this one for now."""
+        """Delay all calls of a model if its server refuses this one temporarily."""
         model, _ = self._asked.pop(run_id, ("", ()))
         found = find_refusal(error)
         if model and found is not None and is_for_now(error):
@@ -270,23 +279,23 @@ class GatedModelCalls(ModelCalls):
 
 
 _LENT = "__pregel_checkpointer"
-"""Where LangGraph lends a subgraph the checkpointer."""
+"""The key under which LangGraph lends a subgraph the checkpointer."""
 
 
 def for_loop(config: RunnableConfig) -> RunnableConfig:
-    """Return a configuration whose checkpointer works by its methods for threads alone."""
+    """Return a configuration whose checkpointer uses only its methods for threads."""
     configurable = config.get("configurable", {})
     saver = configurable.get(_LENT)
     if not isinstance(saver, BaseCheckpointSaver):
         return config
     lent = copy(saver)
-    # LangGraph may copy it once more, so no method of it may be bound to this one.
+    # LangGraph may copy it again, so no method of it may be bound to this instance.
     lent.__class__ = type(type(saver).__name__, (_InThreads, type(saver)), {})
     return {**config, "configurable": {**configurable, _LENT: lent}}
 
 
 class _InThreads(BaseCheckpointSaver[Any]):
-    """What a run needs of a checkpointer, in threads of its own."""
+    """The methods of a checkpointer that a run needs, executed in threads."""
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         return await in_thread(self.get_tuple, config)
@@ -311,13 +320,13 @@ class _InThreads(BaseCheckpointSaver[Any]):
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> Any:  # noqa: ANN401  # as LangGraph has it
+    ) -> Any:  # noqa: ANN401 # the type that LangGraph uses
         found = partial(self.get_delta_channel_history, config=config, channels=channels)
         return await in_thread(found)
 
 
 _STEPS: Final = 10_000
-"""How many steps a graph may take that names no limit: as many as LangGraph itself allows."""
+"""Maximum number of steps of a graph that sets no limit: the maximum of LangGraph itself."""
 
 
 async def ask_agent(
@@ -328,11 +337,11 @@ async def ask_agent(
     conversation: Conversation,
     gate: Gate | None,
 ) -> tuple[AIMessage, JsonValue, dict[str, Usage]]:
-    """Ask for a reply; give it, what it says as plain values, and the usage after it."""
+    """Ask an agent for a reply. Return it, its plain values, and the usage after it."""
     if gate is None:
         calls = ModelCalls(name, conversation)
     else:
-        # A graph keeps its own steps; any other runs again as a whole.
+        # A graph stores its steps. Any other agent runs again as a whole.
         is_graph = isinstance(agent, PregelProtocol)
         calls = GatedModelCalls(name, conversation, gate if is_graph else Unbroken(gate))
     await calls.begin()
@@ -356,15 +365,15 @@ async def ask_agent(
 
 
 async def _run(agent: Agent, name: str, turn: Turn, calls: ModelCalls) -> object:
-    """Run it as a part of the node that asks, whatever it raises."""
+    """Run the agent as part of the node, and convert the errors that it raises."""
     own = getattr(agent, "config", None) or {}
     config = RunnableConfig(
         callbacks=[calls],
         metadata={"speaker": turn.speaker},
-        # A graph's models are streamed as those of a subgraph. Of what else they say nobody knows
-        # what is the reply, which may be for one alone.
+        # A graph's models are streamed as those of a subgraph. In other streamed output, the reply
+        # cannot be recognized, and it may be private.
         tags=[] if isinstance(agent, PregelProtocol) else [NO_STREAM],
-        # Else it had that of the session, which is made for its own steps.
+        # Otherwise the agent would use the session's limit, which is set for the session's steps.
         recursion_limit=own.get("recursion_limit", _STEPS),
     )
     messages, where = [*turn.messages], f"the turn of {turn.speaker!r}"
@@ -393,21 +402,21 @@ async def _run(agent: Agent, name: str, turn: Turn, calls: ModelCalls) -> object
             raise describe_misfit(error) from error
         raise function_error("agent", name, error, where) from error
     except BaseException as error:
-        # What is no exception would end the loop that runs all sessions.
+        # An error that is no Exception would end the event loop of all sessions.
         if is_cancelled():
             raise asyncio.CancelledError from error
         raise function_error("agent", name, error, where) from error
 
 
 def _messages(name: str, found: object) -> Sequence[BaseMessage]:
-    """Read what it gave."""
+    """Read an agent's result as messages."""
     match found:
         case str():
             return [AIMessage(found)]
         case BaseMessage():
             return [found]
         case {"messages": list() as messages}:
-            # A graph on a server gives them as plain data.
+            # A graph on a server returns its messages as plain data.
             return convert_to_messages(messages)
     raise SpecError(
         f"the agent {name!r} failed: it must give text, a message or a state with messages, not "
@@ -416,13 +425,13 @@ def _messages(name: str, found: object) -> Sequence[BaseMessage]:
 
 
 def _reply(name: str, last: BaseMessage, parsed: JsonValue) -> AIMessage:
-    """Make a reply of the last of its messages."""
+    """Return the last message of an agent as its reply."""
     calls = last.tool_calls if isinstance(last, AIMessage) else []
     plain = AIMessage(last.content, additional_kwargs=last.additional_kwargs, id=last.id)
     answer = normalise_answer(plain, name)
     text = str(answer.text)
     if parsed is not None and (isinstance(last, ToolMessage) or not text.strip()):
-        # It was given by a call of a tool.
+        # A tool call returned the structured response.
         text = to_json(parsed).decode()
     elif calls and not text.strip():
         called = calls[0]["name"]

@@ -1,4 +1,4 @@
-"""What is looked for in a reply before it enters the conversation. Pure functions."""
+"""The checks of a reply before it enters the conversation. Pure functions."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -52,10 +52,10 @@ def check_reply(
     handed_to: Sequence[str] = (),
     aloud: bool = True,
 ) -> Checked:
-    """Check a reply, and add what little its form lacks.
+    """Check a reply, and add small parts that its format lacks.
 
-    A reply that was cut off lacks its end because of that, and not against its form. Without a word
-    it may be whom it names that counts. A done token counts only in what is said aloud.
+    A reply that was cut off may lack its end. A reply without text may still name the next speaker.
+    A done token counts only if others hear the reply.
     """
     is_again = bool(log) and log[-1].name == speaker.name
     request = rewrite_request(conversation, metadata(log[-1])) if is_again else ""
@@ -95,7 +95,7 @@ def check_reply(
 def _said_before(
     conversation: Conversation, speaker: Speaker, text: str, own: str, log: Sequence[BaseMessage]
 ) -> Problem | None:
-    """Return what is wrong with a reply that was said already, by its speaker or by another."""
+    """Return the problem of a reply that its speaker, or another, has sent before."""
     if _repeats(speaker, text, log):
         return Problem(flaw=Flaw.REPEATED, text=conversation.render_prompt(prompts.REPEATED_REPLY))
     echoed = _echoed(conversation, speaker, own, log)
@@ -113,7 +113,7 @@ def _no_reply(conversation: Conversation, text: str) -> Checked:
 def _unanswered(
     conversation: Conversation, speaker: Speaker, text: str, log: Sequence[BaseMessage]
 ) -> Problem | None:
-    """Return what is wrong with a done token that is said before anybody else has spoken."""
+    """Return the problem of a done token that is sent before another speaker has replied."""
     token = unanswered_token(conversation, speaker.name, text, log)
     if token is None:
         return None
@@ -122,14 +122,14 @@ def _unanswered(
 
 
 def _unfit(conversation: Conversation, speaker: Speaker, read: Parsed) -> Problem | None:
-    """What is wrong with a reply as it was read by its format."""
+    """Return the problem that reading a reply by its format has found."""
     if read.problem is not None:
         return Problem(flaw=Flaw.FORM, text=read.problem)
     return _misnamed(conversation, speaker, read_next_speaker(conversation, read.value))
 
 
 def _misnamed(conversation: Conversation, speaker: Speaker, given: Sequence[str]) -> Problem | None:
-    """What is wrong where a reply names nobody to speak next but who can't."""
+    """Return the problem of a reply that names only speakers who cannot be next."""
     if not given or first_allowed(conversation, speaker.name, given) is not None:
         return None
     names = ", ".join(hand_off_targets(conversation, speaker.name))
@@ -141,11 +141,11 @@ def _misnamed(conversation: Conversation, speaker: Speaker, given: Sequence[str]
 
 _WORD: Final = re.compile(r"\w+\b")
 _FIRST: Final = 40
-"""How many characters hold the first words."""
+"""Number of characters that contain the first words."""
 
 
 def _read(speaker: Speaker, text: str, schema: type[BaseModel] | None, *, cut_off: bool) -> Parsed:
-    """Read a reply by its format; one that was cut off, as far as it came."""
+    """Read a reply by its format. If it was cut off, its missing parts are accepted."""
     form, stop = speaker.format, speaker.model_settings.stop
     if cut_off:
         match form:
@@ -166,16 +166,16 @@ def _read(speaker: Speaker, text: str, schema: type[BaseModel] | None, *, cut_of
 
 
 def says_done(conversation: Conversation, speaker: Speaker, text: str) -> bool:
-    """Whether a message says a done token."""
+    """Return whether a message contains a done token that counts."""
     return bool(done_tokens(conversation, speaker.name, text))
 
 
 def repeated_calls(
     conversation: Conversation, message: AIMessage, tallies: Tallies
 ) -> Problem | None:
-    """Return what is wrong with calls that reach the limit of equal ones."""
+    """Return the problem of calls that reach the limit on equal calls."""
     limit, tally = SameToolCalls.limit(conversation), tallies[SameToolCalls.reason]
-    assert isinstance(tally, EqualCalls)  # noqa: S101  # as the guard makes it
+    assert isinstance(tally, EqualCalls)  # noqa: S101 # the guard creates it
     if not limit or tally.count_with(message) < max(limit, 2):
         return None
     called = (*message.tool_calls, *message.invalid_tool_calls)
@@ -191,7 +191,7 @@ def _says_nothing(
     own: str,
     read: Parsed,
 ) -> bool:
-    """Return whether a reply only repeats how its speaker was told to reply."""
+    """Return whether a reply only repeats its speaker's instructions."""
     prompt, form = speaker.system_prompt or "", speaker.format
     marks = form if isinstance(form, LabelledFormat) else None
     values = [*map(str, read.value.values())] if isinstance(read.value, dict) else None
@@ -207,7 +207,7 @@ def _says_nothing(
         )
         if any(is_blank(one) or is_placeholder(one, prompt, marks.lines) for one in given):
             return True
-    # A task may well be said in its own words, so it does not count.
+    # A speaker may repeat its task, so the task does not count.
     told = prompt or prompts.SPEAKER_LABELS
     if not prompt and conversation.prompts:
         told = conversation.render_prompt(prompts.SPEAKER_LABELS)
@@ -216,11 +216,11 @@ def _says_nothing(
 
 
 def rewrite_request(conversation: Conversation, draft: MessageMetadata) -> str:
-    """Return how the speaker of a draft is asked for another one. Empty if it is no draft."""
+    """Return the request for another version of a draft. Empty if the message is no draft."""
     if not isinstance(draft, Draft):
         return ""
     problem = draft.problem or ""
-    # A reply that was cut off has no flaw: its problem says how it goes on.
+    # A reply that was cut off has no flaw. Its problem is the request to continue.
     if draft.flaw is None:
         return problem
     request = (
@@ -230,9 +230,9 @@ def rewrite_request(conversation: Conversation, draft: MessageMetadata) -> str:
 
 
 def _without_request(conversation: Conversation, speaker: Speaker, text: str, request: str) -> str:
-    """Return a second try without what repeats the request for it, and without announcements."""
+    """Return a second try without echoes of the request for it, and without announcements."""
     if isinstance(speaker.format, SchemaFormat):
-        # Sentences within JSON are no prose: it repeats the request as a whole, or not at all.
+        # Sentences within JSON are no prose. Only the whole text can repeat the request.
         return "" if all_repeat(text, request) else text
     announced = not _is_of_messages(conversation, speaker)
     return without_remarks(speaker, text, request, announced=announced)
@@ -241,7 +241,7 @@ def _without_request(conversation: Conversation, speaker: Speaker, text: str, re
 def _is_of_messages(
     conversation: Conversation, speaker: Speaker, log: Sequence[BaseMessage] = ()
 ) -> bool:
-    """Whether the speaker's work is to write messages, or it was just asked for one in the log."""
+    """Return whether the task, or the newest message in the log, asks for a message's text."""
     newest = next((one.text for one in reversed(log) if isinstance(metadata(one), Speech)), "")
     return any(map(is_about_messages, filter(None, (conversation.task, speaker.task, newest))))
 
@@ -255,7 +255,7 @@ def _repeats(speaker: Speaker, text: str, log: Sequence[BaseMessage]) -> bool:
         own = next(speeches, None)
     if newest is None or own is None or not is_equal(own[0].text, text):
         return False
-    # The same answer to another move of a game is none; the very first answers no move.
+    # The same answer to another move of a game is no repetition. The first answers no move.
     before = next(speeches, None)
     return own is newest or before is None or _is_alike(before, newest)
 
@@ -263,7 +263,7 @@ def _repeats(speaker: Speaker, text: str, log: Sequence[BaseMessage]) -> bool:
 def _speeches_backwards(
     log: Sequence[BaseMessage],
 ) -> Iterator[tuple[BaseMessage, MessageMetadata]]:
-    """Yield what was said and what stands beside it, the newest first."""
+    """Yield the speeches with their metadata, newest first."""
     for message in reversed(log):
         about = metadata(message)
         if isinstance(about, Speech):
@@ -275,7 +275,7 @@ def _is_alike(
 ) -> bool:
     """Return whether the same answer to two messages is a repetition.
 
-    It is none where they are two moves of a game, or where a person asks the same again.
+    It is not if the messages are two moves of a game, or if a person asks the same again.
     """
     (first, _), (second, about) = before, now
     if is_by_person(about) and is_equal(first.text, second.text):
@@ -286,7 +286,7 @@ def _is_alike(
 def _echoed(
     conversation: Conversation, speaker: Speaker, own: str, log: Sequence[BaseMessage]
 ) -> str | None:
-    """Find whose words a message repeats, of those that were said since the speaker's last one."""
+    """Return the speaker that a message echoes, of those heard since its speaker's last message."""
     if not conversation.end_chat.guards.echo:
         return None
     first = _first_words(own)
@@ -300,7 +300,7 @@ def _echoed(
             continue
         other, said = conversation.speaker(about.speaker), str(log[place].text)
         said = said if other.format is None else own_words(other, said, about.parsed)
-        # Cheap first: most begin with other words.
+        # The cheap check comes first: most messages begin with other words.
         if _first_words(said) != first:
             continue
         if is_echo(own, said):
@@ -309,13 +309,13 @@ def _echoed(
 
 
 def _first_words(text: str) -> list[str]:
-    """The first two words of a text, without case."""
+    """Return the first two words of a text, case-folded."""
     found: list[str] = _WORD.findall(text[:_FIRST].casefold(), 0, _FIRST)
     return found[:2]
 
 
 def _may_repeat(conversation: Conversation, speaker: Speaker, log: Sequence[BaseMessage]) -> bool:
-    """Whether a speaker was asked to repeat what it hears: a vow, or a sentence of a lesson."""
+    """Return whether a speaker was asked to repeat a message, such as a vow or a lesson."""
     read = ((message.text, metadata(message)) for message in log)
     heard = (
         text for text, about in read if isinstance(about, Speech) and about.speaker != speaker.name

@@ -1,4 +1,4 @@
-"""Running the hooks of a speaker: each receives a copy of the result of the one before it."""
+"""Calls of a speaker's hooks. Each hook receives a copy of the previous hook's result."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -29,16 +29,16 @@ from .node_context import NodeContext, session_id
 from .prompt import view_of
 
 Hooks = Sequence[tuple[str, Hook]]
-"""Hooks with their names, in order."""
+"""The hooks with their names, in order."""
 
 
 def sees_replies(hooks: Hooks) -> bool:
-    """Whether one of the hooks sees what is answered before it is said."""
+    """Return whether a hook sees replies before the others hear them."""
     return any(hook.after_speaker for _, hook in hooks)
 
 
 async def before_speaker(hooks: Hooks, turn: Turn) -> tuple[Turn, str | None]:
-    """Run what comes before a speaker's turn."""
+    """Run the hooks before a speaker's turn. Return the turn, and a reply if a hook returns one."""
     for name, hook in hooks:
         if hook.before_speaker is None:
             continue
@@ -56,14 +56,14 @@ def _with_heard(turn: Turn, text: str) -> Turn:
     kept: tuple[BaseMessage, ...] = turn.messages
     before = ""
     if kept and isinstance(kept[-1], HumanMessage):
-        # What is known from before, such as a summary, may stand in front of it.
+        # Earlier context, such as a summary, may precede the heard text in the message.
         before = kept[-1].text.removesuffix(turn.heard)
         kept = kept[:-1]
     return replace(turn, messages=(*kept, HumanMessage(before + text)), heard=text)
 
 
 async def after_speaker(hooks: Hooks, turn: Turn, reply: AIMessage) -> str:
-    """Run what comes after a speaker's reply."""
+    """Run the hooks after a speaker's reply, and return its text."""
     for name, hook in hooks:
         if hook.after_speaker is None:
             continue
@@ -76,7 +76,7 @@ async def after_speaker(hooks: Hooks, turn: Turn, reply: AIMessage) -> str:
 async def before_tool(
     hooks: Hooks, turn: Turn, called: ToolCall
 ) -> tuple[ToolCall, ToolMessage | None]:
-    """Run what comes before a call of a tool."""
+    """Run the hooks before a tool call. Return the call, and a result if a hook returns one."""
     for name, hook in hooks:
         if hook.before_tool is None:
             continue
@@ -94,7 +94,7 @@ def _with_arguments(name: str, called: ToolCall, given: dict[str, Any]) -> ToolC
         raise _failed(name, "before_tool", "it gave a call without args")
     if given.get("name", called["name"]) != called["name"]:
         raise _failed(name, "before_tool", f"it gave a call of another tool, {given['name']!r}")
-    # The log keeps them: what it can't hold must show before the tool has run.
+    # Checked before the tool runs, because the log stores the arguments.
     fault = why_unstorable(arguments)
     if fault is not None:
         raise _failed(name, "before_tool", f"it gave args that can't be taken: {fault}")
@@ -104,7 +104,7 @@ def _with_arguments(name: str, called: ToolCall, given: dict[str, Any]) -> ToolC
 async def after_tool(
     hooks: Hooks, turn: Turn, called: ToolCall, result: ToolMessage
 ) -> ToolMessage:
-    """Run what comes after a call of a tool."""
+    """Run the hooks after a tool call, and return its result."""
     for name, hook in hooks:
         if hook.after_tool is None:
             continue
@@ -115,7 +115,7 @@ async def after_tool(
 
 
 async def _given(name: str, hook: Hook, point: str, *shown: Any, may: tuple[type, ...]) -> Any:  # noqa: ANN401
-    """Call a hook with copies; give what it gives, of which there may be nothing."""
+    """Call a hook with copies of its arguments, and return its result, which may be None."""
     copies = [deepcopy(one) for one in shown]
     given = await call("hook", name, getattr(hook, point), *copies, at=point)
     if given is None or isinstance(given, may):
@@ -129,25 +129,25 @@ def _failed(name: str, point: str, how: str) -> SpecError:
 
 
 class DraftReply(NamedTuple):
-    """A reply as it was given."""
+    """A reply before it is checked."""
 
     message: AIMessage
-    """The reply: text, or calls of tools."""
+    """The reply: text, or tool calls."""
     source: Source
-    """What gave it."""
+    """The source of the reply."""
     new: list[AnyMessage]
-    """New lines of the log in front of it."""
+    """The new messages of the log before the reply."""
     usage: dict[str, Usage]
-    """What was used so far."""
+    """The usage so far."""
     parsed: JsonValue = None
-    """What it says, as plain values, where what gave it knows."""
+    """The reply as plain values, if its source provides them."""
     handed: HandedOver = HandedOver()
-    """What it says by calls of ``hand_off``."""
+    """The reply's calls of ``hand_off``."""
 
 
 def turn_of(context: NodeContext, speaker: Speaker, log: Sequence[BaseMessage]) -> Turn:
     """Return the turn as functions and hooks see it."""
-    # Functions and hooks may change what they are given.
+    # Functions and hooks may change their arguments.
     view = tuple(copied(view_of(context, speaker, log)))
     return Turn(
         session_id(), speaker.name, view, newly_heard(context.conversation, log, speaker.name)

@@ -1,4 +1,4 @@
-"""Asking a person: the one way to an interrupt, and when the rules ask for a message."""
+"""Questions to a person: the single way to an interrupt, and the rules for asking."""
 
 from typing import Any, NamedTuple
 
@@ -25,22 +25,22 @@ from .node_context import NodeContext
 
 def ask(
     question: dict[str, Any],
-    schema: Any,  # noqa: ANN401  # a type, or what annotates one
+    schema: Any,  # noqa: ANN401 # a type, or an annotation
     *,
     asks_again: bool,
-) -> Any:  # noqa: ANN401  # what the schema makes of the answer
+) -> Any:  # noqa: ANN401 # the answer as the schema parses it
     """Ask a person, and wait for the answer.
 
-    It must be the first effect of its node: what stands before it runs again when the answer is
-    there. What is to be done with the answer belongs into a step of its own, after that node: only
-    with the next step is the answer safe from a kill, and is none of LangGraph's any more, which
-    would give it to another question of the same step.
+    This must be the first effect of its node: any code before it runs again when the answer
+    arrives. The answer must take effect in a separate step, after that node. An answer is safe from
+    a kill only with the next step; until then LangGraph could use it for another question of the
+    same step.
 
-    An answer that does not fit is not recorded. LangGraph (measured with 1.2.22) does so only where
-    ``schema`` refuses it: every check belongs in there, by a validator where a type does not say
-    it. With a check after this call the same answer would come again at each resume, whatever a
-    person says. With ``asks_again`` the question is asked once more and says why, as a server's
-    clients want it; else it is one error.
+    LangGraph (measured with 1.2.22) does not record an answer that does not fit, but only if
+    ``schema`` refuses it. Therefore every check belongs in the schema, in a validator if no type
+    expresses it. If a check followed this call, each resume would repeat the same answer, whatever
+    a person enters. With ``asks_again``, the question is asked again with the problem in it, as the
+    clients of a server expect. Otherwise the answer raises an error.
     """
     try:
         return interrupt(question, response_schema=schema)
@@ -48,7 +48,7 @@ def ask(
         problem = describe_misfit(error)
         if not asks_again:
             raise problem from error
-    # It is the node's first question, so it keeps its id.
+    # The node's first question keeps its id.
     again = Interrupt.from_ns(
         question | {"problem": str(problem)},
         get_config()["configurable"]["checkpoint_ns"],
@@ -58,7 +58,7 @@ def ask(
 
 
 def describe_unstorable(asked: GraphInterrupt) -> Exception | None:
-    """Give why what a tool or an agent of the user's own asks can't be stored while it waits."""
+    """Return the error if the question of a user's tool or agent cannot be stored, else None."""
     try:
         for one in asked.args[0]:
             check_storable(one.value)
@@ -68,7 +68,7 @@ def describe_unstorable(asked: GraphInterrupt) -> Exception | None:
 
 
 async def ask_for_message(context: NodeContext) -> Leaving | str | None:
-    """Ask the person who speaks for the speaker whose turn begins, if one is asked."""
+    """Ask the person behind the speaker whose turn begins, if the rules say so."""
     turn = NextTurn(context.turn.speaker, context.turn.stage)
     asked = asking(context.conversation, context.position, turn)
     if asked is None:
@@ -84,16 +84,16 @@ async def ask_for_message(context: NodeContext) -> Leaving | str | None:
 
 
 class Interruption(NamedTuple):
-    """What a person says to calls that wait."""
+    """A person's answer about calls that wait."""
 
     speaker: str
-    """Whom the person speaks for."""
+    """The speaker that the person speaks for."""
     text: str
-    """What is said, which interrupts them; empty where they are run."""
+    """The message that interrupts the calls. Empty if they may run."""
 
 
 async def ask_about_calls(context: NodeContext) -> Leaving | Interruption | None:
-    """Ask the person who is to see the calls that wait, if there is one."""
+    """Ask the person who sees the waiting calls, if there is one."""
     asked = asking_of_calls(context.conversation, context.position, context.turn.speaker)
     if asked is None:
         return None
@@ -102,7 +102,7 @@ async def ask_about_calls(context: NodeContext) -> Leaving | Interruption | None
 
 
 async def _answer(context: NodeContext, asked: Asking) -> Leaving | str:
-    """Ask, and say what the answer means; empty where something else replies."""
+    """Ask a person and return the meaning of the answer. It is empty if something else replies."""
     brought = context.brought(asked.speaker)
     if brought is not None:
         return meaning(asked, brought.text) or ""
@@ -114,6 +114,6 @@ async def _answer(context: NodeContext, asked: Asking) -> Leaving | str:
     again = context.resources.asks_again
     found = meaning(asked, ask(question, schema_of(asked.empty), asks_again=again))
     if context.resources.written is not None:
-        # LangGraph does not wait for it: a kill after this would have the person asked again.
+        # LangGraph does not wait for the write. A kill after this would repeat the question.
         await context.resources.written()
     return found or ""

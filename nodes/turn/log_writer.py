@@ -1,4 +1,4 @@
-"""What a turn writes to the log: messages, calls, results of tools and code."""
+"""The messages that a turn writes to the log: speeches, calls, results of tools and code."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -39,12 +39,12 @@ from .node_context import NodeContext
 def audience_of(
     conversation: Conversation, turn: Decision, speaker: Speaker, handed: HandedOver
 ) -> tuple[str, ...] | None:
-    """Who hears what is said in a turn; None: all."""
+    """Return the speakers who hear a turn's message. None if all do."""
     alone = turn.stage is Stage.PRIVATE or (
         turn.stage is Stage.OPENING and not conversation.opening.reconcile
     )
     if handed.private and may_be_private(conversation):
-        # What is meant for nobody that there is stays private.
+        # A private message to an unknown name stays private.
         return (first_allowed(conversation, turn.speaker, handed.to) or turn.speaker,)
     if alone:
         return (turn.speaker,)
@@ -52,14 +52,14 @@ def audience_of(
 
 
 def is_call(message: AIMessage) -> bool:
-    """Whether a message calls tools, or has code run."""
+    """Return whether a message calls tools, or runs code."""
     return bool(message.tool_calls or message.invalid_tool_calls)
 
 
 async def write_answer(
     context: NodeContext, speaker: Speaker, given: DraftReply, about: SpeakerReply
 ) -> dict[str, Any]:
-    """Write down an accepted answer: as what is said, or for the speaker's hooks to see first."""
+    """Write an accepted answer to the log: as a message, or first for the speaker's hooks."""
     hooks = context.resources.registry.hooks_of(speaker)
     number = len(context.log) + len(given.new)
     ids = fresh_ids(given.message, context.log)
@@ -87,7 +87,7 @@ async def write_answer(
 async def write_said(
     context: NodeContext, speaker: Speaker, given: DraftReply, about: SpeakerReply
 ) -> dict[str, Any]:
-    """Write down what the speaker says."""
+    """Write a speaker's message or calls to the log."""
     position, turn = context.position, context.turn
     number = len(context.log) + len(given.new)
     if is_call(given.message):
@@ -109,16 +109,16 @@ async def write_said(
 def read_by_format(
     speaker: Speaker, text: str, about: SpeakerReply, schema: type[BaseModel] | None
 ) -> dict[str, object]:
-    """Read what is said by the speaker's output format."""
+    """Read a message by the speaker's output format."""
     if speaker.format is None or about.source is Source.CODE:
-        # What code gave has a form of its own, and is read already.
+        # The results of code have a different format, and are parsed already.
         return {}
     found = parse(
         speaker.format, text, stop=speaker.model_settings.stop, schema=schema, name=speaker.name
     )
     read: dict[str, object] = {"parsed": found.value}
     if found.problem is None or about.source in (Source.MODEL, Source.HUMAN):
-        # Of what a model said the flaw is found already; people speak as they like.
+        # A model's message was checked already, and people may ignore the format.
         return read
     return read | {"flaw": Flaw.FORM, "problem": found.problem}
 
@@ -135,9 +135,9 @@ def _line_of(number: int, message: AIMessage, about: SpeakerReply) -> AnyMessage
 
 
 def fresh_ids(answer: AIMessage, log: Sequence[BaseMessage]) -> Iterator[str]:
-    """Yield each call of an answer an id that no other call of the log has.
+    """Yield an id for each call of an answer. No other call in the log has the same id.
 
-    Some servers send none, or begin anew at each turn, and results are found by these ids.
+    Some servers send no ids, or restart them each turn, but results refer to calls by these ids.
     """
     seen = {
         call["id"]
@@ -155,12 +155,12 @@ def fresh_ids(answer: AIMessage, log: Sequence[BaseMessage]) -> Iterator[str]:
 def code_calls(
     conversation: Conversation, log: Sequence[BaseMessage], speaker: Speaker
 ) -> AIMessage | None:
-    """Return the code that a speaker runs, as calls: one for each block of the newest message."""
+    """Return the code blocks of the newest message that a speaker hears, as calls to run."""
     places = {*heard_since(log, speaker.name)}
     heard = [message for message in log if place_of(message) in places]
-    # What the conversation itself tells it, such as that it is its turn, is no message.
+    # The conversation's own instructions, such as a speaker's cue, do not count.
     said = [message for message in heard if not is_told(metadata(message))]
-    # What code prints, and tools give, is data: no code in it is run.
+    # The output of code and tools is data: code in it is never run.
     newest = metadata(said[-1]) if said else None
     is_data = isinstance(newest, SpeakerReply) and newest.source in (Source.CODE, Source.TOOL)
     text = said[-1].text if said and not is_data else ""
@@ -185,20 +185,20 @@ def code_calls(
 
 
 class ToolOutput(NamedTuple):
-    """What a speaker says that its tools or its code have given."""
+    """The results of a speaker's tools or code, as its message."""
 
     text: str
-    """What it says."""
+    """The text of the message."""
     source: Source
-    """What gave it."""
+    """The source of the results: tools or code."""
     parsed: JsonValue
-    """For code the exit code and the outputs, as plain values."""
+    """For code, the exit code and the outputs, as plain values. None for tools."""
 
 
 def outputs_of_calls(log: Sequence[BaseMessage]) -> ToolOutput:
-    """Give what the newest calls gave, as what the speaker says."""
+    """Return the results of the newest calls, as the speaker's message."""
     message = newest_calls(log)
-    # Where hooks have seen what a call gave, theirs is the newer one.
+    # If hooks have changed a result, theirs is the newer message.
     newest = {one.tool_call_id: one for one in log if isinstance(one, ToolMessage)}
     asked = [
         newest.get(str(call["id"])) for call in (*message.tool_calls, *message.invalid_tool_calls)
@@ -219,7 +219,7 @@ def outputs_of_calls(log: Sequence[BaseMessage]) -> ToolOutput:
 
 
 def _report(exit_code: int, outputs: Sequence[str], left: int) -> str:
-    """Say what came of code: the exit code, what each block gave, and how many were not run."""
+    """Return a report on code: its exit code, its output, and the number of blocks not run."""
     how = "it failed" if exit_code else "it succeeded"
     nothing = NO_OUTPUT if exit_code else PRINTED_NOTHING
     shown = "\n".join(text.strip("\n") for text in outputs if text.strip()) or nothing
@@ -229,6 +229,6 @@ def _report(exit_code: int, outputs: Sequence[str], left: int) -> str:
 
 
 def exit_code_of(parsed: JsonValue, *, failed: bool) -> int:
-    """Return the exit code of a block of code; where a hook answered for it, whether it failed."""
+    """Return the exit code of a code block. If a hook answered for it, 1 means failure."""
     code = parsed.get("exit_code") if isinstance(parsed, dict) else None
     return code if isinstance(code, int) else int(failed)

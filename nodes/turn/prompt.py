@@ -235,7 +235,7 @@ class ModelAnswer(NamedTuple, Generic[T]):
     found: T
     """The value read from the answer."""
     new: list[AnyMessage]
-    """The new messages of the log: those passed in, and notes about shortened histories."""
+    """The new messages of the log, including notes about shortened histories."""
     usage: dict[str, Usage]
     """The usage so far."""
 

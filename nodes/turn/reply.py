@@ -1,6 +1,6 @@
-"""Where a speaker's reply comes from: its hooks, then what its spec names, tried in order.
+"""The sources of a speaker's reply: its hooks, then its `replies`, tried in order.
 
-A model's reply is text, tool calls or JSON. If it is cut off, it is continued.
+A model's reply is text, tool calls or JSON. A reply that was cut off is continued.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -68,7 +68,7 @@ from .prompt import ask_model, build_prompt, leaves_unopened, turn_instructions
 async def ask_for_reply(
     context: NodeContext, speaker: Speaker, new: list[AnyMessage]
 ) -> DraftReply:
-    """Ask the speaker's model, with what is new in the log in front of it."""
+    """Ask the speaker's model. `new` are log messages of this turn that are not stored yet."""
     model = await context.model(speaker.model)
     short = model.adapter.prompting.small_model_prompt(speaker)
     where = context.path_of(speaker, "model_settings")
@@ -99,7 +99,7 @@ async def ask_for_reply(
 
 
 def _held_to(context: NodeContext, speaker: Speaker) -> type[BaseModel] | None:
-    """The pydantic model that the answer is held to, where it is."""
+    """Return the pydantic model that the answer must follow, or None."""
     wanted = speaker.format
     if not isinstance(wanted, SchemaFormat) or wanted.form != "structured":
         return None
@@ -127,7 +127,7 @@ async def _text(
         settings,
         purpose=purpose,
         speaker=speaker.name,
-        # The rest of a message begins with no mark.
+        # The rest of a message begins without a mark.
         marks=None if continues else speaker.marks,
         tools=tools,
         tool_choice=choice,
@@ -141,11 +141,11 @@ async def _text(
 def _listeners(
     context: NodeContext, speaker: Speaker, purpose: type[ModelOutput]
 ) -> list[Listener]:
-    """Return the listeners to an answer: they show a speech while it comes, and nothing else."""
+    """Return the listeners to an answer. They show a speech while it arrives, and nothing else."""
     if not context.resources.tokens:
         return []
     if purpose is not Speech:
-        # It is streamed all the same: a slow server that writes is not silent, and times out later.
+        # It is streamed, too: a slow server that sends pieces is not silent, and times out later.
         return [Listener()]
     tell, conversation = get_stream_writer(), context.conversation
 
@@ -158,7 +158,7 @@ def _listeners(
 
 
 def _teller(name: str) -> Callable[[str], None]:
-    """Hands on what a speaker says beside its calls, to whoever follows the stream."""
+    """Return a function that streams the text of tool calls as a speech."""
     tell = get_stream_writer()
     return lambda text: tell({"speech": {"speaker": name, "text": text}})
 
@@ -166,37 +166,37 @@ def _teller(name: str) -> Callable[[str], None]:
 def callable_tools(
     context: NodeContext, speaker: Speaker, offers: type[ToolOffer]
 ) -> tuple[list[BaseTool], str]:
-    """Return the tools that a speaker is told of, and what it must call."""
+    """Return the tools described to a speaker, and its tool choice."""
     may_call = context.position.tool_rounds < context.conversation.max_tool_rounds
     is_told = may_call or bool(offers.described(speaker.tools))
     tools = offered_tools(context.resources.registry, speaker) if is_told else []
     choice = speaker.tool_choice if may_call else "none"
     if choice != "none" and context.position.tool_rounds > 0:
-        # Once a call has succeeded, it may speak, too.
+        # After a successful call, the model may answer with text, too.
         choice = "auto"
     conversation = context.conversation
     hands_over = isinstance(conversation.turn_order, Handoff) and has_tool(conversation, speaker)
     if not hands_over or context.turn.stage is not Stage.ROUNDS:
         return tools, choice
     hand_off = make_hand_off_tool(conversation, speaker)
-    # To name who speaks next is no round of tools.
+    # A call that names the next speaker is no round of tools.
     return ([hand_off], "auto") if choice == "none" else ([*tools, hand_off], choice)
 
 
 def _is_private(context: NodeContext, speaker: Speaker) -> bool:
-    """Whether not everybody may hear what is said, as far as is known before."""
+    """Return whether some speakers may not hear the message, as far as is known in advance."""
     conversation = context.conversation
     audience = audience_of(conversation, context.turn, speaker, HandedOver())
     return audience is not None or may_be_private(conversation)
 
 
 def _purpose(context: NodeContext, speaker: Speaker) -> type[ModelOutput]:
-    """What an answer is: a speech, which is shown while it comes, or what is looked at first."""
+    """Return the kind of an answer: a speech, shown while it arrives, or an unheard reply."""
     if context.position.phase in (Phase.REJECTED, Phase.CUT_OFF):
-        # What is asked for again may repeat the request, be a part, or lose to the first try.
+        # A repeated answer may echo the request, be only a part, or lose to the first draft.
         return UnheardReply
     hooks = context.resources.registry.hooks_of(speaker)
-    # A person who follows it must not see what another keeps to itself.
+    # A person who follows the stream must not see another speaker's private text.
     hides = any(one.human for one in context.conversation.speakers if one != speaker) and (
         context.turn.stage not in ALOUD
         or speaker.speaks_to is not None
@@ -232,18 +232,18 @@ _REQUESTS = {"continue": prompts.CONTINUE_REPLY, "retry": prompts.SHORTEN_REPLY}
 
 
 def continuation_request(speaker: Speaker, position: Position, text: str) -> Prompt | None:
-    """Give what is asked for where a reply was cut off, once a turn; None where it is accepted."""
+    """Return the request for the rest of a cut-off reply, once a turn. None if it is accepted."""
     if position.cut_off or not text.strip():
         return None
     return _REQUESTS.get(speaker.on_length)
 
 
 def join_reply(speaker: Speaker, before: BaseMessage, answer: AIMessage) -> AIMessage:
-    """Return the reply out of the one that was cut off and what came after it."""
+    """Return the whole reply, joined from the cut-off one and its continuation."""
     if is_recorded(answer):
         return answer
     if not answer.text.strip() and not is_call(answer):
-        # Nothing came: what was said before stays as it is.
+        # There is no continuation, so the first part stays unchanged.
         return mark_cut_off(answer.model_copy(update={"content": before.text}))
     if speaker.on_length == "continue":
         rest = _without_mark(speaker, before.text, answer.text)
@@ -253,7 +253,7 @@ def join_reply(speaker: Speaker, before: BaseMessage, answer: AIMessage) -> AIMe
 
 
 def _without_mark(speaker: Speaker, first: str, rest: str) -> str:
-    """The rest of a message without a mark of its form that was written before it was cut off."""
+    """Return the rest of a message without a mark that its first part contains already."""
     line = rest.lstrip().partition("\n")[0]
     if speaker.marks is None or rest.startswith(first):
         return rest
@@ -266,7 +266,7 @@ def _without_mark(speaker: Speaker, first: str, rest: str) -> str:
 async def reply_of(
     context: NodeContext, speaker: Speaker, said_by_person: str | None
 ) -> DraftReply:
-    """Get the reply of the speaker whose turn it is."""
+    """Obtain the reply of the speaker whose turn it is."""
     match context.position.phase:
         case Phase.GIVEN:
             output = outputs_of_calls(context.log)
@@ -274,7 +274,7 @@ async def reply_of(
                 AIMessage(output.text), output.source, [], context.usage, output.parsed
             )
         case Phase.REJECTED | Phase.CUT_OFF | Phase.RETURNED:
-            # In the middle of a turn it is the model's.
+            # In the middle of a turn, the reply comes from the model.
             return await ask_for_reply(context, speaker, [])
         case _:
             return await _first_of(context, speaker, said_by_person)
@@ -283,7 +283,7 @@ async def reply_of(
 async def _first_of(
     context: NodeContext, speaker: Speaker, said_by_person: str | None
 ) -> DraftReply:
-    """Get a turn's first reply."""
+    """Obtain a turn's first reply."""
     new, text = await _by_hooks(context, speaker)
     if said_by_person is not None:
         return DraftReply(AIMessage(storable(said_by_person)), Source.HUMAN, new, context.usage)
@@ -293,7 +293,7 @@ async def _first_of(
 
 
 async def _by_hooks(context: NodeContext, speaker: Speaker) -> tuple[list[AnyMessage], str | None]:
-    """What the hooks in front make of what was heard, and the reply where one of them gives it."""
+    """Return the hooks' change of the heard text as a new message, and a hook's reply if any."""
     hooks = context.resources.registry.hooks_of(speaker)
     if not hooks:
         return [], None
@@ -312,7 +312,7 @@ def _heard(context: NodeContext, speaker: Speaker, text: str) -> AnyMessage:
 
 
 async def _by_replies(context: NodeContext, speaker: Speaker, new: list[AnyMessage]) -> DraftReply:
-    """Get the reply from the first of what the spec names that gives one, but for people."""
+    """Return the reply of the first source that has one. People were asked before."""
     for reply in speaker.replies:
         given = await _GIVERS[type(reply)](context, speaker, reply, new)
         if given is not None:
@@ -321,7 +321,7 @@ async def _by_replies(context: NodeContext, speaker: Speaker, new: list[AnyMessa
 
 
 async def _by_person(*_: object) -> None:
-    """Nothing: whoever speaks for the speaker is asked before, and has left it to the others."""
+    """Return None: the speaker's person was asked before, and left the reply to the others."""
 
 
 async def _by_text(
@@ -388,4 +388,4 @@ _GIVERS: Final[Mapping[type[AnyReply], Callable[..., Awaitable[DraftReply | None
     CodeReply: _by_code,
     ModelReply: _by_model,
 }
-"""What gives each kind of reply; None where it gives none, and the next is tried."""
+"""The function for each kind of reply. If it returns None, the next kind is tried."""

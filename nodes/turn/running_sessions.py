@@ -113,7 +113,7 @@ class StepProgress:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a node waits for a model, or its result has not reached the checkpointer."""
+        """True while a node waits for a model, or its result has not reached the checkpointer."""
         return self._is_answered or self._node is not None
 
     async def run(self, node: Callable[[], Awaitable[T]]) -> T:

@@ -1,4 +1,4 @@
-"""The prompt that a speaker's model was sent, made once more from the stored steps."""
+"""The prompt that was sent to a speaker's model, rebuilt from the stored steps."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -28,9 +28,12 @@ from .speak import as_in
 async def last_prompt(
     states: Sequence[State], resources: Resources, name: str
 ) -> list[BaseMessage] | None:
-    """Give what a speaker's model was sent last. None: it was not asked.
+    """Return the newest prompt that was sent to a speaker's model, or None if there is none.
 
-    ``states`` are those after each step, oldest first.
+    Args:
+        states: The state after each step, oldest first.
+        resources: The resources of the graph.
+        name: The speaker's name.
     """
     for before, after in reversed([*pairwise(states)]):
         log = _asked_with(before, after, name)
@@ -40,9 +43,9 @@ async def last_prompt(
 
 
 def _asked_with(before: State, after: State, name: str) -> list[AnyMessage] | None:
-    """The log in front of what a speaker's model has answered in a step; None where it has not."""
+    """Return the log before the answer of a speaker's model in a step, or None if there is none."""
     if Position.model_validate(before.get("position") or {}).phase is Phase.ANSWERED:
-        # Hooks have made it of an earlier answer.
+        # Hooks have changed an earlier answer.
         return None
     known, log = {message.id for message in log_of(before)}, log_of(after)
     for place, message in enumerate(log):
@@ -78,7 +81,7 @@ async def _prompt(
 
 
 def _prompting(context: NodeContext, before: State, after: State, name: str) -> Prompting:
-    """Return how prompts were made for the model that answered: its usage has grown."""
+    """Return how the answering model's prompts are built. The model's usage has grown."""
     used, now = read_usage(before), read_usage(after)
     label = next((label for label in now if now[label] != used.get(label)), None)
     called = context.conversation.speaker(name).model or context.conversation.model
@@ -86,7 +89,7 @@ def _prompting(context: NodeContext, before: State, after: State, name: str) -> 
 
 
 def _needs_registered(speaker: Speaker, offers: type[ToolOffer]) -> bool:
-    """Return whether the prompt contains something registered, or is measured with it."""
+    """Return whether the prompt contains a registered object, or is measured with one."""
     is_measured = not isinstance(speaker.context, KeepAll | LastMessages)
     tools = speaker.tools if is_measured else offers.described(speaker.tools)
     return isinstance(speaker.format, SchemaFormat) or bool(tools)

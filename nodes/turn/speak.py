@@ -183,7 +183,7 @@ async def _write_draft(
 
 
 def as_in(stage: Stage, speaker: Speaker) -> Speaker:
-    """Return a speaker as it is in a stage: answers to private prompts have no output format."""
+    """Return a speaker for a stage: answers to private prompts have no output format."""
     return speaker.model_copy(update={"format": None}) if stage is Stage.PRIVATE else speaker
 
 
@@ -250,7 +250,7 @@ def _at_last(
     log: Sequence[BaseMessage],
     about: SpeakerReply,
 ) -> Checked:
-    """Return a reply as it is said if the model is not asked again: with its first mark."""
+    """Return the reply that is said if the model is not asked again: with its first mark."""
     is_formless = found.problem is not None and found.problem.flaw is Flaw.FORM
     return _checked(context, speaker, found.text, log, about) if is_formless else found
 
