@@ -137,7 +137,7 @@ def _refuse_another(given: Conversation | None, known: Conversation) -> None:
     differs = "" if given is None else first_difference(known, given)
     if differs:
         raise SessionError(
-            f"this session belongs to another conversation: {differs} differs; start a new one"
+            f"this session belongs to another conversation: {differs} differs; start a new session"
         )
 
 

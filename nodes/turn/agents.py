@@ -360,7 +360,7 @@ async def ask_agent(
     heard = {one.id for one in turn.messages if one.id is not None} if is_state else set[str]()
     last = messages[-1] if messages else None
     if last is None or last.id in heard:
-        raise SpecError(f"the agent {name!r} failed: it gave no message of its own")
+        raise SpecError(f"the agent {name!r} failed: it returned no new message")
     return _reply(name, last, parsed), parsed, calls.added(usage)
 
 
@@ -385,15 +385,15 @@ async def _run(agent: Agent, name: str, turn: Turn, calls: ModelCalls) -> object
         raise
     except ParentCommand as error:
         raise SpecError(
-            f"the agent {name!r} failed in {where}: it gave a Command to its parent graph, the "
-            "conversation's: who speaks next is a matter of the turn order"
+            f"the agent {name!r} failed in {where}: it returned a Command to its parent graph, "
+            "the conversation; choose the next speaker by the turn order"
         ) from error
     except GraphInterrupt as error:
         problem = describe_unstorable(error)
         if problem is None:
             raise
         raise SpecError(
-            f"the agent {name!r} failed in {where}: what it asks can't be stored: {problem}"
+            f"the agent {name!r} failed in {where}: its question cannot be stored: {problem}"
         ) from error
     except GraphBubbleUp:
         raise
@@ -419,7 +419,7 @@ def _messages(name: str, found: object) -> Sequence[BaseMessage]:
             # A graph on a server returns its messages as plain data.
             return convert_to_messages(messages)
     raise SpecError(
-        f"the agent {name!r} failed: it must give text, a message or a state with messages, not "
+        f"the agent {name!r} failed: it must return text, a message or a state with messages, not "
         f"{type(found).__name__}"
     )
 
@@ -436,8 +436,8 @@ def _reply(name: str, last: BaseMessage, parsed: JsonValue) -> AIMessage:
     elif calls and not text.strip():
         called = calls[0]["name"]
         raise SpecError(
-            f"the agent {name!r} failed: it gave a call of the tool {called!r}, which nobody runs: "
-            "give an agent that runs its tools itself"
+            f"the agent {name!r} failed: it returned a call of the tool {called!r} without running "
+            "it; use an agent that runs its tools"
         )
     thought = answer.additional_kwargs.get(THOUGHT)
     return AIMessage(storable(text), additional_kwargs={THOUGHT: thought}, id=last.id)

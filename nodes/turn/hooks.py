@@ -45,7 +45,7 @@ async def before_speaker(hooks: Hooks, turn: Turn) -> tuple[Turn, str | None]:
         given = await _given(name, hook, "before_speaker", turn, may=(HumanMessage, AIMessage))
         if isinstance(given, AIMessage):
             if given.tool_calls or given.invalid_tool_calls:
-                raise _failed(name, "before_speaker", "it gave calls of tools, which are a model's")
+                raise _failed(name, "before_speaker", "it returned tool calls; return text only")
             return turn, storable(given.text)
         if given is not None:
             turn = _with_heard(turn, storable(given.text))
@@ -91,13 +91,13 @@ async def before_tool(
 def _with_arguments(name: str, called: ToolCall, given: dict[str, Any]) -> ToolCall:
     arguments = given.get("args")
     if not isinstance(arguments, dict):
-        raise _failed(name, "before_tool", "it gave a call without args")
+        raise _failed(name, "before_tool", "it returned a call without args")
     if given.get("name", called["name"]) != called["name"]:
-        raise _failed(name, "before_tool", f"it gave a call of another tool, {given['name']!r}")
+        raise _failed(name, "before_tool", f"it returned a call of another tool, {given['name']!r}")
     # Checked before the tool runs, because the log stores the arguments.
     fault = why_unstorable(arguments)
     if fault is not None:
-        raise _failed(name, "before_tool", f"it gave args that can't be taken: {fault}")
+        raise _failed(name, "before_tool", f"it returned args that cannot be stored: {fault}")
     return ToolCall(name=called["name"], args=arguments, id=called["id"])
 
 
@@ -121,7 +121,7 @@ async def _given(name: str, hook: Hook, point: str, *shown: Any, may: tuple[type
     if given is None or isinstance(given, may):
         return given
     kinds = " or ".join(kind.__name__ for kind in may)
-    raise _failed(name, point, f"it must give {kinds} or None, not {type(given).__name__}")
+    raise _failed(name, point, f"it must return {kinds} or None, not {type(given).__name__}")
 
 
 def _failed(name: str, point: str, how: str) -> SpecError:

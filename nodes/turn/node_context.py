@@ -100,8 +100,8 @@ class Resources:
     async def _check_sandbox(self, conversation: Conversation, languages: set[Language]) -> None:
         if conversation.sandbox.level == "host" and not self.allow_host:
             raise SpecError(
-                "sandbox.level: 'host' is not allowed here, since code would run unprotected: "
-                "choose another, or build the graph with allow_host=True"
+                "sandbox.level: 'host' is not allowed here, because code would run unprotected; "
+                "choose another level, or build the graph with allow_host=True"
             )
         await sandbox.check(conversation.sandbox, languages)
 

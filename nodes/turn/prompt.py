@@ -364,8 +364,8 @@ async def summarize(
             )
         except ContextTooLongError as error:
             read = read[(len(read) + 1) // 2 :]
-            left = "the older half of what was to be summed up is" if read else "all of it is"
-            notify(f"{error}; {left} left out of the summary")
+            part = "the older half of the messages" if read else "all messages"
+            notify(f"{error}; the summary leaves out {part}")
             continue
         usage, text = context.with_call(model, answer), cut(answer.text.strip(), policy.words)
         answered = answer

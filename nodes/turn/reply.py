@@ -147,20 +147,20 @@ def _listeners(
     if purpose is not Speech:
         # It is streamed, too: a slow server that sends pieces is not silent, and times out later.
         return [Listener()]
-    tell, conversation = get_stream_writer(), context.conversation
+    write, conversation = get_stream_writer(), context.conversation
 
-    def told(what: str, text: str, answer: str) -> None:
-        tell({what: {"speaker": speaker.name, "text": text, "answer": answer}})
+    def show(kind: str, text: str, answer: str) -> None:
+        write({kind: {"speaker": speaker.name, "text": text, "answer": answer}})
 
     counts = context.turn.stage in ALOUD
     heard = partial(HeardText, conversation if counts else None, speaker.name)
-    return [Tokens(told, heard, is_unopened=leaves_unopened(context.log, speaker.name))]
+    return [Tokens(show, heard, is_unopened=leaves_unopened(context.log, speaker.name))]
 
 
 def _teller(name: str) -> Callable[[str], None]:
     """Return a function that streams the text of tool calls as a speech."""
-    tell = get_stream_writer()
-    return lambda text: tell({"speech": {"speaker": name, "text": text}})
+    write = get_stream_writer()
+    return lambda text: write({"speech": {"speaker": name, "text": text}})
 
 
 def callable_tools(
@@ -346,7 +346,7 @@ async def _by_function(
     if not isinstance(text, str):
         kind = type(text).__name__
         raise SpecError(
-            f"the function {reply.name!r} failed: it must give text or None, not {kind}"
+            f"the function {reply.name!r} failed: it must return text or None, not {kind}"
         )
     return DraftReply(AIMessage(storable(text)), Source.FUNCTION, new, context.usage)
 

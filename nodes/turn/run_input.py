@@ -72,8 +72,8 @@ class RunInput(NamedTuple):
         named = self.last[-1].name if self.last else None
         if len(people) > 1 and named not in people:
             raise SpecError(
-                f"messages: people speak for {list_names(people)} in this conversation; name one "
-                "of them in the message's name"
+                f"messages: people speak for {list_names(people)} in this conversation; set "
+                "the message's name to one of them"
             )
         return (named if named in people else people[0]) if people else None
 
@@ -170,7 +170,7 @@ def _only_text(message: BaseMessage) -> str:
     for block in blocks:
         kind = "text" if isinstance(block, str) else block.get("type")
         if kind != "text":
-            raise SpecError(f"messages: only text is understood here, and there is a {kind!r}")
+            raise SpecError(f"messages: only text is accepted here, not {kind!r}; send text")
     return _text_of(message)
 
 
@@ -223,8 +223,8 @@ def _read(state: State, text: str | None) -> Conversation:
     """Read a whole conversation. Its task may come from the user's message, now or earlier."""
     given: object = state["conversation"]
     if not isinstance(given, Mapping):
-        what = type(given).__name__
-        raise SpecError(f"conversation: give the fields of a Conversation, not a {what}")
+        kind = type(given).__name__
+        raise SpecError(f"conversation: expected the fields of a Conversation, not {kind}")
     task = text or (state.get("spec") or {}).get("task")
     if task and not given.get("task"):
         told = restore_conversation({**given, "task": task})
@@ -269,7 +269,7 @@ def continue_session(state: State, conversation: Conversation, brought: RunInput
         return {"messages": brought.kept()}
     if is_opening(conversation, position):
         if ended:
-            raise SessionError("this session ended at its opening: start a new thread")
+            raise SessionError("this session ended during its opening; start a new thread")
         return {"messages": brought.kept(sayer)}
     if not ended and _is_next(conversation, position, sayer):
         return {"messages": brought.kept(sayer)}

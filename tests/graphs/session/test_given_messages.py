@@ -199,7 +199,7 @@ async def test_the_message_is_the_task_and_the_last_one_the_answer(
         (
             ChatForm,
             [user([{"type": "image_url", "image_url": {"url": "x"}}])],
-            "only text is under",
+            "only text is accepted",
         ),
         (ChatForm, [user("Hi"), user(" ")], "newest message must not be empty"),
         (RolePlayForm, [AIMessage("I.")], "task: is missing"),

@@ -252,21 +252,21 @@ def fails(heard: object) -> str:
         (RunnableLambda(fails), "'fails' failed in the turn of 'Ann': ValueError: no luck"),
         (RunnableLambda(exits), "'exits' failed in the turn of 'Ann': SystemExit: 3"),
         (graph(fails), "'plain' failed in the turn of 'Ann': ValueError: no luck"),
-        (RunnableLambda(lambda _: 3), "'RunnableLambda' failed: it must give text, a message or"),
-        (graph(lambda _: {}), "'plain' failed: it gave no message of its own"),
+        (RunnableLambda(lambda _: 3), "'RunnableLambda' failed: it must return text, a message or"),
+        (graph(lambda _: {}), "'plain' failed: it returned no new message"),
         (
             RunnableLambda(
                 lambda _: AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "1"}])
             ),
-            "'RunnableLambda' failed: it gave a call of the tool 'f', which nobody runs",
+            "'RunnableLambda' failed: it returned a call of the tool 'f' without running it",
         ),
         (
             graph(lambda _: Command(graph=Command.PARENT, goto="x")),
-            "'plain' failed in the turn of 'Ann': it gave a Command to its parent graph",
+            "'plain' failed in the turn of 'Ann': it returned a Command to its parent graph",
         ),
         (
             graph(lambda _: interrupt(threading.Lock())),
-            "'plain' failed in the turn of 'Ann': what it asks can't be stored",
+            "'plain' failed in the turn of 'Ann': its question cannot be stored",
         ),
     ],
 )

@@ -49,34 +49,38 @@ from .hooks_help import (
 # What fails.
 
 WRONG: list[tuple[str, Any, str]] = [
-    ("before_speaker", "text", "must give HumanMessage or AIMessage or None, not str"),
-    ("after_speaker", HumanMessage("Hi."), "must give AIMessage or None, not HumanMessage"),
-    ("after_speaker", "text", "must give AIMessage or None, not str"),
-    ("before_tool", AIMessage("Hi."), "must give dict or ToolMessage or None, not AIMessage"),
-    ("before_tool", {"name": "add", "id": "c1"}, "gave a call without args"),
-    ("before_tool", {"name": "add", "args": [1], "id": "c1"}, "gave a call without args"),
-    ("before_tool", {"name": "sub", "args": {}, "id": "c1"}, "gave a call of another tool, 'sub'"),
+    ("before_speaker", "text", "must return HumanMessage or AIMessage or None, not str"),
+    ("after_speaker", HumanMessage("Hi."), "must return AIMessage or None, not HumanMessage"),
+    ("after_speaker", "text", "must return AIMessage or None, not str"),
+    ("before_tool", AIMessage("Hi."), "must return dict or ToolMessage or None, not AIMessage"),
+    ("before_tool", {"name": "add", "id": "c1"}, "returned a call without args"),
+    ("before_tool", {"name": "add", "args": [1], "id": "c1"}, "returned a call without args"),
+    (
+        "before_tool",
+        {"name": "sub", "args": {}, "id": "c1"},
+        "returned a call of another tool, 'sub'",
+    ),
     (
         "before_tool",
         {"name": "add", "args": {"a": {1}}, "id": "c1"},
-        "gave args that can't be taken: at a, a set is not JSON",
+        "returned args that cannot be stored: at a, a set is not JSON",
     ),
     (
         "before_tool",
         {"name": "add", "args": {"a": 2**64}, "id": "c1"},
-        "gave args that can't be taken: at a, a whole number has more than 64 bits",
+        "returned args that cannot be stored: at a, a whole number has more than 64 bits",
     ),
     (
         "before_tool",
         {"name": "add", "args": {"a": [float("nan")]}, "id": "c1"},
-        "gave args that can't be taken: at a.0, a number is not finite",
+        "returned args that cannot be stored: at a.0, a number is not finite",
     ),
     (
         "before_speaker",
         AIMessage("", tool_calls=[ToolCall(name="add", args={}, id="c9")]),
-        "gave calls of tools, which are a model's",
+        "returned tool calls; return text only",
     ),
-    ("after_tool", "text", "must give ToolMessage or None, not str"),
+    ("after_tool", "text", "must return ToolMessage or None, not str"),
 ]
 
 

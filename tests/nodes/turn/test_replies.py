@@ -220,11 +220,13 @@ async def gives_up(turn: Turn) -> str:
     ("broken", "words"),
     [
         pytest.param(
-            lambda turn: 7, "the function 'f' failed: it must give text or None, not int", id="int"
+            lambda turn: 7,
+            "the function 'f' failed: it must return text or None, not int",
+            id="int",
         ),
         pytest.param(
             lambda turn: AIMessage("Hi."),
-            "the function 'f' failed: it must give text or None, not AIMessage",
+            "the function 'f' failed: it must return text or None, not AIMessage",
             id="message",
         ),
         pytest.param(
@@ -232,7 +234,7 @@ async def gives_up(turn: Turn) -> str:
         ),
         pytest.param(
             gives_later(b"bytes"),  # type: ignore[arg-type]  # that is the point
-            "the function 'f' failed: it must give text or None, not bytes",
+            "the function 'f' failed: it must return text or None, not bytes",
             id="async",
         ),
         pytest.param(exits, "the function 'f' failed: SystemExit: 3", id="exits"),
