@@ -1,1 +1,1 @@
-"""Rules about texts, whatever they are about. Pure functions."""
+"""Rules about texts, independent of conversations. Pure functions."""

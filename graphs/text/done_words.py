@@ -1,7 +1,7 @@
-"""Whether a text says the word that ends a conversation. Pure functions.
+"""Recognition of the word that ends a conversation. Pure functions.
 
-Where they cannot be sure they say no: an end that comes too late costs a few calls, one that comes
-too early loses the result.
+In doubt the result is False: an end that comes too late costs a few calls, one that comes too early
+loses the result.
 """
 
 from typing import Final, Literal, TypeAlias
@@ -34,35 +34,37 @@ from .sentences import (
 from .thoughts import thoughts
 
 Match: TypeAlias = Literal["alone", "last", "anywhere"]
-"""Where a done token counts."""
+"""The positions in which a done token counts."""
 
 _HELD: Final = frozenset((*PAIRS, *CLOSERS, *JOINTS, *":;"))
-"""Signs that a done token may take along."""
+"""Signs that may belong to a done token."""
 
 _FACE_BEGUN: Final = ":;'-<"
-"""Signs of a face that may go on."""
+"""Signs that may be the beginning of an emoticon."""
 
 
 def default_match(token: str) -> Match:
-    """Return where a token counts unless set: an ordinary word alone, any other one last, too."""
+    """Return a token's default match mode: `alone` for an ordinary word, `last` for any other."""
     return "alone" if is_ordinary(token) else "last"
 
 
 def may_say(token: str, text: str) -> bool:
-    """Return whether a text may say a token; much faster than `says`."""
+    """Return whether a text could say a token. This is much faster than `says`."""
     return spelling(token).may_be_in(text)
 
 
 def says(token: str, text: str, match: Match = "alone", name: str | None = None) -> bool:
-    """Whether a text says a token; code, quotations, questions about it and thoughts say nothing.
+    """Return whether a text says a token.
+
+    Code, quotations, questions about the token and thoughts do not count.
 
     Args:
         token: The token. Its case does not matter if it is the whole text or its whole last line.
         text: The text.
-        match: ``alone``: it is the text, or alone on a line. ``last``: or it ends the text, which
-            does not talk about it. On a line in the middle it does not count. ``anywhere``: it
-            counts wherever it is.
-        name: Whose text it is. This name and a colon may come before the token.
+        match: ``alone``: the token counts as the whole text, or alone on a line. ``last``: it also
+            counts at the end of a text that does not talk about it, but not on a line in the
+            middle. ``anywhere``: it counts at any place.
+        name: The speaker of the text. This name and a colon may precede the token.
     """
     return bool(_parts(token, text, match, name))
 
@@ -74,22 +76,22 @@ def without(
     name: str | None = None,
     shown: str | None = None,
 ) -> str:
-    """Return a text without the token that it says, and without what surrounded only this token.
+    """Return a text without the token that it says, and without the signs around only this token.
 
     Args:
         token: The token.
         text: The text.
         match: As for `says`.
         name: As for `says`.
-        shown: The text in which the token is looked for, with white space for some of its parts.
-            All of it if None.
+        shown: The text in which the token is searched, with spaces in place of some parts. The
+            whole text if None.
     """
     seen = text if shown is None else shown
     parts = _parts(token, seen, match, name)
     for begin, end, place, kept in reversed(parts):
         start, end = _within_shown(text, seen, begin, end, place)
         before, after = text[:start].rstrip(" \t"), text[end:]
-        # A line of its own goes as a whole.
+        # A line that contains only the token is removed with its line break.
         after = after.lstrip("\r\n") if before[-1:] in ("", "\n") and not kept else after
         text = before + kept + after
         text = text.rstrip() if not after.strip() else text
@@ -97,7 +99,7 @@ def without(
 
 
 def _within_shown(text: str, shown: str, start: int, end: int, token: Span) -> Span:
-    """Return a part of a text without what is not shown around its token: this stays."""
+    """Shorten a part of a text so that it contains the token, but no hidden text around it."""
     start = max((at + 1 for at in range(start, token[0]) if shown[at] != text[at]), default=start)
     end = min((at for at in range(token[1], end) if shown[at] != text[at]), default=end)
     while token[1] < end < len(text) and text[end - 1].isspace():
@@ -108,19 +110,19 @@ def _within_shown(text: str, shown: str, start: int, end: int, token: Span) -> S
 def settled(
     token: str, text: str, match: Match = "alone", since: int = 0, name: str | None = None
 ) -> int:
-    """Return up to where a text that goes on says no token, and what follows may be none of it.
+    """Return the index up to which a growing text says no token and may be shown.
 
     Args:
         token: The token.
-        text: The text, as far as it has come.
+        text: The text so far.
         match: As for `says`.
-        since: Up to where it is known already.
+        since: An index up to which this is known already.
         name: As for `says`.
     """
     at, line = _begun(token, text), line_start(text, len(text))
     if spelling(token).loose.search(text, since) is not None:
-        # Signs of code on a line that goes on may turn out to be none, a face may have begun, and
-        # so may the same token again, with which its lines before go, too.
+        # On an unfinished line, signs of code may turn out to be none. A face may have begun. The
+        # same token may come again, and then the lines before it are removed, too.
         uncoded = text[:line] + text[line:].replace("`", " ")
         variants = text, uncoded, uncoded.rstrip(_FACE_BEGUN), text[:at]
         matches: tuple[Match, ...] = ("last", "alone") if match == "last" else (match,)
@@ -130,7 +132,7 @@ def settled(
 
 
 def _begun(token: str, text: str) -> int:
-    """Return from where on a text may have the begin of a token, as far as it has come."""
+    """Return the index from which a text may contain the beginning of a token."""
     written = (token.lower(), spelling(token).core.lower())
     end = text[-len(token) :].lower()
     begun = (
@@ -140,7 +142,7 @@ def _begun(token: str, text: str) -> int:
 
 
 def _held_from(text: str, at: int, name: str | None) -> int:
-    """Return from where on what comes before a place may only surround a token."""
+    """Return the index from which the text before a place may only surround a token."""
     while True:
         before, begin = at, line_start(text, at)
         if at - begin <= NEAR and _may_surround(text[begin:at], name):
@@ -152,7 +154,7 @@ def _held_from(text: str, at: int, name: str | None) -> int:
 
 
 def _may_surround(line: str, name: str | None) -> bool:
-    """Whether the begin of a line has nothing of its own: decoration, or the speaker's label."""
+    """Return whether the beginning of a line has only decoration, or the speaker's label."""
     bare = unlabelled(unlabelled(line, name), name).strip(_FACE_BEGUN)
     if name is None or is_decorative(bare):
         return is_decorative(bare)
@@ -160,11 +162,11 @@ def _may_surround(line: str, name: str | None) -> bool:
 
 
 def _parts(token: str, text: str, match: Match, name: str | None) -> list[Part]:
-    """Return where a text says a token, in order."""
+    """Return the parts of a text that say a token, in order."""
     word = spelling(token)
     if not word.may_be_in(text):
         return []
-    # All keeps its place.
+    # Every step keeps the positions.
     whole = _with_line_feeds(_without_thoughts(text))
     shown = unlabelled(whole, name)
     last = find_last_line(word, shown, name)
@@ -173,7 +175,7 @@ def _parts(token: str, text: str, match: Match, name: str | None) -> list[Part]:
     others = [*(find_everywhere(word, shown) if match == "anywhere" else find_lines(word, whole))]
     if last is None and not (others and match != "last"):
         return []
-    # Around the whole of a line or a sentence the signs of code and quotations are decoration.
+    # Code signs and quotation marks around a whole line or sentence are decoration.
     if last is not None and is_hidden(last.token, hidden_parts(shown, word.is_all_of)):
         last = None
     hidden = hidden_parts(shown) if others else []
@@ -194,7 +196,7 @@ def _with_line_feeds(text: str) -> str:
 
 
 def _without_thoughts(text: str) -> str:
-    """Return a text with white space for its thoughts."""
+    """Return a text with its thoughts replaced by spaces."""
     pieces, at = [], 0
     for start, end in thoughts(text):
         pieces += [text[at:start], " " * (end - start)]

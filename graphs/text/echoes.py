@@ -1,4 +1,4 @@
-"""Whether a text holds no words of its own: placeholders, what its speaker was told, an echo."""
+"""Recognition of empty replies: placeholders, instructions, announcements and echoes."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ _PLACEHOLDER = re.compile(
 _BEGINS_IN_BRACKETS = re.compile(r"(?:[^\w<\[{(＜【（]|_)*[<\[{(＜【（]")  # noqa: RUF001
 _DATA = re.compile(r"[=\\$%|\"“”\d]|://|(?<!\w)'|'(?!\w)")
 """Signs of data, code and links. No placeholder contains one."""
-# "<your solution>", but no tag such as "<p>" or "<a href=x>", and no message put in brackets.
+# "<your solution>", but no tag such as "<p>" or "<a href=x>", and no message in brackets.
 _WORDS = re.compile(r"<[^\W\d_]+(?:[ ,.:;'’-]+\w+){1,9}[.…]*>")  # noqa: RUF001
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)*_]*\s+|(?<=[。！？])|\n+")  # noqa: RUF001
 _HEAD = re.compile(r"[^:：\n]{1,200}[:：](?!//)\s*")  # noqa: RUF001
@@ -34,34 +34,34 @@ _ASKS = re.compile(
 )
 
 _LONGEST_MOVE = 10
-"""From this number of words on a line with a number or an option is no move of a game."""
+"""From this number of words on, a line with a number or an option is no move of a game."""
 
 _FIRST = 30
-"""How many characters are the first words."""
+"""Number of characters that contain the first words."""
 
 _DENSE: Final = "\u3000"
-"""From this character on there is no space between words."""
+"""The first character of the scripts without spaces."""
 
 _LONGEST_REMARK: Final = 40
-"""Longer sentences, in words, are no remarks about a message."""
+"""Maximum length of a remark about a message, in words."""
 
 _LONGEST_ANNOUNCEMENT: Final = 300
-"""Longer texts, in characters, say more than that a message follows."""
+"""Maximum length of an announcement, in characters."""
 
 _LONGEST_PLACEHOLDER: Final = 1_000
-"""Longer texts, in characters, are no placeholders, nor several of them."""
+"""Maximum length of one or several placeholders, in characters."""
 
 _LONGEST_OWNED: Final = 8
-"""Longer texts in brackets, in words, are no placeholders."""
+"""Maximum length of a placeholder in brackets, in words."""
 
 _NEARLY_ASKED: Final = 0.8
-"""From this similarity on, word by word, a sentence repeats one of a request."""
+"""The similarity of words from which a sentence repeats a sentence of a request."""
 
 _RUN: Final = 5
-"""So many words in the order of a request are taken from it."""
+"""Minimum number of words in a request's order that count as copied from it."""
 
 _MOSTLY: Final = 0.75
-"""From this part on, a sentence is made of such words."""
+"""The share of copied words from which a sentence repeats a request."""
 
 
 def is_placeholder(text: str, prompt: str = "", marks: Iterable[str] = ()) -> bool:
@@ -69,8 +69,9 @@ def is_placeholder(text: str, prompt: str = "", marks: Iterable[str] = ()) -> bo
 
     Args:
         text: The text.
-        prompt: What its speaker was told; what this holds elsewhere may be said.
-        marks: The marks that placeholders stand behind in the prompt.
+        prompt: The speaker's instructions. A text in brackets that they contain elsewhere is no
+            placeholder.
+        marks: The marks that precede placeholders in the prompt.
     """
     if _BEGINS_IN_BRACKETS.match(text) is None or len(text) > _LONGEST_PLACEHOLDER:
         return False
@@ -87,24 +88,24 @@ def is_placeholder(text: str, prompt: str = "", marks: Iterable[str] = ()) -> bo
 
 
 def _is_left_open(bracketed: str, marks: Sequence[str]) -> bool:
-    """Whether a text in brackets names what is still to be written, in any of our languages."""
+    """Return whether a text in brackets names something to fill in, in any known language."""
     inner = bracketed.strip("<>[]{}()＜＞【】（）")  # noqa: RUF001
     words = tuple(words_of(inner))
-    # "<YOUR_SOLUTION>" is one; "[a for a in your_list]" is code.
+    # "<YOUR_SOLUTION>" is a placeholder; "[a for a in your_list]" is code.
     is_code = _DATA.search(inner) is not None or ("_" in inner and " " in inner.strip())
     if not words or len(words) > _LONGEST_OWNED or is_code:
         return False
     things = remarks().things
     if bracketed[0] in "(（":  # noqa: RUF001
-        # Round brackets hold remarks too, such as "(your turn)".
+        # Round brackets also contain remarks, such as "(your turn)".
         return has_phrase(words, remarks().owners) and has_phrase(words, things)
-    # In a template two brackets around a name stand for its value.
+    # In a template, double brackets around a name represent its value.
     is_name = words in things or words in {tuple(words_of(mark)) for mark in marks}
     return has_phrase(words, remarks().owners) or (is_name and bracketed[1] != bracketed[0])
 
 
 def is_acknowledgement(text: str) -> bool:
-    """Return whether a text does nothing but acknowledge a request or apologize."""
+    """Return whether a text only acknowledges a request or apologizes."""
     known = remarks()
     sentences = _sentences(text)
     return bool(sentences) and all(
@@ -122,7 +123,7 @@ def is_announcement(sentence: str) -> bool:
 
 
 def _is_made_of(sentence: str, phrases: frozenset[tuple[str, ...]], words: frozenset[str]) -> bool:
-    """Whether a sentence is made of phrases, at least one, and of words that may stand beside."""
+    """Return whether a sentence consists of these phrases, at least one, and these words."""
     said = words_of(sentence)
     if len(said) > _LONGEST_REMARK:
         return False
@@ -137,13 +138,13 @@ def _is_made_of(sentence: str, phrases: frozenset[tuple[str, ...]], words: froze
 
 
 def is_about_messages(text: str) -> bool:
-    """Return whether a text, such as a task, speaks of messages or of wording them."""
+    """Return whether a text, such as a task, is about messages or their wording."""
     return not remarks().messages.isdisjoint(words_of(text))
 
 
 def only_announces(text: str) -> bool:
-    """Return whether a text announces a message and says nothing else."""
-    # Cheap first: most are longer, or begin with other words.
+    """Return whether a text only announces a message."""
+    # The cheap check comes first: most texts are longer, or begin with other words.
     if len(text) > _LONGEST_ANNOUNCEMENT:
         return False
     begun = _WORD.findall(text.casefold(), 0, 2 * _FIRST)[:2]
@@ -157,12 +158,12 @@ def only_announces(text: str) -> bool:
 
 
 def remark_places(text: str, request: str, *, announced: bool) -> Iterator[tuple[int, int]]:
-    """Yield the places in a text that belong to a request, or to an answer to that request.
+    """Yield the places in a text that repeat a request or respond to it.
 
     Args:
         text: A text without code.
-        request: How its speaker was asked for another attempt.
-        announced: Whether announcements of the message count too.
+        request: The request for another attempt.
+        announced: Whether announcements of the message count, too.
     """
     start, waiting = 0, list[tuple[int, int]]()
     for end, behind in (*(one.span() for one in _SENTENCE_END.finditer(text)), (len(text),) * 2):
@@ -172,14 +173,14 @@ def remark_places(text: str, request: str, *, announced: bool) -> Iterator[tuple
         if length:
             yield from waiting
             waiting = []
-            # The line break stays: a mark may stand on the next line.
+            # The line break is kept, because the next line may begin with a mark.
             is_whole = first + length >= end
             yield (
                 first,
                 behind - len(text[end:behind].lstrip(" \t")) if is_whole else first + length,
             )
         elif is_blank(sentence) or (announced and is_acknowledgement(sentence)):
-            # "Sure! Here is my new message:" belongs together.
+            # The sentences of "Sure! Here is my new message:" belong together.
             waiting.append((first, end))
         else:
             waiting = []
@@ -187,7 +188,7 @@ def remark_places(text: str, request: str, *, announced: bool) -> Iterator[tuple
 
 
 def _remark_in(sentence: str, request: str, *, announced: bool) -> int:
-    """Return how much of the beginning of a sentence is no part of the message."""
+    """Return the length of a sentence's beginning that is no part of the message."""
     if is_blank(sentence):
         return 0
     if repeats_request(sentence, request) or (announced and is_announcement(sentence)):
@@ -197,18 +198,18 @@ def _remark_in(sentence: str, request: str, *, announced: bool) -> int:
 
 
 def all_repeat(text: str, request: str) -> bool:
-    """Return whether each sentence of a text repeats one of a request."""
+    """Return whether each sentence of a text repeats a sentence of a request."""
     sentences = _sentences(text)
     return bool(sentences) and all(repeats_request(one, request) for one in sentences)
 
 
 def repeats_request(sentence: str, request: str) -> bool:
-    """Whether a sentence repeats one of a request, perhaps in a part or slightly reworded."""
+    """Return whether a sentence repeats one of a request, perhaps in part or slightly reworded."""
     said = words_of(sentence)
     asked = _words_asked(request)
     if len(said) < 2:
         return False
-    # Only sentences of about the same length can be that similar.
+    # Only sentences of similar length can be that similar.
     near = (one for one in asked if 2 * min(len(one), len(said)) >= 0.8 * len(one + tuple(said)))
     if any(Indel.normalized_similarity(said, one) >= _NEARLY_ASKED for one in near):
         return True
@@ -216,7 +217,7 @@ def repeats_request(sentence: str, request: str) -> bool:
 
 
 def _share_taken(said: Sequence[str], request: str) -> float:
-    """Return which part of these words are runs of a request's words, from 0 to 1."""
+    """Return the share of these words that are in runs of a request's words, from 0 to 1."""
     runs = _runs(request)
     taken = set[int]()
     for place in range(len(said) - _RUN + 1):
@@ -238,7 +239,7 @@ def _runs(request: str) -> frozenset[tuple[str, ...]]:
 
 
 def is_rewritten(task: str, text: str, request: str) -> bool:
-    """Whether a rewritten task adds something to the task, and repeats no request to rewrite it."""
+    """Return whether a rewritten task adds something and does not repeat the request."""
     bare = task.rstrip(" .")
     added = text[len(bare) :] if text.startswith(bare) else text
     sentences = _sentences(added)
@@ -254,8 +255,8 @@ def _speaks_of_rewriting(text: str) -> bool:
 
 
 def repeats(text: str, prompt: str) -> bool:
-    """Return whether each sentence of a text stands in a prompt."""
-    # Cheap first: most say something else with their first words.
+    """Return whether a prompt contains each sentence of a text."""
+    # The cheap check comes first: most texts begin with other words.
     shown = prompt.casefold()
     if not all(word in shown for word in _WORD.findall(text.casefold(), endpos=_FIRST)):
         return False
@@ -268,7 +269,7 @@ def _sentences(text: str) -> list[str]:
 
 
 def _rules(prompt: str) -> Iterator[str]:
-    """The sentences of a prompt, but for the lines that it introduces: those may be said."""
+    """Yield the sentences of a prompt, except the lines that it introduces."""
     before = ""
     for line in prompt.splitlines():
         if not before.rstrip().endswith(":"):
@@ -277,13 +278,16 @@ def _rules(prompt: str) -> Iterator[str]:
 
 
 def asks_to_repeat(text: str) -> bool:
-    """Whether a text may ask for what was said to be said again, as a vow or a dictation does."""
+    """Return whether a text may ask for a repetition, such as a vow or a dictation."""
     return _ASKS.search(text) is not None
 
 
 def is_echo(text: str, other: str) -> bool:
-    """Whether a text is another's word for word, and no short line, move, thanks or farewell."""
+    """Return whether a text repeats another word for word.
+
+    Short lines, moves of a game, thanks and farewells do not count.
+    """
     if is_short(text) or not is_equal(text, other) or is_farewell(text):
         return False
-    # "My guess is number 42." may be the move of two players.
+    # "My guess is number 42." may be the move of both players.
     return is_same_move(text, "") or words_in(plain(text)) >= _LONGEST_MOVE

@@ -1,7 +1,7 @@
-"""Whether a text is nothing but thanks, farewells, closings and pleasantries.
+"""Recognition of farewells: texts of thanks, farewells, closings and pleasantries alone.
 
-`courtesies.toml` has the phrases and says how they compose. Reading stops at the first sentence
-that contains anything else, and takes time linear in the length of the text.
+`courtesies.toml` contains the phrases, and describes how they combine. Reading stops at the first
+sentence that contains anything else. It takes time linear in the length of the text.
 """
 
 import re
@@ -13,16 +13,16 @@ from typing import NamedTuple
 from .words import Kind, Part, courtesies, phrases, words_and_commas, words_of
 
 _LONGEST = 100_000
-"""A longer text, in characters, is no farewell: reading one of 16 MiB would take many seconds."""
+"""Longer texts, in characters, are no farewells. Reading 16 MiB would take many seconds."""
 
 _TOPIC_WORDS = 6
-"""How many words may name what somebody gives thanks for."""
+"""Maximum number of words that name the reason for thanks."""
 
 _SIGNATURE_WORDS = 5
-"""How many words a signature has at most."""
+"""Maximum number of words of a signature."""
 
 FACE = re.compile(r"[:;]['-]?[()]|<3")
-"""A smile typed in signs."""
+"""An emoticon, typed in ASCII characters."""
 
 _NOT_COURTESY = re.compile(r"[\d?؟`{}=<>|\\@$€£%^]|\(\)|://")
 _CLAUSE = re.compile(r"[^.!;:。।۔\n()\[\]\"“”«»„¡¿—–…/]+")  # noqa: RUF001
@@ -31,7 +31,7 @@ _PLACEHOLDER = re.compile(
     r"\[[^\[\]\n]{0,20}\b(?:name|signature)\b[^\[\]\n]{0,20}\]", re.IGNORECASE
 )
 _HONORIFIC = re.compile(
-    r"\b(?=[DFHMPSdfhmps])"  # Three times as fast.
+    r"\b(?=[DFHMPSdfhmps])"  # makes the search three times as fast
     r"(?i:dr|mr|mrs|ms|mx|prof|professor|doctor|herr|frau|monsieur|madame|sr|sra|signor|signora)"
     r"\b\.? [A-ZÀ-Þ]\w+"
 )
@@ -46,8 +46,8 @@ def is_farewell(text: str, names: Sequence[str] = (), marks: Sequence[str] = ())
 
     Args:
         text: The text.
-        names: Names of speakers, which may be anywhere in it.
-        marks: Marks of its speaker's format, which are left out.
+        names: Names of speakers. They may occur anywhere in the text.
+        marks: Marks of the speaker's format. They are ignored.
     """
     if len(text) > _LONGEST:
         return False
@@ -72,19 +72,19 @@ def is_farewell(text: str, names: Sequence[str] = (), marks: Sequence[str] = ())
 
 
 class _Around(NamedTuple):
-    """Names and marks, of which a text may consist beside its courtesies."""
+    """The names and marks that a farewell may contain besides its courtesies."""
 
     words: frozenset[str]
-    """The words of names."""
+    """The words of the names."""
     marks: re.Pattern[str] | None
     names: re.Pattern[str] | None
-    """Names that do not consist of words alone, such as "Agent 2"."""
+    """Names that contain other signs than letters, such as "Agent 2"."""
 
 
 @lru_cache
 def _around(names: tuple[str, ...], marks: tuple[str, ...]) -> _Around:
     shown = [name for each in names if (name := _without_emphasis(each).strip())]
-    # "A" and "You" are also words of phrases.
+    # Names such as "A" and "You" are also words of phrases.
     signed = [re.escape(name) for name in shown if not _WORDS_ALONE.fullmatch(name)]
     shown = [mark for each in marks if (mark := _without_emphasis(each).strip())]
     none = r"(?:[ \t]*(?:none|n/a)\b)?"
@@ -114,7 +114,7 @@ def _without(text: str, around: _Around) -> str:
 
 
 def _unsigned(text: str) -> str:
-    """Return a text without the name below a line such as "Kind regards,"."""
+    """Return a text without the signature below a line such as "Kind regards,"."""
     lines = text.splitlines()
     if len(lines) < 2:
         return text
@@ -135,7 +135,7 @@ def _sentences(text: str) -> Iterator[str]:
 
 
 class _Courtesy(NamedTuple):
-    """A sentence, or a part of one, that contains nothing but parts of a farewell."""
+    """A sentence, or a part of one, that contains only parts of a farewell."""
 
     found: bool
     """Whether it contains a courtesy."""
@@ -144,7 +144,7 @@ class _Courtesy(NamedTuple):
 
 
 def _read(words: list[str], names: frozenset[str], *, negated: bool) -> _Courtesy | None:
-    """Return what a sentence contains, or None if it contains anything but parts of a farewell.
+    """Return the courtesy of a sentence, or None if it contains anything but parts of a farewell.
 
     Each word must belong to a phrase, be a name, be in the tail of one of the sentence's phrases,
     or belong to a topic.
@@ -169,7 +169,7 @@ def _read(words: list[str], names: frozenset[str], *, negated: bool) -> _Courtes
         elif part.kind is Kind.FILLER:
             left = 0 if words[start] in stops else left
         elif part.kind is Kind.NEGATION and not tail.isdisjoint(words[start:end]):
-            # Portuguese "no" is "in the" after a wish.
+            # In Portuguese, "no" after a wish means "in the".
             left = 0
         else:
             tail |= part.tail
@@ -186,8 +186,8 @@ def _pieces_of(
 ) -> list[tuple[int, int, Part | None]] | None:
     """Split a sentence into its longest phrases and the words between them.
 
-    Each piece is its first place, the place after it, and its part, or None for a word between
-    phrases. The result is None if an unknown word comes before the first phrase.
+    Each piece contains its first index, the index after it, and its part. The part is None for a
+    word between phrases. The result is None if an unknown word comes before the first phrase.
     """
     known = courtesies()
     pieces = list[tuple[int, int, Part | None]]()

@@ -1,4 +1,4 @@
-"""Code in a text: fenced blocks, and code in a text that grows. Pure functions."""
+"""Code in a text: fenced blocks, and code in a text that arrives in pieces. Pure functions."""
 
 import re
 from bisect import bisect_right
@@ -14,46 +14,47 @@ if TYPE_CHECKING:
 
 
 MARKS = ("```", "~~~")
-"""What closes a fence."""
+"""The characters that close a fence."""
 
 _LINES = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
-"""The lines of a text as Markdown counts them, with their ends."""
+"""The lines of a text as Markdown counts them, including their line breaks."""
 
 
 @dataclass(frozen=True)
 class Fence:
-    """Fenced code in Markdown."""
+    """A block of fenced code in Markdown."""
 
     first: int
-    """The line that opens it, counted from 0."""
+    """The index of the line with the opening fence, from 0."""
     behind: int
-    """The line after it."""
+    """The index of the line after the block."""
     markup: str
-    """What opens it, such as three backticks."""
+    """The opening fence, such as three backticks."""
     language: str | None
-    """The first word after that, in lower case, without attributes as in ``{.python}`` or
-    ``python:file.py``."""
+    """The first word after the opening fence, in lower case, without attributes as in ``{.python}``
+    or ``python:file.py``. None if there is no word.
+    """
     content: str
-    """What stands in it, without its last line break."""
+    """The code, without its last line break."""
     is_closed: bool
-    """Whether it has a closing fence."""
+    """Whether the block has a closing fence."""
 
     @property
     def is_json(self) -> bool:
-        """Whether JSON may stand in it."""
+        """True if the block may contain JSON."""
         return self.language in (None, "json")
 
     def is_closed_by(self, stop: Sequence[str]) -> bool:
-        """Whether its closing fence is one of the texts at which the model stopped."""
+        """Return whether its closing fence is one of the texts at which the model stopped."""
         signs = [set(text.strip()) for text in stop]
         return set(self.markup) in signs
 
 
 def fences(text: str) -> tuple[list[str], list[Fence]]:
-    """Find fenced code, in lists and quotations too."""
+    """Return the lines of a text and its fenced code, including code in lists and quotations."""
     lines: list[str] = _LINES.findall(text)
     if "```" not in text and "~~~" not in text:
-        # Reading Markdown takes a second for a megabyte.
+        # Parsing Markdown takes a second per megabyte.
         return lines, []
     whole = text if not text or text.endswith(("\r", "\n")) else f"{text}\n"
     found = [
@@ -63,7 +64,7 @@ def fences(text: str) -> tuple[list[str], list[Fence]]:
             markup=token.markup,
             language=_language(token.info),
             content=token.content.removesuffix("\n"),
-            # Each line of the content ends with a line break, and the opening fence is one more.
+            # The range includes the opening fence and each line of the content.
             is_closed=token.map[1] - token.map[0] > token.content.count("\n") + 1,
         )
         for token in _markdown().parse(whole)
@@ -74,21 +75,22 @@ def fences(text: str) -> tuple[list[str], list[Fence]]:
 
 @cache
 def _markdown() -> "MarkdownIt":
-    # Its 60 modules are imported only for a text with a fence.
+    # Imported here, because only a text with a fence needs its 60 modules.
     from markdown_it import MarkdownIt
 
-    # Only blocks matter. A line in angle brackets, such as `<answer>`, must not hide a fence below.
+    # Only blocks matter. A line in angle brackets, such as `<answer>`, must not hide a fence below
+    # it.
     return MarkdownIt("commonmark").disable(["inline", "text_join", "html_block"])
 
 
 def _language(label: str) -> str | None:
     word = next(iter(label.casefold().split()), None)
-    # Some write attributes around it, or right after it.
+    # Some models write attributes around the language, or directly after it.
     return word and (re.split(r"[:,{}]", word.strip("{}.="))[0] or word)
 
 
 def prose_places(text: str) -> list[tuple[int, str]]:
-    """Return each line of a text that is not inside fenced code, with the place where it begins."""
+    """Return the lines of a text outside fenced code, each with its first index."""
     lines, found = fences(text)
     fenced = {place for fence in found for place in range(fence.first, fence.behind)}
     starts = accumulate(map(len, lines), initial=0)
@@ -97,7 +99,7 @@ def prose_places(text: str) -> list[tuple[int, str]]:
 
 
 def without_fences(text: str) -> str:
-    """Take the Markdown fence away that models like to put around JSON."""
+    """Return JSON without the Markdown fence that models often write around it."""
     text = text.strip()
     lines, found = fences(text)
     whole = [one for one in found if one.is_json and (one.first, one.behind) == (0, len(lines))]
@@ -105,15 +107,15 @@ def without_fences(text: str) -> str:
 
 
 Span = tuple[int, int]
-"""A part of a text: its first character, and the one after it."""
+"""A part of a text: the index of its first character, and the index after its last."""
 
 _INLINE = re.compile(r"(?<!`)(`+)(?!`)[^\n]+?(?<!`)\1(?!`)")
 _LONGEST = 4000
-"""How far from a line's begin inline code is looked for, in characters."""
+"""Maximum distance between inline code and the beginning of its line, in characters."""
 
 
 class CodeFinder:
-    """Finds code in a text that grows, by the lines up to the end of the one asked about."""
+    """A finder of code in a growing text. It reads whole lines, up to the line of each question."""
 
     def __init__(self) -> None:
         self._window = (0, 0)
@@ -122,7 +124,7 @@ class CodeFinder:
         self._inline: list[Span] = []
 
     def contains(self, text: str, at: int, behind: int, *, is_over: bool) -> bool | None:
-        """Return whether a place is in code, by the text since another one, or None if unknown."""
+        """Return whether index `at` is in code, by the text from `behind` on. None if unknown."""
         first = max(behind, at - _LONGEST)
         first = max(first, text.rfind("\n", first, at) + 1)
         is_fenced = "```" in text[behind:at] or "~~~" in text[behind:at]
@@ -132,7 +134,7 @@ class CodeFinder:
         if end == len(text) and text[-1] != "\n" and not is_over:
             return None
         if is_fenced and (self._window[0] != behind or self._window[1] < end):
-            # Twice as far as needed, so that many tags take no longer than a few.
+            # Twice as far as needed, so that the time stays linear in the number of tags.
             far = text.rfind("\n", 0, 2 * end - behind) + 1
             self._window = (behind, max(end, far))
             self._blocks = _blocks(text[behind : self._window[1]], behind)
@@ -154,7 +156,7 @@ def _blocks(text: str, begin: int) -> list[Span]:
 
 
 def is_in_open_fence(text: str, begin: int, end: int) -> bool:
-    """Return whether a part of a text ends in fenced code that is not closed."""
+    """Return whether a part of a text ends within fenced code that is not closed."""
     part = text[begin:end]
     has_fence = "```" in part or "~~~" in part
     return has_fence and any(not fence.is_closed for fence in fences(part)[1])

@@ -1,20 +1,20 @@
-"""JSON objects in a text, wherever they are. Pure functions."""
+"""JSON objects anywhere in a text. Pure functions."""
 
 import json
 from typing import Any, Final
 
 Json = Any
-"""A value of JSON, whose numbers are `Number`."""
+"""A JSON value. Its numbers are instances of `Number`."""
 
 
 class Number(str):
-    """A number as it is written, so that no digit is lost when it is written again."""
+    """A number as written in the text, so that writing it again changes no digit."""
 
     __slots__ = ()
 
 
 class UnreadableJsonError(ValueError):
-    """A text has no JSON object, or says two different things by its JSON."""
+    """A text that contains no JSON object, or contradictory JSON."""
 
 
 def _object_of(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
@@ -36,13 +36,13 @@ _DECODER: Final = json.JSONDecoder(
 
 
 def find_objects(text: str) -> list[dict[str, Json]]:
-    """Return the JSON objects in a text that are within no other one.
+    """Return the outermost JSON objects in a text.
 
-    An object that is cut off makes all others doubtful: then none is returned. Braces that contain
-    no JSON, as in "{name}", are skipped.
+    If an object is cut off, the others are doubtful as well, and the result is empty. Braces
+    without JSON in them, as in "{name}", are skipped.
 
     Raises:
-        UnreadableJsonError: An object has one key with two different values.
+        UnreadableJsonError: An object has two different values for one key.
     """
     found: list[dict[str, Json]] = []
     at = text.find("{")
@@ -62,7 +62,7 @@ def find_objects(text: str) -> list[dict[str, Json]]:
 
 
 def _end_of_braces(text: str, begin: int) -> int | None:
-    """Return the place after the brace that closes the one here. None: it is not closed."""
+    """Return the index after the brace that closes the brace at `begin`, or None if none does."""
     depth, is_quoted, place = 0, False, begin
     while place < len(text):
         sign = text[place]
@@ -79,8 +79,8 @@ def _end_of_braces(text: str, begin: int) -> int | None:
 
 
 def is_equal(one: Json, other: Json) -> bool:
-    """Return whether two values are the same; numbers as they are written, in any order of keys."""
-    # Text that looks like a number is none.
+    """Return whether two values are equal, with numbers as written, in any order of keys."""
+    # A string that looks like a number is not equal to the number.
     if isinstance(one, Number) is not isinstance(other, Number):
         return False
     if isinstance(one, dict) and isinstance(other, dict):
@@ -91,7 +91,7 @@ def is_equal(one: Json, other: Json) -> bool:
 
 
 def write_json(value: Json) -> str:
-    """Write a value of JSON."""
+    """Return a value as JSON text."""
     if isinstance(value, Number):
         return str(value)
     if isinstance(value, dict):

@@ -1,7 +1,9 @@
-"""Whether a text says a word or only talks about it. Pure functions.
+"""Distinction between texts that say a word and texts that only talk about it.
 
-The phrases are in ``mentions.toml``. A word in a doubtful sentence counts as a mention: it ends
-nothing.
+Pure functions.
+
+``mentions.toml`` contains the phrases. In a doubtful sentence a word counts as a mention, which
+ends nothing.
 """
 
 import re
@@ -30,46 +32,46 @@ from .words import has_phrase, last_phrase_length, phrase_length, spellings, wor
 
 _CLAUSE: Final = re.compile(r"[,;，；、،]|\s[-–—]+\s|[–—]")  # noqa: RUF001
 _OPEN: Final = " \t,;，；、،–—-"  # noqa: RUF001
-"""What may come between a clause and the word after it."""
+"""The characters that may separate a clause from the word after it."""
 
 _ITEM: Final = re.compile(r"\s*(?:[-*+•–]|\(?\d{1,2}[.)])\s*")  # noqa: RUF001
 _COLON: Final = re.compile(r"[:：]\s*\Z")  # noqa: RUF001
 
 _INNER_COLON: Final = re.compile(r"[:：](?=\s)")  # noqa: RUF001
 
-# Scripts without spaces, in which a phrase is looked for among letters.
+# Scripts without spaces, in which phrases are searched by their letters.
 _DENSE: Final = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]")
 
 
 def is_mention(sentence: str) -> bool:
-    """Return whether a sentence, up to the word that it ends with, asks about the word or names it.
+    """Return whether a sentence that ends before a word asks about the word or names it.
 
-    The same if it denies, plans or shows the word.
+    The result is also true if the sentence denies, plans or shows the word.
     """
-    # It loads what compares texts, and few conversations come here.
+    # Imported here: it loads libraries for comparing texts, and few conversations need it.
     from .similarity import asks
 
     if _COLON.search(sentence):
         return is_shown(sentence)
     if _ITEM.fullmatch(sentence) or asks(sentence):
         return True
-    # After a colon another sentence begins.
+    # A new sentence begins after a colon.
     sentence = _INNER_COLON.split(sentence)[-1]
     clauses = _CLAUSE.split(sentence.rstrip(_OPEN))
     words, begin = words_of(sentence), words_of(clauses[0])
     is_about = bool(
         _is_object(words)
         or _has(words, _words().anywhere)
-        # "Si, ..." may be a yes, without its accent.
+        # "Si, ..." can be a yes written without its accent.
         or (_begins(words, _words().first) and not (len(clauses) > 1 and len(begin) < 2))
         or (words and _words().connectives.issuperset(words))
     )
-    # "I don't need more, thanks" is about something else.
+    # "I don't need more, thanks" talks about something else.
     return is_about and not (is_farewell(sentence) or is_farewell(clauses[-1]))
 
 
 def is_shown(before: str) -> bool:
-    """Whether a text up to a word on the same line or the next one announces just this word."""
+    """Return whether a text announces the word directly after it, on the same or the next line."""
     words = words_of(before)
     if _COLON.search(before) and not _words().shown.isdisjoint(words):
         return True
@@ -91,7 +93,7 @@ class _Phrases(NamedTuple):
     spaced: frozenset[tuple[str, ...]]
     """Phrases of scripts with spaces, as their words."""
     dense: tuple[str, ...]
-    """The others, as their letters."""
+    """Phrases of the other scripts, as their letters."""
 
 
 @cache
@@ -120,7 +122,7 @@ def _phrases(given: Iterable[str]) -> _Phrases:
 
 
 def _is_object(words: Sequence[str]) -> bool:
-    """Whether the last of these words governs what comes next, as in "reply with the word"."""
+    """Return whether the last of these words governs the next one, as in "reply with the word"."""
     table, end = _words(), len(words)
     while end:
         size = _ends(words[:end], table.before)
@@ -139,18 +141,18 @@ def _is_noun(words: Sequence[str]) -> bool:
 
 
 def _ends(words: Sequence[str], known: _Phrases) -> int:
-    """Return of how many words the phrase is that these words end with; 0 if there is none."""
+    """Return the number of words in the phrase at the end of these words, or 0."""
     size = last_phrase_length(words, known.spaced)
     if size:
         return size
     letters = "".join(words[-_FEW:])
     found = max((len(one) for one in known.dense if letters.endswith(one)), default=0)
-    # In these scripts a sign is a word, or nothing after them is looked at.
+    # In these scripts each character is a word, or the text after them does not matter.
     return min(found, len(words))
 
 
 _FEW: Final = 12
-"""How many words are as long as any phrase of a script without spaces."""
+"""A number of words that no phrase of a script without spaces exceeds."""
 
 
 def _begins(words: Sequence[str], known: _Phrases) -> bool:
@@ -165,7 +167,7 @@ def _has(words: Sequence[str], known: _Phrases) -> bool:
     return any(one in letters for one in known.dense)
 
 
-# Scripts without spaces, in which a word may touch the next one.
+# Scripts without spaces, in which words may touch.
 DENSE: Final = r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff]"
 
 _IN_BRACKETS: Final = re.compile(r"([<\[{(]+)([^<>\[\]{}()]+)([>\]})]+)")
@@ -173,50 +175,50 @@ _IN_BRACKETS: Final = re.compile(r"([<\[{(]+)([^<>\[\]{}()]+)([>\]})]+)")
 _UNSEEN: Final = r"(?:[^\S\n]|[\u200b-\u200f\u2060\ufeff])*"
 
 _LAST: Final = 200
-"""How many characters at the end of a text are looked at for a word in another case."""
+"""Number of characters at the end of a text that are searched for a word in another case."""
 
 
 class Spelling(NamedTuple):
-    """What finds a word in a text."""
+    """The patterns that find a word in a text."""
 
     word: str
     """The word."""
     exact: re.Pattern[str]
-    """It in just this case, as a whole word."""
+    """The whole word, in this case."""
     loose: re.Pattern[str]
-    """It in any case."""
+    """The whole word, in any case."""
     line: re.Pattern[str]
-    """A line with nothing else, in just this case."""
+    """A line that contains nothing else, in this case."""
     core: str
-    """The part that no text without it says: the word, or it without its brackets."""
+    """The part that every match contains: the word, or the word without its brackets."""
 
     def may_be_in(self, text: str) -> bool:
-        """Return whether a text may have it at all; much faster than to look for it."""
+        """Return whether a text could contain the word. This is much faster than searching."""
         return self.core in text or self.core.lower() in text.rstrip()[-_LAST:].lower()
 
     def is_all_of(self, text: str) -> bool:
-        """Return whether a text is the word in any case, decorated."""
+        """Return whether a text is only the word, in any case and decorated."""
         return self.loose.search(text) is not None and is_decorative(self.loose.sub(" ", text))
 
 
 def is_ordinary(word: str) -> bool:
-    """Return whether a word has nothing but letters and digits."""
-    # Vowel signs are marks, and belong to words.
+    """Return whether a word consists of letters and digits alone."""
+    # Vowel signs are marks, but belong to words.
     return all(unicodedata.category(sign)[0] in "LMN" for sign in word)
 
 
 @lru_cache
 def spelling(word: str) -> Spelling:
-    """Return what finds a word.
+    """Return the patterns that find a word.
 
-    One in brackets is also found without them unless it is then an ordinary word: "TASK_DONE" is
-    "<TASK_DONE>", but "done" is not "<done>".
+    The brackets of a word are optional unless the word inside is ordinary: "TASK_DONE" matches
+    "<TASK_DONE>", but "done" does not match "<done>".
     """
     written, core = _as_whole(word), word
     in_brackets = _IN_BRACKETS.fullmatch(word)
     if in_brackets is not None and not is_ordinary(in_brackets[2].strip()):
         opening, core, closing = in_brackets.groups()
-        # Of a pair one may be missing, as in an answer that a stop sequence has cut.
+        # One bracket may be missing, as in an answer that a stop sequence has cut off.
         bare = f"(?:{re.escape(opening)})?{re.escape(core)}(?:{re.escape(closing)})?"
         written = rf"(?:{written}|(?<!\w){bare}(?!\w))"
     return Spelling(
@@ -229,44 +231,44 @@ def spelling(word: str) -> Spelling:
 
 
 def _as_whole(word: str) -> str:
-    """Return the pattern of a word that is not just a piece of a longer one."""
-    # An underscore may be emphasis, but within a word it belongs to it.
+    """Return the pattern of a word that is not a part of a longer word."""
+    # An underscore can be emphasis, but within a word it is a letter.
     begin = "" if _is_open(word[:1]) else rf"(?:(?<![^\W_])(?<![^\W_]_)|(?<={DENSE}))"
     end = "" if _is_open(word[-1:]) else rf"(?:(?![^\W_])(?!_[^\W_])|(?={DENSE}))"
     return f"{begin}{re.escape(word)}{end}"
 
 
 def _is_open(sign: str) -> bool:
-    """Return whether a word that begins or ends with this character may touch another one."""
+    """Return whether a word with this first or last character may touch another word."""
     return re.fullmatch(rf"\W|{DENSE}", sign) is not None
 
 
 NEAR: Final = 300
-"""How many characters before a word are looked at."""
+"""Maximum number of characters before a word that are examined."""
 
 _ASKED: Final = re.compile(r"[^.!?。！？\n]{0,300}[?？؟]")  # noqa: RUF001
 """The rest of a question."""
 
 _GLUE: Final = re.compile(rf"[,;–—…，；、]|{DENSE}")  # noqa: RUF001
-"""What a token may follow without a space."""
+"""The characters after which a token needs no space."""
 
 _LEADING: Final = JOINTS.union("([{<")
 """Signs before a token that mean nothing without it."""
 
 
 class Part(NamedTuple):
-    """A part of a text that others do not hear: a token, and what surrounds only this."""
+    """A part of a text that others do not hear: a token, with signs that surround only it."""
 
     start: int
     end: int
     token: Span
-    """Where the token is."""
+    """The token's position."""
     kept: str = ""
-    """What closes within it what was opened before."""
+    """Closing signs in the part that belong to opening signs before it. They are kept."""
 
 
 def find_everywhere(word: Spelling, text: str) -> Iterator[Part]:
-    """Yield where a word is, but for questions."""
+    """Yield the places of a word, except those in questions."""
     for found in word.exact.finditer(text):
         start, end = found.span()
         if _ASKED.match(text, end) is None:
@@ -276,13 +278,13 @@ def find_everywhere(word: Spelling, text: str) -> Iterator[Part]:
 
 
 def find_lines(word: Spelling, text: str) -> Iterator[Part]:
-    """Yield where a word has a line of its own, without any decoration."""
+    """Yield the lines that consist of a word alone, without any decoration."""
     for found in word.line.finditer(text):
         yield Part(*found.span(1), found.span(1))
 
 
 def find_last_line(word: Spelling, text: str, name: str | None) -> Part | None:
-    """Return the last line of a text if it is the word, decorated, in any case."""
+    """Return the last line of a text if it is the word, in any case and decorated."""
     begin = line_start(text, content_end(text, word.core))
     found = [one.span() for one in word.loose.finditer(text, begin)]
     if len(found) != 1 or found[0][0] - begin > NEAR:
@@ -296,10 +298,10 @@ def find_last_line(word: Spelling, text: str, name: str | None) -> Part | None:
 
 
 def find_closing(word: Spelling, text: str) -> Part | None:
-    """Return where a text ends with a word, if its last sentence says it.
+    """Return the word at the end of a text, if the last sentence says it.
 
-    That is a sentence of its own, decorated or quoted, or the bare word after a sentence that does
-    not talk about it.
+    The word must be a separate sentence, decorated or quoted, or follow a sentence that does not
+    talk about it.
     """
     end = content_end(text, word.core)
     near = word.exact.finditer(text, max(0, end - len(word.word)))
@@ -325,7 +327,7 @@ def find_closing(word: Spelling, text: str) -> Part | None:
 
 
 def _first_of(word: str, text: str, start: int) -> int:
-    """Return where the first of several equal words begins, of which the last begins here."""
+    """Return the index of the first of several equal words, the last of which begins at `start`."""
     while True:
         end = start
         while end and (is_unseen(text[end - 1]) or text[end - 1] in ".!"):
@@ -336,12 +338,12 @@ def _first_of(word: str, text: str, start: int) -> int:
 
 
 def _is_bare(text: str, bare: int, start: int) -> bool:
-    """Return whether a word is not quoted, in brackets, or glued to what comes before it.
+    """Return whether a word is not quoted, in brackets, or glued to the text before it.
 
     Args:
         text: The text.
-        bare: Where the signs right before the word begin.
-        start: Where the word begins.
+        bare: The index of the first sign directly before the word.
+        start: The index of the word.
     """
     if not set(text[bare:start]) <= set(EMPHASIS):
         return False
@@ -355,7 +357,8 @@ def _unpaired(text: str, start: int, end: int) -> tuple[int, str]:
     """Leave out the pairs of signs around a part of a text.
 
     Returns:
-        Where the part begins with them, and the signs after it that close something else.
+        The index at which the part and these signs begin, and the closing signs after it that
+        belong to other signs.
     """
     closing = []
     for sign in text[end:]:
@@ -367,13 +370,13 @@ def _unpaired(text: str, start: int, end: int) -> tuple[int, str]:
 
 
 def _opened(closing: str, before: str) -> str:
-    """Return those of some closing signs that close what a text has opened."""
+    """Return the closing signs whose opening signs occur in a text."""
     known = {one for one in set(closing) if any(sign in before for sign in CLOSERS[one])}
     return "".join(one for one in closing if one in known)
 
 
 def is_announced(text: str, start: int) -> bool:
-    """Return whether the line above a place announces the word that begins there."""
+    """Return whether the line above a place announces the word at this place."""
     begin = line_start(text, start)
     above = text[max(0, begin - NEAR) : begin].rstrip()
     sentence = last_sentence(above, " ")

@@ -12,29 +12,29 @@ from .farewells import FACE
 from .fences import Span, fences
 
 EMPHASIS: Final = "*_~"
-"""Markdown's signs of emphasis."""
+"""Markdown's emphasis characters."""
 
 _OPENING: Final = "\"'`“„«»‹›‘「『《([{<（［【〈*_~"  # noqa: RUF001
 _CLOSING: Final = "\"'`”“»«›‹’」』》)]}>）］】〉*_~"  # noqa: RUF001
 PAIRS: Final = dict(zip(_OPENING, _CLOSING, strict=True)) | {"“": "”", "„": "“”"}
-"""The signs that open an emphasis, a quotation or a bracket, each with those that close it."""
+"""The characters that open an emphasis, a quotation or a bracket, with their closing characters."""
 
 CLOSERS: Final = {
     sign: tuple(opening for opening, closing in PAIRS.items() if sign in closing)
     for sign in "".join(PAIRS.values())
 }
-"""The signs that close one, each with those that open it."""
+"""The closing characters, each with its opening characters."""
 
 JOINTS: Final = frozenset(",،、，–—-")  # noqa: RUF001
-"""Punctuation that only leads to what comes next."""
+"""Punctuation within a sentence that leads to the next word."""
 
 _FINAL: Final = frozenset(".!¡…。！．｡।॥۔։።။།༎‧#")  # noqa: RUF001
-"""Final punctuation that asks nothing, and the sign of a heading."""
+"""Punctuation that ends a sentence without asking, and the sign of a heading."""
 
 _PLAIN: Final = _FINAL.union(PAIRS, CLOSERS)
 
 _ASKS: Final = frozenset("❓❔⁉")
-"""Emoji that ask something."""
+"""Emoji that express a question."""
 
 _FACE_LAST: Final = re.compile(rf"(?:{FACE.pattern})\Z")
 _LONGEST_FACE: Final = 3
@@ -48,7 +48,7 @@ def is_unseen(sign: str) -> bool:
 
 @cache
 def is_decoration(sign: str) -> bool:
-    """Whether a character only decorates: white space, emphasis, a bracket, an emoji, the end."""
+    """Return whether a character is white space, emphasis, a bracket, an emoji or an end."""
     if sign in _PLAIN or is_unseen(sign) or "\ufe00" <= sign <= "\ufe0f":
         return True
     category = unicodedata.category(sign)
@@ -56,21 +56,21 @@ def is_decoration(sign: str) -> bool:
 
 
 def is_decorative(text: str) -> bool:
-    """Return whether a text has nothing but decoration."""
+    """Return whether a text consists of decoration alone."""
     return all(map(is_decoration, FACE.sub("", text)))
 
 
 def content_start(text: str) -> int:
-    """Return where the decoration ends that a text begins with."""
+    """Return the index after the decoration at the beginning of a text."""
     return next((at for at, sign in enumerate(text) if not is_decoration(sign)), len(text))
 
 
 def content_end(text: str, word: str = "") -> int:
-    """Return where the decoration begins that a text ends with.
+    """Return the index at which the decoration at the end of a text begins.
 
     Args:
         text: The text.
-        word: A word that is none, even if it has the same signs.
+        word: A word to keep, even if it consists of decoration.
     """
     is_part = is_unseen if word and is_decorative(word) else is_decoration
     at = len(text)
@@ -86,13 +86,13 @@ def content_end(text: str, word: str = "") -> int:
 
 
 def line_start(text: str, at: int) -> int:
-    """Return where the line of a place begins."""
+    """Return the index at which the line of a place begins."""
     return max(text.rfind("\n", 0, at), text.rfind("\r", 0, at)) + 1
 
 
 @lru_cache
 def _label(name: str) -> re.Pattern[str]:
-    """Return what finds a speaker's name and a colon at the beginning of a text."""
+    """Return a pattern for a speaker's name and a colon at the beginning of a text."""
     signs = rf"[{re.escape(EMPHASIS)}\"'`(\[\s]*"
     return re.compile(
         rf"{signs}{re.escape(name)}[{re.escape(EMPHASIS)}\"'`)\]]*\s*[:：][{re.escape(EMPHASIS)}]*",  # noqa: RUF001
@@ -101,14 +101,14 @@ def _label(name: str) -> re.Pattern[str]:
 
 
 def unlabelled(text: str, name: str | None) -> str:
-    """Return a text with white space for the name of its speaker at its beginning."""
+    """Return a text with the speaker's label at its beginning replaced by spaces."""
     found = None if name is None else _label(name).match(text)
     return text if found is None else " " * found.end() + text[found.end() :]
 
 
 _INLINE = re.compile(r"(?<!`)(`{1,2})(?!`)[^`]+\1(?!`)")
 _IN_QUOTES = re.compile(
-    # Straight quotation marks are no inches, and no apostrophes.
+    # Straight quotation marks can also be inch signs or apostrophes.
     r'(?<![0-9A-Za-z])"(?=\S)(?:[^"\n]|\n(?![^\S\n]*\n))+"(?![0-9A-Za-z])'
     r"|(?<!\w)'(?=\S)[^'\n]+'(?!\w)"
     r"|“[^”“]+[”“]|„[^“”„]+[“”]|«[^»«]+»|»[^»«]+«|‹[^›‹]+›"  # noqa: RUF001
@@ -118,11 +118,12 @@ _QUOTED_LINE = re.compile(r"^[^\S\n]*(>.*)$", re.MULTILINE)
 
 
 def hidden_parts(text: str, is_shown: Callable[[str], bool] | None = None) -> list[Span]:
-    """Return where a text has code and quotations, in order.
+    """Return the parts of a text that are code or quotations, in order.
 
     Args:
         text: The text.
-        is_shown: Whether a piece of code or a quotation hides nothing. None does if None.
+        is_shown: Returns whether a piece of code or a quotation is left out of the result. If None,
+            every part is returned.
     """
     blocks = _blocks(text)
     pieces, at = [], 0
@@ -132,7 +133,7 @@ def hidden_parts(text: str, is_shown: Callable[[str], bool] | None = None) -> li
     rest = "".join([*pieces, text[at:]])
     code = [found.span() for found in _INLINE.finditer(rest)]
     quoted = [found.span() for found in _IN_QUOTES.finditer(rest)]
-    # No sentence is about a quotation that is the whole text.
+    # If the quotation is the whole text, no sentence can be about it.
     if quoted and is_decorative(rest[: quoted[0][0]]) and is_decorative(rest[quoted[0][1] :]):
         quoted = quoted[1:]
     kept = (one for one in (*code, *quoted) if not (is_shown and is_shown(rest[slice(*one)])))
@@ -140,14 +141,14 @@ def hidden_parts(text: str, is_shown: Callable[[str], bool] | None = None) -> li
 
 
 def is_hidden(span: Span, hidden: list[Span]) -> bool:
-    """Return whether a part of a text is within one of these, which are in order."""
+    """Return whether a part of a text is within one of these parts, which are in order."""
     place = bisect_right(hidden, (span[0], 0)) - 1
-    # What a token itself is made of hides nothing.
+    # A part that only surrounds the token itself does not hide it.
     return place >= 0 and hidden[place][0] < span[0] and span[1] <= hidden[place][1]
 
 
 def _blocks(text: str) -> list[Span]:
-    """Return where fenced code and quoted lines are, in order."""
+    """Return the parts of a text that are fenced code or quoted lines, in order."""
     spans = [found.span(1) for found in _QUOTED_LINE.finditer(text)] if ">" in text else []
     if "```" in text or "~~~" in text:
         lines, found = fences(text)
@@ -166,10 +167,10 @@ def _merged(spans: list[Span]) -> list[Span]:
 
 
 _NEAR: Final = 300
-"""How many characters before a place are looked at for a sentence's end."""
+"""Maximum number of characters before a place that are searched for the end of a sentence."""
 
 _OPEN_POINT = re.compile(
-    # After these points a sentence goes on, and so it does after the number of a list's item.
+    # A sentence continues after these abbreviations, and after the number of a list item.
     r"(?<!\w)(?:e\. ?g|i\. ?e|z\. ?B|d\. ?h|p\. ?ex|p\. ?ej|cf|viz|vs|bzw)\.\Z"
     r"|(?<!\w)(?:т\. ?е|напр)\.\Z"  # noqa: RUF001
     # The first of two such points.
@@ -180,11 +181,11 @@ _OPEN_POINT = re.compile(
 
 
 def last_sentence(before: str, first: str) -> str:
-    """Return the part of a sentence that a text ends with, or an empty text after a sentence's end.
+    """Return the unfinished sentence at the end of a text. Empty if the text ends with a sentence.
 
     Args:
         before: The text.
-        first: The character that comes after it.
+        first: The character after the text.
     """
     near = before[-_NEAR:]
     begin = max(near.rfind(sign) for sign in "\n\r\u2028\u2029") + 1
@@ -201,16 +202,17 @@ def last_sentence(before: str, first: str) -> str:
 
 @cache
 def _sentence_end() -> Any:  # noqa: ANN401  # regex has no types
-    # It costs more to load than a conversation to run, and is needed by few.
+    # Imported here: loading it costs more than running a conversation, and few conversations need
+    # it.
     import regex  # type: ignore[import-untyped]
 
     emoji = r"(?:\p{Emoji_Presentation}|\p{Extended_Pictographic}\ufe0f)"
     signs = re.escape(f"{EMPHASIS}`\"'")
     return regex.compile(
-        # Any script's, but no ellipsis, which leaves a sentence open. A semicolon asks in Greek;
-        # Tibetan has a stroke, Thai a polite word.
+        # Sentence ends of every script, except an ellipsis, which leaves a sentence open. Greek
+        # asks with a semicolon, Tibetan ends with a stroke, Thai with a polite word.
         rf"(?:(?<!\.)(?:\p{{STerm}}|[།༎\u037e]|(?<=\p{{Greek}});)(?!\.\.)|{emoji}"
         rf"|ค่ะ|คะ|ครับ|จ้ะ|จ้า|{FACE.pattern})"
-        # Brackets and quotation marks close after it, and emphasis opens.
+        # Brackets and quotation marks may close after it, and emphasis may open.
         rf"(?:[\p{{Pe}}\p{{Pf}}\p{{Pi}}\p{{Cf}}\p{{Emoji_Modifier}}\ufe0f\s{signs}]|{emoji}|[!?])*"
     )

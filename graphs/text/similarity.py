@@ -1,7 +1,7 @@
-"""Comparing texts: blank, a farewell, the same as another.
+"""Comparisons of texts: blank texts, equal texts, nearly equal texts.
 
-Pure rules, without a model. Where they cannot be sure they say no: a conversation that a guard ends
-too late has cost a few calls, one that it ends too early has lost its result.
+Pure rules, without a model. In doubt the result is False: a guard that ends a conversation too late
+costs a few calls, one that ends it too early loses its result.
 """
 
 import re
@@ -31,37 +31,37 @@ __all__ = [
 ]
 
 SHORT_WORDS = 5
-"""A reply of fewer words may be said again and again, such as "higher" in a game."""
+"""Replies with fewer words may be repeated, such as "higher" in a game."""
 
 NEARLY = 0.95
-"""From this similarity on two texts are nearly the same."""
+"""The similarity from which two texts are nearly equal."""
 
 _LONG = 10_000
 """Longer texts, in characters, are compared word by word."""
 
 asks: Final = re.compile(
     r"[?？؟՞\u037e]"  # noqa: RUF001
-    # What ends a question without a sign of its own: in Greek what looks like a semicolon, in
+    # Ends of questions without a question mark: in Greek a sign that looks like a semicolon, in
     # Japanese and Chinese a particle.
     r"|(?<=[\u0370-\u03ff\u1f00-\u1fff]);"
     r"|[か吗嗎](?=[」』”\"')）\s]*(?:[。．.…\n]|\Z))"  # noqa: RUF001
 ).search
-"""Finds where a text asks something."""
+"""Searches for the end of a question in a text."""
 
 _HOLLOW = frozenset("+<=>|~\u2800\u3164\u115f\u1160\uffa0\ufffd")
-"""Characters that show nothing or only decorate, though their category says otherwise."""
+"""Invisible or decorative characters that Unicode does not mark as such."""
 
 _SIGN = re.compile(r"[^\w\s]|_")
 _SENTENCE_END = re.compile(r"[.!?:;…。\n]+")
 _CODE = re.compile(r"```(.*?)(?:```|\Z)|`([^`\n]+)`", re.DOTALL)
 _QUOTED = re.compile(r"\"([^\"\n]+)\"|“([^”\n]+)”|«([^»\n]+)»|„([^“”\n]+)[“”]|「([^」\n]+)」")
 _NAME = re.compile(r"(?<=[a-z,;] )[A-ZÀ-Þ]\w+")
-# Signs count between numbers: "7 + 5" is not "7 - 5".
+# Operators between numbers count: "7 + 5" is not "7 - 5".
 _NUMBER = re.compile(
     r"(?<![\w)])[-−–]?\d+(?:[.,:/]\d+)*(?:\s*[-+*/^×÷−–<>=%]+(?=\s*[-(]?\d))?"  # noqa: RUF001
     r"|\d+(?:[.,:/]\d+)*"
 )
-# What is left of emoji in plain text, and numerals that are letters.
+# Emoji that plain text keeps, and numerals that are letters.
 _SYMBOL = re.compile(r"[^\w\s]|[零〇一二三四五六七八九十百千万億]")
 _LABEL = re.compile(r"(?<!['’])\b[B-HJ-Z]\b(?!['’])")  # noqa: RUF001
 
@@ -69,18 +69,18 @@ _DENSE_GAP = re.compile(r"(?<=[\u3005-\u30ff\u3400-\u9fff]) +(?=[\u3005-\u30ff\u
 
 
 def is_blank(text: str) -> bool:
-    """Whether a text says nothing: white space, invisible characters, punctuation, Markdown."""
+    """Return whether a text is blank: white space, invisible characters, punctuation, Markdown."""
     return FACE.search(text) is None and all(map(_is_hollow, set(text)))
 
 
 def is_same(one: str, other: str) -> bool:
-    """Whether two replies of one speaker are the same, word by word or nearly."""
+    """Return whether two replies of one speaker are equal, or nearly equal."""
     if is_short(one) or is_short(other):
         return False
     first, second = plain(one), plain(other)
     if first == second:
         return _is_equal(one, other)
-    # Cheap first: the similarity cannot be higher than the lengths allow.
+    # The cheap check comes first: the lengths limit the similarity.
     if 2 * min(len(first), len(second)) < NEARLY * (len(first) + len(second)):
         return False
     if not _is_near(first, second):
@@ -89,10 +89,10 @@ def is_same(one: str, other: str) -> bool:
 
 
 class Texts:
-    """Texts, of which those that `is_same` as another one are found without comparing them all."""
+    """A collection of texts that finds equal ones without comparing every pair."""
 
     def __init__(self) -> None:
-        # What is the same has the same words, or is near and has the same facts.
+        # Equal texts have the same words, or similar words and the same facts.
         self._by_words = defaultdict[str, dict[str, None]](dict)
         self._by_facts = defaultdict[Hashable, dict[str, str | None]](dict)
 
@@ -102,11 +102,11 @@ class Texts:
             return
         bare = plain(text)
         self._by_words[bare][text] = None
-        # Long ones are compared word by word, and then come near to others of about that length.
+        # Long texts are compared word by word, and so are texts of about that length.
         self._by_facts[_facts(text)][text] = None if len(bare) > NEARLY**2 * _LONG else bare
 
     def same_as(self, text: str) -> list[str]:
-        """Return the texts that are the same as this one, each once."""
+        """Return the texts for which `is_same` is true, without duplicates."""
         if is_short(text):
             return []
         bare, known = plain(text), self._by_facts.get(_facts(text), {})
@@ -118,7 +118,7 @@ class Texts:
 
 
 def is_same_move(one: str, other: str) -> bool:
-    """Whether two texts hold the same numbers and options, as two moves of a game do not.
+    """Return whether two texts contain the same numbers and options, unlike two moves of a game.
 
     The same answer to another guess, such as "Too high, try a lower number.", is no repetition.
     """
@@ -126,24 +126,24 @@ def is_same_move(one: str, other: str) -> bool:
 
 
 def is_equal(one: str, other: str) -> bool:
-    """Whether two texts are the same but for case, white space, punctuation and Markdown."""
+    """Return whether two texts are equal except for case, white space, punctuation and Markdown."""
     return plain(one) == plain(other) and _is_equal(one, other)
 
 
 @lru_cache(maxsize=1024)
 def key_of(text: str) -> Hashable:
-    """Give what texts have in common that are the same word by word, with the same code."""
+    """Return a key that texts with the same words and the same code share."""
     return plain(text), *map(tuple, (*_moves(text), _code(text)))
 
 
 def is_short(text: str) -> bool:
-    """Whether a text has fewer than `SHORT_WORDS` words; letters make words where spaces do not."""
+    """Return whether a text has fewer than `SHORT_WORDS` words, as `words_in` counts them."""
     return _words(text) < SHORT_WORDS
 
 
 @lru_cache(maxsize=1024)
 def plain(text: str) -> str:
-    """Normalise a text for comparison: no case, punctuation, Markdown or extra white space."""
+    """Normalize a text for comparison: no case, punctuation, Markdown or extra white space."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     signs = {ord(sign): _plain_sign(sign) for sign in set(_SIGN.findall(folded))}
     words = " ".join(folded.translate(signs).split())
@@ -168,7 +168,7 @@ def _plain_sign(sign: str) -> str:
 def _is_hollow(sign: str) -> bool:
     category = unicodedata.category(sign)
     if category == "Sk":
-        return sign < "\U0001f000"  # Beyond are the skin tones of emoji.
+        return sign < "\U0001f000"  # above this are the skin tones of emoji
     if sign in _HOLLOW or category[0] in "ZP" or category in ("Cc", "Cf", "Cs"):
         return True
     box = "\u2500" <= sign <= "\u259f"
@@ -176,7 +176,7 @@ def _is_hollow(sign: str) -> bool:
 
 
 def _is_equal(one: str, other: str) -> bool:
-    """Whether two texts with the same words also have the same numbers, labels and code."""
+    """Return whether two texts with the same words also have the same numbers, labels and code."""
     code = _code(one), _code(other)
     return _moves(one) == _moves(other) and (code[0] == code[1] or not all(code))
 
@@ -195,7 +195,7 @@ def _code(text: str) -> list[str]:
 
 @lru_cache(maxsize=1024)
 def _facts(text: str) -> Hashable:
-    """What must be the same in texts that are nearly the same."""
+    """Return the facts that nearly equal texts must share."""
     bare = plain(text)
     return (
         *map(tuple, _moves(text)),
@@ -215,9 +215,9 @@ def _is_near(one: str, other: str) -> bool:
 
 
 def _moved(one: str, other: str) -> bool:
-    """Whether two texts that are nearly the same differ in a whole sentence.
+    """Return whether two nearly equal texts differ in a whole sentence.
 
-    "Thank you, my next question is this: does it have fur?" is made of a form and a move.
+    "Thank you, my next question is this: does it have fur?" consists of a form and a move.
     """
     sentences = [Counter(map(plain, _SENTENCE_END.split(text))) for text in (one, other)]
     rests = [
@@ -225,7 +225,7 @@ def _moved(one: str, other: str) -> bool:
         for left in (sentences[0] - sentences[1], sentences[1] - sentences[0])
     ]
     words = [Counter(rest.split()) for rest in rests]
-    # A word that only comes or goes is no move, one in another's place is.
+    # An added or missing word is no move, but a replaced word is one.
     if not (words[0] - words[1] and words[1] - words[0]):
         return False
     return not _is_near(*rests)

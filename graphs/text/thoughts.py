@@ -1,10 +1,11 @@
-"""Separating what a model thinks in its answer from what it says. Pure functions.
+"""Separation of a model's reasoning from its speech. Pure functions.
 
-Models write `<think>…</think>` or another tag before their words, or a channel for each, as in
-OpenAI's harmony format. Some servers leave only the closing tag, and an answer that is cut off may
-lack it. A tag in code is code, unless the message begins with it.
+Models write `<think>…</think>` or another tag before their speech, or a channel for each, as in
+OpenAI's harmony format. Some servers send only the closing tag. An answer that is cut off may lack
+it. A tag in code is code, unless the message begins with it.
+
 A chat template ends a message with a control token. A server whose template does not fit the model
-passes the token on as text; it is no part of the message.
+passes the token on as text, although it is no part of the message.
 """
 
 import re
@@ -28,7 +29,7 @@ TOKENS: Final = (
     *("<|end_of_turn_token|>", "<|end_of_turn|>", "<|eot|>", "<｜end▁of▁sentence｜>"),  # noqa: RUF001
     *("<|end_of_role|>", "<|endofturn|>", "<|eos|>"),
 )
-"""The tokens, in lower case. In an answer their case does not matter."""
+"""The control tokens, in lower case. Their case in an answer does not matter."""
 
 _LONGEST: Final = max(map(len, TOKENS))
 _STRUCK: Final = "<s>"
@@ -36,14 +37,14 @@ _STRUCK: Final = "<s>"
 
 
 def end_of_words(text: str, begin: int = 0, end: int | None = None) -> int:
-    """Return the place in a text from which on it contains control tokens alone.
+    """Return the index from which a text contains only control tokens.
 
-    White space between and after the tokens goes with them; that before them does not.
+    White space between and after the tokens belongs to them. White space before them does not.
 
     Args:
         text: The text.
-        begin: The first place that is returned.
-        end: Where the text ends. The end of all of it if None.
+        begin: The lowest index that is returned.
+        end: The index at which the text ends. The length of the text if None.
     """
     found = end = len(text) if end is None else end
     while True:
@@ -58,14 +59,14 @@ def end_of_words(text: str, begin: int = 0, end: int | None = None) -> int:
 
 _NAMES: Final = ("think", "thinking", "thought", "reasoning", "seed:think")
 _PAIRS: Final = {f"<{name}>": f"</{name}>" for name in _NAMES} | {"◁think▷": "◁/think▷"}
-"""The tags that open a thought, and those that close it."""
+"""The tags that open a thought, each with its closing tag."""
 
 _START, _CHANNEL, _CONSTRAIN, _MESSAGE = (
     re.escape(f"<|{name}|>") for name in ("start", "channel", "constrain", "message")
 )
 _ENDS: Final = "|".join(map(re.escape, ENDS))
 _ROLE, _TO, _FORM = r"[^<◁\n]{0,99}", r"[^<◁\n]{0,199}", r"[^<◁\n]{0,99}"
-# Who speaks, in which channel, to whom and in what form, as in
+# The role, the channel, the recipient and the format, as in
 # "<|start|>assistant<|channel|>final<|message|>".
 _HEADER: Final = (
     rf"(?:{_START}(?P<role>{_ROLE})(?:{_CHANNEL}(?P<first>{_TO}))?|{_CHANNEL}(?P<second>{_TO}))"
@@ -75,10 +76,10 @@ _BEGUN: Final = re.compile(
     rf"(?:{_START}{_ROLE}(?:{_CHANNEL}{_TO})?|{_CHANNEL}{_TO})(?:{_CONSTRAIN}{_FORM})?\Z",
     re.IGNORECASE,
 )
-"""A header that goes on."""
+"""An unfinished header."""
 
 _LONGEST_HEADER: Final = 500
-"""In characters, with the end of the message before it."""
+"""The maximum length in characters, including the end of the message before it."""
 
 _TAG: Final = re.compile(
     rf"{'|'.join(map(re.escape, (*_PAIRS, *_PAIRS.values())))}|(?:(?:{_ENDS})\s{{0,9}})?{_HEADER}",
@@ -92,27 +93,27 @@ _BEGINNINGS: Final = (
     *(*_PAIRS, *_PAIRS.values(), *TOKENS),
     *("<|start|>", "<|channel|>", "<|constrain|>", "<|message|>"),
 )
-"""What is held back while it may still come."""
+"""Tags and tokens. Text that may be the beginning of one is withheld."""
 
 _SPACE, _BLANKS = re.compile(r"\s*"), re.compile(r"[ \t]*")
 _BEFORE_MENTION, _AFTER_MENTION = re.compile(r"[\w,] \Z"), re.compile(r" +[^\W\d_]|[.,;:!?)]")
 
 
 class Split(NamedTuple):
-    """A text, split."""
+    """A text, separated into speech and thought."""
 
     speech: str
-    """What it says."""
+    """The speech."""
     thought: str
-    """What it thinks."""
+    """The reasoning."""
     is_unopened: bool
-    """Whether a tag closes the thought that none has opened."""
+    """Whether a tag closes a thought that no tag has opened."""
     text: str
     """The text without the control tokens at its end."""
 
 
 def split(text: str) -> Split:
-    """Tell thought from speech in a whole text."""
+    """Separate the reasoning and the speech of a whole text."""
     if "<" not in text and "◁" not in text:
         return Split(text, "", is_unopened=False, text=text)
     reader = ThoughtReader()
@@ -121,9 +122,9 @@ def split(text: str) -> Split:
 
 
 def thoughts(text: str) -> list[Span]:
-    """Find what is not said in a text, in order: its thoughts, and control tokens at its end.
+    """Return the parts of a text that are not speech, in order: thoughts, and final control tokens.
 
-    Thoughts come with their tags and the space around them.
+    A thought includes its tags and the space around them.
     """
     if "<" not in text and "◁" not in text:
         return []
@@ -135,29 +136,29 @@ def thoughts(text: str) -> list[Span]:
 
 
 class Told(NamedTuple):
-    """What a piece of a text adds to what is known of it."""
+    """The speech in a new piece of a text."""
 
     speech: str
-    """More of what it says."""
+    """New speech."""
     anew: bool = False
-    """Whether all that was told before was thought."""
+    """Whether all earlier speech turned out to be thought."""
 
 
 class ThoughtReader:
-    """Tells thought from speech in a text that comes in pieces.
+    """A reader that separates thought from speech in a text that arrives in pieces.
 
-    What it tells is the same however the text is cut: what may be a tag is held back.
+    The result does not depend on the pieces: text that may be a tag is withheld.
 
     Args:
-        is_unopened: Whether the thought is expected to begin without a tag: nothing is told before
-            a tag has come.
+        is_unopened: Whether the thought is expected to begin without a tag. If true, no speech is
+            returned before a tag has arrived.
     """
 
     def __init__(self, *, is_unopened: bool = False) -> None:
         self.spans: list[Span] = []
         """The thoughts so far."""
         self.is_unopened = False
-        """Whether a tag has closed a thought that none has opened."""
+        """Whether a tag has closed a thought that no tag has opened."""
         self._inside: list[Span] = []
         self._text = ""
         self._end: int | None = None
@@ -173,22 +174,22 @@ class ThoughtReader:
 
     @property
     def text(self) -> str:
-        """The text so far, at its end without its control tokens."""
+        """The text so far, without control tokens at its end."""
         return self._text[: self._end]
 
     @property
     def speech(self) -> str:
-        """What is said so far."""
+        """The speech so far."""
         return "".join(self._text[start:end] for start, end in self._said())
 
     @property
     def thought(self) -> str:
-        """What was thought so far."""
+        """The reasoning so far."""
         inside = (self._text[start:end].strip() for start, end in self._inside)
         return "\n\n".join(filter(None, inside))
 
     def take(self, piece: str, *, is_over: bool = False) -> Told:
-        """Take the next piece of the text; the last one where it is over."""
+        """Read the next piece of the text, and return its speech. `is_over` marks the last one."""
         self._text += piece
         before, anew = self._has_told, False
         told: list[str] = []
@@ -196,14 +197,14 @@ class ThoughtReader:
             self._waits = False
             is_header = tag[0].lower().endswith("<|message|>")
             if self._closing is not None:
-                # Another channel begins: what is thought there is a thought of its own.
+                # Another channel begins, so its reasoning is a separate thought.
                 goes_on = is_header and not _is_final(tag)
                 self._close(tag.start(), tag.start() if goes_on else tag.end())
                 continue
             closing = _CLOSES_CHANNEL if is_header else _CLOSES.get(tag[0].lower())
             is_known = bool(self.spans) or not self._text[: tag.start()].strip()
             if closing is None or (is_header and _is_final(tag) and not is_known):
-                # Its begin stands in the prompt, as some templates have it.
+                # The thought's opening tag is in the prompt, as in some templates.
                 self.is_unopened, self._begin, self._opened = True, 0, 0
                 self.spans, self._inside = [], []
                 told, anew, self._has_told = [], before, False
@@ -219,7 +220,7 @@ class ThoughtReader:
         return Told("".join(told), anew)
 
     def _next_tag(self, *, is_over: bool) -> re.Match[str] | None:
-        """The next tag that opens a thought, or closes one."""
+        """Return the next tag that opens or closes a thought."""
         if self._space is not None:
             self._told = self._space.match(self._text, self._told).end()  # type: ignore[union-attr]
             self.spans[-1] = (self.spans[-1][0], self._told)
@@ -240,7 +241,7 @@ class ThoughtReader:
         return None
 
     def _is_mentioned(self) -> bool:
-        """Whether the tag that is not closed is a word of a sentence, as in "the <think> tag"."""
+        """Return whether the open tag is a word of a sentence, as in "the <think> tag"."""
         near = self._text[max(0, self._begin - 2) : self._begin]
         after = _AFTER_MENTION.match(self._text, self._opened)
         return (
@@ -251,14 +252,14 @@ class ThoughtReader:
         )
 
     def _is_code(self, at: int, *, is_over: bool) -> bool | None:
-        """Whether a tag stands in code. None: what comes next decides."""
+        """Return whether a tag is in code, or None if the next piece decides."""
         if not self._has_told and not self._text[self._told : at].strip():
             return False
         behind = self.spans[-1][1] if self.spans else 0
         return self._code.contains(self._text, at, behind, is_over=is_over)
 
     def _tell(self, end: int) -> str:
-        """Take the text up to here for speech; space in front of all speech says nothing."""
+        """Return the text up to an index as speech. White space before all speech is omitted."""
         found = self._text[self._told : end]
         if not self._has_told and not found.strip():
             return ""
@@ -276,7 +277,7 @@ class ThoughtReader:
             self._space = _BLANKS
 
     def _rest(self, *, is_over: bool) -> str:
-        """What is known to be said behind the last tag."""
+        """Return the certain speech after the last tag."""
         if self._closing is not None:
             self._sought = max(self._sought, len(self._text) - _LONGEST_HEADER)
             if is_over:
@@ -290,7 +291,7 @@ class ThoughtReader:
         return "" if self._waits else self._tell(max(self._told, self._open_at()))
 
     def _end_of_speech(self) -> int:
-        """From where on the whole text has control tokens alone."""
+        """Return the index from which the whole text contains only control tokens."""
         behind = self.spans[-1][1] if self.spans else 0
         # A header that was cut off follows the end of a message.
         begun = self._open_at()
@@ -302,11 +303,11 @@ class ThoughtReader:
         return len(self._text) if is_in_open_fence(self._text, behind, end) else end
 
     def _open_at(self) -> int:
-        """From where on the text may be a tag, as far as it has come."""
+        """Return the index from which the text so far may be a tag."""
         text, since = self._text, max(self._sought, self._told)
         tag = _TAG.search(text, since)
         if tag is not None:
-            # It may be code.
+            # The tag may be code.
             return end_of_words(text, since, tag.start())
         at = max(text.rfind("<", since), text.rfind("◁", since))
         tail = text[at:].lower() if at >= 0 else ""
@@ -325,7 +326,7 @@ class ThoughtReader:
 
 
 def _is_final(header: re.Match[str]) -> bool:
-    """Whether the message after a header is said, and not thought: an answer, to everybody."""
+    """Return whether the message after a header is speech: an answer to everyone."""
     channel = header["first"] or header["second"] or ""
     is_plain = not channel and (header["role"] or "").strip().casefold() == "assistant"
     return is_plain or channel.strip().casefold() == "final"

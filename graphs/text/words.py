@@ -2,10 +2,10 @@
 
 Phrases of many languages are read from three files at their first use.
 
-``courtesies.toml`` has the phrases of thanks, farewells and closings, and says how to add a
-language. ``phrases.toml`` has emoji of farewells, words that change a reply, and phrases that make
-a verdict doubtful. ``remarks.toml`` has the phrases with which models announce or describe a
-message instead of writing it.
+``courtesies.toml`` contains the phrases of thanks, farewells and closings, and describes how to add
+a language. ``phrases.toml`` contains emoji of farewells, words that change a reply, and phrases
+that make a verdict doubtful. ``remarks.toml`` contains the phrases with which models announce or
+describe a message instead of writing it.
 """
 
 import json
@@ -26,15 +26,15 @@ from langchain_core.messages import AIMessage, BaseMessage
 from .fences import fences
 
 APOSTROPHES = "'’‘ʼ`´′"
-"""The characters that are typed for an apostrophe; words are the same with and without."""
+"""The characters that are typed as apostrophes. Words with and without them are equal."""
 
 WORD = r"[\u3040-\u30ff\u3400-\u9fff]|[^\W_\u3040-\u30ff\u3400-\u9fff]+"
-"""The pattern of a word. In a script without spaces each sign is a word."""
+"""The pattern of a word. In a script without spaces, each character is a word."""
 
 _WORD = re.compile(WORD)
 _WORD_OR_COMMA = re.compile(f"{WORD}|,")
 _OTHER_COMMA = re.compile("[،、]")
-# A Turkish letter, too, that is another one in capitals.
+# The Turkish dotless i is replaced as well, because its capital is "I".
 _NO_APOSTROPHES = str.maketrans("ı", "i", APOSTROPHES)
 _CHUNK = re.compile(r"(?:[^\s()]|\([^()]*\))+")
 _BRACKETS = re.compile(r"\(([^()]*)\)")
@@ -44,99 +44,100 @@ class Doubts(NamedTuple):
     """The phrases that make a judge's "yes" or "met" doubtful, each as its words."""
 
     conditions: frozenset[tuple[str, ...]]
-    """Anywhere in its first sentence: a condition."""
+    """Conditions. They count anywhere in the first sentence."""
     harmless: frozenset[tuple[str, ...]]
-    """Phrases with the same words that are none."""
+    """Phrases that contain the words of a condition, but do not state one."""
     partly: frozenset[tuple[str, ...]]
-    """At the beginning of a clause: only a part, or not yet."""
+    """Phrases at the beginning of a clause for "only a part" or "not yet"."""
     denied: frozenset[tuple[str, ...]]
-    """At the beginning of a clause: a part is not."""
+    """Phrases at the beginning of a clause which deny a part."""
     denied_last: frozenset[tuple[str, ...]]
-    """At the end of a clause: the same."""
+    """Phrases at the end of a clause which deny a part."""
     left: frozenset[tuple[str, ...]]
-    """Anywhere in a clause, unless it is denied: something is left."""
+    """Phrases for remaining work. They count anywhere in a clause that does not deny them."""
     going_on: frozenset[tuple[str, ...]]
-    """Anywhere in a clause, unless it is denied: the speaker goes on."""
+    """Phrases for a speaker who continues. They count anywhere in a clause that does not deny them.
+    """
     denials: frozenset[str]
     """Words that deny."""
     joins: frozenset[str]
-    """Words that a clause may begin with, whatever it says."""
+    """Words that may begin any clause."""
     topics: frozenset[str]
-    """Words after which a "yes" is about a part."""
+    """Words after which a "yes" refers to a part."""
     whole: frozenset[str]
     """Words that make this part the whole."""
 
 
 class Remarks(NamedTuple):
-    """The phrases with which models talk about a message and do not write it, each as its words."""
+    """The phrases with which models describe a message instead of writing it, each as its words."""
 
     acknowledgements: frozenset[tuple[str, ...]]
     """Phrases that acknowledge a request or apologize."""
     acknowledging: frozenset[str]
-    """Words that may stand beside one."""
+    """Words that may accompany an acknowledgement."""
     announcements: frozenset[tuple[str, ...]]
-    """Phrases that announce a message which is written anew."""
+    """Phrases that announce a new version of a message."""
     announcing: frozenset[str]
-    """Words that may stand beside one."""
+    """Words that may accompany an announcement."""
     openers: frozenset[tuple[str, ...]]
     """The phrases of both kinds."""
     spelled: frozenset[str]
-    """All words of both kinds, as they are written in lower case."""
+    """All words of both kinds, in lower case."""
     messages: frozenset[str]
-    """Words of tasks in which the work itself is to write messages."""
+    """Words of tasks that ask for messages to be written."""
     rewriting: frozenset[tuple[str, ...]]
-    """Phrases that speak of rewriting a task."""
+    """Phrases about rewriting a task."""
     owners: frozenset[tuple[str, ...]]
-    """Phrases of a placeholder: whose it is, or that it is to be put there."""
+    """Phrases of a placeholder that name its owner, or ask to fill it in."""
     things: frozenset[tuple[str, ...]]
-    """What a placeholder of one word stands for."""
+    """Placeholders that consist of a single noun."""
 
 
 class Phrases(NamedTuple):
     """The contents of ``phrases.toml``."""
 
     smiles: frozenset[str]
-    """Emoji that are a courtesy by themselves."""
+    """Emoji that are a courtesy without words."""
     emoji: frozenset[str]
-    """All that may stand in a courtesy."""
+    """All emoji that a courtesy may contain."""
     telling: frozenset[str]
-    """Words that make another statement of a reply that is otherwise the same, such as "not"."""
+    """Words that change the statement of an otherwise equal reply, such as "not"."""
     doubts: Doubts
     """The phrases that make a verdict doubtful."""
 
 
 class Kind(IntEnum):
-    """What a phrase does in a farewell. If two languages share a phrase, the higher kind counts."""
+    """The function of a phrase in a farewell. For a shared phrase, the higher kind applies."""
 
     FILLER = 0
-    """Stands beside a courtesy, and is none by itself."""
+    """Accompanies a courtesy, but is not a courtesy alone."""
     NEGATION = 1
-    """Needs a courtesy after it."""
+    """Requires a courtesy after it."""
     ANSWER = 2
     """A courtesy after a negation, otherwise a filler."""
     OPENER = 3
-    """A courtesy by itself."""
+    """A courtesy alone."""
 
 
 class Part(NamedTuple):
-    """What a phrase does, and which words may be around it in its sentence."""
+    """The function of a phrase, and the words that may surround it in its sentence."""
 
     kind: Kind
     tail: frozenset[str] = frozenset()
-    """Words that may be around the phrase, in any order."""
+    """Words that may surround the phrase, in any order."""
     topic: frozenset[str] = frozenset()
-    """Words after which a few words of any kind name what the courtesy is about."""
+    """Words after which a few words of any kind name the subject of the courtesy."""
 
 
 class Node:
-    """A place in the tree of phrases, reached by the words on the way."""
+    """A node in the tree of phrases, reached by a sequence of words."""
 
     __slots__ = ("following", "part")
 
     def __init__(self) -> None:
         self.following: dict[str, Node] = {}
         self.part: Part | None = None
-        """The part that the words on the way make, if they are a whole phrase."""
+        """The part for this sequence of words. None if it is no whole phrase."""
 
 
 class Courtesies(NamedTuple):
@@ -154,7 +155,7 @@ class Courtesies(NamedTuple):
 
 @cache
 def remarks() -> Remarks:
-    """Return what models say about their messages. It is read once, when it is first needed."""
+    """Read ``remarks.toml`` at its first use."""
     found = _loaded("remarks.toml")
     about, places = found["remarks"], found["placeholders"]
     acknowledgements, announcements = (
@@ -182,7 +183,7 @@ def remarks() -> Remarks:
 
 @cache
 def phrases() -> Phrases:
-    """Read ``phrases.toml``, once."""
+    """Read ``phrases.toml`` at its first use."""
     found = _loaded("phrases.toml")
     return Phrases(
         smiles=frozenset(found["smiles"]),
@@ -216,7 +217,7 @@ def _doubts_of(found: Mapping[str, Any]) -> Doubts:
 
 @cache
 def courtesies() -> Courtesies:
-    """Read ``courtesies.toml``, once."""
+    """Read ``courtesies.toml`` at its first use."""
     root, words = Node(), {","}
     stops, sign_offs = set[str](), list[str]()
     for language in _loaded("courtesies.toml")["languages"]:
@@ -279,7 +280,7 @@ def words_of(text: str) -> list[str]:
 
 
 def words_and_commas(text: str) -> list[str]:
-    """Return the words of a text as `words_of` does, with a comma for each comma."""
+    """Return the words of a text like `words_of`, and its commas as ","."""
     return _WORD_OR_COMMA.findall(_OTHER_COMMA.sub(",", fold(text)))
 
 
@@ -292,7 +293,7 @@ def fold(text: str) -> str:
 
 
 def spellings(found: Iterable[str]) -> Iterator[tuple[str, ...]]:
-    """Yield every way to spell out the alternatives of these phrases, in words."""
+    """Yield every spelling of these phrases, in words."""
     for phrase in found:
         for choice in product(*spellings_by_chunk(phrase)):
             words = tuple(chain.from_iterable(choice))
@@ -305,7 +306,7 @@ def spellings_by_chunk(
 ) -> Iterator[list[list[str]]]:
     """Yield the alternatives of each chunk of a phrase, in words.
 
-    A chunk ends at a space outside of brackets: "(a|) good obrigad(o|a)" has three.
+    A chunk ends at a space outside brackets: "(a|) good obrigad(o|a)" has three chunks.
     """
     for chunk in _CHUNK.findall(phrase):
         parts = _BRACKETS.split(chunk)
@@ -313,7 +314,7 @@ def spellings_by_chunk(
         yield [split("".join(choice)) for choice in product(*choices)]
 
 
-# Scripts without spaces: about so many letters make a word.
+# For scripts without spaces: the average number of letters in a word.
 _DENSE = (
     (re.compile(r"[\u3005\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"), 2),
     (re.compile(r"[\u3040-\u30ff]"), 3),
@@ -324,7 +325,7 @@ _END = re.compile(r"[.!?](?=\s|$)|[。！？]")
 
 
 def words_in(text: str) -> float:
-    """Count the words of a text; letters make words where spaces do not."""
+    """Count the words of a text. In scripts without spaces, the number is estimated by letters."""
     words = 0.0
     for letters, per_word in _DENSE:
         text, count = letters.subn(" ", text)
@@ -333,7 +334,7 @@ def words_in(text: str) -> float:
 
 
 def cut(text: str, limit: int) -> str:
-    """Cut text to a number of words, at the end of a sentence where there is one."""
+    """Cut a text to a number of words, at the end of a sentence if possible."""
     if words_in(text) <= limit:
         return text
     kept, left = "", float(limit)
@@ -348,19 +349,19 @@ def cut(text: str, limit: int) -> str:
 
 
 def _begin(word: str, limit: float) -> str:
-    """What of a word that is a whole text, in a script without spaces, is not too long."""
+    """Return the longest beginning of a word within the limit, in a script without spaces."""
     sizes = range(len(word), 0, -1)
     return next((word[:size] for size in sizes if words_in(word[:size]) <= limit), "")
 
 
 def phrase_length(words: Sequence[str], place: int, phrases: frozenset[tuple[str, ...]]) -> int:
-    """Return the number of words of the longest phrase that begins at a place, or 0."""
+    """Return the number of words of the longest phrase at a place, or 0."""
     sizes = range(min(_longest(phrases), len(words) - place), 0, -1)
     return next((size for size in sizes if (*words[place : place + size],) in phrases), 0)
 
 
 def last_phrase_length(words: Sequence[str], phrases: frozenset[tuple[str, ...]]) -> int:
-    """Return the number of words of the longest phrase that some words end with, or 0."""
+    """Return the number of words of the longest phrase at the end of some words, or 0."""
     sizes = range(min(_longest(phrases), len(words)), 0, -1)
     return next((size for size in sizes if (*words[-size:],) in phrases), 0)
 
@@ -376,25 +377,25 @@ def _longest(phrases: frozenset[tuple[str, ...]]) -> int:
 
 
 _LONGEST: Final = 2_000
-"""How much of the end of the first part is looked for at the beginning of the second."""
+"""Maximum number of characters of the first part that are compared with the second part."""
 
 _WORDS: Final = re.compile(r"(?:^|(?<=\s))\S")
-"""Where the words of a text begin."""
+"""The beginnings of the words of a text."""
 
 _REOPENED: Final = re.compile(r"\s*(?:`{3,}|~{3,})[ \t]*\w[^\r\n]*\r?\n")
-"""A fence with a label, which opens code and closes none."""
+"""A fence with a label, which opens code and cannot close it."""
 
 
 def join_parts(first: str, rest: str, *, begins_word: bool = False) -> str:
-    """Join what was said before a text was cut off and what was said after it.
+    """Join a text that was cut off and its continuation.
 
-    The second part may begin in the middle of a word, with the word or the line at which the first
-    one ends, or with the whole of it. The result always begins with the first part.
+    The second part may begin in the middle of a word. It may repeat the first part's last word, its
+    last line, or all of it. The result always begins with the first part.
 
     Args:
-        first: What was said before.
-        rest: What was said after it.
-        begins_word: Whether that is known to begin with a word.
+        first: The text that was cut off.
+        rest: The continuation.
+        begins_word: Whether the continuation is known to begin with a whole word.
     """
     in_code = any(not fence.is_closed for fence in fences(first)[1])
     if in_code and not rest.startswith(first):
@@ -408,14 +409,14 @@ def join_parts(first: str, rest: str, *, begins_word: bool = False) -> str:
 
 
 def _overlap(first: str, rest: str) -> int:
-    """How much of the second part was said at the end of the first, from some word on."""
+    """Return the length of the second part's beginning that repeats the end of the first."""
     if rest.startswith(first):
         return len(first)
     begun = rest.lstrip()
     space, end = len(rest) - len(begun), first[-_LONGEST:]
     for word in _WORDS.finditer(end):
         again = end[word.start() :]
-        # Behind a space a word is a new one, which may well begin like the last.
+        # After a space, the word is a new one, which may begin with the same letters.
         is_part = space and re.match(r"\w", begun[len(again) :])
         if begun.startswith(again) and re.search(r"\w", again) and not is_part:
             return space + len(again)
@@ -423,7 +424,7 @@ def _overlap(first: str, rest: str) -> int:
 
 
 _PAIRS: Final = (
-    # Cyrillic, Greek, Armenian and Cherokee letters, each under the Latin one that it looks like.
+    # Cyrillic, Greek, Armenian and Cherokee letters, each with the Latin letter that looks like it.
     ("АВЕЅІЈКМНОРСТУХҮԌԚԜ", "ABESIJKMHOPCTYXYGQW"),
     ("аеорсухѕіјһԁԛԝѵ", "aeopcyxsijhdqwv"),
     ("ΑΒΕΖΗΙΚΜΝΟΡΤΥΧϹϳο\u03bdρϲ", "ABEZHIKMNOPTYXCjovpc"),
@@ -435,12 +436,15 @@ _PAIRS: Final = (
 _LATIN: Final = {ord(one): latin for pair in _PAIRS for one, latin in zip(*pair, strict=True)}
 
 _UNSEEN: Final = frozenset("\u034f\u115f\u1160\u3164\uffa0\u17b4\u17b5")
-"""Characters that show nothing, though their category says otherwise."""
+"""Invisible characters that Unicode does not mark as such."""
 
 
 def normalize_look(name: str) -> tuple[str, str]:
-    """Give what a name is the same by: its letters without case, and how these look."""
-    # Format characters, such as a zero-width space, show nothing either.
+    """Return a name's letters without case, and their Latin look-alikes.
+
+    Two names look alike if one of the two is equal.
+    """
+    # Format characters, such as a zero-width space, are invisible, too.
     seen = "".join(sign for sign in name if sign not in _UNSEEN and not _is_unseen(sign))
     shown = " ".join(unicodedata.normalize("NFKC", seen).split())
     return shown.casefold(), shown.translate(_LATIN).casefold()
@@ -451,7 +455,7 @@ def _is_unseen(sign: str) -> bool:
 
 
 MESSAGE_TOKENS = 8
-"""What a message takes beside its text: the marks around it, its role and its name."""
+"""The tokens of a message besides its text: separators, role and name."""
 
 _BYTES = 3
 
@@ -459,14 +463,15 @@ _BYTES = 3
 def tokens_of(text: str) -> int:
     """Estimate the tokens of a text.
 
-    A token for every three bytes of UTF-8: a Chinese character is three bytes and about one token,
-    and an English token is four bytes or more, so that the estimate is rather too high there.
+    The estimate is a token for every three bytes of UTF-8. A Chinese character has three bytes and
+    is about one token. An English token has four bytes or more, so the estimate for English is too
+    high.
     """
     return -(-len(text.encode("utf-8", "replace")) // _BYTES)
 
 
 def tokens_of_message(message: BaseMessage, label: str = "") -> int:
-    """Estimate the tokens of a message in a prompt, its calls of tools included."""
+    """Estimate the tokens of a message in a prompt, including its tool calls."""
     tokens = MESSAGE_TOKENS + tokens_of(label + message.text)
     if isinstance(message, AIMessage):
         for call in (*message.tool_calls, *message.invalid_tool_calls):
@@ -477,5 +482,5 @@ def tokens_of_message(message: BaseMessage, label: str = "") -> int:
 
 
 def tokens_of_texts(texts: Iterable[str]) -> int:
-    """Estimate the tokens of texts that are a message each."""
+    """Estimate the tokens of several messages with these texts."""
     return sum(MESSAGE_TOKENS + tokens_of(text) for text in texts)
