@@ -60,7 +60,7 @@ class Request:
 RequestT = TypeVar("RequestT", bound=Request)
 
 
-class _Broken(Exception):  # noqa: N818 (not an error: the script or a shutdown requests it)
+class _Broken(Exception):  # noqa: N818  (not an error: the script or a shutdown requests it)
     """A connection to close before its answer is complete."""
 
 

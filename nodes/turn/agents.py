@@ -149,7 +149,7 @@ class ModelCalls(BaseCallbackHandler):
         run_id: UUID,
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
-    ) -> Any:  # noqa: ANN401 # None, or an awaitable
+    ) -> Any:  # noqa: ANN401  # None, or an awaitable
         """Note the model and its prompt, and refuse a model without a price."""
         made, told = serialized or {}, metadata or {}
         model = label_of_call(made, told)
@@ -158,7 +158,7 @@ class ModelCalls(BaseCallbackHandler):
 
     def on_llm_start(
         self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **kwargs: Any
-    ) -> Any:  # noqa: ANN401 # None, or an awaitable
+    ) -> Any:  # noqa: ANN401  # None, or an awaitable
         """Note the same for a model that completes text."""
         messages: list[BaseMessage] = [HumanMessage(prompts[0])]
         return self.on_chat_model_start(serialized, [messages], run_id=run_id, **kwargs)
@@ -320,7 +320,7 @@ class _InThreads(BaseCheckpointSaver[Any]):
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> Any:  # noqa: ANN401 # the type that LangGraph uses
+    ) -> Any:  # noqa: ANN401  # the type that LangGraph uses
         found = partial(self.get_delta_channel_history, config=config, channels=channels)
         return await in_thread(found)
 

@@ -141,7 +141,7 @@ def _misnamed(conversation: Conversation, speaker: Speaker, given: Sequence[str]
 
 _WORD: Final = re.compile(r"\w+\b")
 _FIRST: Final = 40
-"""Number of characters that contain the first words."""
+"""Number of characters that are searched for the first two words."""
 
 
 def _read(speaker: Speaker, text: str, schema: type[BaseModel] | None, *, cut_off: bool) -> Parsed:
@@ -175,7 +175,7 @@ def repeated_calls(
 ) -> Problem | None:
     """Return the problem of calls that reach the limit on equal calls."""
     limit, tally = SameToolCalls.limit(conversation), tallies[SameToolCalls.reason]
-    assert isinstance(tally, EqualCalls)  # noqa: S101 # the guard creates it
+    assert isinstance(tally, EqualCalls)  # noqa: S101  # the guard creates it
     if not limit or tally.count_with(message) < max(limit, 2):
         return None
     called = (*message.tool_calls, *message.invalid_tool_calls)
@@ -255,7 +255,7 @@ def _repeats(speaker: Speaker, text: str, log: Sequence[BaseMessage]) -> bool:
         own = next(speeches, None)
     if newest is None or own is None or not is_equal(own[0].text, text):
         return False
-    # The same answer to another move of a game is no repetition. The first answers no move.
+    # The same answer to another move of a game is no repetition. A first message answers none.
     before = next(speeches, None)
     return own is newest or before is None or _is_alike(before, newest)
 

@@ -25,10 +25,10 @@ from .node_context import NodeContext
 
 def ask(
     question: dict[str, Any],
-    schema: Any,  # noqa: ANN401 # a type, or an annotation
+    schema: Any,  # noqa: ANN401  # a type, or an annotation
     *,
     asks_again: bool,
-) -> Any:  # noqa: ANN401 # the answer as the schema parses it
+) -> Any:  # noqa: ANN401  # the answer as the schema parses it
     """Ask a person, and wait for the answer.
 
     This must be the first effect of its node: any code before it runs again when the answer
@@ -36,11 +36,11 @@ def ask(
     a kill only with the next step; until then LangGraph could use it for another question of the
     same step.
 
-    LangGraph (measured with 1.2.22) does not record an answer that does not fit, but only if
-    ``schema`` refuses it. Therefore every check belongs in the schema, in a validator if no type
-    expresses it. If a check followed this call, each resume would repeat the same answer, whatever
-    a person enters. With ``asks_again``, the question is asked again with the problem in it, as the
-    clients of a server expect. Otherwise the answer raises an error.
+    An answer that does not fit must not be recorded. LangGraph (measured with 1.2.22) records every
+    answer that ``schema`` accepts. Therefore every check belongs in the schema, in a validator if
+    no type expresses it. If a check followed this call, each resume would repeat the recorded answer,
+    whatever a person enters. With ``asks_again``, the question is asked again and contains the
+    problem, as the clients of a server expect. Otherwise the answer raises an error.
     """
     try:
         return interrupt(question, response_schema=schema)
@@ -102,7 +102,10 @@ async def ask_about_calls(context: NodeContext) -> Leaving | Interruption | None
 
 
 async def _answer(context: NodeContext, asked: Asking) -> Leaving | str:
-    """Ask a person and return the meaning of the answer. It is empty if something else replies."""
+    """Ask a person and interpret the answer.
+
+    The result is empty if the speaker's next kind of reply is to be used.
+    """
     brought = context.brought(asked.speaker)
     if brought is not None:
         return meaning(asked, brought.text) or ""

@@ -116,7 +116,7 @@ def _as_told(
     lines: Sequence[BaseMessage],
     short: SmallModelPrompt | None,
 ) -> list[BaseMessage]:
-    """Return a speaker's view of these messages, by the short prompt if its model needs one."""
+    """Return a speaker's view of these messages, with the short prompt if its model needs it."""
     system = system_of(context, speaker)
     view = context.reader.view(lines, speaker.name, system, in_prompt=short is None)
     if short is None:
@@ -228,7 +228,7 @@ def append_question(
 
 
 class ModelAnswer(NamedTuple, Generic[T]):
-    """A model's answer, and the calls that it took."""
+    """A model's answer, with the log messages and the usage that it caused."""
 
     answer: AIMessage
     """The answer."""
@@ -254,9 +254,10 @@ async def ask_model(
 ) -> ModelAnswer[T]:
     """Ask a speaker's model. If its history is too long for the model, shorten it and ask again.
 
-    Each time the older half is left out, permanently: the log records it. The same happens if an
-    answer was cut off because the context is full. If the model's limit on answers is unknown, that
-    is only a guess. It is not assumed if a further answer continues the reply.
+    Each time, the older half of the history is left out for good, and a log message records that.
+    The same happens if an answer was cut off because the context was full. If the limit on answers
+    is unknown, the context is only the likely cause; then the history is not shortened if a further
+    answer continues the reply (`goes_on`).
     """
     lines: list[AnyMessage] = [*context.log, *new]
     usage, has_room = context.usage, False
@@ -344,7 +345,7 @@ async def summarize(
     single message that is too long, keeps the earlier summary.
     """
     policy = speaker.context
-    assert isinstance(policy, RunningSummary)  # noqa: S101 # only this policy has a summary
+    assert isinstance(policy, RunningSummary)  # noqa: S101  # only this policy has a summary
     model = await context.model(policy.model or speaker.model)
     old = context.reader.history(speaker.name).last_summary(context.log)
     before = old.text.strip() if old is not None else ""

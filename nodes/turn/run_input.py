@@ -99,7 +99,7 @@ class RunInput(NamedTuple):
         return writes
 
     def remembered(self, conversation: Conversation, sayer: str) -> list[AnyMessage]:
-        """Return log messages that let the others know the conversation before this one."""
+        """Return messages from before this conversation as log messages for the others."""
         others = [name for name in conversation.names if name != sayer]
         lines: list[AnyMessage] = []
         for message in self.new:
@@ -126,7 +126,7 @@ def waiting_message(messages: Sequence[AnyMessage], speaker: str) -> AnyMessage 
 
 
 def is_task_given(messages: Sequence[AnyMessage]) -> bool:
-    """Return whether a user's message was kept that no speaker says, since it is the task."""
+    """Return whether one of the user's messages is the task, so that no speaker says it."""
     return any(isinstance(one, HumanMessage) and _is_kept(one) for one in messages)
 
 

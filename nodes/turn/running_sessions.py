@@ -238,7 +238,7 @@ def runs_in_threads() -> bool:
     return _IN_THREADS.get()
 
 
-def wait_for(work: Work) -> Any:  # noqa: ANN401 # the result of the work
+def wait_for(work: Work) -> Any:  # noqa: ANN401  # the result of the work
     """Run a coroutine function of the graph, and wait for it in LangGraph's thread."""
 
     async def done() -> Any:  # noqa: ANN401

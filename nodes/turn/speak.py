@@ -213,7 +213,7 @@ def _checked(
         aloud=about.stage in ALOUD,
     )
     is_private = about.stage is Stage.PRIVATE
-    # In an answer to itself, a speaker cannot speak for another.
+    # Only its speaker hears a private answer, so it may contain another's part.
     flips = found.problem is not None and found.problem.flaw is Flaw.ROLE_FLIP
     return Checked(found.text, None) if is_private and flips else found
 
@@ -231,7 +231,7 @@ def _draft(context: NodeContext) -> int | None:
 
 def _metadata_of_reply(message: BaseMessage) -> SpeakerReply:
     about = metadata(message)
-    assert isinstance(about, SpeakerReply)  # noqa: S101 # the phase guarantees it
+    assert isinstance(about, SpeakerReply)  # noqa: S101  # the phase guarantees it
     return about
 
 
@@ -250,7 +250,7 @@ def _at_last(
     log: Sequence[BaseMessage],
     about: SpeakerReply,
 ) -> Checked:
-    """Return the reply that is said if the model is not asked again: with its first mark."""
+    """Check a reply with a broken format again, now with its first mark added."""
     is_formless = found.problem is not None and found.problem.flaw is Flaw.FORM
     return _checked(context, speaker, found.text, log, about) if is_formless else found
 
@@ -290,7 +290,7 @@ async def _past_hooks(context: NodeContext, speaker: Speaker) -> dict[str, Any]:
 
 
 async def _reread(context: NodeContext, edited: Sequence[int]) -> dict[str, Any]:
-    """Read edited messages again. If the newest was edited, its judgement is repeated."""
+    """Read edited messages again. If the newest speech was edited, it is judged again."""
     log = [*context.log]
     for place in edited:
         log[place] = _read_again(context, log, place)
@@ -337,8 +337,8 @@ def _handed_on(log: Sequence[AnyMessage], edited: Sequence[int]) -> dict[int, st
 def _read_again(context: NodeContext, log: Sequence[AnyMessage], place: int) -> AnyMessage:
     """Return a message with its metadata read again from its text."""
     message = log[place]
-    # The other metadata of a speech are derived from its text. The new text is no argument of its
-    # calls.
+    # All metadata of a speech derive from its text, except `to_user`: the new text is no argument
+    # of its calls.
     about = _metadata_of_reply(message)
     about = about.model_copy(update={"edited": False, "cut_off": False, "to_user": {}})
     if isinstance(about, Speech) and about.speaker in context.conversation.names:
