@@ -38,9 +38,9 @@ def ask(
 
     An answer that does not fit must not be recorded. LangGraph (measured with 1.2.22) records every
     answer that ``schema`` accepts. Therefore every check belongs in the schema, in a validator if
-    no type expresses it. If a check followed this call, each resume would repeat the recorded answer,
-    whatever a person enters. With ``asks_again``, the question is asked again and contains the
-    problem, as the clients of a server expect. Otherwise the answer raises an error.
+    no type expresses it. If a check followed this call, each resume would repeat the recorded
+    answer, whatever a person enters. With ``asks_again``, the question is asked again and contains
+    the problem, as the clients of a server expect. Otherwise the answer raises an error.
     """
     try:
         return interrupt(question, response_schema=schema)
