@@ -75,8 +75,10 @@ def check_reply(
         )
     flipped = plays(conversation, speaker, text)
     if flipped is not None:
-        told = conversation.render_prompt(prompts.WRONG_SPEAKER, me=speaker.name, other=flipped)
-        return Checked(text, Problem(flaw=Flaw.ROLE_FLIP, text=told))
+        explanation = conversation.render_prompt(
+            prompts.WRONG_SPEAKER, me=speaker.name, other=flipped
+        )
+        return Checked(text, Problem(flaw=Flaw.ROLE_FLIP, text=explanation))
     is_formed = speaker.format is not None
     read = _read(speaker, text, schema, cut_off=cut_off) if is_formed else Parsed()
     text = read.text or text
@@ -101,13 +103,13 @@ def _said_before(
     echoed = _echoed(conversation, speaker, own, log)
     if echoed is None:
         return None
-    told = conversation.render_prompt(prompts.ECHOED_REPLY, other=echoed)
-    return Problem(flaw=Flaw.ECHO, text=told)
+    explanation = conversation.render_prompt(prompts.ECHOED_REPLY, other=echoed)
+    return Problem(flaw=Flaw.ECHO, text=explanation)
 
 
 def _no_reply(conversation: Conversation, text: str) -> Checked:
-    told = conversation.render_prompt(prompts.NO_CONTENT)
-    return Checked(text, Problem(flaw=Flaw.NO_REPLY, text=told))
+    explanation = conversation.render_prompt(prompts.NO_CONTENT)
+    return Checked(text, Problem(flaw=Flaw.NO_REPLY, text=explanation))
 
 
 def _unanswered(
@@ -117,8 +119,8 @@ def _unanswered(
     token = unanswered_token(conversation, speaker.name, text, log)
     if token is None:
         return None
-    told = conversation.render_prompt(prompts.PREMATURE_END, token=token)
-    return Problem(flaw=Flaw.UNANSWERED, text=told)
+    explanation = conversation.render_prompt(prompts.PREMATURE_END, token=token)
+    return Problem(flaw=Flaw.UNANSWERED, text=explanation)
 
 
 def _unfit(conversation: Conversation, speaker: Speaker, read: Parsed) -> Problem | None:
@@ -133,10 +135,10 @@ def _misnamed(conversation: Conversation, speaker: Speaker, given: Sequence[str]
     if not given or first_allowed(conversation, speaker.name, given) is not None:
         return None
     names = ", ".join(hand_off_targets(conversation, speaker.name))
-    told = conversation.render_prompt(
-        handoffs.HAND_OFF_REFUSED, other=given[0] or "nobody", names=names
+    explanation = conversation.render_prompt(
+        handoffs.HAND_OFF_REFUSED, other=given[0] or "An empty name", names=names
     )
-    return Problem(flaw=Flaw.NOT_NEXT, text=told)
+    return Problem(flaw=Flaw.NOT_NEXT, text=explanation)
 
 
 _WORD: Final = re.compile(r"\w+\b")
@@ -180,8 +182,8 @@ def repeated_calls(
         return None
     called = (*message.tool_calls, *message.invalid_tool_calls)
     tools = " and ".join(dict.fromkeys(str(one["name"]) for one in called))
-    told = conversation.render_prompt(prompts.REPEATED_CALLS, tools=tools)
-    return Problem(flaw=Flaw.SAME_CALLS, text=told)
+    explanation = conversation.render_prompt(prompts.REPEATED_CALLS, tools=tools)
+    return Problem(flaw=Flaw.SAME_CALLS, text=explanation)
 
 
 def _says_nothing(
@@ -208,11 +210,11 @@ def _says_nothing(
         if any(is_blank(one) or is_placeholder(one, prompt, marks.lines) for one in given):
             return True
     # A speaker may repeat its task, so the task does not count.
-    told = prompt or prompts.SPEAKER_LABELS
+    instructions = prompt or prompts.SPEAKER_LABELS
     if not prompt and conversation.prompts:
-        told = conversation.render_prompt(prompts.SPEAKER_LABELS)
+        instructions = conversation.render_prompt(prompts.SPEAKER_LABELS)
     is_open = not own[:1].isalnum() and is_placeholder(own, prompt)
-    return is_open or repeats(own, told)
+    return is_open or repeats(own, instructions)
 
 
 def rewrite_request(conversation: Conversation, draft: MessageMetadata) -> str:

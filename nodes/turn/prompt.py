@@ -95,7 +95,7 @@ def prompt_overhead(
     # This builds the tools' schemas, which takes time.
     if not isinstance(speaker.context, TokenBudget | RunningSummary):
         return PromptOverhead(0)
-    front = _as_told(context, speaker, [], short)
+    front = _shown_messages(context, speaker, [], short)
     tools = tokens_of_tools(context.conversation, context.resources.registry, speaker)
     thoughts = tokens_of_thoughts(context.log, speaker.name)
     reminded = short.reminder if short is not None else ""
@@ -110,7 +110,7 @@ def _given_task(context: NodeContext, speaker: Speaker) -> str:
     return context.conversation.task or speaker.task or ""
 
 
-def _as_told(
+def _shown_messages(
     context: NodeContext,
     speaker: Speaker,
     lines: Sequence[BaseMessage],
@@ -134,33 +134,33 @@ def view_of(
     behind: Sequence[BaseMessage] = (),
 ) -> list[BaseMessage]:
     """Return the speaker's view of the log that its model receives."""
-    beside = prompt_overhead(context, speaker, short, behind=behind)
-    kept = context.reader.history(speaker.name).shortened(log, beside)
-    return _as_told(context, speaker, kept.lines, short)
+    overhead = prompt_overhead(context, speaker, short, behind=behind)
+    kept = context.reader.history(speaker.name).shortened(log, overhead)
+    return _shown_messages(context, speaker, kept.lines, short)
 
 
 class TurnInstructions(NamedTuple):
     """The instructions added to this turn's prompts. They are never stored."""
 
-    told: str
+    notice: str
     """The notice that the end is near. It follows the newest message heard. Empty if there is none.
     """
-    asked: list[BaseMessage]
+    retry: list[BaseMessage]
     """The last messages if the model is asked once more: the draft and the request to rewrite it.
     """
 
     @property
     def messages(self) -> list[BaseMessage]:
         """All instructions, for an estimate of their length."""
-        return [*([HumanMessage(self.told)] if self.told else []), *self.asked]
+        return [*([HumanMessage(self.notice)] if self.notice else []), *self.retry]
 
 
 def turn_instructions(context: NodeContext) -> TurnInstructions:
     """Return the instructions added to this turn's prompts. They are never stored."""
-    return TurnInstructions(_told_of_end(context), _mending(context))
+    return TurnInstructions(_end_notice(context), _retry_messages(context))
 
 
-def _mending(context: NodeContext) -> list[BaseMessage]:
+def _retry_messages(context: NodeContext) -> list[BaseMessage]:
     """Return the draft and the request to rewrite it, if the model is asked once more."""
     if context.position.phase not in (Phase.REJECTED, Phase.CUT_OFF):
         return []
@@ -170,30 +170,30 @@ def _mending(context: NodeContext) -> list[BaseMessage]:
     return [AIMessage(draft.text), request] if draft.text.strip() else [request]
 
 
-def _told_of_end(context: NodeContext) -> str:
+def _end_notice(context: NodeContext) -> str:
     conversation, position = context.conversation, context.position
     end_chat = conversation.end_chat
     if position.owed or is_answer_due(conversation, position):
         if not end_chat.announce_last_words:
             return ""
-        told = conversation.render_prompt(prompts.LAST_MESSAGE)
+        notice = conversation.render_prompt(prompts.LAST_MESSAGE)
     else:
         left = end_chat.rounds_left(position.rounds(conversation) + 1)
         if not end_chat.tell_rounds_left or left is None or context.turn.stage is not Stage.ROUNDS:
             return ""
-        told = conversation.render_prompt(prompts.ROUNDS_LEFT, count=left)
-    return conversation.mark_instruction(conversation.speaker(context.turn.speaker), told)
+        notice = conversation.render_prompt(prompts.ROUNDS_LEFT, count=left)
+    return conversation.mark_instruction(conversation.speaker(context.turn.speaker), notice)
 
 
 def build_prompt(
     context: NodeContext,
     speaker: Speaker,
     log: Sequence[BaseMessage],
-    once: TurnInstructions,
+    instructions: TurnInstructions,
     short: SmallModelPrompt | None,
 ) -> list[BaseMessage]:
     """Return the prompt for a speaker's turn."""
-    view = view_of(context, speaker, log, short, behind=once.messages)
+    view = view_of(context, speaker, log, short, behind=instructions.messages)
     if not view or isinstance(view[-1], SystemMessage | AIMessage):
         # The message to answer was removed. Many models refuse a prompt without a user message at
         # its end.
@@ -202,18 +202,20 @@ def build_prompt(
         view = [*view, HumanMessage(context.conversation.render_prompt(cue))]
     if context.position.phase in (Phase.RETURNED, Phase.REJECTED, Phase.CUT_OFF):
         view = with_thoughts(view, log, speaker.name)
-    return append_question(_with_told(view, once.told) if once.told else view, once.asked)
+    if instructions.notice:
+        view = _with_notice(view, instructions.notice)
+    return append_question(view, instructions.retry)
 
 
-def _with_told(view: Sequence[BaseMessage], told: str) -> list[BaseMessage]:
+def _with_notice(view: Sequence[BaseMessage], notice: str) -> list[BaseMessage]:
     """Add text to the newest message heard, so that the turn's tool calls and results follow it."""
     places = (place for place, one in enumerate(view) if isinstance(one, HumanMessage))
     place = max(places, default=None)
     if place is None:
-        return [*view, HumanMessage(told)]
+        return [*view, HumanMessage(notice)]
     heard = view[place]
-    with_told = HumanMessage(f"{heard.text}\n\n{told}", name=heard.name)
-    return [*view[:place], with_told, *view[place + 1 :]]
+    with_notice = HumanMessage(f"{heard.text}\n\n{notice}", name=heard.name)
+    return [*view[:place], with_notice, *view[place + 1 :]]
 
 
 def append_question(
@@ -261,13 +263,13 @@ async def ask_model(
     """
     lines: list[AnyMessage] = [*context.log, *new]
     usage, has_room = context.usage, False
-    beside = prompt_overhead(context, speaker, short, behind=behind)
+    overhead = prompt_overhead(context, speaker, short, behind=behind)
     while True:
         cut: AnyMessage | None
         try:
             answer, found = await ask([*lines])
         except ContextTooLongError:
-            cut = _cut(context, speaker, lines, beside)
+            cut = _cut(context, speaker, lines, overhead)
             if cut is None:
                 raise
         else:
@@ -276,7 +278,7 @@ async def ask_model(
             # Only once: a second cut-off answer was cut off by the model's own limit.
             is_guessed = goes_on and limit is None
             has_room = has_room or is_guessed or not ran_out_of_room(answer, limit)
-            cut = None if has_room else _cut(context, speaker, lines, beside)
+            cut = None if has_room else _cut(context, speaker, lines, overhead)
             if cut is None:
                 return ModelAnswer(answer, found, lines[len(context.log) :], usage)
             has_room = True
@@ -286,11 +288,11 @@ async def ask_model(
 
 
 def _cut(
-    context: NodeContext, speaker: Speaker, lines: Sequence[BaseMessage], beside: PromptOverhead
+    context: NodeContext, speaker: Speaker, lines: Sequence[BaseMessage], overhead: PromptOverhead
 ) -> AnyMessage | None:
     """Return a log message that leaves out the older half, or None if nothing can be left out."""
     history = context.reader.history(speaker.name)
-    since = history.halved(lines, beside)
+    since = history.halved(lines, overhead)
     if since is None:
         return None
     # The earlier summary remains known.
@@ -331,8 +333,8 @@ async def summarize_left_out(
         # A short prompt needs less space.
         model = await context.model(speaker.model)
         short = model.adapter.prompting.small_model_prompt(speaker)
-    beside = prompt_overhead(context, speaker, short)
-    left_out = context.reader.history(speaker.name).to_summarise(context.log, beside)
+    overhead = prompt_overhead(context, speaker, short)
+    left_out = context.reader.history(speaker.name).to_summarise(context.log, overhead)
     return None if left_out is None else await summarize(context, speaker, *left_out)
 
 

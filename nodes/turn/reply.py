@@ -73,10 +73,10 @@ async def ask_for_reply(
     short = model.adapter.prompting.small_model_prompt(speaker)
     where = context.path_of(speaker, "model_settings")
     settings = context.settings(where, speaker.model_settings, SPEAKER_TEMPERATURE)
-    schema, once = _held_to(context, speaker), turn_instructions(context)
+    schema, instructions = _schema_of_answer(context, speaker), turn_instructions(context)
 
     async def ask(log: list[BaseMessage]) -> tuple[AIMessage, HandedOver]:
-        prompt = build_prompt(context, speaker, log, once, short)
+        prompt = build_prompt(context, speaker, log, instructions, short)
         if schema is not None:
             answer = await _structured(context, speaker, model, schema, prompt, settings)
             return answer, HandedOver()
@@ -92,13 +92,13 @@ async def ask_for_reply(
         new=new,
         most=settings.values.get("max_tokens"),
         short=short,
-        behind=once.messages,
+        behind=instructions.messages,
         goes_on=speaker.on_length != "accept" and not context.position.cut_off,
     )
     return DraftReply(found.answer, Source.MODEL, found.new, found.usage, handed=found.found)
 
 
-def _held_to(context: NodeContext, speaker: Speaker) -> type[BaseModel] | None:
+def _schema_of_answer(context: NodeContext, speaker: Speaker) -> type[BaseModel] | None:
     """Return the pydantic model that the answer must follow, or None."""
     wanted = speaker.format
     if not isinstance(wanted, SchemaFormat) or wanted.form != "structured":
