@@ -214,8 +214,8 @@ def _problem_of(text: str, task: str, limit: int, render_prompt: RenderPrompt) -
     if not is_long and not is_rewritten(
         task, text, prompts.join_task_requests(limit, render_prompt)
     ):
-        told = render_prompt(prompts.REWRITE_TASK, limit=limit)
-        return Problem(flaw=Flaw.NO_REPLY, text=told)
+        request = render_prompt(prompts.REWRITE_TASK, limit=limit)
+        return Problem(flaw=Flaw.NO_REPLY, text=request)
     count = ceil(words_in(text))
     if count <= limit:
         return None

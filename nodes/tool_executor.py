@@ -1,7 +1,7 @@
 """The node that runs the calls of a speaker: tools, or code in a message.
 
-Each call is a separate LangGraph task. After a kill, finished calls are not run again; a call in
-flight is, under the same call id. Tool calls run concurrently, calls that run code one after
+Each call is a separate LangGraph task. After a kill, finished calls do not run again, but a call
+in flight does, under the same call id. Tool calls run concurrently, calls that run code one after
 another. Results enter the log in the order of the calls. Only a failing hook raises an error: the
 tool results are kept, and resuming runs the hooks again.
 

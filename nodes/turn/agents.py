@@ -151,10 +151,11 @@ class ModelCalls(BaseCallbackHandler):
         **kwargs: Any,
     ) -> Any:  # noqa: ANN401  # None, or an awaitable
         """Note the model and its prompt, and refuse a model without a price."""
-        made, told = serialized or {}, metadata or {}
-        model = label_of_call(made, told)
+        model_data, call_data = serialized or {}, metadata or {}
+        model = label_of_call(model_data, call_data)
         self._asked[run_id] = model, messages[0]
-        self._find_price(model, list_price_of_call(made, told) if self._has_list else None)
+        listed = list_price_of_call(model_data, call_data) if self._has_list else None
+        self._find_price(model, listed)
 
     def on_llm_start(
         self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **kwargs: Any

@@ -57,8 +57,8 @@ def lines_before(
     speaks = decision.node in (Node.USER_AGENT, Node.ASSISTANT_AGENT)
     if position.phase not in BETWEEN_TURNS or not speaks:
         return []
-    told = _before(conversation, position, decision, log)
-    return [make_message(len(log) + place, text, about) for place, (text, about) in enumerate(told)]
+    new = _before(conversation, position, decision, log)
+    return [make_message(len(log) + place, text, about) for place, (text, about) in enumerate(new)]
 
 
 def _before(

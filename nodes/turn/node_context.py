@@ -262,8 +262,8 @@ class NodeContext:
             ended = outcome(self.conversation, position, decision.reasons, log, usage, tallies)
             update["outcome"] = ended.model_dump(mode="json")
             return update | self._at_the_end(messages)
-        told = lines_before(self.conversation, position, decision, log) if tells else []
-        return update | update_of([*messages, *told], self.log)
+        new = lines_before(self.conversation, position, decision, log) if tells else []
+        return update | update_of([*messages, *new], self.log)
 
     def _at_the_end(self, new: Sequence[AnyMessage]) -> State:
         """Return the update for the last messages.

@@ -168,8 +168,8 @@ def callable_tools(
 ) -> tuple[list[BaseTool], str]:
     """Return the tools described to a speaker, and its tool choice."""
     may_call = context.position.tool_rounds < context.conversation.max_tool_rounds
-    is_told = may_call or bool(offers.described(speaker.tools))
-    tools = offered_tools(context.resources.registry, speaker) if is_told else []
+    are_described = may_call or bool(offers.described(speaker.tools))
+    tools = offered_tools(context.resources.registry, speaker) if are_described else []
     choice = speaker.tool_choice if may_call else "none"
     if choice != "none" and context.position.tool_rounds > 0:
         # After a successful call, the model may answer with text, too.

@@ -227,9 +227,9 @@ def _read(state: State, text: str | None) -> Conversation:
         raise SpecError(f"conversation: expected the fields of a Conversation, not {kind}")
     task = text or (state.get("spec") or {}).get("task")
     if task and not given.get("task"):
-        told = restore_conversation({**given, "task": task})
-        if not told.people:
-            return told
+        with_task = restore_conversation({**given, "task": task})
+        if not with_task.people:
+            return with_task
     return restore_conversation({**given})
 
 
