@@ -37,7 +37,7 @@ _LONGEST_MOVE = 10
 """From this number of words on, a line with a number or an option is no move of a game."""
 
 _FIRST = 30
-"""Number of characters that contain the first words."""
+"""Number of characters that are searched for the first words."""
 
 _DENSE: Final = "\u3000"
 """The first character of the scripts without spaces."""
@@ -55,13 +55,13 @@ _LONGEST_OWNED: Final = 8
 """Maximum length of a placeholder in brackets, in words."""
 
 _NEARLY_ASKED: Final = 0.8
-"""The similarity of words from which a sentence repeats a sentence of a request."""
+"""Minimum similarity, word by word, of a sentence that repeats a sentence of a request."""
 
 _RUN: Final = 5
-"""Minimum number of words in a request's order that count as copied from it."""
+"""Number of consecutive words of a request from which a text counts as copied."""
 
 _MOSTLY: Final = 0.75
-"""The share of copied words from which a sentence repeats a request."""
+"""Minimum share of copied words in a sentence that repeats a request."""
 
 
 def is_placeholder(text: str, prompt: str = "", marks: Iterable[str] = ()) -> bool:

@@ -122,8 +122,8 @@ def hidden_parts(text: str, is_shown: Callable[[str], bool] | None = None) -> li
 
     Args:
         text: The text.
-        is_shown: Returns whether a piece of code or a quotation is left out of the result. If None,
-            every part is returned.
+        is_shown: A function that returns whether a part is left out of the result. If None, every
+            part is returned.
     """
     blocks = _blocks(text)
     pieces, at = [], 0
@@ -202,8 +202,7 @@ def last_sentence(before: str, first: str) -> str:
 
 @cache
 def _sentence_end() -> Any:  # noqa: ANN401  # regex has no types
-    # Imported here: loading it costs more than running a conversation, and few conversations need
-    # it.
+    # Imported here: loading it takes longer than a conversation, and few conversations need it.
     import regex  # type: ignore[import-untyped]
 
     emoji = r"(?:\p{Emoji_Presentation}|\p{Extended_Pictographic}\ufe0f)"

@@ -277,7 +277,7 @@ class ThoughtReader:
             self._space = _BLANKS
 
     def _rest(self, *, is_over: bool) -> str:
-        """Return the certain speech after the last tag."""
+        """Return the text after the last tag that is certainly speech."""
         if self._closing is not None:
             self._sought = max(self._sought, len(self._text) - _LONGEST_HEADER)
             if is_over:
