@@ -54,7 +54,9 @@ _PURPOSES: Final[Mapping[str, Purpose]] = {
     kind_name(SpecifiedTask): "task",
 }
 
-_asked: ContextVar[Mapping[str, Any] | None] = ContextVar("_asked", default=None)
+_current_metadata: ContextVar[Mapping[str, Any] | None] = ContextVar(
+    "_current_metadata", default=None
+)
 """The metadata of the call in progress."""
 
 
@@ -196,11 +198,11 @@ class ScriptedChatModel(BaseChatModel):
 
     async def agenerate(self, *args: Any, **kwargs: Any) -> LLMResult:
         """Answer, and keep the call's metadata for `_astream`, which may get no run manager."""
-        before = _asked.set(kwargs.get("metadata"))
+        before = _current_metadata.set(kwargs.get("metadata"))
         try:
             return await super().agenerate(*args, **kwargs)
         finally:
-            _asked.reset(before)
+            _current_metadata.reset(before)
 
     def _generate(
         self,
@@ -257,8 +259,11 @@ class ScriptedChatModel(BaseChatModel):
         rest = dict(kwargs) if stop is None else {**kwargs, "stop": stop}
         tools = tuple(rest.pop("tools", None) or ())
         response_format = rest.pop("response_format", None)
-        beside = (run_manager.metadata if run_manager else _asked.get()) or {}
-        purpose, speaker = _PURPOSES.get(str(beside.get("purpose"))), beside.get("speaker")
+        call_metadata = (run_manager.metadata if run_manager else _current_metadata.get()) or {}
+        purpose, speaker = (
+            _PURPOSES.get(str(call_metadata.get("purpose"))),
+            call_metadata.get("speaker"),
+        )
         call = Call(tuple(messages), rest, tools, response_format, purpose, speaker)
         prompt = as_prompt(messages)
         return prompt, self._tape.answer(self._tape.record(call), prompt)
@@ -277,11 +282,13 @@ def _parsed(message: AIMessage, model: type[BaseModel] | None) -> object:
 
 
 def _metadata(reply: Reply, prompt: Prompt) -> dict[str, Any]:
-    asked, said, total = usage(reply, prompt).values()
+    read, written, total = usage(reply, prompt).values()
     return {
         "additional_kwargs": {} if reply.refusal is None else {"refusal": reply.refusal},
         "response_metadata": {"finish_reason": reply.ending, "model_name": "scripted"},
-        "usage_metadata": UsageMetadata(input_tokens=asked, output_tokens=said, total_tokens=total),
+        "usage_metadata": UsageMetadata(
+            input_tokens=read, output_tokens=written, total_tokens=total
+        ),
     }
 
 

@@ -187,7 +187,7 @@ class HttpServer(ABC, Generic[RequestT]):
         return reply
 
     async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asked = http.Request(scope, receive)
+        http_request = http.Request(scope, receive)
 
         async def send_on(message: Message) -> None:
             # Set before the last byte is sent: a client that has read it must find `answered` true.
@@ -198,18 +198,18 @@ class HttpServer(ABC, Generic[RequestT]):
         try:
             body = None
             with suppress(ValueError):
-                body = await asked.json()
+                body = await http_request.json()
             request = self.request_type(
-                scope["path"], dict(asked.headers), body if isinstance(body, dict) else {}
+                scope["path"], dict(http_request.headers), body if isinstance(body, dict) else {}
             )
-            response = await self._respond(asked.method, request)
+            response = await self._respond(http_request.method, request)
             # uvicorn notices that a client has disconnected one loop iteration after its socket
             # does.
             await asyncio.sleep(0)
-            if not await asked.is_disconnected():
+            if not await http_request.is_disconnected():
                 await response(scope, receive, send_on)
         except _Broken:
-            await self._thread.hang_up(asked)
+            await self._thread.hang_up(http_request)
         except (http.ClientDisconnect, asyncio.CancelledError):
             pass  # the client disconnected, or the server closes; uvicorn would print either
 

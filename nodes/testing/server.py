@@ -105,14 +105,14 @@ class ScriptedServer(HttpServer[Request]):
     def stream_answer(self, reply: Reply, request: Request, number: int) -> Iterator[bytes]:
         """Yield the events of a stream of `chat.completion.chunk` objects."""
         options = request.body.get("stream_options") or {}
-        said = events(
+        parts = events(
             reply,
             request.prompt,
             request.body["model"],
             number,
             with_usage=bool(options.get("include_usage")),
         )
-        for event in said:
+        for event in parts:
             yield f"data: {json.dumps(event)}\n\n".encode()
         if reply.error != "drop":
             yield b"data: [DONE]\n\n"

@@ -43,7 +43,7 @@ def client_error(reply: Reply) -> "openai.APIError":
     body, headers = reply_error(reply)
     response = httpx2.Response(reply.error, headers=headers, json=body, request=request)
     default = openai.InternalServerError if reply.error >= 500 else openai.APIStatusError
-    made = {
+    error_class = {
         400: openai.BadRequestError,
         401: openai.AuthenticationError,
         403: openai.PermissionDeniedError,
@@ -54,22 +54,24 @@ def client_error(reply: Reply) -> "openai.APIError":
     }.get(reply.error, default)
     # The client reads fields the same way: servers send them under "error", or at the top level.
     fields = body.get("error", body)
-    said = fields.get("message") if isinstance(fields, dict) else fields
-    return made(f"Error code: {reply.error} - {said}", response=response, body=fields)
+    message_text = fields.get("message") if isinstance(fields, dict) else fields
+    return error_class(
+        f"Error code: {reply.error} - {message_text}", response=response, body=fields
+    )
 
 
 def usage(reply: Reply, prompt: Prompt) -> dict[str, int]:
     """Return the token usage of one call, counting words as tokens."""
-    asked = 0
+    read = 0
     for message in prompt:
         if isinstance(message["content"], str):
-            asked += len(message["content"].split())
+            read += len(message["content"].split())
         for call in message.get("tool_calls", ()):
-            asked += len(call["function"]["arguments"].split())
+            read += len(call["function"]["arguments"].split())
     return {
-        "prompt_tokens": asked,
+        "prompt_tokens": read,
         "completion_tokens": reply.words,
-        "total_tokens": asked + reply.words,
+        "total_tokens": read + reply.words,
     }
 
 
