@@ -1,4 +1,4 @@
-"""Small tools to begin with: a comparison of two numbers, a calculator, a clock."""
+"""Example tools: a comparison of two numbers, a calculator, a clock."""
 
 import ast
 from datetime import UTC, datetime
@@ -13,10 +13,10 @@ from ..registry.hooks import ArgumentsError
 from ..sandbox import sandbox
 
 _FAR: Final = 1_000_000
-"""How far a number may be from 0: small models write numbers without an end."""
+"""Largest absolute value of a number. Small models sometimes write endless digits."""
 
 _SECONDS: Final = 2.0
-"""How long a calculation may take: a tower of powers has no end."""
+"""Time limit of a calculation in seconds. A tower of powers would never finish."""
 
 _ARITHMETIC: Final = (
     *(ast.Expression, ast.BinOp, ast.UnaryOp, ast.Constant),

@@ -1,4 +1,4 @@
-"""The tool that looks back: what was said in this very session (LazyLLM's get_history)."""
+"""A tool that returns earlier messages of the same session (LazyLLM's get_history)."""
 
 from typing import Annotated
 

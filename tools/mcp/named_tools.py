@@ -1,4 +1,4 @@
-"""The tools that conversations name of MCP servers: only these servers are asked."""
+"""Lookup of the MCP tools that a conversation names."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -13,7 +13,7 @@ from .servers import Server, ServerError
 async def find_tools(
     servers: Mapping[str, Server], wanted: Iterable[tuple[str, str]]
 ) -> dict[str, BaseTool]:
-    """Find tools of MCP servers. Only those that are named are asked, side by side."""
+    """Return the named tools of MCP servers. Only their servers are asked, concurrently."""
     named: dict[str, list[tuple[str, str]]] = {}
     for path, name in wanted:
         named.setdefault(name.partition(".")[0], []).append((path, name))
@@ -38,7 +38,7 @@ async def find_tools(
 
 
 def _imported(path: str, name: str) -> Callable[[Server, str], Awaitable[dict[str, BaseTool]]]:
-    """Import what talks to servers, which takes a while."""
+    """Import the MCP client, which takes a while and needs an extra."""
     try:
         from .tools import tools_of
     except ImportError as error:

@@ -1,7 +1,7 @@
-"""MCP servers by name: what is given in Python, and what stands in the file that a setting names.
+"""MCP servers by name, passed in Python or read from the file named by a setting.
 
-They are no part of a conversation's spec, which may come from anywhere: one of them is a command
-on this machine.
+They are not part of a conversation's spec. A spec may come from anyone, and a server may be a
+command on this machine.
 """
 
 import json
@@ -22,22 +22,23 @@ from ...graphs.common.settings import load_settings
 from ...graphs.common.validation import did_you_mean, validate
 
 McpServer: TypeAlias = Mapping[str, Any]
-"""An MCP server, as `langchain_mcp_adapters` takes it: ``{"command": …, "args": […], "env": {…}}``
-or ``{"url": …, "headers": {…}}``, each with a ``transport`` where it is not plain, and with the
-``connect_timeout`` in seconds where 10 will not do."""
+"""An MCP server, as `langchain_mcp_adapters` accepts it: ``{"command": …, "args": […], "env":
+{…}}`` or ``{"url": …, "headers": {…}}``. Optional keys: ``transport`` (default: stdio for a
+command, streamable HTTP for a url) and ``connect_timeout`` in seconds (default: 10).
+"""
 
 _TRANSPORTS: Final[Mapping[str, str]] = {
     "http": "streamable_http",
     "streamable-http": "streamable_http",
     "streamableHttp": "streamable_http",
 }
-"""Other names that clients have for one."""
+"""Other names of a transport in other clients' files."""
 
 _VARIABLE: Final = re.compile(r"\$\{([^}]+)\}")
 
 
 def _filled(values: dict[str, str] | None) -> dict[str, str] | None:
-    """Put the environment's variables in the places of their names."""
+    """Replace each ``${NAME}`` by the environment variable of this name."""
 
     def value(found: re.Match[str]) -> str:
         if found[1] not in os.environ:
@@ -52,16 +53,16 @@ _Seconds = float | timedelta
 
 
 class ServerError(Exception):
-    """A server did not answer, or not as MCP has it. Says what it did and what to do."""
+    """A server did not answer, or not in MCP. The message names the reason and the remedy."""
 
 
 class _Server(Data):
     session_kwargs: dict[str, Any] | None = None
     connect_timeout: PositiveFloat = 10.0
-    """How long it may take to answer for the first time, in seconds."""
+    """Maximum time until the first answer, in seconds."""
 
     def given(self) -> dict[str, Any]:
-        """Give what was said of it, and its transport."""
+        """Return the fields that were set, and the transport."""
         names = (self.model_fields_set | {"transport"}) - {"connect_timeout"}
         return {name: getattr(self, name) for name in names}
 
@@ -73,12 +74,13 @@ class CommandServer(_Server):
     command: Text
     """The program."""
     args: list[str] = Field(default_factory=list)
-    """What it is called with."""
+    """The program's arguments."""
     env: _Filled = None
-    """What its environment has beside a few harmless variables; ``${NAME}`` stands for one of
-    ours."""
+    """Environment variables of the program, in addition to a few harmless ones. ``${NAME}`` is
+    replaced by a variable of the current environment.
+    """
     cwd: str | Path | None = None
-    """The folder it works in."""
+    """Working folder of the program."""
     encoding: str = "utf-8"
     encoding_error_handler: Literal["strict", "ignore", "replace"] = "strict"
 
@@ -90,7 +92,7 @@ class UrlServer(_Server):
     url: Annotated[str, AfterValidator(check_address)]
     """Its address."""
     headers: _Filled = None
-    """What each request carries; ``${NAME}`` stands for a variable of the environment."""
+    """Headers of each request. ``${NAME}`` is replaced by a variable of the environment."""
     timeout: _Seconds = 30.0
     sse_read_timeout: _Seconds = 300.0
     terminate_on_close: bool = True
@@ -102,7 +104,7 @@ Server: TypeAlias = CommandServer | UrlServer
 
 
 def read_given_servers(given: object) -> dict[str, Server]:
-    """Read the servers that are given in Python."""
+    """Return the servers that are passed in Python."""
     if given is not None and not isinstance(given, Mapping):
         raise SpecError(
             f"mcp_servers: must be a dict from names to servers, not {type(given).__name__}"
@@ -111,10 +113,10 @@ def read_given_servers(given: object) -> dict[str, Server]:
 
 
 def configured_servers() -> dict[str, Server]:
-    """Read the servers of the file that ``DUOLOGUE_MCP_SERVERS`` names. Reads files.
+    """Return the servers of the file that ``DUOLOGUE_MCP_SERVERS`` names.
 
-    It has the form that other programs share: ``{"mcpServers": {name: {"command": …}}}``; what
-    these have put there for themselves is passed over.
+    The file has the form that MCP clients share: ``{"mcpServers": {name: {"command": …}}}``. Keys
+    that only other programs use are ignored.
     """
     path = load_settings().mcp_servers
     if path is None:
@@ -133,13 +135,13 @@ def configured_servers() -> dict[str, Server]:
 
 
 def is_at(servers: Mapping[str, Server], name: str) -> bool:
-    """Whether a tool's name is ``server.tool``, of one of these servers."""
+    """Return whether a name is ``server.tool`` with one of these servers."""
     server, _, tool = name.partition(".")
     return bool(tool) and server in servers
 
 
 def hint_of(servers: Mapping[str, Server], name: str) -> str | None:
-    """Say what may be wrong with the name of a tool that there is not; None: not the server."""
+    """Return a hint about an unknown tool's name, or None if the name is not about MCP servers."""
     server, dot, _ = name.partition(".")
     if server in servers:
         return f"; of the MCP server {server!r} name one tool, as {server}.tool"
@@ -155,7 +157,7 @@ _SHARED: Final = frozenset(
 
 
 def _ours(one: object) -> object:
-    """Leave out what other programs have put into the file they share with us."""
+    """Return the known keys of a server's entry; other programs add keys to the shared file."""
     if not isinstance(one, dict):
         return one
     found = {name: value for name, value in one.items() if name in _SHARED}
@@ -173,7 +175,7 @@ def _server(where: str, name: object, given: object) -> Server:
     fields = dict(given) if isinstance(given, Mapping) else {}
     if not fields.keys() & {"command", "url"}:
         raise SpecError(f"{where}: must be a dict with a command or a url")
-    # As other clients do where nothing is said.
+    # Other clients have the same defaults.
     plain = "stdio" if "command" in fields else "streamable_http"
     transport = fields.get("transport") or plain
     fields["transport"] = _TRANSPORTS.get(str(transport), transport)

@@ -1,8 +1,8 @@
 """Tools of MCP servers.
 
-Each call has a connection of its own, opened and closed by the task that makes it, on whatever loop
-it runs: nothing is left behind by a call that is cut short, and a conversation goes on after a kill
-as it would have without. A server that must remember something between calls runs by itself.
+Each call opens and closes its own connection in the task that makes it. An interrupted call
+therefore leaves nothing behind, and a conversation can resume after a crash. A server that must
+keep state between calls has to run as a separate process with a url.
 """
 
 import asyncio
@@ -38,22 +38,22 @@ from .servers import CommandServer, Server, ServerError, UrlServer
 T = TypeVar("T")
 
 _MOST = 1000
-"""How much of what a server says stands in an error, in characters."""
+"""Maximum length of a server's message in an error, in characters."""
 
 _GONE = 32600
-"""What the client makes of HTTP 404."""
+"""Error code that the MCP client uses for HTTP 404."""
 
-# A line that is no message is no reason for a traceback on the user's terminal.
+# The client logs a traceback for each invalid line; the user's terminal should not show it.
 logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 
 class McpTool(BaseTool):
-    """A tool of an MCP server. Its arguments are whatever its schema says, by any names."""
+    """A tool of an MCP server. Its schema alone defines the arguments and their names."""
 
     server: Server
-    """Where it is."""
+    """The server that runs the tool."""
     at_server: str
-    """What the server calls it."""
+    """Name of the tool on the server."""
 
     def _run(self, /, *args: object, **arguments: object) -> str:
         raise NotImplementedError("a tool of an MCP server is called by ainvoke")
@@ -72,7 +72,7 @@ class McpTool(BaseTool):
 
 
 async def tools_of(server: Server, name: str) -> dict[str, BaseTool]:
-    """Ask a server for its tools."""
+    """Return the tools of a server, by ``server.tool``."""
 
     async def listed(session: ClientSession) -> list[BaseTool]:
         async with asyncio.timeout(server.connect_timeout):
@@ -91,13 +91,13 @@ async def tools_of(server: Server, name: str) -> dict[str, BaseTool]:
 
 
 def _schema(given: object) -> dict[str, Any]:
-    """The schema of arguments, whole: servers leave parts out that LangChain reads."""
+    """Return the schema of the arguments. Servers may omit keys that LangChain needs."""
     found = given if isinstance(given, dict) else {}
     return {"type": "object", "properties": {}} | found
 
 
 def result_text(result: CallToolResult) -> str:
-    """Give what a tool gave as text: what has none is named."""
+    """Return a tool's result as text. Content without text is replaced by its type."""
     parts = [_text(block) for block in result.content]
     if not parts and result.structuredContent is not None:
         parts = [json.dumps(result.structuredContent, ensure_ascii=False)]
@@ -119,21 +119,21 @@ def _text(block: ContentBlock) -> str:
 
 
 async def ask_server(server: Server, question: Callable[[ClientSession], Awaitable[T]]) -> T:
-    """Connect to a server, ask it something, and let go of it."""
-    # In a task of its own: anyio's scopes lose count of who has cancelled the one they are in.
+    """Connect to a server, ask it something, and close the connection."""
+    # In a separate task, since anyio's scopes miscount cancellations of the task that they are in.
     asking = asyncio.create_task(_asked(server, question))
     try:
         return await asking
     except ServerError as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
-            # It broke while it was cut short.
+            # The connection failed because the call was cancelled.
             raise asyncio.CancelledError from error
         raise
 
 
 async def _asked(server: Server, question: Callable[[ClientSession], Awaitable[T]]) -> T:
-    # What a command writes to stderr is for whoever looks for the reason why it failed.
+    # The command's stderr is kept to explain a failure.
     errors = await asyncio.to_thread(_temporary_file)
     noise: list[Exception] = []
     found: list[T] = []
@@ -144,7 +144,8 @@ async def _asked(server: Server, question: Callable[[ClientSession], Awaitable[T
                 if isinstance(message, Exception):
                     noise.append(message)
                     if isinstance(server, UrlServer) and limit.when() is not None:
-                        # What it posts as its answer is the only one there will be.
+                        # The server's reply to a POST is an invalid message; no other reply will
+                        # follow.
                         limit.reschedule(0)
 
             session = await stack.enter_async_context(_session(server, errors, heard))
@@ -156,10 +157,10 @@ async def _asked(server: Server, question: Callable[[ClientSession], Awaitable[T
         said = await asyncio.to_thread(_last_line, errors)
         raise ServerError(_why(cause, server, said)) from error
     finally:
-        # Closing it is quick: nothing is left to be written.
+        # Closing is quick, since nothing is left to write.
         errors.close()
     if not found:
-        # Letting go of a connection that broke may hide that it did.
+        # Closing a broken connection can hide the error.
         raise ServerError("closed the connection: start it again")
     return found[0]
 
@@ -177,7 +178,7 @@ def _session(
 async def _started(
     server: CommandServer, errors: IO[str], settings: dict[str, Any]
 ) -> AsyncIterator[ClientSession]:
-    # The adapter's own would write the server's stderr among what we show.
+    # The adapter's own function would write the server's stderr to our terminal.
     parameters = StdioServerParameters.model_validate(server.given())
     async with (
         stdio_client(parameters, errlog=cast("TextIO", errors)) as (read, write),
@@ -187,21 +188,21 @@ async def _started(
 
 
 def _innermost(error: Exception) -> Exception:
-    """What went wrong first, out of the groups that task groups make of it."""
+    """Return the first error inside the groups that task groups raise."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
 def _has_ended(error: Exception) -> bool:
-    """Whether a command has ended: noticed while it was read, or already as it was written to."""
+    """Return whether a command has ended, noticed when reading from it or writing to it."""
     if isinstance(error, McpError):
         return error.error.code == CONNECTION_CLOSED
     return isinstance(error, anyio.BrokenResourceError)
 
 
 def _why(error: Exception, server: Server, said: str) -> str:
-    """Say what a server did, and what to do."""
+    """Return the failure of a server and its remedy."""
     is_command = isinstance(server, CommandServer)
     place = "command" if is_command else "url"
     match error:
@@ -234,7 +235,7 @@ def _why(error: Exception, server: Server, said: str) -> str:
 
 
 def _url(server: Server) -> str:
-    """Where a server is, without the password that an address may hold."""
+    """Return a server's address without the password that it may contain."""
     url = httpx.URL(cast("UrlServer", server).url)
     return str(url.copy_with(username=None, password=None, query=None))
 

@@ -1,1 +1,1 @@
-"""What conversations name and no file can hold: tools, functions, hooks, schemas."""
+"""Registry of the tools, functions, hooks and schemas that conversations name."""

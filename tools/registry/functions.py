@@ -1,4 +1,4 @@
-"""Functions and agents of the user's own: their arguments, and the one way to call them."""
+"""Registered functions and agents: their arguments, and how they are called."""
 
 import asyncio
 import re
@@ -19,14 +19,19 @@ from .hooks import ArgumentsError, Turn
 T = TypeVar("T")
 
 PredicateFunction: TypeAlias = Callable[[Sequence[BaseMessage]], bool | Awaitable[bool]]
-"""Takes what all heard in the rounds and as last words, oldest first, each with ``name`` and
-``text``; True ends it."""
+"""Accepts the messages of the rounds and the last words that all speakers hear, oldest first, each
+with ``name`` and ``text``. Returns whether the conversation ends.
+"""
 
 OrderFunction: TypeAlias = Callable[[Sequence[BaseMessage], Sequence[str]], str | Awaitable[str]]
-"""Takes what all heard, oldest first, and the speakers' names; gives who speaks next."""
+"""Accepts the messages that all speakers hear, oldest first, and the names of the speakers. Returns
+the name of the next speaker.
+"""
 
 ReplyFunction: TypeAlias = Callable[[Turn], str | Awaitable[str | None] | None]
-"""Takes the speaker's turn; gives its reply, or None to leave it to what comes after it."""
+"""Accepts the speaker's turn. Returns its reply, or None to leave the reply to the next entry of
+``replies``.
+"""
 
 
 async def call(
@@ -36,10 +41,10 @@ async def call(
     *given: Any,
     at: str | None = None,
 ) -> T:
-    """Call a function of the user's own, sync or async.
+    """Call a registered function, sync or async.
 
-    One that is not async gets a thread of its own: whatever it waits for holds up no other
-    conversation. It can't be ended: where the run is cancelled it runs on, unheard.
+    A sync function runs in its own thread, so that it does not block other conversations. Threads
+    cannot be stopped: if the run is cancelled, the function continues and its result is ignored.
     """
     try:
         if iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__):
@@ -50,10 +55,10 @@ async def call(
                 raise raised
         return cast("T", await answer if isawaitable(answer) else answer)
     except GeneratorExit:
-        # Nobody waits for the answer any more.
+        # The caller no longer waits for the answer.
         raise
     except BaseException as error:
-        # What is no exception would end the loop that runs all sessions.
+        # A BaseException, such as SystemExit, would end the event loop that runs all sessions.
         if is_cancelled():
             raise asyncio.CancelledError from error
         raise function_error(what, name, error, at) from error
@@ -62,7 +67,7 @@ async def call(
 def _outcome(
     function: Callable[..., object], *given: object
 ) -> tuple[object, BaseException | None]:
-    """Give what a function gives, and what it raises, which not every thread hands on."""
+    """Return a function's result or its exception; not every thread passes on a BaseException."""
     try:
         return function(*given), None
     except BaseException as error:
@@ -70,17 +75,17 @@ def _outcome(
 
 
 def is_cancelled() -> bool:
-    """Whether the whole run is cancelled, and not only what a function awaits."""
+    """Return whether the whole run is cancelled, not only something that a function awaits."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def takes_values(score: Callable[..., object]) -> bool:
-    """Whether a score is given the values of its cell, too: it needs them, or names them."""
+    """Return whether a score function accepts the values of its cell as second argument."""
     try:
         takes = signature(score)
     except (TypeError, ValueError):
-        # Some that are written in C do not tell.
+        # Some functions written in C have no signature.
         return False
     try:
         takes.bind("result", "values")
@@ -91,14 +96,14 @@ def takes_values(score: Callable[..., object]) -> bool:
 
 
 def parameters_of(tool: BaseTool) -> dict[str, Any]:
-    """Return the JSON schema of a tool's arguments as models are told of them."""
+    """Return the JSON schema of a tool's arguments, as models see it."""
     found: dict[str, Any] = convert_to_openai_tool(tool)["function"].get("parameters") or {}
     return found
 
 
 def check_arguments(schema: dict[str, Any], arguments: dict[str, Any]) -> None:
-    """Make sure that arguments are what a JSON schema asks for."""
-    # Here, since most conversations need none of it, and it takes long to load.
+    """Raise ArgumentsError unless the arguments match a JSON schema."""
+    # Imported here, since it loads slowly and most conversations do not need it.
     from jsonschema.exceptions import SchemaError
     from jsonschema.validators import Draft202012Validator, validator_for
     from referencing import Registry
@@ -107,10 +112,10 @@ def check_arguments(schema: dict[str, Any], arguments: dict[str, Any]) -> None:
     kind = validator_for(schema, default=Draft202012Validator)
     try:
         kind.check_schema(schema)
-        # With a registry of its own it fetches nothing that the schema refers to.
+        # An empty registry prevents the download of schemas that this schema refers to.
         found = list(kind(schema, registry=Registry()).iter_errors(arguments))
     except (SchemaError, Unresolvable, re.error):
-        # It is the tool's to say.
+        # The schema is invalid, so the tool itself must check its arguments.
         return
     if found:
         wrong = (f"{'.'.join(map(str, one.path)) or 'they'}: {one.message:.200}" for one in found)
@@ -118,11 +123,11 @@ def check_arguments(schema: dict[str, Any], arguments: dict[str, Any]) -> None:
 
 
 Agent: TypeAlias = Runnable[Any, Any]
-"""A compiled graph, or any other of LangChain's Runnables."""
+"""A compiled graph, or any other LangChain Runnable."""
 
 
 def check_agent(agent: Agent, where: str) -> None:
-    """Refuse graphs that can't be given messages, and those that say how their steps are kept."""
+    """Raise SpecError if a graph has no messages in its state, or sets its own checkpointer."""
     graph = _asked(agent)
     if isinstance(own := getattr(graph, "checkpointer", None), bool):
         raise SpecError(
@@ -137,19 +142,19 @@ def check_agent(agent: Agent, where: str) -> None:
 
 
 def takes_state(agent: Agent) -> bool:
-    """Whether it is given a state with messages, instead of the messages themselves."""
-    # Here, since what names no agent loads no LangGraph.
+    """Return whether an agent expects a state with messages instead of a list of messages."""
+    # Imported here, since conversations without agents need no LangGraph.
     from langgraph.pregel.protocol import PregelProtocol
 
     asked = _asked(agent)
     if isinstance(asked, PregelProtocol):
-        # What a graph on a server takes is not known here; most take a state.
+        # The input of a remote graph is not known here; most expect a state.
         return "messages" in getattr(asked, "channels", ("messages",))
     return "messages" in getattr(asked.get_input_schema(), "model_fields", ())
 
 
 def _asked(agent: Agent) -> Agent:
-    """Give what takes the input, of what is composed of several."""
+    """Return the part of a composed Runnable that receives the input."""
     match agent:
         case RunnableBindingBase():
             return _asked(agent.bound)

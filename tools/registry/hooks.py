@@ -1,4 +1,4 @@
-"""What tools, functions and hooks may know of the conversation in which they are called."""
+"""Types that tools, functions and hooks receive: the turn, the state and the code runner."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -19,54 +19,65 @@ class Turn:
     """A speaker's turn, as functions and hooks see it."""
 
     session: str | None
-    """The session's id. None where nothing keeps the session."""
+    """The session's id. None if the session is not stored."""
     speaker: str
-    """Whose turn it is."""
+    """Name of the speaker whose turn it is."""
     messages: tuple[BaseMessage, ...]
-    """What the speaker sees: its system prompt, then user and assistant messages in turn. These are
-    copies: changing them changes nothing."""
+    """The speaker's view: its system prompt, then alternating user and assistant messages. They are
+    copies; changes have no effect.
+    """
     heard: str = ""
-    """What it has heard since it last spoke; empty where that is nothing."""
+    """Text that the speaker has heard since its last message. Empty if it has heard nothing."""
 
 
 BeforeSpeaker: TypeAlias = Callable[
     [Turn], HumanMessage | AIMessage | Awaitable[HumanMessage | AIMessage | None] | None
 ]
-"""Gives a human message to replace what the speaker has heard since it last spoke, an AI message
-without calls of tools to speak in its place, or None to leave all as it is. Only text counts."""
+"""Accepts the turn. Returns a `HumanMessage` that replaces the text heard since the speaker's last
+message, an `AIMessage` without tool calls that becomes the reply, or None to change nothing. Only
+the text of the message is used.
+"""
 
 AfterSpeaker: TypeAlias = Callable[
     [Turn, AIMessage], AIMessage | Awaitable[AIMessage | None] | None
 ]
-"""Takes what the speaker says; gives what it says instead, or None. Its calls of tools stay as they
-are."""
+"""Accepts the turn and the reply. Returns a message whose text replaces the reply's, or None. The
+tool calls of the reply never change.
+"""
 
 BeforeTool: TypeAlias = Callable[
     [Turn, ToolCall], ToolCall | ToolMessage | Awaitable[ToolCall | ToolMessage | None] | None
 ]
-"""Takes a call; gives the same call with other arguments, a tool message to answer it without the
-tool, or None."""
+"""Accepts the turn and a tool call. Returns the same call with other arguments, a `ToolMessage` as
+its result without running the tool, or None.
+"""
 
 AfterTool: TypeAlias = Callable[
     [Turn, ToolCall, ToolMessage], ToolMessage | Awaitable[ToolMessage | None] | None
 ]
-"""Takes a call as it was run, and the tool's answer; gives another answer, or None."""
+"""Accepts the turn, the tool call as it was run, and its result. Returns another result, or None.
+"""
 
 
 @final
 @dataclass(frozen=True)
 class Hook:
-    """Functions around a speaker's turn and its tools, each sync or async (Lagent's hooks).
+    """Functions around a speaker's turn and its tool calls, each sync or async (Lagent's hooks).
 
-    One that is not async runs in a thread. They see copies, in the order in which the speaker names
-    its hooks; each sees what the one before it has made of it. One that raises ends the turn: what
-    was answered before is kept, and resuming the session runs the hooks again without asking the
-    model.
+    A sync function runs in a thread. All functions receive copies. The hooks of a speaker run in
+    the order in which the speaker names them, each with the result of the one before. If a function
+    raises, the turn ends: earlier answers of the model are stored, and resuming the session runs
+    the hooks again without another model call.
 
-    Each gives None to leave all as it is, or: ``before_speaker(turn)`` a `HumanMessage` to be heard
-    or an `AIMessage` to be said instead; ``after_speaker(turn, reply)`` the `AIMessage` to be said;
-    ``before_tool(turn, call)`` the call with other ``args``, or a `ToolMessage` as its answer;
-    ``after_tool(turn, call, answer)`` another `ToolMessage`. ``turn`` is a `Turn`.
+    Each function returns None to change nothing, or:
+
+    - ``before_speaker(turn)``: a `HumanMessage` that replaces the text heard, or an `AIMessage`
+      that becomes the reply
+    - ``after_speaker(turn, reply)``: an `AIMessage` that replaces the reply
+    - ``before_tool(turn, call)``: the call with other ``args``, or a `ToolMessage` as its result
+    - ``after_tool(turn, call, result)``: a `ToolMessage` that replaces the result
+
+    ``turn`` is a `Turn`.
 
     Example:
         >>> from langchain_core.messages import AIMessage
@@ -76,21 +87,25 @@ class Hook:
     """
 
     before_speaker: BeforeSpeaker | None = None
-    """Called at the start of each turn. What it makes of what was heard stands in the log, for this
-    speaker alone, in the place of what was said."""
+    """Called at the start of each turn. The log stores the replacement of the text heard for this
+    speaker alone.
+    """
     after_speaker: AfterSpeaker | None = None
-    """Called with each accepted reply, and with what is said beside a call of tools. The log keeps
-    what it makes of it as what was said, and the answer before it for the record."""
+    """Called with each accepted reply, and with text that accompanies a tool call. The log stores
+    the changed reply as the message, and the model's answer as a record.
+    """
     before_tool: BeforeTool | None = None
-    """Called before each call of a tool. The log keeps the call as the speaker made it, and beside
-    the result the changed arguments."""
+    """Called before each tool call. The log stores the call as the speaker made it, and the changed
+    arguments with the result.
+    """
     after_tool: AfterTool | None = None
-    """Called after each call of a tool. The log keeps what it makes of the result, and what the
-    tool gave before it for the record."""
+    """Called after each tool call. The log stores the changed result, and the tool's original
+    result as a record.
+    """
 
     @property
     def name(self) -> str | None:
-        """The name of its first function: what it is called where nobody names it."""
+        """Name of its first function. Used if the hook is passed without a name."""
         functions = (one for one in vars(self).values() if one is not None)
         return next((getattr(one, "__name__", None) for one in functions), None)
 
@@ -103,28 +118,30 @@ class Hook:
 
 
 RunCode: TypeAlias = Callable[[Language, str], Awaitable[Ran]]
-"""Takes a language and code; runs it in the session's sandbox. It does not raise for what the code
-does."""
+"""Runs code of a language in the session's sandbox. An error of the code is part of the result and
+does not raise.
+"""
 
 
 class ArgumentsError(ToolException):
-    """A call's arguments do not fit. The speaker is told, and it counts as its own mistake."""
+    """A tool call with invalid arguments. The speaker sees the error, which counts as its own."""
 
 
 class ToolState(TypedDict):
-    """What stands in ``runtime.state`` of a tool that takes LangGraph's `ToolRuntime`.
+    """The contents of ``runtime.state`` in a tool that accepts LangGraph's `ToolRuntime`.
 
-    The call's id is ``runtime.tool_call_id``: the same one where a call that was cut short by a
-    kill is made again. None of it comes from the model.
+    ``runtime.tool_call_id`` is the call's id. A call that is repeated after a crash keeps its id.
+    The model supplies none of these values.
     """
 
     session: str | None
-    """The session's id. None where nothing keeps the session."""
+    """The session's id. None if the session is not stored."""
     speaker: str
-    """Who calls."""
+    """Name of the speaker that makes the call."""
     messages: list[BaseMessage]
-    """What that speaker has said and heard and not forgotten, oldest first, each with who said it
-    as ``name``; after it the call."""
+    """The messages that the speaker has sent, heard and not forgotten, oldest first, each with its
+    speaker's name in ``name``. The last message contains the call.
+    """
     run_code: RunCode
     """Runs code in the session's sandbox, for tools with ``metadata={"sandbox": [languages]}``."""
 
@@ -136,6 +153,6 @@ def languages_of(tool: BaseTool) -> tuple[Language, ...]:
 
 
 def timeout_of(tool: BaseTool) -> float | None:
-    """Return how long a call of a tool may take, in seconds."""
+    """Return the time limit of a tool's calls in seconds, or None."""
     seconds = (tool.metadata or {}).get("timeout")
     return float(seconds) if isinstance(seconds, int | float) and seconds > 0 else None

@@ -1,4 +1,4 @@
-"""What is registered in Python, and what entry points offer, as the registry takes it."""
+"""Checks of registered objects, and loading of entry points."""
 
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from .registrable import ALL_NOUNS, check_kind
 
 
 def load_entry_points(kind: str, entries: Sequence[EntryPoint], path: str) -> Any:  # noqa: ANN401
-    """Load what an entry point offers."""
+    """Load the object of an entry point, and raise SpecError if it does not fit its kind."""
     entry, *others = entries
     if any(other.value != entry.value for other in others):
         offered = list_names(sorted({one.value for one in entries}))
@@ -27,7 +27,7 @@ def load_entry_points(kind: str, entries: Sequence[EntryPoint], path: str) -> An
     try:
         found = entry.load()
     except BaseException as error:
-        # A module may want to end the program: whoever runs conversations decides that.
+        # Even SystemExit: a module must not end the program that runs conversations.
         raise SpecError(
             f"{path}: {what} can't be loaded: {type(error).__name__}: {error}"
         ) from error
@@ -38,7 +38,7 @@ def load_entry_points(kind: str, entries: Sequence[EntryPoint], path: str) -> An
 
 
 def by_name(kind: str, given: object) -> Mapping[str, Any]:
-    """Make sure that what is given is a dict."""
+    """Return the argument, or raise SpecError if it is not a dict."""
     if given is not None and not isinstance(given, Mapping):
         raise SpecError(f"{kind}: must be a dict from names to {kind}, not {type(given).__name__}")
     return given or {}
@@ -48,7 +48,7 @@ _NAME: TypeAdapter[str] = TypeAdapter(Name)
 
 
 def check_name(name: object, kind: str) -> None:
-    """Refuse a name that no conversation could hold, and nothing could be found by."""
+    """Raise SpecError for a name that no conversation could contain."""
     try:
         fits = _NAME.validate_python(name, strict=True) == name
     except ValidationError:
@@ -61,7 +61,7 @@ def check_name(name: object, kind: str) -> None:
 
 
 def as_tool(given: object, where: str) -> Any:  # noqa: ANN401  # checked by `check_kind`
-    """Make a LangChain tool of a plain function, told to models by its docstring and types."""
+    """Return a function as LangChain tool, described to models by its docstring and types."""
     if not inspect.isroutine(given):
         return given
     name = given.__name__
@@ -77,8 +77,8 @@ def as_tool(given: object, where: str) -> Any:  # noqa: ANN401  # checked by `ch
 
 
 def tools_in(given: object) -> Iterable[BaseTool]:
-    """Make sure that what is given is a list of tools."""
-    # A tool is a pydantic model, and they are iterable.
+    """Return the argument, or raise SpecError if it is not a list of tools."""
+    # A tool is a pydantic model, and these are iterable.
     is_list = isinstance(given, Iterable) and not isinstance(given, BaseTool | str | Mapping)
     if given is not None and not is_list:
         raise SpecError(f"tools: must be a list of tools, not {type(given).__name__}")

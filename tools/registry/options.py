@@ -1,7 +1,7 @@
-"""Options that are declared once, in a typed dict: checked, and listed in signatures.
+"""Keyword options declared once in a typed dict, checked and shown in signatures.
 
-A type checker reads ``**options: Unpack[Options]``; `help`, IPython and `inspect.signature` would
-show it as ``**options``.
+A type checker reads ``**options: Unpack[Options]``. Without `list_options`, `help`, IPython and
+`inspect.signature` would show only ``**options``.
 """
 
 import re
@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Default(NamedTuple):
-    """The default of an option, as metadata of its type. An option without one has None."""
+    """The default of an option, as metadata of its type. Without it the default is None."""
 
     value: object
 
@@ -29,7 +29,7 @@ class _Unchanged:
 
 
 _MODULES: Final = re.compile(r"\b(?:\w+\.)+(?=\w)")
-"""The modules before a type's name, which would make a signature unreadable."""
+"""Module prefixes of type names, which would make a signature unreadable."""
 
 UNCHANGED: Final = _Unchanged()
 """Shown as the default of options that replace fields."""
@@ -41,7 +41,7 @@ def list_options(function: F) -> F:
 
 
 def list_changes(function: F) -> F:
-    """List the fields that a function replaces, as `list_options` lists options."""
+    """List the replaceable fields in a function's signature, each with the default `UNCHANGED`."""
     return _listed(function, UNCHANGED)
 
 
@@ -49,7 +49,7 @@ def _listed(function: F, default: object) -> F:
     found = signature(function)
     *parameters, variadic = found.parameters.values()
     (options,) = get_args(variadic.annotation)
-    # Without what pydantic reads beside a type.
+    # Without the metadata for pydantic.
     kinds = get_type_hints(options)
     for name, given in _fields_of(options).items():
         metadata = get_args(given)[1:] if get_origin(given) is Annotated else ()
@@ -63,7 +63,7 @@ def _listed(function: F, default: object) -> F:
 
 
 def _fields_of(options: Any) -> dict[str, Any]:  # noqa: ANN401  # a typed dict
-    """Return the fields of a typed dict with their types, its own before the inherited ones."""
+    """Return the fields of a typed dict with their types, its own before the inherited fields."""
     inherited: dict[str, Any] = {}
     for base in filter(is_typeddict, get_original_bases(options)):
         inherited |= _fields_of(base)
@@ -72,7 +72,7 @@ def _fields_of(options: Any) -> dict[str, Any]:  # noqa: ANN401  # a typed dict
 
 
 def check_options(options: Mapping[str, object], known: type, *own: str) -> None:
-    """Refuse options that there are not; some are arguments of the function's own."""
+    """Raise TypeError for an unknown option; `own` names further arguments of the function."""
     names = _names_of(known)
     for name in options:
         if name not in names:

@@ -1,4 +1,4 @@
-"""What may be registered, and whether something given is what it is registered as."""
+"""Kinds of objects that can be registered, and the checks of each kind."""
 
 import inspect
 import json
@@ -29,14 +29,15 @@ NOUNS: Final[Mapping[str, str]] = {
     "orders": "order",
     "prompts": "prompt",
 }
-"""What may be registered, each with what an error calls one of them. Entry points stand in the
-groups ``duologue.tools``, ``duologue.functions`` and so on."""
+"""The kinds, each with its noun in error messages. The groups of entry points are
+``duologue.tools``, ``duologue.functions`` and so on.
+"""
 
 ALL_NOUNS: Final[Mapping[str, str]] = {**NOUNS, "scores": "score"}
-"""With what batches name, and no conversation does."""
+"""All kinds, with those that only batches can name."""
 
 _TAKEN: Final = frozenset({"auto", "required", "none"})
-"""What a choice of tools means by itself."""
+"""Names that models' APIs use for the choice of tools."""
 
 _TAKES: Final[Mapping[str, tuple[str, ...]]] = {
     "functions": ("turn",),
@@ -47,11 +48,11 @@ _TAKES: Final[Mapping[str, tuple[str, ...]]] = {
     "before_tool": ("turn", "call"),
     "after_tool": ("turn", "call", "result"),
 }
-"""What functions are called with."""
+"""Arguments of each kind of function."""
 
 
 def check_kind(kind: str, found: object, where: str) -> None:
-    """Make sure that something is what it is registered as."""
+    """Raise SpecError unless an object fits the kind under which it is registered."""
     match kind:
         case "tools":
             fits, what = isinstance(found, BaseTool), "a LangChain tool"
@@ -73,7 +74,7 @@ def check_kind(kind: str, found: object, where: str) -> None:
 
 
 def _check_content(kind: str, found: Any, where: str) -> None:  # noqa: ANN401
-    """Make sure that what is of the right type can be used."""
+    """Raise SpecError unless an object of the right type can be used."""
     if kind == "tools":
         _check_tool(found, where)
     elif kind == "agents":
@@ -111,7 +112,7 @@ def _check_tool(tool: BaseTool, where: str) -> None:
             "give it a docstring or description="
         )
     try:
-        # What the runtime fills in, such as a ToolRuntime, is not part of it.
+        # Arguments that the runtime fills in, such as a ToolRuntime, are not in the schema.
         told = convert_to_openai_tool(tool)["function"]
         json.dumps(told, allow_nan=False, ensure_ascii=False).encode()
         kind = told.get("parameters", {}).get("type", "object")
@@ -136,7 +137,7 @@ def _check_schema(model: type[BaseModel], where: str) -> None:
 
 
 def _first_line(error: Exception) -> str:
-    """What an error says; pydantic's go on with links and advice."""
+    """Return the first line of an error's message; pydantic adds links and advice below it."""
     return next(iter(str(error).splitlines()), "") or type(error).__name__
 
 
@@ -158,7 +159,7 @@ def _check_function(function: object, takes: tuple[str, ...], where: str) -> Non
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        # Some that are written in C do not tell.
+        # Some functions written in C have no signature.
         return
     try:
         signature.bind(*takes)

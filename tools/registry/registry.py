@@ -1,7 +1,7 @@
-"""What conversations name and no file can hold: tools, functions, hooks and schemas, by name.
+"""Registered tools, functions, hooks and schemas, by the names that conversations use.
 
-What is not given in Python is looked up among the entry points of installed packages, so that a
-file can name it too.
+Objects that are not passed in Python are looked up among the entry points of installed packages, so
+that a conversation in a file can name them too.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -34,28 +34,30 @@ from .registrable import NOUNS, check_kind
 
 
 class Registered(TypedDict, total=False):
-    """What conversations may name, as `converse` and `build_graph` take it."""
+    """Objects that conversations may name, as `converse` and `build_graph` accept them."""
 
     tools: Iterable[BaseTool | Callable[..., Any]] | None
-    """LangChain tools and functions, which bring their names. What a model is told of a function
-    are its docstring and types."""
+    """LangChain tools, and plain functions, each under its own name. The docstring and the types of
+    a function describe it to the model.
+    """
     functions: Mapping[str, ReplyFunction] | None
-    """Functions that give replies, by name."""
+    """Functions that return replies, by name."""
     agents: Mapping[str, Agent] | None
-    """Agents that give replies, by name: compiled graphs, or any other LangChain Runnables."""
+    """Agents that return replies, by name: compiled graphs or any other LangChain Runnables."""
     hooks: Mapping[str, Hook | None] | None
-    """Hooks, by name. None takes a hook away: who names it goes on without."""
+    """Hooks, by name. None removes a hook: speakers that name it run without it."""
     schemas: Mapping[str, type[BaseModel]] | None
-    """Pydantic models that replies must fit, by name."""
+    """Pydantic models that replies must match, by name."""
     predicates: Mapping[str, PredicateFunction] | None
     """Functions that may end conversations, by name."""
     orders: Mapping[str, OrderFunction] | None
-    """Functions that say who speaks next, by name."""
+    """Functions that choose the next speaker, by name."""
     prompts: Mapping[str, str] | None
-    """Other words for what models are told, by name."""
+    """Texts that replace built-in prompts, by name."""
     mcp_servers: Mapping[str, McpServer] | None
-    """MCP servers, by name; a speaker names their tools as ``server.tool``. Beside them there are
-    those of the file that ``DUOLOGUE_MCP_SERVERS`` names. They need the ``mcp`` extra."""
+    """MCP servers, by name. Speakers name their tools as ``server.tool``. Servers of the file named
+    by ``DUOLOGUE_MCP_SERVERS`` are available as well. MCP servers need the ``mcp`` extra.
+    """
 
 
 class Registry:
@@ -65,7 +67,7 @@ class Registry:
         given = cast("dict[str, Any]", registered or {})
         self._found: dict[str, dict[str, Any]] = {kind: {} for kind in NOUNS}
         self._brought: dict[tuple[str, str], object] = {}
-        """What was given, by kind and name, before a function became a tool."""
+        """The registered objects by kind and name, before plain functions became tools."""
         for kind in NOUNS.keys() - {"tools"}:
             for name, one in by_name(kind, given.get(kind)).items():
                 check_name(name, kind)
@@ -80,14 +82,14 @@ class Registry:
             self._found["tools"][tool.name] = tool
             self._brought["tools", tool.name] = one
         self._silent: set[str] = set()
-        """The tools that were found to have no argument `TO_USER` of their own."""
+        """Names of the tools that are known to have no argument called `TO_USER`."""
         self._given_servers = read_given_servers(given.get("mcp_servers"))
 
     def bring(self, conversation: Conversation) -> None:
-        """Register the objects that a conversation was given in the place of their names.
+        """Register the objects that a conversation carries instead of their names.
 
         Raises:
-            SpecError: One is not what it is given as, or two of one kind share a name.
+            SpecError: An object does not fit its kind, or two objects of one kind share a name.
         """
         for path, kind, name in _named(conversation):
             if not isinstance(name, NamedObject):
@@ -98,7 +100,7 @@ class Registry:
                 check_kind(kind, found, f"{path}: {str(name)!r}")
                 self._found[kind][str(name)] = found
                 self._brought[kind, name] = one
-            # A hook may be taken away by its name.
+            # A registered hook may be None, which removes it.
             elif self._brought[kind, name] not in (one, None):
                 raise SpecError(
                     f"{path}: two different {kind} are called {str(name)!r}: give each a name of "
@@ -106,20 +108,20 @@ class Registry:
                 )
 
     def languages_of(self, conversation: Conversation) -> set[Language]:
-        """Return the languages in which speakers run code for sure, by tools or as a reply."""
+        """Return the languages in which speakers can run code, by tools or as a reply."""
         tools = [tool for speaker in conversation.speakers for tool in self.tools_of(speaker)]
         by_tools = {language for tool in tools for language in languages_of(tool)}
         runs_code = any(speaker.runs_code for speaker in conversation.speakers)
-        # A block of shell code among others is refused where it stands.
+        # A shell block that cannot run is refused when its message is run.
         return by_tools | ({"python"} if runs_code else set())
 
     def tool(self, name: str) -> BaseTool | None:
-        """Return the tool of this name, or None."""
+        """Return the tool of this name, or None if there is none."""
         found: BaseTool | None = self._found["tools"].get(name)
         return found
 
     def at_hand(self, kind: str, name: str) -> Any | None:  # noqa: ANN401  # each kind has its own
-        """Give what is registered or installed by this name, or None. May import packages."""
+        """Return the registered or installed object of this name, or None. May import packages."""
         entries = self._installed[kind].get(name)
         if name not in self._found[kind] and entries:
             self._found[kind][name] = load_entry_points(kind, entries, name)
@@ -135,17 +137,17 @@ class Registry:
         return [(name, hook) for name in speaker.hooks if (hook := known[name]) is not None]
 
     def function(self, name: str) -> ReplyFunction:
-        """Return the function that gives replies by this name."""
+        """Return the reply function of this name."""
         found: ReplyFunction = self._found["functions"][name]
         return found
 
     def agent(self, name: str) -> Agent:
-        """Return the agent that gives replies by this name."""
+        """Return the reply agent of this name."""
         found: Agent = self._found["agents"][name]
         return found
 
     def schema_of(self, speaker: Speaker) -> type[BaseModel] | None:
-        """Return the pydantic model that a speaker's replies must fit; None where there is none."""
+        """Return the pydantic model that a speaker's replies must match, or None."""
         if not isinstance(speaker.format, SchemaFormat):
             return None
         found: type[BaseModel] = self._found["schemas"][speaker.format.name]
@@ -157,12 +159,12 @@ class Registry:
         return found
 
     def order(self, name: str) -> OrderFunction:
-        """Return the order of this name."""
+        """Return the turn function of this name."""
         found: OrderFunction = self._found["orders"][name]
         return found
 
     def resolve_prompts(self, conversation: Conversation) -> Conversation:
-        """Return a conversation with the registered prompts, as it is stored when it begins."""
+        """Return a conversation with the texts of its registered prompts, which are stored."""
         found = conversation.prompts
         texts = {
             name: own if own.name is None or own.text is not None else self._text(name, own.name)
@@ -178,7 +180,7 @@ class Registry:
         return Wording(name=name, text=text)
 
     def knows(self, conversation: Conversation) -> bool:
-        """Whether everything that a conversation names is at hand, and was found to fit."""
+        """Return whether all objects that a conversation names are registered and checked."""
         is_here = all(name in self._found[kind] for _, kind, name in _named(conversation))
         return (
             is_here
@@ -191,15 +193,18 @@ class Registry:
         )
 
     def check(self, conversation: Conversation) -> None:
-        """Make sure that everything that a conversation names is here, but for MCP servers' tools.
+        """Check that everything a conversation names exists, except tools of MCP servers.
 
-        May import packages and read files. What MCP servers have is asked by `connect`.
+        May import packages and read files. `connect` checks the tools of MCP servers.
+
+        Raises:
+            SpecError: A name is unknown, or an object does not fit its place.
         """
         for path, kind, name in _named(conversation):
             if self._is_here(kind, name):
                 continue
             if name not in self._installed[kind]:
-                # What is installed and was found before is in both.
+                # A loaded entry point is in both mappings.
                 known = list({**self._found[kind], **self._installed[kind]})
                 hint = did_you_mean(name, known) or self._elsewhere(kind, name)
                 raise SpecError(f"{path}: there is no {NOUNS[kind]} {name!r}{hint}")
@@ -212,7 +217,7 @@ class Registry:
             )
 
     def looked_up(self, conversation: Conversation) -> Iterator[tuple[str, str, bool]]:
-        """Say of each thing that a conversation names what it is, its name, and if it is there."""
+        """Yield noun and name of each object that a conversation names, and whether it exists."""
         named = dict.fromkeys((kind, str(name)) for _, kind, name in _named(conversation))
         for kind, name in named:
             yield NOUNS[kind], name, self._is_here(kind, name) or name in self._installed[kind]
@@ -221,9 +226,9 @@ class Registry:
         return name in self._found[kind] or (kind == "tools" and is_at(self._servers, name))
 
     async def connect(self, conversation: Conversation) -> None:
-        """Find the tools of MCP servers that a conversation names, after `check`.
+        """Load the MCP tools that a conversation names, after `check`.
 
-        Only these servers are asked, side by side.
+        Only the servers of these tools are asked, concurrently.
         """
         wanted = [
             (path, name)
@@ -234,7 +239,7 @@ class Registry:
         self._check_to_user(conversation)
 
     def _check_to_user(self, conversation: Conversation) -> None:
-        """Make sure that no tool, of those found so far, takes the argument itself."""
+        """Check that no tool known so far has an argument called `TO_USER`."""
         for number, speaker in enumerate(conversation.speakers):
             found = map(self.tool, speaker.tools if speaker.speaks_with_tool_calls else ())
             for tool in filter(None, found):
@@ -247,7 +252,7 @@ class Registry:
                 self._silent.add(tool.name)
 
     def _no_objects(self, conversation: Conversation) -> Iterator[tuple[str, str]]:
-        """The schemas that models are held to and can't be: the field and the name."""
+        """Yield the field and the name of each structured schema that is not a JSON object."""
         for number, speaker in enumerate(conversation.speakers):
             model, held = self.schema_of(speaker), speaker.format
             if model is None or not isinstance(held, SchemaFormat) or held.form != "structured":
@@ -279,7 +284,7 @@ class Registry:
 
 
 def _named(conversation: Conversation) -> Iterator[tuple[str, str, str]]:
-    """Everything that a conversation names: the field, its kind and the name."""
+    """Yield the field, the kind and the name of everything that a conversation names."""
     for number, speaker in enumerate(conversation.speakers):
         at = f"speakers.{number}"
         yield from ((f"{at}.tools", "tools", name) for name in speaker.tools)
@@ -295,6 +300,6 @@ def _named(conversation: Conversation) -> Iterator[tuple[str, str, str]]:
         yield from ((f"{path}.{field}", kind, name) for field, kind, name in end.registered())
     if isinstance(conversation.turn_order, TurnFunction):
         yield "turn_order.name", "orders", conversation.turn_order.name
-    # What a session began with is stored with it.
+    # Prompts of a session that has begun are stored with it.
     new = ((key, own.name) for key, own in conversation.prompts.items() if own.text is None)
     yield from ((f"prompts.{key}.name", "prompts", str(name)) for key, name in new)

@@ -1,1 +1,1 @@
-"""Running code that nobody trusts."""
+"""Sandboxes for untrusted code."""

@@ -1,9 +1,9 @@
-"""Starting an interpreter with bubblewrap: full Python and a shell, apart from the machine.
+"""Starting an interpreter with bubblewrap: full Python and a shell, isolated from the machine.
 
-It sees the system's programs, Python with its packages and two empty folders; no network, no other
-process, nothing of the environment. A filter refuses kernel calls that hold memory which belongs to
-no process, reach into other processes, make sockets outside its network, or serve only system
-tools. `tools.sandbox.workers` keeps the limits of a call.
+The interpreter sees the system's programs, Python with its packages, and empty folders. It sees no
+network, no other processes and no environment variables. A filter refuses system calls that
+allocate memory outside of processes, reach into other processes, make sockets outside of its
+network, or serve only system tools. `tools.sandbox.workers` enforces the limits of a call.
 """
 
 import os
@@ -81,36 +81,37 @@ _AARCH64 = {
     "userfaultfd": 282,
 }
 _MACHINES: Final = {
-    # The kernel's name of the machine, the first number of its other calls (x32), the calls,
-    # those that make sockets, and the one that changes them.
+    # The kernel's number of the architecture, the first number of its other calls (x32), the
+    # refused calls, the two calls that make sockets, and the call that changes them.
     "x86_64": (0xC000003E, 0x40000000, _X86_64, (41, 53), 54),
     "aarch64": (0xC00000B7, None, _AARCH64, (198, 199), 208),
 }
 _FAMILIES: Final = (1, 2, 10, 16)
-"""The sockets there may be, which a network of its own keeps apart: AF_UNIX, AF_INET, AF_INET6 and
-AF_NETLINK. Others, such as AF_VSOCK, reach the machine whatever the network."""
+"""The allowed socket families, which the separate network isolates: AF_UNIX, AF_INET, AF_INET6 and
+AF_NETLINK. Others, such as AF_VSOCK, reach the machine despite the separate network.
+"""
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
 
 
 def program(machine: str | None = None) -> bytes | None:
-    """Return the filter, as the kernel reads it."""
+    """Return the seccomp filter as BPF bytes, or None for an unknown architecture."""
     known = _MACHINES.get(machine or platform.machine())
     if known is None:
         return None
     architecture, others, calls, sockets, change = known
-    # A call of another architecture has other numbers: there is none.
+    # Calls of another architecture have other numbers, so they fail as unknown.
     steps = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _ERROR | _ENOSYS)]
     steps.append((_LOAD, 0, 0, 0))
     if others is not None:
         steps += [(_AT_LEAST, 0, 1, others), (_RETURN, 0, 0, _ERROR | _ENOSYS)]
     for number in sorted({*_EVERYWHERE.values(), *calls.values()}):
         steps += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ERROR | _EPERM)]
-    # Both their numbers lead to what their first argument is; of it the kernel reads 32 bits.
+    # The first argument of both socket calls is the family; the kernel reads 32 bits of it.
     families = [(_EQUAL, len(_FAMILIES) - at, 0, family) for at, family in enumerate(_FAMILIES)]
     steps += [(_EQUAL, 1, 0, sockets[0]), (_EQUAL, 0, len(families) + 2, sockets[1])]
     steps += [(_LOAD, 0, 0, 16), *families, (_RETURN, 0, 0, _ERROR | _EAFNOSUPPORT)]
-    # The sizes of buffers (SO_SNDBUF, SO_RCVBUF of SOL_SOCKET) stay as they are, without a word.
+    # Setting a buffer's size (SO_SNDBUF, SO_RCVBUF of SOL_SOCKET) succeeds without any effect.
     steps += [(_EQUAL, 0, 6, change), (_LOAD, 0, 0, 24), (_EQUAL, 0, 4, 1), (_LOAD, 0, 0, 32)]
     steps += [(_EQUAL, 1, 0, 7), (_EQUAL, 0, 1, 8), (_RETURN, 0, 0, _ERROR)]
     steps.append((_RETURN, 0, 0, _ALLOW))
@@ -118,10 +119,10 @@ def program(machine: str | None = None) -> bytes | None:
 
 
 FILES_MIB: Final = 64
-"""MiB that the files in each folder that can be written to may take."""
+"""Maximum size of the files in each writable folder, in MiB."""
 
 NOBODY_ID: Final = 65534
-"""Who code runs as where the library runs as root, which no limit binds."""
+"""User id of the code if the library runs as root, since no limit applies to root."""
 
 _SYSTEM = (
     *("bin", "sbin", "lib", "lib32", "lib64", "libx32", "libexec", "include", "share"),
@@ -140,21 +141,21 @@ while [ $place -lt $count ]; do
 done
 exec "$@"
 """
-"""Mounts folders where `nobody` can read them, in a mount namespace of its own."""
+"""Mounts folders in a place that `nobody` can read, in a separate mount namespace."""
 
 _ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "HOME": "/work",
     "TMPDIR": "/tmp",  # noqa: S108  its own
     "LANG": "C.UTF-8",
-    # One thread for each core would exceed the limits.
+    # One thread per core would exceed the limits.
     "OMP_NUM_THREADS": "2",
     "OPENBLAS_NUM_THREADS": "2",
 }
 
 
 def launch(sandbox: Sandbox) -> Launch:
-    """Say how to start an interpreter. Blocks."""
+    """Return the parameters of an interpreter's process. Blocks."""
     if sys.platform != "linux":
         raise StartError("it exists on Linux only")
     filter_ = program()
@@ -189,7 +190,7 @@ def _program(name: str) -> str:
 
 
 def _packages() -> list[tuple[str, str]]:
-    """The folders of installed packages, outside and inside."""
+    """Return the folders of installed packages, each with its path inside the sandbox."""
     paths = sysconfig.get_paths()
     known = {os.path.realpath(paths[name]): None for name in ("purelib", "platlib")}
     return [
@@ -200,20 +201,20 @@ def _packages() -> list[tuple[str, str]]:
 
 
 def _base(base: str) -> list[tuple[str, str]]:
-    """What of Python's own folder is shown where it is: other things may stand beside it."""
+    """Return the folders of Python's installation to show; its parent may contain other files."""
     paths = (f"{base}/{name}" for name in ("bin", "include", "lib", "lib64"))
     return [(path, path) for path in paths if Path(path).is_dir() and not _is_shown(path)]
 
 
 def _is_shown(path: str) -> bool:
-    """Whether a folder is one of the system's, or in one."""
+    """Return whether a folder is one of the system's folders, or inside one."""
     return any(Path(path).is_relative_to(f"/usr/{name}") for name in _SYSTEM) or (
         Path(path).is_relative_to("/nix/store")
     )
 
 
 def _as_nobody(bwrap: str, shown: list[tuple[str, str]]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Become nobody first; what nobody may not reach is put where it can be reached."""
+    """Return a command that switches to `nobody`, and the folders as `nobody` can read them."""
     become = [
         *(_program("setpriv"), f"--reuid={NOBODY_ID}", f"--regid={NOBODY_ID}", "--clear-groups"),
     ]
@@ -224,7 +225,7 @@ def _as_nobody(bwrap: str, shown: list[tuple[str, str]]) -> tuple[list[str], lis
     for place, number in enumerate(hidden):
         reached[number] = (f"/mnt/{place}", shown[number][1])
     moved = [shown[number][0] for number in hidden]
-    # Not by a second bwrap around it: that one may not kill what belongs to nobody when it dies.
+    # Not an outer bwrap: it may not kill the processes of `nobody` when it ends.
     around = [_program("unshare"), "--mount", _program("sh"), "-euc", _MOVE, "sh"]
     return [*around, str(len(moved)), *moved, *become], reached
 
@@ -250,14 +251,14 @@ def _inner(shown: list[tuple[str, str]]) -> list[str]:
         *arguments,
         *("--proc", "/proc", "--dev", "/dev"),
         *(part for folder in _FOLDERS for part in ("--size", files, "--tmpfs", folder)),
-        # These have no limit of their own, and would be memory without one.
+        # /dev and / are in memory without a size limit, so they are mounted read-only.
         *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/work"),
     ]
 
 
 def _system() -> Iterator[str]:
     for name in _SYSTEM:
-        # Not all of /usr: a container may keep the project in /usr/src.
+        # Not the whole of /usr: a container may keep the project in /usr/src.
         yield from ("--ro-bind-try", f"/usr/{name}", f"/usr/{name}")
     for name in ("bin", "sbin", "lib", "lib32", "lib64"):
         path = Path("/") / name

@@ -1,7 +1,7 @@
-"""How an interpreter is started on the bare host: a plain process in a folder of its own.
+"""Starting an interpreter on the bare host: a plain process in a new folder.
 
-Nothing here keeps code from anything: it may do whatever the user may. Only its time, its output
-and, on Linux, its memory are limited.
+The code is not isolated and may do anything that the user may do. Only its time, its output and, on
+Linux, its memory are limited.
 """
 
 import os
@@ -13,7 +13,7 @@ from .launch import Launch, StartError
 
 
 def launch() -> Launch:
-    """Make a folder, and say how to start an interpreter in it. Blocks."""
+    """Create a folder, and return the parameters of an interpreter in it. Blocks."""
     if sys.platform == "win32":
         raise StartError("it needs Linux or macOS")
     return Launch(

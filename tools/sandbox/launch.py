@@ -1,4 +1,4 @@
-"""Starting an interpreter's process: on the bare host, or Monty's."""
+"""Starting the process of an interpreter."""
 
 import asyncio
 import json
@@ -9,44 +9,48 @@ from importlib.resources import files
 from typing import Final
 
 START_SECONDS: Final = 15
-"""Seconds an interpreter may take to start, which is not counted as the code's time."""
+"""Seconds an interpreter may take to start. They do not count as the code's time."""
 
 LIMITS: Final = {"CORE": 0, "FSIZE": 16 << 20, "NOFILE": 256, "NPROC": 64}
-"""What each process in a sandbox may use: bytes of a file, open files, processes beside it."""
+"""Limits of each process in a sandbox: size of a core dump and of a file in bytes, open files,
+processes.
+"""
 
 
 class StartError(Exception):
-    """An interpreter did not start. Says why."""
+    """An interpreter did not start. The message names the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How an interpreter is started."""
+    """The parameters of an interpreter's process."""
 
     command: Sequence[str]
-    """A Python and its arguments; the worker's own follow."""
+    """A Python interpreter and its arguments, without those of the worker."""
     worker: str
-    """The module of `duologue.tools` whose text is run there."""
+    """The module of `duologue.tools.sandbox` whose source text the process runs."""
     environment: Mapping[str, str]
-    """Its whole environment."""
+    """The complete environment of the process."""
     limits: Mapping[str, int] = field(default_factory=dict)
     """Limits of each process, by their names in `resource` without ``RLIMIT_``."""
     packages: Sequence[str] = ()
-    """Folders of packages that Python code may import beside the standard library."""
+    """Package folders from which Python code may import, in addition to the standard library."""
     shell: str = "/bin/sh"
     """The shell."""
     folder: str | None = None
-    """A folder of its own to start in, removed at its end."""
+    """A new folder in which the process starts. It is removed when the process ends."""
     in_memory: Sequence[str] = ()
-    """Its folders that are memory, where it has namespaces of its own."""
+    """Its folders that are in memory, if it has separate namespaces."""
     group: bool = False
-    """Whether it leads a process group on the bare host."""
+    """Whether the process leads a process group on the bare host."""
     filter: bytes | None = None
-    """What it reads from a file descriptor, whose number replaces ``{filter}`` in the command."""
+    """Bytes that the process reads from a file descriptor. Its number replaces ``{filter}`` in the
+    command.
+    """
     own_mib: int = 0
-    """MiB of memory that it takes besides the code's."""
+    """MiB of memory that the process needs in addition to the code's."""
     grace: float = 0
-    """Seconds that it is left to notice itself that the time is over."""
+    """Seconds in which the process itself may report that the time is over."""
 
 
 async def start_process(
@@ -65,7 +69,7 @@ async def start_process(
     command = [part.replace("{filter}", str(filled)) for part in launch.command]
     try:
         loop = asyncio.get_running_loop()
-        # As create_subprocess_exec does it, which does not give the transport.
+        # The same steps as create_subprocess_exec, which does not return the transport.
         transport, protocol = await loop.subprocess_exec(
             lambda: asyncio.subprocess.SubprocessStreamProtocol(most, loop),
             *command,
@@ -89,7 +93,7 @@ async def start_process(
 
 
 async def wait_until_ready(out: asyncio.StreamReader) -> None:
-    """Wait for an interpreter to be ready."""
+    """Wait until an interpreter is ready."""
     said = b""
     try:
         async with asyncio.timeout(START_SECONDS):
@@ -106,14 +110,14 @@ async def wait_until_ready(out: asyncio.StreamReader) -> None:
 
 
 async def _filled(data: bytes | None) -> int | None:
-    """Return the reading end of a pipe that holds these bytes."""
+    """Return the read end of a pipe that contains these bytes."""
     if data is None:
         return None
     filling = asyncio.ensure_future(asyncio.to_thread(_pipe, data))
     try:
         return await asyncio.shield(filling)
     except asyncio.CancelledError:
-        # It is filled all the same, and nobody will read it.
+        # The thread still fills the pipe, and no process will read it.
         filling.add_done_callback(lambda filled: os.close(filled.result()))
         raise
 

@@ -1,6 +1,7 @@
-"""How Monty's process is started: a subset of Python, on any system, without files or network.
+"""Starting Monty: a subset of Python, on any system, without files or network.
 
-The process is `tools.sandbox.monty_worker`; one serves many sessions, since nothing stays in it.
+The process is `tools.sandbox.monty_worker`. One process serves many sessions, since it keeps no
+state.
 """
 
 import os
@@ -11,10 +12,10 @@ from .launch import Launch, StartError
 
 
 def launch() -> Launch:
-    """Say how to start it. Blocks."""
+    """Return the parameters of Monty's process. Blocks."""
     if find_spec("pydantic_monty") is None:
         raise StartError("pydantic-monty is not installed")
-    # The interpreter reads none of it, and its process needs nothing of it but where to find it.
+    # The interpreter reads no variables; its process needs these to find the program.
     named = ("PATH", "SYSTEMROOT", "MONTY_BIN")
     return Launch(
         command=[sys.executable, "-P", "-B"],

@@ -1,8 +1,8 @@
-"""The process that runs Monty, a subset of Python in a sandbox of its own (pydantic-monty).
+"""The process that runs Monty, a sandboxed interpreter for a subset of Python (pydantic-monty).
 
-It is apart from the library because the interpreter's client is native code: in the library's own
-process a large value or an unlucky exit would take that process with it. The untrusted code is
-one process further on. Who starts this one is `tools.sandbox.launch`.
+It is separate from the library's process because Monty's client is native code: a large value or a
+crash would end the process. The untrusted code runs in a further process, which this one starts.
+`tools.sandbox.launch` starts this one.
 """
 
 import ast
@@ -25,7 +25,7 @@ MODULES: Final = (
     *("decimal", "functools", "hashlib", "itertools", "json", "math", "random", "re", "time"),
     *("typing", "unicodedata"),
 )
-"""Modules of the standard library that it knows, in whole or in part."""
+"""Modules of the standard library that Monty supports completely or partly."""
 
 HINT: Final = (
     "This interpreter knows a subset of Python: functions, lambdas, simple classes, comprehensions "
@@ -33,7 +33,7 @@ HINT: Final = (
     "inheritance, no generators (yield), no del, no input(), no other modules, and no files, "
     "network or processes. Write it another way."
 )
-"""What the code's author is told when code needs what there is not."""
+"""Note for the author of code that needs an unsupported feature."""
 
 _SHOWN: Final = "shown__"
 _MISSING: Final = ("not supported in this environment", "Permission denied")
@@ -45,7 +45,7 @@ _FRAMES: Final = 10
 
 
 class Call:
-    """One call: what it was told, and where its output goes."""
+    """One call: its order, and the file descriptor for its output."""
 
     def __init__(self, order: dict[str, Any], answers: int) -> None:
         self._order = order
@@ -55,7 +55,7 @@ class Call:
         write(self._answers, text.encode(errors="replace"))
 
     def ended(self, pool: monty.Monty) -> tuple[int, bytes]:
-        """Run it to whatever end; none of our own traceback is for the code's author."""
+        """Run the call, and replace an unexpected exception by a note to the code's author."""
         try:
             return self.run(pool)
         except Exception as error:
@@ -63,7 +63,7 @@ class Call:
             return 137, b""
 
     def run(self, pool: monty.Monty) -> tuple[int, bytes]:
-        """Run it; give the exit code and what to keep of the variables."""
+        """Run the call, and return the exit code and the variables to keep."""
         seconds = self._order["seconds"]
         limits: monty.ResourceLimits = {
             "max_feed_duration_secs": seconds,
@@ -90,7 +90,7 @@ class Call:
             return b""
 
     def _loads(self, session: monty.MontySession, former: bytes) -> bool:
-        """Whether what was kept can be read: by another version, it may not be."""
+        """Return whether the stored variables can be read. Another version may have written them."""
         try:
             session.load_session(former)
         except Exception:
@@ -116,7 +116,10 @@ class Call:
         return code, former
 
     def _feed(self, session: monty.MontySession) -> tuple[int, bool]:
-        """Run the code and show its last value; also tell whether the variables are whole."""
+        """Run the code, print its last value, and return the exit code.
+
+        The second value is whether the variables can be kept.
+        """
         source = self._order["code"]
         try:
             session.feed_run(_with_value_kept(source), print_callback=self._say)
@@ -134,7 +137,7 @@ class Call:
                 self._say("stderr", f"[ended: it ran longer than {self._order['seconds']:g} s]\n")
                 return 124, False
             if said.startswith("MemoryError"):
-                # What stands there now may not fit into the limit again.
+                # The current variables may not fit into the limit again.
                 self._say("stderr", f"[the variables are not kept: {_AS}]\n")
                 return 1, False
             if _is_missing(said):
@@ -144,7 +147,7 @@ class Call:
 
 
 def _with_value_kept(source: str) -> str:
-    """Have the value of a last expression kept under a name, since only its text may come out."""
+    """Return code that assigns its last expression's value to a name, so that it can be printed."""
     none = f"{_SHOWN} = None\n"
     try:
         last = ast.parse(source).body[-1]
@@ -152,7 +155,7 @@ def _with_value_kept(source: str) -> str:
         last = None
     if not isinstance(last, ast.Expr) or last.end_lineno is None:
         return f"{source}\n{none}"
-    # Columns are counted in bytes.
+    # Column offsets count bytes.
     lines = source.encode().splitlines(keepends=True)
     start = sum(map(len, lines[: last.lineno - 1])) + last.col_offset
     end = sum(map(len, lines[: last.end_lineno - 1])) + (last.end_col_offset or 0)
@@ -182,7 +185,7 @@ def _traceback(error: "monty.MontyRuntimeError | monty.MontySyntaxError", source
 
 
 def _is_missing(said: str) -> bool:
-    """Whether an error tells of something that Python has and this interpreter has not."""
+    """Return whether an error is about a feature of Python that Monty does not support."""
     kind, _, what = said.partition(": ")
     if kind in ("NotImplementedError", "ModuleNotFoundError", "ImportError"):
         return True
@@ -195,7 +198,7 @@ def _is_missing(said: str) -> bool:
 
 
 def write(answers: int, data: bytes) -> None:
-    """Write all of it."""
+    """Write all bytes."""
     while data:
         data = data[os.write(answers, data) :]
 
@@ -211,7 +214,7 @@ def _read(orders: int, size: int) -> bytes:
 
 
 def _end_with(orders: int) -> None:
-    """End, with the interpreter, when the other side is gone: also in the midst of a call."""
+    """End this process and the interpreter when the parent process is gone, even during a call."""
     if sys.platform != "win32":
         signal.signal(signal.SIGIO, lambda *_: os.killpg(0, signal.SIGKILL))
         fcntl.fcntl(orders, fcntl.F_SETOWN, os.getpid())
@@ -224,7 +227,7 @@ def _watch(orders: int, on: bool) -> None:
 
 
 def _aside(call: Call, pool: monty.Monty) -> tuple[int, bytes]:
-    """Run a call in a thread of its own: this one has to be free for the signal."""
+    """Run a call in a separate thread, so that this thread can handle the signal."""
     found: list[tuple[int, bytes]] = []
     thread = threading.Thread(target=lambda: found.append(call.ended(pool)))
     thread.start()
@@ -233,10 +236,10 @@ def _aside(call: Call, pool: monty.Monty) -> tuple[int, bytes]:
 
 
 def main() -> None:
-    """Answer orders until there are no more."""
+    """Run orders until stdin ends."""
     orders, answers = os.dup(0), os.dup(1)
     _end_with(orders)
-    # Whatever is complained of there is not for the code's author.
+    # Error messages of this process are not for the code's author.
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 1)
     os.dup2(nothing, 2)
@@ -248,7 +251,7 @@ def main() -> None:
 
 
 def _answer(orders: int, answers: int) -> None:
-    # A worker serves one call, so that nothing of one session is left for another.
+    # Each of Monty's workers serves one call, so that sessions cannot see each other's data.
     with monty.Monty(min_processes=1, max_processes=1, max_checkouts_per_worker=1) as pool:
         write(answers, b"ready\n")
         while True:

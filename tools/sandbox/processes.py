@@ -1,6 +1,6 @@
-"""Processes of a sandbox, seen from outside: which there are, what memory they hold, their end.
+"""Processes of a sandbox, seen from outside: the living ones, their memory, and their end.
 
-Reads /proc, and finds nothing where there is none. Blocks: call it in a thread.
+Reads /proc, and finds nothing on systems without it. Blocks: call it in a thread.
 """
 
 import os
@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 _MOST = 10_000
-"""More processes than any sandbox may have."""
+"""Upper bound for the number of processes, more than any sandbox allows."""
 
 _SOCKET = 416 << 10
-"""Bytes that may stand in the buffers of a socket whose sizes were not changed, about."""
+"""Approximate size of a socket's buffers in bytes, if their sizes were not changed."""
 
 _INODE = 1300
-"""Bytes that a file takes in a file system in memory, whatever its content."""
+"""Bytes that a file takes in an in-memory file system, whatever its content."""
 
 
 Snapshot: TypeAlias = tuple[frozenset[int], frozenset[tuple[int, str]]]
@@ -25,12 +25,12 @@ Snapshot: TypeAlias = tuple[frozenset[int], frozenset[tuple[int, str]]]
 
 
 def family(pid: int) -> set[int]:
-    """Return a process's children, theirs and so on, without those that have ended."""
+    """Return the living descendants of a process."""
     return _family(pid)[0]
 
 
 def _family(pid: int) -> tuple[set[int], set[int]]:
-    """Those that live, and those that have ended and are still there."""
+    """Return the living descendants, and the ended ones that the kernel still lists."""
     living: set[int] = set()
     ended: set[int] = set()
     todo = [pid]
@@ -46,10 +46,11 @@ def _family(pid: int) -> tuple[set[int], set[int]]:
 
 
 def snapshot(pid: int, trusted: Iterable[int], stopped: Iterable[int]) -> Snapshot | None:
-    """Take a snapshot of a family, or None if anything in it runs.
+    """Return a snapshot of a family, or None if anything in it runs.
 
-    No single look is enough, since processes come and go while it is taken. Two in a row that are
-    equal are: what has moved on meanwhile has left an ended process, and what has run has counted.
+    A single snapshot is not enough, since processes start and end while it is taken. Two equal
+    snapshots in a row are enough: a process that forked meanwhile has left an ended process, and a
+    thread that ran has a higher count.
     """
     counts: set[tuple[int, str]] = set()
     for each in stopped:
@@ -64,7 +65,7 @@ def snapshot(pid: int, trusted: Iterable[int], stopped: Iterable[int]) -> Snapsh
 
 
 def _stopped_runs(pid: int) -> set[tuple[int, str]]:
-    """How often each thread has run; none at all if any of them is not stopped."""
+    """Return how often each thread has run, or an empty set if any thread is not stopped."""
     found: set[tuple[int, str]] = set()
     for task in _tasks(pid):
         try:
@@ -80,7 +81,7 @@ def _stopped_runs(pid: int) -> set[tuple[int, str]]:
 
 
 def _tasks(pid: int) -> list[Path]:
-    """The threads of a process that are still there, as folders."""
+    """Return the folders of a process's living threads."""
     with suppress(OSError):
         return list(Path(f"/proc/{pid}/task").iterdir())
     return []
@@ -95,21 +96,21 @@ def _children(pid: int) -> list[int]:
 
 
 def _has_ended(pid: int) -> bool:
-    """Whether it is gone, or only waits for its parent to notice its end."""
+    """Return whether a process is gone, or a zombie that waits for its parent."""
     try:
         state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
     except (OSError, IndexError):
         return True
-    # Its first thread may end before the others, and then looks the same.
+    # If the first thread ends before the others, the process looks like a zombie.
     return state in b"ZX" and len(_tasks(pid)) <= 1
 
 
 def memory(pids: Iterable[int], limit: int) -> int:
-    """Return the bytes of memory that processes hold together."""
+    """Return the bytes of memory that processes use together."""
     rough: dict[int, int] = {}
     shared: dict[str, int] = {}
     for pid in pids:
-        # All its threads share one memory, of which one that has ended tells nothing.
+        # All threads share one memory, but an ended thread reports none.
         for task in _tasks(pid):
             rough[pid] = _bytes(pid, f"task/{task.name}/status", ("RssAnon:",))
             if rough[pid]:
@@ -125,7 +126,7 @@ def memory(pids: Iterable[int], limit: int) -> int:
 
 
 def _add_shared(task: Path, shared: dict[str, int]) -> None:
-    """Add the size of what is shared with children, by inode: it holds what none has before it."""
+    """Add the size of memory shared with children, by inode, up to the end of each mapping."""
     with suppress(OSError, ValueError):
         for line in (task / "maps").read_text(errors="replace").splitlines():
             if line.endswith("/dev/zero (deleted)"):
@@ -136,7 +137,7 @@ def _add_shared(task: Path, shared: dict[str, int]) -> None:
 
 
 def namespace_bytes(pid: int, folders: Iterable[str]) -> int:
-    """Estimate the kernel memory of a process's own namespaces, which is no memory of its own."""
+    """Estimate the kernel memory of a process's namespaces, which belongs to no process."""
     total = 0
     with suppress(OSError, ValueError, IndexError):
         lines = Path(f"/proc/{pid}/net/sockstat").read_text().splitlines()
@@ -159,14 +160,14 @@ def _bytes(pid: int, file: str, fields: tuple[str, ...]) -> int:
 
 
 def send(pids: Iterable[int], number: int) -> None:
-    """Send a signal to processes, gone ones excepted."""
+    """Send a signal to processes; ended processes are ignored."""
     for pid in pids:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
 
 def kill(pid: int, *, group: bool) -> None:
-    """Kill a process with its family, and its group."""
+    """Kill a process, its descendants, and optionally its process group."""
     known = family(pid)
     if group:
         with suppress(ProcessLookupError, PermissionError):

@@ -1,7 +1,7 @@
-"""Running code that nobody trusts: one function for all levels.
+"""Running untrusted code, by one function for all levels.
 
-A level says how its interpreter is started: `tools.sandbox.monty`, `tools.sandbox.bubblewrap` or
-`tools.sandbox.host`. How a started one is asked is in `tools.sandbox.workers`.
+The modules `tools.sandbox.monty`, `tools.sandbox.bubblewrap` and `tools.sandbox.host` start the
+interpreter of a level. `tools.sandbox.workers` sends code to a running interpreter.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ ANEW = (
     "[the interpreter was started anew: variables and files of earlier calls are gone, so define "
     "again what you need]\n"
 )
-"""What a call's output begins with when what was kept before is not there any more."""
+"""First line of a call's output if the variables and files of earlier calls are lost."""
 
 AS_BEFORE = "[the variables are as they were before this call]\n"
-"""What a call that was cut short in Monty says."""
+"""Last line of a call's output if the call was interrupted in Monty."""
 
-# A child that dies with its parent dies with the thread that started it: hence one that stays.
+# The kernel kills bubblewrap when the thread that started it ends, so this thread never ends.
 _LOOP = LoopThread("duologue-sandbox")
 
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
@@ -39,18 +39,21 @@ _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What came of running code. All of it but ``kept`` and ``level`` is the code's own word."""
+    """Result of running code. The code can forge everything except ``kept`` and ``level``."""
 
     exit_code: int
-    """0: well. 1: an exception, or what the code says. 124: out of time. 126: not run at all.
-    137: killed, such as for its memory. Of a shell: its own, 128 and more for a signal."""
+    """0: success. 1: an exception, or the exit code that the code chose. 124: time limit exceeded.
+    126: not run. 137: killed, for example for its memory. Of a shell: its own exit code, or 128
+    plus the number of a signal.
+    """
     output: str
-    """What it wrote, stdout and stderr in order, the value of a last expression, a traceback, and
-    in brackets what there is to say of it."""
+    """Stdout and stderr in order, the value of a last expression, a traceback, and notes in
+    brackets.
+    """
     kept: Kept
-    """To be given with the next call."""
+    """Argument for the session's next call."""
     level: Level
-    """How it was kept apart."""
+    """The level that ran the code."""
 
 
 @cache
@@ -63,32 +66,32 @@ def _problems() -> dict[Level, str | None]:
     return {}
 
 
-# A child that is forked has no part in its parent's processes.
+# A forked child cannot use its parent's processes.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_workers.cache_clear)
     os.register_at_fork(after_in_child=_problems.cache_clear)
 
 
 async def run(sandbox: Sandbox, language: Language, code: str, kept: Kept) -> Ran:
-    """Run code. Calls with one key run one after another; cancelled, it kills what it started."""
+    """Run code. Calls with the same key run in sequence. Cancellation kills the processes."""
     return await _LOOP.call(lambda: _run(sandbox, language, code, kept))
 
 
 async def check(
     sandbox: Sandbox, languages: Collection[Language], at: str = "sandbox.level"
 ) -> None:
-    """Make sure that this machine can run these languages there. Tries it, once per process."""
+    """Raise SpecError if this machine can't run these languages. Tries once per process."""
     for language in languages:
         await level_for(sandbox, language, at)
 
 
 async def level_for(sandbox: Sandbox, language: Language, at: str = "sandbox.level") -> Level:
-    """Say how code in this language will be kept apart."""
+    """Return the level in which code of this language will run."""
     return await _LOOP.call(lambda: _level(sandbox, language, at))
 
 
 async def close(key: str) -> None:
-    """End the interpreter of a session, with its files. There need not be one."""
+    """End the interpreter of a session, if there is one, and delete its files."""
     await _LOOP.call(lambda: _workers().close(key))
 
 
@@ -117,7 +120,7 @@ async def _run(sandbox: Sandbox, language: Language, code: str, kept: Kept) -> R
 async def _run_monty(sandbox: Sandbox, code: str, kept: Kept) -> Ran:
     order = _monty_order(sandbox, code, kept.memory)
     async with _workers().lock(kept.key):
-        # It touches nothing outside, so it may be run again: an idle process may have ended.
+        # The idle process may have ended. Monty's code has no outside effects, so it may run twice.
         for _ in range(2):
             output = CappedOutput(sandbox.output_kib)
             async with _workers().any("monty", _launch_monty) as worker:
@@ -184,7 +187,7 @@ async def _level(sandbox: Sandbox, language: Language, at: str = "sandbox.level"
 
 
 async def _problem(level: Level) -> str | None:
-    """Say why a level doesn't work here, None if it does. Tries it, once per process."""
+    """Return why a level does not work here, or None. Tries it once per process."""
     known = _problems()
     if level not in known:
         async with _workers().lock(f"probe {level}"):
@@ -202,7 +205,7 @@ async def _try(level: Level) -> str | None:
             async with _workers().any("monty", _launch_monty) as worker:
                 ended = await worker.ask(sandbox, order, output)
         else:
-            # A shell that starts another process, since a limit may leave room for none.
+            # The shell starts a second process, since a limit may leave no room for one.
             order = {"language": "shell", "code": "echo $((6*7)) | cat"}
             async with _workers().once(await _launch(level, sandbox)) as worker:
                 ended = await worker.ask(sandbox, order, output)

@@ -1,7 +1,7 @@
-"""The process inside the sandbox that keeps the interpreter. Its text is run there, by `-c`.
+"""The process inside the sandbox that contains the interpreter. Its text is run there with `-c`.
 
-It shares its memory with code that nobody trusts: whatever it says outside is data. It uses the
-standard library alone, and runs on any Python from 3.9 on. Who starts it is `tools.sandbox.launch`.
+It shares its memory with untrusted code, so all of its output is untrusted data. It uses only the
+standard library, and runs on Python 3.9 and later. `tools.sandbox.launch` starts it.
 """
 
 import ast
@@ -33,7 +33,7 @@ def _limit(order: dict[str, Any]) -> None:
 
 
 def _channels() -> tuple[int, int]:
-    """Take stdin and stdout for the talk with outside; give the code an empty and a shared one."""
+    """Reserve stdin and stdout for the protocol, and open others for the code."""
     orders, answers = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -47,7 +47,7 @@ def _read(orders: int, size: int, folder: "str | None") -> bytes:
     while len(data) < size:
         part = os.read(orders, size - len(data))
         if not part:
-            # The other side is gone, and with it who would remove the folder.
+            # The parent process is gone and can no longer remove the folder.
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
             os._exit(0)
@@ -68,14 +68,14 @@ def _write(answers: int, data: bytes) -> None:
 
 def _python(code: str, names: dict[str, Any], number: int) -> int:
     file = f"<python {number}>"
-    # So that tracebacks can show lines of it.
+    # For the source lines in tracebacks.
     linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
     try:
         tree = ast.parse(code, file)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         parts = [compile(tree, file, "exec", dont_inherit=True)]
         if last is not None:
-            # Shows its value, as the prompt does.
+            # Prints the value, as Python's prompt does.
             parts.append(compile(ast.Interactive([last]), file, "single", dont_inherit=True))
     except BaseException as error:
         traceback.print_exception(type(error), error, None)
@@ -89,7 +89,7 @@ def _python(code: str, names: dict[str, Any], number: int) -> int:
         print(error.code, file=sys.stderr)  # noqa: T201
         return 1
     except BaseException as error:
-        # The first frame is this one.
+        # The first frame is this function.
         trace = error.__traceback__.tb_next if error.__traceback__ else None
         traceback.print_exception(type(error), error, trace)
         return 1
@@ -100,26 +100,26 @@ def _shell(code: str, shell: str) -> int:
     try:
         ended = subprocess.run([shell, "-c", code], check=False).returncode  # noqa: S603
     except (OSError, ValueError) as error:
-        # Such as no more processes or open files to be had.
+        # For example because no more processes or open files are available.
         print(f"[the shell could not be started: {error}]", file=sys.stderr)  # noqa: T201
         return 126
     return ended if ended >= 0 else 128 - ended
 
 
 def _streams() -> None:
-    """Return the code its three streams anew: what ran before may have closed them."""
+    """Open the code's three streams again, since earlier code may have closed them."""
     sys.stdin = open(0, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
     for name, number in (("stdout", 1), ("stderr", 2)):
-        # Unbuffered: both share one pipe, and their order counts.
+        # Unbuffered, since both share one pipe and their order matters.
         raw: Any = io.FileIO(number, "w", closefd=False)
         stream = io.TextIOWrapper(raw, "utf-8", "backslashreplace", write_through=True)
         setattr(sys, name, stream)
 
 
 def _die_with(orders: int) -> None:
-    """On the bare host: end, with all of this group, when the other side is gone."""
+    """On the bare host, end this process and its group when the parent process is gone."""
     if sys.platform == "linux":
-        # What loses its parent becomes a child of this process, and so can be found.
+        # Orphaned processes become children of this process, so that they can be found.
         import ctypes
 
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
@@ -133,7 +133,7 @@ def _watch(orders: int, on: bool) -> None:
 
 
 def main() -> None:
-    """Answer orders until there are no more."""
+    """Run orders until stdin ends."""
     settings = json.loads(sys.argv[1])
     orders, answers = _channels()
     _limit(settings)
@@ -149,7 +149,7 @@ def main() -> None:
         order = _order(orders, settings["folder"])
         number += 1
         mark = order["mark"].encode()
-        # Whatever has been done to it, the pipe is shared: also by programs that have ended.
+        # Any program that shares the pipe may have made it non-blocking, even if it has ended.
         os.set_blocking(answers, True)
         _streams()
         if settings["group"]:

@@ -1,6 +1,6 @@
-"""Interpreters in processes of their own: one for each session, up to a limit.
+"""Interpreters in separate processes: one for each session, up to a limit.
 
-Whatever comes from such a process is data: code in it can write into every channel of the process,
+All output of such a process is untrusted data. Code in it can write to every channel of the process
 and so forge its own output and exit code, but nothing else.
 """
 
@@ -25,7 +25,7 @@ from .processes import Snapshot, family, kill, memory, namespace_bytes, send, sn
 
 
 class CappedOutput:
-    """Takes bytes, keeps the first and the last of them, and counts the others."""
+    """A buffer for output that keeps the first and the last bytes and counts the others."""
 
     def __init__(self, kib: int) -> None:
         self._kib = kib
@@ -33,10 +33,10 @@ class CappedOutput:
         self._head = bytearray()
         self._tail = bytearray()
         self.size = 0
-        """How many bytes there were."""
+        """Number of bytes added so far."""
 
     def add(self, data: bytes) -> None:
-        """Take what was written next."""
+        """Add the next output."""
         self.size += len(data)
         room = self._first - len(self._head)
         self._head += data[:room]
@@ -45,9 +45,9 @@ class CappedOutput:
             del self._tail[: -self._first]
 
     def text(self) -> str:
-        """Give what is kept, and say where and how much was left out.
+        """Return the kept output, with a note at the place of omitted bytes.
 
-        Bytes that are no UTF-8 are replaced; no character is cut in two.
+        Bytes that are not valid UTF-8 are replaced. No character is cut in two.
         """
         if self.size <= 2 * self._first:
             return (self._head + self._tail).decode(errors="replace")
@@ -63,14 +63,15 @@ class CappedOutput:
 
 
 MOST_OUTPUT: Final = 128 << 20
-"""Bytes of output after which a call is ended: more is only written to be thrown away."""
+"""Maximum output of a call, in bytes. A call with more is ended, since the rest would be discarded.
+"""
 
 MOST_MEMORY: Final = 1 << 20
-"""Bytes that an interpreter may write down of its variables."""
+"""Maximum size of an interpreter's stored variables, in bytes."""
 
 _END = re.compile(rb"(\d{1,3}) (\d{1,8})\n")
 _READ = 1 << 18
-# Elsewhere only Monty runs, and its process alone is ended.
+# On Windows only Monty runs, and its single process is ended directly.
 _HAS_SIGNALS = os.name == "posix"
 _PATIENCE = 0.05
 _SWEEPS = 100
@@ -78,24 +79,26 @@ _SWEEPS = 100
 
 @dataclass(frozen=True, slots=True)
 class WorkerEnded:
-    """How a call ended."""
+    """The end of a call."""
 
     exit_code: int
-    """0 well, 1 by an exception, 124 out of time, 137 killed, or the shell's own."""
+    """0: success. 1: an exception. 124: time limit exceeded. 137: killed. Or the shell's own exit
+    code.
+    """
     note: str = ""
-    """What to say of it below the output."""
+    """Note for the line below the output."""
     memory: bytes = b""
-    """What the interpreter wrote down of its variables."""
+    """The interpreter's variables, in Monty's format."""
     broke_off: bool = False
-    """Whether the process ended, or spoke nonsense, before the call was over."""
+    """Whether the process ended, or sent invalid data, before the call was over."""
 
 
 class _BrokenError(Exception):
-    """The process ended, or what it says makes no sense."""
+    """The process ended, or sent invalid data."""
 
 
 class Worker:
-    """A process that keeps an interpreter. To be used by one task at a time."""
+    """A process that contains an interpreter. Used by one task at a time."""
 
     def __init__(
         self,
@@ -115,12 +118,12 @@ class Worker:
 
     @classmethod
     async def start(cls, launch: Launch) -> "Worker":
-        """Start one."""
+        """Start a worker, and wait until it is ready."""
         transport, process = await start_process(launch, _READ)
         worker = cls(transport, process, launch)
         try:
             await wait_until_ready(worker._out)
-            # Nothing of the code has run yet: what is there now is ours.
+            # No untrusted code has run yet, so all processes found now are trusted.
             worker._trusted = await asyncio.to_thread(family, process.pid)
         except BaseException:
             await worker.close()
@@ -134,13 +137,13 @@ class Worker:
 
     @property
     def has_ended(self) -> bool:
-        """Whether its process is known to have ended, such as for want of memory."""
+        """Return whether the process is known to have ended, for example for lack of memory."""
         return self._transport.get_returncode() is not None
 
     async def ask(
         self, sandbox: Sandbox, order: Mapping[str, Any], output: CappedOutput
     ) -> WorkerEnded:
-        """Run code to its end, or to that of its time. Cancelled, it kills the process."""
+        """Run code until it ends or its time is over. Cancellation kills the process."""
         work: asyncio.Task[WorkerEnded] | None = None
         watch: asyncio.Task[None] | None = None
         self._snapshot = None
@@ -183,7 +186,7 @@ class Worker:
                 said = f"the interpreter broke off with exit code {code}"
                 return WorkerEnded(code, said, broke_off=True)
         await self.close()
-        # It has the last words, and gives them when it sees the end.
+        # The task sees the end of the process and then adds the last output.
         await asyncio.wait({work}, timeout=1)
         if watch.done():
             return WorkerEnded(137, f"ended: it used more than {sandbox.memory_mib} MiB of memory")
@@ -197,7 +200,7 @@ class Worker:
         assert self._process.stdin is not None  # noqa: S101  it is a pipe
         self._process.stdin.write(len(data).to_bytes(4, "big") + data)
         await self._process.stdin.drain()
-        # What stands before the mark was written after the last call had ended.
+        # Output before the mark was written after the end of the last call.
         rest = await self._until(mark + b"<", b"", None)
         rest = await self._until(mark + b">", rest, output)
         while b"\n" not in rest and len(rest) < 16:
@@ -211,10 +214,10 @@ class Worker:
         return WorkerEnded(int(found[1]) & 0xFF, memory=memory[: int(found[2])])
 
     async def _until(self, mark: bytes, data: bytes, output: CappedOutput | None) -> bytes:
-        """Read up to a mark; give what came after it."""
+        """Read up to a mark, and return the bytes after it."""
         dropped = 0
         while (at := data.find(mark)) < 0:
-            # The end of it may be the beginning of the mark.
+            # The end of the data may be the beginning of the mark.
             sure = max(0, len(data) - len(mark) + 1)
             dropped += sure
             if output is not None:
@@ -239,7 +242,7 @@ class Worker:
         return part
 
     async def _watch(self) -> None:
-        """Return when all its processes together hold more memory than they may."""
+        """Return when all processes together use more memory than allowed."""
         while True:
             await asyncio.sleep(_PATIENCE)
             if await asyncio.to_thread(self._is_too_large):
@@ -254,7 +257,9 @@ class Worker:
         return held > self._limit
 
     async def _sweep(self) -> bool:
-        """Kill what the call left behind, and hold the interpreter itself until the next one."""
+        """Kill the processes that the call left behind, and stop the interpreter until the next
+        call.
+        """
         if not _HAS_SIGNALS:
             return True
         found = await asyncio.to_thread(self._swept)
@@ -266,7 +271,7 @@ class Worker:
         for number in range(_SWEEPS):
             if not self.alive:
                 break
-            # Its threads must not run on either; a stopped process starts no others.
+            # The interpreter's threads must not run either. A stopped process starts no processes.
             if not self._launch.group:
                 send(self._trusted, signal.SIGSTOP)
             found = self._look()
@@ -283,34 +288,35 @@ class Worker:
         return snapshot(self._process.pid, self._trusted, stopped)
 
     def is_idle(self) -> bool:
-        """Whether nothing has run in it since its last call. Blocks.
+        """Return whether nothing has run in the process since its last call. Blocks.
 
-        Code can have a timer of the kernel wake it, whatever stopped it.
+        A kernel timer can wake a stopped process.
         """
         if self._snapshot is None:
             return True
         if self._launch.group:
-            # On the bare host its threads may run on.
+            # On the bare host the threads of the interpreter may continue.
             return not family(self._process.pid) - self._trusted and not self._is_too_large()
         return self._look() == self._snapshot
 
     async def close(self) -> int:
-        """Kill it with all it started."""
+        """Kill the process with all that it started, and return its exit code."""
         if self.alive:
             self.alive = False
             if self._out.at_eof():
-                # It has ended by itself; its exit code is about to be known.
+                # It has already ended; its exit code will be known soon.
                 with suppress(TimeoutError):
                     async with asyncio.timeout(1):
                         await self._process.wait()
             if _HAS_SIGNALS:
                 await asyncio.to_thread(kill, self._process.pid, group=True)
-            # Closing takes the exit code away from who waits for it, who then complains.
+            # Closing the transport earlier would lose the exit code, and asyncio would log a
+            # warning.
             for _ in range(_SWEEPS):
                 if self._transport.get_returncode() is not None:
                     break
                 await asyncio.sleep(0.005)
-        # Its pipes too: what is left in them, nobody reads, and nothing ends before they do.
+        # With unread data in its pipes, the process object would wait forever.
         self._transport.close()
         code = await self._process.wait()
         if self._launch.folder is not None:
@@ -319,10 +325,10 @@ class Worker:
 
 
 MOST_KEPT: Final = 8
-"""How many interpreters there are at once; a call waits while all of them are busy."""
+"""Maximum number of interpreters. A call waits while all of them are busy."""
 
 _IDLE_SECONDS = 0.2
-"""Seconds between two looks at those that are idle."""
+"""Seconds between two checks of the idle interpreters."""
 
 
 def _are_idle(workers: list[Worker]) -> list[bool]:
@@ -330,7 +336,7 @@ def _are_idle(workers: list[Worker]) -> list[bool]:
 
 
 class Workers:
-    """The interpreters of this process. To be used on one event loop alone."""
+    """The interpreters of this process. Used on one event loop only."""
 
     def __init__(self) -> None:
         self._idle: OrderedDict[str, Worker] = OrderedDict()
@@ -344,7 +350,7 @@ class Workers:
     async def kept(
         self, key: str, runs: int, launch: Callable[[], Awaitable[Launch]]
     ) -> AsyncIterator[tuple[Worker, bool]]:
-        """Check out the interpreter of a key; also tell whether it is new."""
+        """Check out the interpreter of a key, and yield it and whether it is new."""
         async with self.lock(key), self._room:
             known = self._idle.get(key)
             if known is not None and (known.runs != runs or known.has_ended):
@@ -391,19 +397,19 @@ class Workers:
                     self._guard = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
-        """End interpreters that run on between calls, as long as any is idle."""
+        """End interpreters that run between calls, as long as any interpreter is idle."""
         while self._idle:
             await asyncio.sleep(_IDLE_SECONDS)
             idle = [(key, worker, worker.asked) for key, worker in self._idle.items()]
             found = await asyncio.to_thread(_are_idle, [worker for _, worker, _ in idle])
             for (key, worker, asked), is_idle in zip(idle, found, strict=True):
-                # One that was asked meanwhile has been looked at while it was at work.
+                # A worker with a new call meanwhile was checked while it was busy.
                 if not is_idle and self._idle.get(key) is worker and worker.asked == asked:
                     await self._idle.pop(key).close()
 
     @asynccontextmanager
     async def once(self, launch: Launch) -> AsyncIterator[Worker]:
-        """Start an interpreter that is ended afterwards."""
+        """Start an interpreter, and end it afterwards."""
         worker = await Worker.start(launch)
         try:
             yield worker
@@ -411,7 +417,7 @@ class Workers:
             await worker.close()
 
     async def close(self, key: str) -> None:
-        """End the interpreter of a key, after the call that it may be at."""
+        """End the interpreter of a key, after its current call."""
         async with self.lock(key):
             worker = self._idle.pop(key, None)
             if worker is not None:
@@ -419,7 +425,7 @@ class Workers:
 
     @asynccontextmanager
     async def lock(self, name: str) -> AsyncIterator[None]:
-        """Hold the lock of a name."""
+        """Acquire the lock of a name."""
         lock, users = self._locks.get(name, (asyncio.Lock(), 0))
         self._locks[name] = (lock, users + 1)
         try:
