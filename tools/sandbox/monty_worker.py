@@ -90,7 +90,7 @@ class Call:
             return b""
 
     def _loads(self, session: monty.MontySession, former: bytes) -> bool:
-        """Return whether the stored variables can be read. Another version may have written them."""
+        """Return whether the stored variables can be read. Other versions' may not."""
         try:
             session.load_session(former)
         except Exception:

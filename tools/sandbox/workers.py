@@ -257,9 +257,7 @@ class Worker:
         return held > self._limit
 
     async def _sweep(self) -> bool:
-        """Kill the processes that the call left behind, and stop the interpreter until the next
-        call.
-        """
+        """Kill the processes that the call left behind, and stop the interpreter."""
         if not _HAS_SIGNALS:
             return True
         found = await asyncio.to_thread(self._swept)
