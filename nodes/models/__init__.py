@@ -1,1 +1,1 @@
-"""The models that speak: found by name, asked, and read."""
+"""Models: finding them by name, calling them, and reading their answers."""

@@ -1,7 +1,7 @@
-"""A model's answer in one form for all models: its text, its thought, its usage. Pure functions.
+"""A model's answer in one form for all models: its text, thought and usage. Pure functions.
 
-Models give a thought within the text, in parts of the content, or in fields beside it. Models that
-users bring may give anything that LangChain lets through.
+Models send a thought inside the text, in parts of the content, or in separate fields. The chat
+models of users may send anything that LangChain accepts.
 """
 
 import json
@@ -30,10 +30,7 @@ _METADATA: Final = ("model_provider", "output_version")
 
 
 def separate_thought(answer: AIMessage, text: str) -> tuple[str, Thought | None]:
-    """Separate what a model says from what it thinks.
-
-    Control tokens at the end are neither.
-    """
+    """Return the speech and the thought of an answer, without control tokens at the end."""
     read, blocks, fields = split(text), _blocks(answer), _fields(answer)
     if read.speech == read.text and not blocks and not fields:
         return read.text, None
@@ -59,7 +56,7 @@ def thought_beside(answer: AIMessage) -> str:
 
 
 def add_thought(message: AIMessage, thought: Thought) -> AIMessage:
-    """Show a message to the model that wrote it, with its thought as it was given."""
+    """Return a message with its thought, in the form in which its model sent it."""
     given = thought.given
     if given is None:
         return message
@@ -91,7 +88,7 @@ def _fields(answer: AIMessage) -> dict[str, Any]:
 
 
 def _joined(found: object) -> object:
-    """Return a field as it was sent. The pieces of a streamed list are joined."""
+    """Return a field as it was sent, with the pieces of a streamed list joined."""
     if not isinstance(found, list) or not all(isinstance(piece, list) for piece in found):
         return found
     whole: list[Any] = []
@@ -128,21 +125,22 @@ def _text(found: object, depth: int = 0) -> str:
 
 
 def _is_paragraph(part: object) -> bool:
-    """Return whether it is a part of its own, and no piece of one."""
+    """Return whether a part is a whole paragraph, not a piece of one."""
     return isinstance(part, Mapping) and part.get("type") == "summary_text"
 
 
 THOUGHT: Final = "duologue_thought"
-"""Where an answer that was read has its thought, in its ``additional_kwargs``."""
+"""Key of an answer's thought in its ``additional_kwargs``."""
 
 RECORDED: Final = "duologue_recorded"
-"""Says there that an answer comes from a record: it is what came of all that was asked for then."""
+"""Key that marks an answer from a record. The record includes all retries of that answer."""
 
 _CUT_OFF: Final = "length"
-"""How our own client says why an answer that reached its longest length has ended."""
+"""Finish reason of our own client for an answer that was cut off."""
 
 _ENDINGS: Final = ("finish_reason", "stop_reason", "stopReason", "done_reason")
-"""Where LangChain's clients say it: OpenAI and Gemini, Anthropic, Bedrock, Ollama."""
+"""Keys of the finish reason in LangChain's clients: OpenAI and Gemini, Anthropic, Bedrock, Ollama.
+"""
 
 _LENGTHS: Final = (
     "length",
@@ -151,17 +149,17 @@ _LENGTHS: Final = (
     "model_length",
     "model_context_window_exceeded",
 )
-"""What they say there, in any case; the last one where the context was full."""
+"""Finish reasons of answers that were cut off, in any case. The last one means a full context."""
 
 
 def normalise_answer(found: object, label: str) -> AIMessage:
-    """Make sure that an answer is a message of plain text, with its thought kept apart."""
+    """Return an answer as a message of plain text, with its thought in a separate field."""
     if not isinstance(found, AIMessage):
         raise ModelError(f"{label} answered with a {type(found).__name__}, not a message")
     text, extra = storable(str(found.text)), found.additional_kwargs
     has_marks = "<" in text or "◁" in text
     is_plain = isinstance(found.content, str) and not has_marks and not any(extra.values())
-    # Where it was read before, as in a replay, its thought is known.
+    # The thought of a replayed answer is already separate.
     if not is_plain and THOUGHT not in extra:
         text, thought = separate_thought(found, text)
         extra = {**extra, THOUGHT: thought}
@@ -170,26 +168,27 @@ def normalise_answer(found: object, label: str) -> AIMessage:
 
 
 def _has_run_out(metadata: Mapping[str, Any]) -> bool:
-    """Return whether an answer was cut off, by what the client says of its end."""
+    """Return whether an answer was cut off, by its finish reason."""
     incomplete = metadata.get("incomplete_details")
     told = [metadata.get(name) for name in _ENDINGS]
-    # OpenAI's Responses API has it in there.
+    # OpenAI's Responses API reports it there.
     told.append(incomplete.get("reason") if isinstance(incomplete, Mapping) else None)
     for one in told:
-        # In front: LangChain joins them if several pieces of a stream say it. A name may be dotted.
+        # Only the beginning: LangChain joins the reasons of several pieces. A name may have a
+        # prefix.
         if str(one).casefold().removeprefix("finishreason.").startswith(_LENGTHS):
             return True
     return False
 
 
 def mark_cut_off(answer: AIMessage) -> AIMessage:
-    """Return an answer as one that ended at its longest length."""
+    """Return an answer marked as cut off."""
     metadata = {**answer.response_metadata, "finish_reason": _CUT_OFF}
     return answer.model_copy(update={"response_metadata": metadata})
 
 
 def is_cut_off(answer: AIMessage) -> bool:
-    """Return whether an answer that was normalised ended at its longest length."""
+    """Return whether a normalised answer was cut off at its token limit."""
     return bool(answer.response_metadata.get("finish_reason") == _CUT_OFF)
 
 
@@ -199,23 +198,23 @@ def is_recorded(answer: AIMessage) -> bool:
 
 
 def ran_out_of_room(answer: AIMessage, max_tokens: int | None) -> bool:
-    """Return whether an answer was cut off since the context was full, not by its own limit."""
+    """Return whether an answer was cut off by a full context, not by its own limit."""
     if not is_cut_off(answer) or is_recorded(answer):
         return False
     used = None if answer.response_metadata.get(ESTIMATED) else answer.usage_metadata
     if used is None:
         return max_tokens is None
-    # Where it took more room than the prompt, a shorter prompt would give it little more.
+    # If the answer is longer than the prompt, a shorter prompt would give it little more room.
     most = used["input_tokens"] if max_tokens is None else max_tokens
     return used["output_tokens"] < most
 
 
 def thought_of(answer: AIMessage, *, goes_back: bool = False) -> Thought | None:
-    """Return the thought of an answer that was read.
+    """Return the thought of a normalised answer.
 
     Args:
         answer: The answer.
-        goes_back: Whether it calls tools, so that its model is shown its thought once more.
+        goes_back: Whether it calls tools, so that its model sees its thought again.
     """
     found: Thought | None = answer.additional_kwargs.get(THOUGHT)
     if found is None or goes_back:
@@ -224,15 +223,15 @@ def thought_of(answer: AIMessage, *, goes_back: bool = False) -> Thought | None:
 
 
 def structured_text(found: Any, label: str) -> AIMessage:  # noqa: ANN401
-    """Return an answer with a schema as a message of text.
+    """Return a structured answer as a message of text.
 
     Args:
-        found: The message, or a dict with it as ``raw`` and its values as ``parsed``.
-        label: How the model is called in errors.
+        found: The message, or a dict with the message as ``raw`` and its values as ``parsed``.
+        label: Name of the model in errors.
     """
     raw, parsed = (found["raw"], found["parsed"]) if type(found) is dict else (found, None)
     answer = normalise_answer(raw, label)
-    # Some clients have the model call a function, which it may introduce in words.
+    # Some clients make the model call a function, possibly with introductory text.
     is_called = parsed is not None and (not answer.text or bool(answer.tool_calls))
     text = json.dumps(parsed, ensure_ascii=False) if is_called else str(answer.text)
     return answer.model_copy(
@@ -241,7 +240,7 @@ def structured_text(found: Any, label: str) -> AIMessage:  # noqa: ANN401
 
 
 def count_usage(answer: AIMessage, prompt: Sequence[BaseMessage]) -> AIMessage:
-    """Make sure that an answer has its usage, estimated where the model tells none."""
+    """Return an answer with its usage, which is estimated if the model reports none."""
     told = answer.usage_metadata
     metadata = answer.response_metadata
     read = None if told is None else token_count(told.get("input_tokens"))

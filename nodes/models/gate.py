@@ -1,6 +1,6 @@
-"""The gate that the model calls of many sessions pass, and each try of a call on its way there.
+"""The gate that the model calls of many sessions pass, and the tries of each call.
 
-OpenAI's client makes some tries again by itself, so the HTTP client under it says when one begins.
+OpenAI's client repeats some requests itself, so the HTTP client below it reports each try.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _COUNT: Final = "x-stainless-retry-count"
-"""The header in which the client says how often it has tried before."""
+"""The client's request header with the number of earlier tries."""
 
 
 class Gate(Protocol):
-    """What each model call of a run passes."""
+    """A gate that each model call of a run passes."""
 
     needs_prices: bool
     """Whether it counts money, so that each model must have a price."""
@@ -35,28 +35,28 @@ class Gate(Protocol):
 
         Args:
             model: The model's label.
-            tokens: About how many tokens the prompt has.
+            tokens: Estimated number of tokens in the prompt.
 
         Raises:
             PausedError: No more calls are made for now. The session can be resumed.
         """
 
     def count(self, model: str, used: Usage) -> None:
-        """Count what one answered call has used."""
+        """Count the usage of one answered call."""
 
     def refused(self, model: str, seconds: float | None) -> None:
-        """Hold back all calls of a model, whose server refuses them for now.
+        """Delay all calls of a model whose server refuses them for now.
 
         Args:
             model: The model's label.
-            seconds: For how long the server asks. None: it does not say.
+            seconds: The delay that the server asks for. None if it asks for none.
         """
 
 
 class Unbroken:
-    """A gate for what is recorded as one: once a call of it was answered, it is not paused.
+    """A gate for several calls recorded as one, which is not paused after the first answer.
 
-    Else that call would be made again.
+    A pause in between would repeat the answered calls.
     """
 
     def __init__(self, gate: Gate) -> None:
@@ -74,13 +74,13 @@ class Unbroken:
                 raise
 
     def count(self, model: str, used: Usage) -> None:
-        """Count what one answered call has used."""
+        """Count the usage of one answered call."""
         self._is_answered = True
         self._gate.count(model, used)
 
 
 class AtGate:
-    """A call that passes a gate as a whole, whatever its client does below.
+    """A call that passes a gate once, with all retries of its client.
 
     Args:
         gate: The gate.
@@ -94,7 +94,7 @@ class AtGate:
         self._tokens = sum(map(tokens_of_message, prompt))
 
     async def make_call(self, once: Callable[[], Awaitable[T]]) -> T:
-        """Make the call once it may begin; if it is refused for now, hold back all others."""
+        """Make the call when the gate allows it. If it is refused for now, delay all others."""
         await self._enter()
         try:
             return await once()
@@ -104,14 +104,14 @@ class AtGate:
             raise
 
     async def send_try(self, send: Callable[[], Awaitable["httpx2.Response"]]) -> "httpx2.Response":
-        """Send one try of the call, if it goes through this project's HTTP client."""
+        """Send one try of the call, if it uses this project's HTTP client."""
         return await send()
 
     async def _enter(self) -> None:
         await self._gate.enter(self._model, self._tokens)
 
     def _hold_back(self, found: Refusal | None) -> bool:
-        """Hold back all calls of the model if it refuses them for now. Return whether it does."""
+        """Delay all calls of the model if it refuses them for now. Return whether it does."""
         if found is None or not found.is_for_now:
             return False
         self._gate.refused(self._model, read_retry_seconds(found.headers))
@@ -119,31 +119,31 @@ class AtGate:
 
 
 class TriesAtGate(AtGate):
-    """A call of which each try passes a gate, in this project's HTTP client."""
+    """A call whose tries each pass a gate, in this project's HTTP client."""
 
     async def make_call(self, once: Callable[[], Awaitable[T]]) -> T:
         """Make the call; its tries wait for the gate."""
         try:
             return await once()
         except Exception as error:
-            # The try has heard an HTTP status already; some servers say it with status 200.
+            # The try has already handled HTTP statuses; some servers refuse with status 200.
             if not is_status_error(error) and is_for_now(error):
                 self._hold_back(find_refusal(error))
             raise
 
     async def send_try(self, send: Callable[[], Awaitable["httpx2.Response"]]) -> "httpx2.Response":
-        """Send one try of the call once the gate lets it through."""
+        """Send one try of the call when the gate allows it."""
         await self._enter()
         response = await send()
         if self._hold_back(Refusal(response.status_code, response.headers)):
-            # It is the gate that waits: OpenAI's client would beside it, and would hear of no
+            # The gate waits instead. OpenAI's client would wait as well, and would not notice a
             # pause.
             response.headers["retry-after-ms"] = "1"
         return response
 
 
 class _Tries(NamedTuple):
-    """What is done at each try of a call."""
+    """Actions at each try of a call."""
 
     tell: Callable[[int], None]
     gate: AtGate | None
@@ -159,7 +159,7 @@ def announce_tries(
     retries: int,
     gate: AtGate | None = None,
 ) -> Iterator[None]:
-    """Announce each further try of the calls inside the block. Each passes the gate."""
+    """Announce each retry of the calls inside the block. Each try passes the gate."""
 
     def tell(number: int) -> None:
         name = where()
@@ -174,7 +174,7 @@ def announce_tries(
 
 
 async def tell_try(request: "httpx2.Request") -> None:
-    """Announce a request that is a further try. It is a hook of the HTTP client."""
+    """Announce a request that is a retry. A hook of the HTTP client."""
     count = request.headers.get(_COUNT, "0")
     tries = _tries.get()
     if tries is not None and count.isdecimal() and int(count) > 0:
@@ -182,6 +182,6 @@ async def tell_try(request: "httpx2.Request") -> None:
 
 
 async def through_gate(send: Callable[[], Awaitable["httpx2.Response"]]) -> "httpx2.Response":
-    """Send one try of the call that is under way, once the gate lets it through."""
+    """Send one try of the current call when its gate allows it."""
     tries = _tries.get()
     return await send() if tries is None or tries.gate is None else await tries.gate.send_try(send)

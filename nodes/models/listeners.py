@@ -1,4 +1,4 @@
-"""Listening to a model while it answers, by LangChain's callbacks."""
+"""Listeners to a model's answer while it is streamed, by LangChain's callbacks."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -15,27 +15,27 @@ from .answers import thought_beside
 
 
 class Listener(AsyncCallbackHandler):
-    """Takes the pieces of an answer as they come, with what it says told from what it thinks.
+    """A listener to a streamed answer, which separates speech from thought.
 
-    LangChain asks a model to stream where one like it listens, and makes the message itself.
+    LangChain streams an answer if such a listener is present, and assembles the message itself.
     """
 
     run_inline = True
     raise_error = True
 
     is_unopened = False
-    """Whether its thoughts are expected to be closed by a tag that none has opened."""
+    """Whether a closing tag without an opening tag is expected to end the thought."""
 
     def begin(self) -> None:
-        """Begin anew: a model is asked, or asked once more where its answer broke off."""
+        """Reset for a new answer, also when an interrupted answer is requested again."""
         self.reader = ThoughtReader(is_unopened=self.is_unopened)
         self._streams = False
 
     async def take(self, piece: AIMessageChunk, told: Told, *, is_over: bool) -> None:
-        """Take a piece of the message, and what is said by what has come so far."""
+        """Handle a piece of the message, and the speech that it adds."""
 
     async def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:
-        """Begin anew."""
+        """Reset for a new answer."""
         self.begin()
 
     async def on_llm_new_token(
@@ -45,14 +45,14 @@ class Listener(AsyncCallbackHandler):
         chunk: GenerationChunk | ChatGenerationChunk | None = None,
         **kwargs: Any,  # as in the class above
     ) -> None:
-        """Take a piece of the message."""
+        """Handle a piece of the message."""
         if isinstance(chunk, ChatGenerationChunk) and isinstance(chunk.message, AIMessageChunk):
             self._streams = True
             told = self.reader.take(storable(str(chunk.message.text)))
             await self.take(chunk.message, told, is_over=False)
 
     async def on_llm_end(self, response: LLMResult, **kwargs: Any) -> None:
-        """Take what was held back, or the message where it did not come in pieces."""
+        """Handle the rest of the answer, or the whole answer if it was not streamed."""
         whole, text = AIMessageChunk(content=""), ""
         found = next((one for each in response.generations for one in each), None)
         if not self._streams and isinstance(found, ChatGeneration):
@@ -66,18 +66,20 @@ class Listener(AsyncCallbackHandler):
         return output
 
     def tap_output_iter(self, run_id: UUID, output: Iterator[Any]) -> Iterator[Any]:
-        """The same where nothing is async."""
+        """Pass the stream on, for sync calls."""
         return output
 
 
 class Tokens(Listener):
-    """Tells an answer piece by piece, as others hear it, and its thought whole, before that.
+    """A listener that reports an answer piece by piece, as others hear it.
+
+    The thought is reported first, in one piece.
 
     Args:
-        tell: Takes what it is, ``token`` or ``thought``, a piece of it, and what tells the answer
-            from that of another try.
-        heard: Makes what finds out what others hear of it.
-        is_unopened: Whether its thoughts are expected to be closed by a tag that none has opened.
+        tell: Called with the kind of the piece (``token`` or ``thought``), its text, and an id of
+            the answer, which differs between tries.
+        heard: Returns a reader that finds the text that others hear.
+        is_unopened: Whether a closing tag without an opening tag is expected to end the thought.
     """
 
     def __init__(
@@ -93,19 +95,19 @@ class Tokens(Listener):
         self.begin()
 
     def begin(self) -> None:
-        """Begin anew."""
+        """Reset for a new answer."""
         super().begin()
         self._beside = ""
         self._said()
 
     def _said(self) -> None:
-        """Begin what is said anew."""
+        """Reset the speech of the answer."""
         self._answer = uuid4().hex
         self._heard = self._make()
         self._has_thought = False
 
     async def take(self, piece: AIMessageChunk, told: Told, *, is_over: bool) -> None:
-        """Tell a piece."""
+        """Report a piece."""
         self._beside += thought_beside(piece)
         if told.anew:
             self._said()

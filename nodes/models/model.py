@@ -1,7 +1,7 @@
-"""The models of a run: found by name, and asked for a message or for an answer that fits a schema.
+"""The models of a run, which answer with a message or with an instance of a schema.
 
-Which family a name belongs to is in `nodes.models.adapters.families`; how each family is asked is
-in the other adapters.
+`nodes.models.adapters.families` finds the family of a name. The other adapters call the models of
+each family.
 """
 
 import asyncio
@@ -40,10 +40,10 @@ from .settings import CallSettings
 from .tool_binding import offers_of
 
 NO_STREAM = "nostream"
-"""LangGraph's `TAG_NOSTREAM`, without the second that its import takes."""
+"""LangGraph's `TAG_NOSTREAM`. Importing it would take about a second."""
 
 _NOT_VALID = 400
-"""The status of a request that is not valid."""
+"""HTTP status of an invalid request."""
 
 
 def _ignore(text: str) -> None:
@@ -56,20 +56,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Model:
-    """A model that is ready to be asked."""
+    """A model that is ready to be called."""
 
     adapter: Adapter
-    """The adapter that asks it."""
+    """The adapter that calls it."""
     label: str = field(init=False)
-    """How the model is called in usage and errors."""
+    """Name of the model in usage and errors."""
     notify: Notify = _ignore
-    """Is told when an answer takes longer than it should."""
+    """Called with a notice when an answer takes longer than expected."""
     name: str | None = None
-    """What the conversation calls it."""
+    """Name of the model in the conversation."""
     listed: ListPrice | None = None
-    """What its provider charges, where a conversation has no prices."""
+    """The provider's price, used if a conversation has no prices."""
     gate: Gate | None = None
-    """What its calls pass."""
+    """The gate that its calls pass. No gate if None."""
 
     def __post_init__(self) -> None:
         """Copy the label of the adapter."""
@@ -82,7 +82,7 @@ class Model:
         return prices.get(self.adapter.label) or prices.get(self.name or "")
 
     def check_price(self, conversation: Conversation) -> None:
-        """Make sure that the price is known, where there is a price table or money is an end."""
+        """Raise SpecError if the price is unknown and the conversation or the gate needs it."""
         prices = conversation.prices
         counts_money = ends_by_money(conversation.end_chat.when) or (
             self.gate is not None and self.gate.needs_prices
@@ -105,7 +105,7 @@ class Model:
         listeners: Sequence[Listener] = (),
         private: bool = False,
     ) -> AIMessage:
-        """Ask for one message; of a private one nothing is streamed as a message of the chat."""
+        """Call the model for one message. A private message is not streamed as a chat message."""
         adapter = self.adapter
         offer = offers_of(adapter.prompting, tool_calling)(tools, tool_choice)
         prompt = offer.prompt(messages, adapter.prompting)
@@ -134,7 +134,10 @@ class Model:
         listeners: Sequence[Listener] = (),
         private: bool = False,
     ) -> tuple[AIMessage, S | None]:
-        """Ask for an answer that fits a schema."""
+        """Call the model for an answer that matches a schema.
+
+        The second value is the instance, or None if the answer does not match.
+        """
         adapter = self.adapter
         prompt = offers_of(adapter.prompting, tool_calling)().prompt(messages, adapter.prompting)
 
@@ -144,7 +147,7 @@ class Model:
         def read(found: object) -> tuple[AIMessage, S | None]:
             answer = count_usage(structured_text(found, adapter.label), prompt)
             try:
-                # LangChain mends JSON that is cut off; half an answer must not count as whole.
+                # LangChain repairs truncated JSON, but a partial answer must not count as complete.
                 return answer, read_structured(schema, answer.text)
             except (ValidationError, UnreadableJsonError):
                 return answer, None
@@ -158,7 +161,7 @@ class Model:
         except ModelError as error:
             found = None if error.__cause__ is None else find_refusal(error.__cause__)
             if found is not None and found.status == _NOT_VALID:
-                # Servers say in many ways that they do not know the word.
+                # Servers that do not know `response_format` refuse it in many different ways.
                 raise ModelError(
                     f"{error}; if it has no structured output, set {instead}"
                 ) from error
@@ -176,19 +179,19 @@ class Model:
         *,
         private: bool,
     ) -> T:
-        """Ask and read the answer, with retries; every failure becomes one error."""
+        """Call the model with retries and read the answer. Each failure becomes a ModelError."""
         adapter = self.adapter
 
         async def once(sent: CallSettings) -> T:
-            # For whoever streams messages: the id tells one try's pieces from another's.
+            # The id separates the streamed pieces of one try from those of another.
             shown = {"purpose": kind_name(purpose), "speaker": speaker, "answer": uuid4().hex}
             name = purpose.run_name.format(speaker=speaker or "Judge")
             config = RunnableConfig(metadata=shown, run_name=name)
             if private or purpose is not Speech:
-                # It is no message of the chat, which streams of messages leave out then.
+                # Streams of chat messages leave out calls with this tag.
                 config["tags"] = [NO_STREAM]
             if listeners:
-                # By themselves they would stand in the place of those who listen already.
+                # Without merging, these callbacks would replace those of the run.
                 config["callbacks"] = [*listeners]
                 config = merge_configs(ensure_config(), config)
             found: object
@@ -207,18 +210,18 @@ class Model:
 
 @dataclass(eq=False)
 class Models:
-    """Finds the model for a name.
+    """The models of a run, by name.
 
     Args:
-        default: The model if none is named: a LangChain chat model, also with fallbacks, bound or
-            configurable, or a name.
+        default: The model if none is named: a name, or a LangChain chat model, also with
+            fallbacks, bound arguments or configurable fields.
         named: LangChain chat models by the names that specs use.
-        settings: Where others are found. None: read when first needed.
-        gate: What all their calls pass.
+        settings: Settings for finding all other models. Read at the first use if None.
+        gate: The gate that all their calls pass.
 
     Raises:
-        TypeError: Something is no chat model, such as one with structured output, or has tools
-            bound to it; names it.
+        TypeError: An object is not a chat model, for example because it has structured output, or
+            has tools bound to it. The message names it.
     """
 
     default: Chat | str | None = None
@@ -226,14 +229,14 @@ class Models:
     settings: Settings | None = None
     gate: Gate | None = None
     _listed: dict[str, ListPrice | None] = field(default_factory=dict)
-    """What providers charge for the models, by their labels."""
+    """The providers' prices for the models, by their labels."""
     _objects: dict[str | None, Adapter] = field(default_factory=dict)
-    """The adapters of the chat models that are given as objects, by their names."""
+    """Adapters of the chat models that were passed as objects, by name."""
     _families: Families | None = None
-    """Finds all others."""
+    """Finds all other models. Created at the first use."""
 
     def __post_init__(self) -> None:
-        """Refuse options that would be ignored, so that another model would speak."""
+        """Refuse options that would be ignored, since another model would then speak."""
         default, named, chat = self.default, self.named, "a LangChain chat model"
         if not isinstance(default, str | None):
             check_chat(default, f"model must be {chat} or a name, not")
@@ -245,33 +248,33 @@ class Models:
             self._objects[name] = adapter_of(name, one)
 
     async def get(self, name: str | None, notify: Notify, gate: Gate | None = None) -> Model:
-        """Return the model of this name, started if need be.
+        """Return the model of this name, and start it if needed.
 
         Args:
-            name: A registered name, a model's name, ``embedded``, the path of a ``.gguf`` file,
-                a provider's name and a model's, or None for the default.
-            notify: Is told when something takes a moment.
-            gate: What its calls pass. None: what all do.
+            name: A registered name, a model's name, ``embedded``, the path of a ``.gguf`` file, a
+                provider's name and a model's, or None for the default.
+            notify: Called with a notice when something takes a moment.
+            gate: The gate that its calls pass. The gate of all models if None.
 
         Raises:
-            ModelUnavailableError: There is none by that name, or it can't be started.
-            SpecError: A setting is wrong.
+            ModelUnavailableError: There is no model of this name, or it can't be started.
+            SpecError: A setting is invalid.
         """
         adapter = await self._find(name, notify)
         default = self.default if isinstance(self.default, str) else None
         called = name or default or adapter.default_name
         label = adapter.label
         if label not in self._listed:
-            # It is read from a file.
+            # The price list is a file.
             self._listed[label] = await asyncio.to_thread(adapter.list_price)
         listed, gate = self._listed[label], gate or self.gate
         return Model(adapter, notify=notify, name=called, listed=listed, gate=gate)
 
     def refuse_place(self, name: str) -> None:
-        """Refuse a name that nobody registered and that says where a model is.
+        """Refuse a name that is not registered and is a file or an address.
 
         Raises:
-            SpecError: It is a file or an address.
+            SpecError: The name is a file or an address.
         """
         if name not in self.named:
             refuse_place(name)
@@ -282,7 +285,7 @@ class Models:
         known = _of_this_loop(self)
         if name not in known:
             if self._families is None:
-                # Files are read, which must not hold up other coroutines.
+                # Reading files must not block other coroutines.
                 if self.settings is None:
                     self.settings = await asyncio.to_thread(load_settings)
                 self._families = Families(self.settings)
@@ -296,8 +299,8 @@ class Models:
         """Find every model that a conversation needs, before it begins.
 
         Raises:
-            ModelUnavailableError: One can't be had.
-            SpecError: A price is missing.
+            ModelUnavailableError: A model is not available.
+            SpecError: A price is missing, or a setting is invalid.
         """
         for name in conversation.model_names:
             model = await self.get(name, notify)
@@ -307,7 +310,7 @@ class Models:
 
 
 def _of_this_loop(models: Models) -> dict[str | None, Adapter]:
-    """Return what was found in the running loop; it is forgotten when the loop ends."""
+    """Return the adapters found in the running loop. They are dropped when the loop ends."""
     found = clients_of_loop(asyncio.get_running_loop()).setdefault(Models, WeakKeyDictionary())
     known: dict[str | None, Adapter] = found.setdefault(models, {})
     return known

@@ -1,9 +1,9 @@
-"""What a failed call says, whichever client raised the error: its status, or a prompt too long.
+"""Failures of calls, whichever client raised them: an HTTP status, or a prompt that is too long.
 
-OpenAI's client is not imported for it, since that costs as much as the rest of this program: an
-object of one of its classes shows that it is imported already. The words for prompts that are too
-long are those of OpenAI and Azure, llama.cpp and its Python server, vLLM, SGLang, TGI, LM Studio,
-Gemini, and of gateways to Anthropic's models and others. Ollama says nothing: it cuts.
+OpenAI's client is not imported here, since that takes as long as the rest of this program. If an
+error is of one of its classes, it is already imported. The patterns for too long prompts cover
+OpenAI and Azure, llama.cpp and its Python server, vLLM, SGLang, TGI, LM Studio, Gemini, and
+gateways to Anthropic's and other models. Ollama raises no error: it truncates the prompt.
 """
 
 import math
@@ -25,49 +25,49 @@ if TYPE_CHECKING:
 
 
 _BUSY: Final = (429, 529)
-"""Too many calls; the second is Anthropic's, for all callers together."""
+"""Too many calls. The second status is Anthropic's, for too many calls of all callers together."""
 
 _UNAVAILABLE: Final = (401, 402, 403, 404)
 """A rejected key, no credit left, a forbidden model, no such model."""
 
 _NO_CREDIT: Final = "insufficient_quota"
-"""OpenAI's code, with 429, where credit is used up: it comes back by no waiting."""
+"""OpenAI's code, with status 429, for exhausted credit. Waiting does not help."""
 
 _FLAGGED: Final = ("flagged", "moderation", "content_policy")
-"""What gateways say in a 403 that is about one prompt."""
+"""Words of gateways in a 403 that is about one prompt only."""
 
 _READ: Final = 10_000
-"""How much of what a server says is searched, in characters: it may send any length."""
+"""Maximum number of characters of a server's message to search."""
 
 
 class Refusal(NamedTuple):
-    """The status of an answer that is none, and its headers."""
+    """The status and headers of an error response."""
 
     status: int
     headers: Mapping[str, str]
 
     @property
     def is_for_now(self) -> bool:
-        """Whether the server takes calls again after a while."""
+        """Return whether the server accepts calls again after a while."""
         has_told = self.status == 503 and read_retry_seconds(self.headers) is not None
         return self.status in _BUSY or has_told
 
 
 def find_refusal(error: BaseException) -> Refusal | None:
-    """Return the refusal of a server, by the exception that a client made of it."""
+    """Return the refusal of a server, found in the exception of any client."""
     return next(
         (found for one in iter_causes(error) if (found := _refusal_in(one)) is not None), None
     )
 
 
 def is_for_now(error: BaseException) -> bool:
-    """Return whether a server refused a call, but takes calls again after a while."""
+    """Return whether a server refused a call, but accepts calls again after a while."""
     found = find_refusal(error)
     return found is not None and found.is_for_now and not _has_no_credit(error)
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """Return whether a model is unavailable, whatever it is asked."""
+    """Return whether a model is unavailable for all requests."""
     if any(isinstance(one, ModelUnavailableError) for one in iter_causes(error)):
         return True
     found = find_refusal(error)
@@ -77,7 +77,7 @@ def is_unavailable(error: BaseException) -> bool:
 
 
 def read_retry_seconds(headers: Mapping[str, str]) -> float | None:
-    """Read how long a server asks to wait, in seconds. None: it does not say."""
+    """Return how many seconds a server asks to wait, or None."""
     for name, parts in (("retry-after-ms", 1000), ("retry-after", 1)):
         try:
             seconds = float(headers.get(name, "")) / parts
@@ -93,7 +93,7 @@ def read_retry_seconds(headers: Mapping[str, str]) -> float | None:
 
 
 def iter_causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an exception and those that caused it."""
+    """Yield an exception and its causes."""
     seen = set[int]()
     while error is not None and id(error) not in seen:
         yield error
@@ -122,12 +122,12 @@ def _has_no_credit(error: BaseException) -> bool:
 
 
 def text_of(error: BaseException) -> str:
-    """Return the text of an error and of its causes, with the bodies of answers, in lower case."""
+    """Return the text of an error and its causes, with the response bodies, in lower case."""
     try:
         said = (f"{one} {getattr(one, 'body', '')}"[:_READ] for one in iter_causes(error))
         return " ".join(said).casefold()
     except Exception:
-        # Some errors fail at putting into words what could not be read.
+        # Some errors raise when they are converted to text.
         return ""
 
 
@@ -152,7 +152,7 @@ def is_clients(error: BaseException) -> TypeGuard["openai.OpenAIError"]:
 
 
 def is_api_error(error: BaseException) -> TypeGuard["openai.APIError"]:
-    """Return whether OpenAI's client raised an error for what a server said, or for its silence."""
+    """Return whether OpenAI's client raised an error for a server's reply, or for no reply."""
     return _is_one_of(error, "APIError")
 
 
@@ -162,10 +162,10 @@ def is_status_error(error: BaseException | None) -> TypeGuard["openai.APIStatusE
 
 
 def answer_in(error: BaseException) -> AIMessage | None:
-    """Return the answer that does not fit its schema, for which OpenAI's client raised an error."""
+    """Return the answer that OpenAI's client refused because it does not fit its schema."""
     if not _is_one_of(error, "ContentFilterFinishReasonError", "LengthFinishReasonError"):
         return None
-    # Older clients give none for what was filtered.
+    # Older clients have no completion for filtered answers.
     completion = getattr(error, "completion", None)
     if completion is None or not completion.choices:
         return AIMessage("")
@@ -197,7 +197,7 @@ _LIMITS = (
     rf"maximum number of tokens allowed \({_NUMBER}",
     rf"`max_new_tokens` must be <= {_NUMBER}",
 )
-"""How the tokens that a model takes are told; the last number counts."""
+"""Messages that contain the token limit of a model. The last number is the limit."""
 
 _PROMPTS = (
     rf"{_NUMBER} in (?:the|your) (?:messages|prompt)",
@@ -213,7 +213,7 @@ _PROMPTS = (
     rf"decoder prompt \(length {_NUMBER}\)",
     rf"input token count \({_NUMBER}\)",
 )
-"""How the tokens of a prompt are told, without those kept free for the answer."""
+"""Messages that contain the tokens of a prompt, without those reserved for the answer."""
 
 _WORDS = re.compile(
     r"maximum context (?:length|window)|(?:model's|maximum) (?:context|model) length"
@@ -223,11 +223,13 @@ _WORDS = re.compile(
     r"|`inputs` tokens \+ `max_new_tokens`|Input tokens exceed|ContextWindowExceeded",
     re.IGNORECASE,
 )
-"""What is said nowhere but there. Words of rate limits, such as "too many tokens", are not."""
+"""Phrases that occur only in such messages. Words of rate limits, such as "too many tokens", do not
+belong here.
+"""
 
 
 def read_too_long(error: BaseException, label: str) -> ContextTooLongError | None:
-    """Recognise that a model refused a prompt as longer than it takes."""
+    """Return the error of a prompt that is too long, or None if a call failed otherwise."""
     if not _is_too_long(error):
         return None
     fields = _fields(error)
@@ -247,8 +249,8 @@ def _is_too_long(error: BaseException) -> bool:
 
 
 def _is_for_another_reason(error: "openai.APIError") -> bool:
-    """Return whether it is something else that is wrong, whatever words it comes with."""
-    import openai  # is loaded, or it would have raised nothing
+    """Return whether the error's class shows another reason, whatever its message."""
+    import openai  # It is loaded already, since it raised the error.
 
     return isinstance(
         error,
@@ -276,7 +278,7 @@ def _message(error: BaseException, fields: dict[str, Any]) -> str:
     told = fields.get("message")
     if isinstance(told, str):
         return _cut(told)
-    # Some bodies are a bare text, or name it otherwise.
+    # Some bodies are plain text, or name the message otherwise.
     return f"{_cut(error)} {_cut(error.body)}" if is_api_error(error) else _cut(error)
 
 
@@ -309,11 +311,11 @@ def _sentence(label: str, prompt: int | None, limit: int | None) -> str:
 
 
 def excerpt_of(thing: object) -> str:
-    """Return an error or the like in few words. Empty if it can't be put into words."""
+    """Return an error or another object in a few words. Empty if it can't be converted to text."""
     try:
         return excerpt(str(thing))
     except Exception:
-        # Some errors fail at putting into words what could not be read.
+        # Some errors raise when they are converted to text.
         return ""
 
 

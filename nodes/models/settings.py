@@ -1,4 +1,4 @@
-"""The settings of one model call: the user's, the defaults, and which of them a model refuses."""
+"""The settings of one model call: the user's, the defaults, and those that a model refuses."""
 
 import re
 import weakref
@@ -22,8 +22,8 @@ from .refusals import find_refusal, iter_causes, read_too_long, text_of
 class CallSettings:
     """The settings of one model call, by the names of `ModelSettings`.
 
-    A setting of the user's is sent, or its refusal is an error. A default is sent if the client and
-    the model accept it.
+    A setting that the user chose is always sent; if the model refuses it, the call fails. A default
+    is sent only if the client and the model accept it.
     """
 
     chosen: Mapping[str, Any] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class CallSettings:
         Args:
             model_settings: The settings that the user set.
             where: Their path in the conversation.
-            defaults: The values of settings that the user did not set. None: there is no default.
+            defaults: Defaults of settings that the user did not set. No default if None.
         """
         own: dict[str, Any] = {
             "temperature": model_settings.temperature,
@@ -70,12 +70,12 @@ class CallSettings:
 
     @cached_property
     def is_set(self) -> bool:
-        """Whether the user set any."""
+        """Return whether the user set any setting."""
         return bool(self.chosen or self.extra_args or self.extra_body or self.extra_headers)
 
     @cached_property
     def values(self) -> Mapping[str, Any]:
-        """The settings and defaults to send, without those that only the provider knows."""
+        """Return the settings and defaults to send, without the extra ones."""
         return {**self.defaults, **self.chosen}
 
     def without(self, names: Collection[str]) -> Self:
@@ -93,7 +93,7 @@ _OURS: Final[Mapping[str, str]] = {
     "temperature": "temperature",
     "top_p": "top_p",
 }
-"""Our name for each setting that has a field, by providers' names for it."""
+"""The field of `ModelSettings` for each of the providers' names."""
 
 _SENT: Final = (
     *("model", "messages", "input", "contents", "system", "n", "stream", "stream_options"),
@@ -104,10 +104,10 @@ _SENT: Final = (
 
 
 def check_collisions(settings: CallSettings) -> None:
-    """Check that no further setting is one that a call sets by itself.
+    """Check that no extra setting has a field of its own or is set by each call.
 
     Raises:
-        SpecError: One is. Names the field.
+        SpecError: Such a setting exists. The message names it.
     """
     for part in ("extra_args", "extra_body"):
         for name in getattr(settings, part):
@@ -121,23 +121,23 @@ def check_collisions(settings: CallSettings) -> None:
 
 
 _REFUSED: Final = (400, 422)
-"""The statuses of a request that is not valid."""
+"""HTTP statuses of an invalid request."""
 
 _UNEXPECTED: Final = re.compile(r"unexpected keyword argument '(\w+)'")
-"""Python's error for a function that has no such parameter."""
+"""Python's error for an unknown keyword argument."""
 
 _WORDS: Final = ("stop", "seed")
-"""Names that are ordinary words, and so count only if they are quoted."""
+"""Setting names that are ordinary words. They match only in quotation marks."""
 
 
 @dataclass
 class Learned:
-    """The facts about the settings of one model that its calls have shown."""
+    """Facts about the settings of one model, found by calling it."""
 
     refused: set[str] = field(default_factory=set)
     """The defaults that the model refuses."""
     limit_name: str | None = None
-    """The server's name for the longest answer, if it refused the usual one."""
+    """The server's name for the output token limit, if it refused the usual name."""
 
 
 _by_name: dict[tuple[str, str | None], Learned] = {}
@@ -145,12 +145,12 @@ _by_object: dict[int, Learned] = {}
 
 
 def learned_of_name(label: str, address: str | None) -> Learned:
-    """Return the facts that this process knows of a model, by its name and its server's address."""
+    """Return the known facts about a model, by its name and its server's address."""
     return _by_name.setdefault((label, address), Learned())
 
 
 def learned_of_object(chat: object) -> Learned:
-    """Return the facts that this process knows of a user's object, for as long as it lives."""
+    """Return the known facts about a user's object. They are dropped with the object."""
     number = id(chat)
     if number not in _by_object:
         _by_object[number] = Learned()
@@ -161,10 +161,10 @@ def learned_of_object(chat: object) -> Learned:
 def refused_setting(
     error: BaseException, sent: Mapping[str, str], settings: CallSettings
 ) -> str | None:
-    """Return which setting of a call was refused, by our name. None: it failed for another reason.
+    """Return the setting that was refused, by our name, or None if the call failed otherwise.
 
-    A default goes before a setting of the user's: if two can't be sent together, the default is the
-    one to leave out.
+    A default is found before a setting that the user chose: if two settings exclude each other, the
+    default can be left out.
 
     Args:
         error: The error that the client raised.
@@ -185,7 +185,7 @@ def refused_setting(
 
 
 def _parameters(error: BaseException) -> Iterator[str]:
-    """Yield the parameters that an error names in a field of its own."""
+    """Yield the parameters that an error names in a separate field."""
     for one in iter_causes(error):
         if isinstance(one, TypeError):
             yield from _UNEXPECTED.findall(str(one))
@@ -201,7 +201,7 @@ def _in_body(error: BaseException) -> Iterator[str]:
     for holder in (error, body, inner):
         found = holder.get("param") if isinstance(holder, Mapping) else getattr(holder, "param", "")
         if isinstance(found, str):
-            # A part of a setting, such as "stop[0]".
+            # It may name a part of a setting, such as "stop[0]".
             yield re.split(r"[\[.]", found)[0]
 
 
@@ -216,13 +216,13 @@ def message_of(error: BaseException) -> str:
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Return whether a server refused a request as not valid."""
+    """Return whether a server refused a request as invalid."""
     found = find_refusal(error)
     return found is not None and found.status in _REFUSED and read_too_long(error, "") is None
 
 
 def _is_clients(error: BaseException) -> bool:
-    """Return whether a client refused a request before it was sent."""
+    """Return whether a client refused a request before sending it."""
     is_answer = isinstance(error, DuologueError | OutputParserException | JSONDecodeError)
     return isinstance(error, ValueError) and find_refusal(error) is None and not is_answer
 

@@ -1,4 +1,4 @@
-"""Whether JSON of a model's can be kept: in checkpoints, in the next prompt, on a screen. Pure."""
+"""Checks of a model's JSON: whether checkpoints, prompts and screens can contain it. Pure."""
 
 import math
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 from ...graphs.log.messages import storable
 
 _LEAST, _MOST = -(2**63), 2**64 - 1
-"""The whole numbers that checkpoints can hold, in msgpack."""
+"""Smallest and largest integer that checkpoints can contain, in msgpack."""
 _DEEPEST = 100
-"""How deep they may be nested: reading the log again ends below 200 levels."""
+"""Maximum nesting depth. The log can be read up to about 200 levels."""
 
 TOO_DEEP = f"they are nested more than {_DEEPEST} levels deep"
 TOO_LARGE = "a whole number has more than 64 bits; give it as text"
@@ -16,7 +16,7 @@ TOO_LARGE = "a whole number has more than 64 bits; give it as text"
 
 def why_unstorable(fields: dict[str, Any]) -> str | None:
     """Return why fields can't be stored, sent again or shown."""
-    # No recursion: how deep they are nested is what is found out.
+    # Without recursion, since the nesting may be too deep for it.
     left: list[tuple[str, int, Any]] = [("", 1, fields)]
     while left:
         at, depth, value = left.pop()
@@ -41,7 +41,7 @@ def _at(place: str) -> str:
 
 
 def _fault_of(value: object) -> str | None:
-    """Describe the fault of a text, a number or the like."""
+    """Return what is wrong with a single value, or None."""
     match value:
         case None | bool():
             return None

@@ -1,7 +1,7 @@
-"""Words that a speaker says by an argument of its calls of tools (Agere's ``to_user``).
+"""Text that a speaker sends by an argument of its tool calls (Agere's ``to_user``).
 
-The argument is offered with every tool, read while the call arrives, told at once, and taken out of
-the call before anything else sees it. `graphs.log.heard_text` reads the words from the log.
+The argument is offered with every tool. It is read while the call arrives, shown at once, and
+removed from the call. `graphs.log.heard_text` reads the text from the log.
 """
 
 import asyncio
@@ -28,46 +28,46 @@ _WHOLE = re.compile(
     r"|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}"
     r"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})*"
 )
-"""What of a JSON string can be read as it stands: whole characters, surrogate pairs together."""
+"""The complete characters of a JSON string, with surrogate pairs kept together."""
 
 _BEGUN = re.compile(
     r"\\(?:u[0-9a-fA-F]{0,3}|u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?)?"
 )
-"""A character of which more has to come."""
+"""The beginning of a character whose rest has not arrived."""
 
 _SIGN = re.compile(r'[{}\[\]",:]')
 _IN_STRING = re.compile(r'[^"\\]*')
 
 
 class Argument:
-    """Reads ``to_user`` out of a call's arguments while they arrive.
+    """A parser that reads ``to_user`` out of a call's arguments while they arrive.
 
-    Each character is looked at once, whatever stands before or after the argument; only what
-    stands before it is read a second time, to know that it is JSON. Where it is not, or the text
-    holds half a character, the call is a broken one, and no more of it is told.
+    It reads each character once, and the text before the argument a second time to check that it is
+    valid JSON. If it is not, or if the text contains half a surrogate pair, the call is invalid and
+    no more of it is shown.
 
-    pydantic's reading of partial JSON is no way to do it: it refuses line breaks within strings,
-    which our reading of calls takes, does not say whether a string has ended, and begins anew with
-    each piece.
+    pydantic's partial JSON parser does not fit: it refuses line breaks within strings, which our
+    reading of calls accepts, it does not report whether a string has ended, and it starts again
+    with each piece.
     """
 
     def __init__(self) -> None:
         self.is_over = False
-        """Whether no more can come."""
+        """Whether the argument is complete, so that no more text can follow."""
         self._is_silent = False
         self._came: list[str] = []
-        """All that has come before the text."""
+        """The pieces that arrived before the text."""
         self._where = self._between
         self._depth = 0
         self._key = ""
         """The latest key of the outermost object."""
         self._is_key = False
-        """Whether the next string of that object is a key."""
+        """Whether the next string of the outermost object is a key."""
         self._left = ""
-        """The end of what came, of which more is needed."""
+        """The end of the last piece, if it is incomplete."""
 
     def read(self, piece: str) -> str:
-        """Take the next piece of the arguments' JSON."""
+        """Read the next piece of the arguments' JSON, and return the new text."""
         if self.is_over or self._is_silent:
             return ""
         self._came.append(piece)
@@ -79,7 +79,7 @@ class Argument:
         return told
 
     def _between(self, text: str, at: int) -> tuple[int, str]:
-        """Outside of strings: look for the next sign that means something."""
+        """Outside of strings, find the next structural character."""
         found = _SIGN.search(text, at)
         if found is None:
             return len(text), ""
@@ -98,7 +98,7 @@ class Argument:
         return found.end(), ""
 
     def _open(self, text: str) -> None:
-        """Go into the string that begins here."""
+        """Enter the string that begins here."""
         if self._depth != 1:
             self._where = self._in_another
         elif self._is_key:
@@ -109,7 +109,7 @@ class Argument:
             self._where = self._in_another
 
     def _is_value(self, before: str) -> bool:
-        """Return whether a value can come after this; where it can't, the call is a broken one."""
+        """Return whether a value can follow here. If not, the call is invalid."""
         try:
             json.loads(f"{before}null}}", strict=False)
         except (ValueError, RecursionError):
@@ -117,7 +117,7 @@ class Argument:
         return not self._is_silent
 
     def _in_another(self, text: str, at: int) -> tuple[int, str]:
-        """Within a string that is neither a key nor the text: look for its end alone."""
+        """Inside a string that is neither a key nor the text, find its end."""
         ends = _end_of_string(text, at)
         if ends is None:
             self._left = _half(text)
@@ -147,7 +147,7 @@ class Argument:
 
 
 def _end_of_string(text: str, at: int) -> int | None:
-    """Return the index at which a string ends, or None if it does not end here."""
+    """Return the index of a string's end, or None if the string continues."""
     while True:
         found = _IN_STRING.match(text, at)
         at = found.end() if found is not None else at
@@ -155,12 +155,12 @@ def _end_of_string(text: str, at: int) -> int | None:
             return None
         if text[at] == '"':
             return at
-        # What comes after a backslash ends nothing.
+        # An escaped character does not end the string.
         at += 2
 
 
 def _half(text: str) -> str:
-    """Return the backslash at the end of a part of a string, if it escapes the next character."""
+    """Return the backslash at the end of a partial string, if it escapes the next character."""
     return "\\" if (len(text) - len(text.rstrip("\\"))) % 2 else ""
 
 
@@ -168,7 +168,7 @@ def _unescaped(inside: str) -> str:
     try:
         return str(json.loads(f'"{inside}"', strict=False))
     except ValueError:
-        # An odd key is no key of ours; in the text there is none.
+        # An invalid key is not ours. The text has been checked before.
         return ""
 
 
@@ -177,7 +177,7 @@ ABOUT = "A message to the others, sent at once while the tool runs. Optional."
 
 
 def add_to_user(tool: BaseTool) -> BaseTool:
-    """Return a tool as it is offered to a speaker who may say something beside a call."""
+    """Return a tool with the argument ``to_user``."""
     parameters = parameters_of(tool)
     said = {"type": "string", "description": ABOUT}
     properties = {TO_USER: said, **(parameters.get("properties") or {})}
@@ -193,15 +193,15 @@ class _Call:
     index: object
     argument: Argument = field(default_factory=Argument)
     waits: str = ""
-    """What was read and is not told yet."""
+    """Text that was read and is not shown yet."""
     told: str = ""
 
 
 class Speaking(Listener):
-    """Listens to a model, and tells at once what is said beside its calls.
+    """A listener that shows the text of tool calls while it arrives.
 
-    Words that were told stay: of a call that turns out to be broken, or names the argument twice,
-    they are what is said. Where an answer breaks off and is asked for again, they are told again.
+    Text that was shown stays, even if the call turns out to be invalid or contains the argument
+    twice. If an interrupted answer is requested again, its text is shown again.
     """
 
     def __init__(self, tell: Callable[[str], None]) -> None:
@@ -209,24 +209,24 @@ class Speaking(Listener):
         self.begin()
 
     def begin(self) -> None:
-        """Begin anew."""
+        """Reset for a new answer."""
         super().begin()
         self._content = ""
         self._told = ""
         self.late = ""
-        """What came of the content when something was told already."""
+        """The part of the content that arrived after the first shown text."""
         self.calls: list[_Call] = []
 
     async def take(self, piece: AIMessageChunk, told: Told, *, is_over: bool) -> None:
-        """Take a piece of the message."""
+        """Handle a piece of the message."""
         before = self._told
         self._take(piece, told)
         if self._told is not before:
-            # LangGraph hands it on in the loop's next turn, and it must stay in front.
+            # LangGraph sends the shown text in the loop's next cycle, and it must come first.
             await asyncio.sleep(0)
 
     def rest(self, whole: str, content: str) -> None:
-        """Tell what is not told yet of a message that is complete."""
+        """Show the rest of a message that is complete."""
         told = content.rstrip() + self._told if content.strip() else self._told
         if whole[len(told) :]:
             self._tell(whole[len(told) :])
@@ -247,7 +247,7 @@ class Speaking(Listener):
                 gap = GAP if not call.told and (self._told or self._content.strip()) else ""
                 self._say(call, gap)
             if not call.argument.is_over:
-                # The next one's words follow.
+                # The text of the next call follows after this one's.
                 break
 
     def _say(self, call: _Call, gap: str) -> None:
@@ -258,7 +258,7 @@ class Speaking(Listener):
             call.waits = ""
 
     def _call_of(self, part: Mapping[str, Any]) -> _Call:
-        """Return the call that a part belongs to, as LangChain and `read_calls` find it."""
+        """Return the call of a part, by the same rules as LangChain and `read_calls`."""
         call_id = str(part["id"]) if part["id"] else None
         index = part.get("index")
         for call in self.calls:
@@ -284,12 +284,12 @@ def _parts(message: AIMessageChunk) -> Sequence[Mapping[str, Any]]:
 
 
 def take_out_to_user(answer: AIMessage, speaking: Speaking | None = None) -> AIMessage:
-    """Take ``to_user`` out of the calls of an answer."""
+    """Move ``to_user`` from the calls of an answer to its text."""
     late = speaking.late if speaking is not None else ""
     content = str(answer.text).removesuffix(late)
     texts = [_text_of(call) for call in answer.tool_calls]
     left = [*speaking.calls] if speaking is not None else []
-    # Of a broken call what was told is all there is.
+    # The shown text is all that is kept of an invalid call.
     said: dict[object, str | None] = {came: came.told for came in left}
     for place, call in enumerate(answer.tool_calls):
         text = texts[place] or ""
@@ -323,6 +323,6 @@ def _without(call: ToolCall) -> ToolCall:
 
 
 def texts_by_id(message: AIMessage, calls: Iterable[ToolCall]) -> dict[str, str]:
-    """Return the words that an answer says by each of its calls."""
+    """Return the text that an answer sends by each of its calls, by the calls' ids."""
     texts = message.additional_kwargs.get(TO_USER) or ()
     return {str(call["id"]): text for call, text in zip(calls, texts, strict=False) if text}

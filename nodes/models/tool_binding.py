@@ -1,7 +1,7 @@
-"""The tools that a speaker's model is offered, and how: by the API or by a schema.
+"""Tools that a speaker's model is offered, by the API or by a schema.
 
-The tool that hands over to the next speaker is never run: a call of it is the speaker's message,
-with the text beside it.
+The tool for handing over to the next speaker is never run. A call of it, with the accompanying
+text, is the speaker's message.
 """
 
 import json
@@ -35,20 +35,20 @@ from .tool_calls import add_called_names, rename_tools, wire_names
 from .tools_by_schema import prompt_with_tools, read_answer
 
 _LONGEST = 200
-"""How much of what stands in the place of a name is kept."""
+"""Maximum length of a hand-over target, in characters."""
 
 
 class HandedOver(NamedTuple):
-    """What a reply says by calls of the tool, beside its text."""
+    """The hand-over that a reply requests by tool calls."""
 
     to: tuple[str, ...] = ()
-    """Whom it names to speak next, as it is written there."""
+    """Requested next speakers, as the model wrote them."""
     private: bool = False
-    """Whether only the one it names is to hear it."""
+    """Whether only the next speaker hears the message."""
 
 
 def make_hand_off_tool(conversation: Conversation, speaker: Speaker) -> BaseTool:
-    """Make the tool as a speaker's model is told of it."""
+    """Return the hand-over tool as a speaker's model sees it."""
     render_prompt, names = conversation.render_prompt, hand_off_targets(conversation, speaker.name)
     arguments: dict[str, Any] = {
         "to": {
@@ -56,7 +56,7 @@ def make_hand_off_tool(conversation: Conversation, speaker: Speaker) -> BaseTool
             "enum": [*names],
             "description": render_prompt(prompts.HAND_OFF_TO),
         },
-        # Required, since many models say nothing beside a call.
+        # Required, since many models write no text along with a call.
         "message": {"type": "string", "description": render_prompt(prompts.HAND_OFF_MESSAGE)},
     }
     required = [*arguments]
@@ -76,13 +76,13 @@ def _never(**_: object) -> None:
 
 
 def read_hand_over(answer: AIMessage) -> tuple[AIMessage, HandedOver]:
-    """Read the calls of the tool in an answer: its text with what they say, and whom they name."""
+    """Return an answer with the hand-over calls as part of its text, and the hand-over itself."""
     made = [call["args"] for call in answer.tool_calls if call["name"] == HAND_OFF]
     if not made:
         return answer, HandedOver()
     text = str(answer.text)
     told = (storable(str(one["message"])) for one in made if one.get("message"))
-    # Many models say the same beside the call.
+    # Many models repeat the message in the text of the answer.
     spoken = [one for one in dict.fromkeys(told) if one.strip() not in text]
     others = [place for place, one in enumerate(answer.tool_calls) if one["name"] != HAND_OFF]
     update: dict[str, Any] = {
@@ -98,7 +98,7 @@ def read_hand_over(answer: AIMessage) -> tuple[AIMessage, HandedOver]:
 
 
 def offered_tools(registry: Registry, speaker: Speaker) -> list[BaseTool]:
-    """Return the speaker's own tools that it may call, as its model sees them."""
+    """Return the speaker's own tools, as its model sees them."""
     tools = registry.tools_of(speaker)
     return [add_to_user(tool) for tool in tools] if speaker.speaks_with_tool_calls else tools
 
@@ -114,7 +114,7 @@ def define_tools(
 
 
 def tokens_of_tools(conversation: Conversation, registry: Registry, speaker: Speaker) -> int:
-    """Estimate the tokens of what a speaker's model is told of all tools."""
+    """Estimate the tokens of the definitions of a speaker's tools."""
     tools = define_tools(conversation, registry, speaker)
     return sum(tokens_of(json.dumps(tool)) for tool in tools)
 
@@ -122,7 +122,7 @@ def tokens_of_tools(conversation: Conversation, registry: Registry, speaker: Spe
 def check_room(conversation: Conversation, registry: Registry) -> None:
     """Check that a speaker's tools and schema fit its limit on prompts.
 
-    The rest of what every prompt holds is checked when the spec is made.
+    The other constant parts of a prompt are checked when the spec is made.
     """
 
     def needed(speaker: Speaker) -> int:
@@ -134,7 +134,7 @@ def check_room(conversation: Conversation, registry: Registry) -> None:
 
 
 _CHOICES: Final = ("auto", "required", "none")
-"""The choices of tools, besides the name of one."""
+"""Choices of tools, besides the name of a tool."""
 
 T = TypeVar("T")
 
@@ -160,7 +160,7 @@ class ToolOffer(ABC):
     @staticmethod
     @abstractmethod
     def described(tools: Sequence[T]) -> Sequence[T]:
-        """Return the tools that prompts describe, even if the model may call none at the moment."""
+        """Return the tools that prompts describe, even if the model may not call any now."""
 
     @staticmethod
     @abstractmethod
@@ -169,7 +169,7 @@ class ToolOffer(ABC):
         offered: Callable[[], tuple[Sequence[BaseTool], str]],
         prompting: Prompting,
     ) -> list[BaseMessage]:
-        """Return a prompt as people read it, with the names of tools that the log has.
+        """Return a prompt for people, with the names of tools as in the log.
 
         Args:
             messages: The messages.
@@ -179,7 +179,7 @@ class ToolOffer(ABC):
 
     @abstractmethod
     def prompt(self, messages: Sequence[BaseMessage], prompting: Prompting) -> list[BaseMessage]:
-        """Return the prompt as it is sent."""
+        """Return the prompt to send."""
 
     @abstractmethod
     def ask(
@@ -189,18 +189,18 @@ class ToolOffer(ABC):
         marks: LabelledFormat | None,
         purpose: type[ModelOutput],
     ) -> Ask:
-        """Return how to ask for a message."""
+        """Return the function that calls the model for a message."""
 
     @abstractmethod
     def read(self, found: Any, adapter: Adapter) -> AIMessage:  # noqa: ANN401
         """Return the answer as the log stores it."""
 
     def shown_as(self, purpose: type[ModelOutput]) -> type[ModelOutput]:
-        """Return the purpose as which the answer is streamed."""
+        """Return the purpose under which the answer is streamed."""
         return purpose
 
     def heard_by(self, listeners: Sequence[Listener]) -> Sequence[Listener]:
-        """Return those who listen to the answer while it comes."""
+        """Return the listeners that follow the answer while it arrives."""
         return listeners
 
 
@@ -213,7 +213,7 @@ class NativeToolOffer(ToolOffer):
 
     @staticmethod
     def described(tools: Sequence[T]) -> Sequence[T]:
-        """Return none: the API is told of them, and only if the model may call one."""
+        """Return nothing: the API receives the tools, and only if the model may call one."""
         return ()
 
     @staticmethod
@@ -222,11 +222,11 @@ class NativeToolOffer(ToolOffer):
         offered: Callable[[], tuple[Sequence[BaseTool], str]],
         prompting: Prompting,
     ) -> list[BaseMessage]:
-        """Return a prompt as people read it: as it is."""
+        """Return the prompt unchanged."""
         return [*messages]
 
     def prompt(self, messages: Sequence[BaseMessage], prompting: Prompting) -> list[BaseMessage]:
-        """Return the prompt as it is sent, with the names of tools that the provider accepts."""
+        """Return the prompt to send, with tool names that the provider accepts."""
         return rename_tools(messages, add_called_names(self._names, messages))
 
     def ask(
@@ -236,7 +236,7 @@ class NativeToolOffer(ToolOffer):
         marks: LabelledFormat | None,
         purpose: type[ModelOutput],
     ) -> Ask:
-        """Return how to ask for a message."""
+        """Return the function that calls the model for a message."""
         offer = Offer(self.tools, self.choice, self._names) if self.tools else None
         return adapter.answer(settings, offer, None if self.may_call else marks, purpose)
 
@@ -250,7 +250,10 @@ class SchemaToolOffer(ToolOffer):
 
     @staticmethod
     def described(tools: Sequence[T]) -> Sequence[T]:
-        """Return all: a model that writes its calls as text goes on unless it is told not to."""
+        """Return all tools.
+
+        A model that has written calls as text writes more of them unless a prompt forbids it.
+        """
         return tools
 
     @staticmethod
@@ -259,11 +262,11 @@ class SchemaToolOffer(ToolOffer):
         offered: Callable[[], tuple[Sequence[BaseTool], str]],
         prompting: Prompting,
     ) -> list[BaseMessage]:
-        """Return a prompt as people read it: as it is sent."""
+        """Return the prompt as it is sent."""
         return SchemaToolOffer(*offered()).prompt(messages, prompting)
 
     def prompt(self, messages: Sequence[BaseMessage], prompting: Prompting) -> list[BaseMessage]:
-        """Return the prompt as it is sent, with the tools, their calls and results as text."""
+        """Return the prompt to send, with the tools, their calls and results as text."""
         return prompt_with_tools(messages, self.tools, self.choice, prompting.describe_tool)
 
     def ask(
@@ -273,7 +276,7 @@ class SchemaToolOffer(ToolOffer):
         marks: LabelledFormat | None,
         purpose: type[ModelOutput],
     ) -> Ask:
-        """Return how to ask for a message."""
+        """Return the function that calls the model for a message."""
         if self.may_call:
             return adapter.constrained(settings, self.tools, self.choice, self.shown_as(purpose))
         return adapter.answer(settings, None, marks, purpose)
@@ -286,17 +289,17 @@ class SchemaToolOffer(ToolOffer):
             return read_answer(read(found, adapter.label), self.tools)
         answer = normalise_answer(found, adapter.label)
         if self.tools:
-            # A call that it writes although it may call none is no speech.
+            # A call that the model writes although it may not is not part of its message.
             answer = read_answer(answer, self.tools)
             answer = answer.model_copy(update={"tool_calls": [], "invalid_tool_calls": []})
         return adapter.read_calls(answer, {})
 
     def shown_as(self, purpose: type[ModelOutput]) -> type[ModelOutput]:
-        """Return the purpose as which the answer is streamed: JSON is nothing for people."""
+        """Return the purpose under which the answer is streamed. JSON is not shown to people."""
         return UnheardReply if self.may_call and purpose is Speech else purpose
 
     def heard_by(self, listeners: Sequence[Listener]) -> Sequence[Listener]:
-        """Return those who listen to the answer while it comes: nobody to JSON."""
+        """Return the listeners that follow the answer while it arrives: none for JSON."""
         return () if self.may_call else listeners
 
 
@@ -307,10 +310,10 @@ _OFFERS: Final[Mapping[ToolCalling, type[ToolOffer]]] = {
 
 
 def offers_of(prompting: Prompting, chosen: ToolCalling | None) -> type[ToolOffer]:
-    """Return how a model is offered tools.
+    """Return the class of the offers that a model receives.
 
     Args:
         prompting: How the model's prompts are made.
-        chosen: The speaker's ``tool_calling``. None: as the family of the model needs it.
+        chosen: The speaker's ``tool_calling``. The default of the model's family if None.
     """
     return _OFFERS[chosen or prompting.tool_calling]

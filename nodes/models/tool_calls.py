@@ -1,9 +1,8 @@
-"""The calls in a model's answer, read so that the log can store them and a tool can run.
+"""Tool calls in a model's answer, read so that the log can store them and a tool can run.
 
-Whatever a server sends for a call is either kept exactly or becomes a broken call, whose reason the
-model is told. A tool may be called anything that can be printed, ``server.tool`` or ``höchster
-Wert``; providers take 1 to 64 letters, digits, ``_`` and ``-``, and the log knows registered names
-only.
+A call is either kept exactly as the server sent it, or becomes an invalid call whose reason the
+model sees. A tool may have any printable name, such as ``server.tool`` or ``höchster Wert``.
+Providers accept 1 to 64 letters, digits, ``_`` and ``-``. The log contains only registered names.
 """
 
 import hashlib
@@ -24,10 +23,10 @@ from .storable_json import TOO_DEEP, TOO_LARGE, why_unstorable
 _ACCEPTED = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _LONGEST = 64
 _SIGNS = 8
-"""How much of a name's digest tells it from another."""
+"""Number of hex digits of a name's digest that make it unique."""
 
 _MEANT_OTHERWISE = frozenset({"any", "auto", "none", "required"})
-"""What a choice of tools means by itself, in OpenAI's terms or LangChain's."""
+"""Names that mean a choice of tools to OpenAI or LangChain."""
 
 Names = dict[str, str]
 """Registered names, each with the name that is sent for it."""
@@ -36,15 +35,15 @@ Names = dict[str, str]
 def wire_names(names: Iterable[str]) -> Names:
     """Map the names of a speaker's tools to names that providers accept.
 
-    A name that is accepted stays as it is. Another one depends on nothing but itself, unless two
-    would come out the same: then a digest tells one from the other, whatever their order.
+    An accepted name is unchanged. The sent form of any other name depends only on that name. If two
+    names have the same form, a digest makes them distinct, whatever their order.
     """
     return _added({}, names)
 
 
 def add_called_names(names: Names, messages: Iterable[BaseMessage]) -> Names:
     """Add the names of earlier calls, for tools that are not offered or do not exist."""
-    # Of a long log most are neither.
+    # Most messages of a long log contain no calls.
     callers = (
         message
         for message in messages
@@ -55,7 +54,7 @@ def add_called_names(names: Names, messages: Iterable[BaseMessage]) -> Names:
 
 
 def rename_tools(messages: Iterable[BaseMessage], names: Names) -> list[BaseMessage]:
-    """Call the tools in a prompt by the names that are sent."""
+    """Replace the tool names in a prompt by the names that are sent."""
     if all(sent == name for name, sent in names.items()):
         return [*messages]
     return [
@@ -105,14 +104,14 @@ def _plain(name: str) -> str:
     """Return the name in characters that providers accept, possibly too long."""
     if _is_accepted(name):
         return name
-    # Letters lose their accents; what has no plain form is left out.
+    # Accents are dropped, and so are letters without an ASCII form.
     bare = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     plain = re.sub(r"[^a-zA-Z0-9_-]+", "_", bare).strip("_") or "tool"
     return f"{plain}_tool" if plain in _MEANT_OTHERWISE else plain
 
 
 def _told_apart(name: str, plain: str, signs: int) -> str:
-    # A lone surrogate has no encoding, and a call may be written with one.
+    # A name may contain a lone surrogate, which UTF-8 cannot encode.
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:signs]
     return f"{plain[: _LONGEST - signs - 1]}_{digest}"
 
@@ -142,8 +141,9 @@ def _renamed(message: BaseMessage, names: Names) -> BaseMessage:
 
 
 RAW = "raw_tool_calls"
-"""Where a streamed answer carries its calls as they came, in its ``additional_kwargs``: LangChain's
-own reading of a stream mends what is broken or cut off, and half a call must not be run."""
+"""Key of a streamed answer's unchanged calls in its ``additional_kwargs``. LangChain's own reading
+of a stream repairs invalid or truncated calls, and a partial call must not run.
+"""
 
 NO_NAME = "The call has no tool name."
 NOT_JSON = "The arguments of {name} are not valid JSON: {why}."
@@ -162,7 +162,7 @@ _WORDS: Mapping[type, str] = {
 
 
 def raw_calls(found: object) -> list[dict[str, Any]]:
-    """Take the calls, or the parts of calls, from a message in OpenAI's form."""
+    """Return the calls, or the parts of calls, of a message in OpenAI's form."""
     taken = []
     for call in found if isinstance(found, list) else ():
         fields = call if isinstance(call, Mapping) else {}
@@ -183,7 +183,7 @@ def read_call(name: object, arguments: object, call_id: object) -> ToolCall | In
     read = arguments
     if isinstance(arguments, str):
         try:
-            # Line breaks within strings are let through, as LangChain's partial reading does.
+            # Line breaks within strings are accepted, as in LangChain's partial reading.
             read = json.loads(arguments, strict=False) if arguments.strip() else {}
         except RecursionError:
             return _broken(called, arguments, key, _unfit(called, TOO_DEEP))
@@ -191,7 +191,7 @@ def read_call(name: object, arguments: object, call_id: object) -> ToolCall | In
             why = f"{error.msg}, at character {error.pos + 1}"
             return _broken(called, arguments, key, NOT_JSON.format(name=called, why=why))
         except ValueError:
-            # Python reads no number of more than some thousand digits.
+            # Python refuses numbers of more than some thousand digits.
             return _broken(called, arguments, key, _unfit(called, TOO_LARGE))
     if read is None:
         read = {}
@@ -207,7 +207,7 @@ def read_call(name: object, arguments: object, call_id: object) -> ToolCall | In
 def read_calls(
     raw: Iterable[Mapping[str, Any]], *, cut_off: bool = False
 ) -> tuple[list[ToolCall], list[InvalidToolCall]]:
-    """Read the calls of one answer."""
+    """Read the calls of one answer, and return the valid and the invalid ones."""
     whole: list[dict[str, Any]] = []
     for part in raw:
         before = whole[-1] if whole else None
@@ -218,7 +218,7 @@ def read_calls(
             whole.append(dict(part))
     read = [read_call(call["name"], call["arguments"], call["id"]) for call in whole]
     if cut_off and read and (not whole[-1]["arguments"] or read[-1]["type"] == "invalid_tool_call"):
-        # Without any arguments it may lack them all.
+        # Without any arguments, all of them may be missing.
         read[-1] = _half(read[-1], whole[-1]["arguments"])
     return split_calls(read)
 
@@ -226,13 +226,13 @@ def read_calls(
 def split_calls(
     calls: Sequence[ToolCall | InvalidToolCall],
 ) -> tuple[list[ToolCall], list[InvalidToolCall]]:
-    """Return the calls that can be run, and those that can't."""
+    """Return the valid calls and the invalid ones."""
     good = [call for call in calls if call["type"] == "tool_call"]
     return good, [call for call in calls if call["type"] == "invalid_tool_call"]
 
 
 def normalise_calls(answer: AIMessage, names: Names) -> AIMessage:
-    """Bring the calls of an answer into the form that the log stores."""
+    """Return an answer with its calls in the form that the log stores."""
     raw = answer.additional_kwargs.get(RAW)
     if raw is None and not answer.tool_calls and not answer.invalid_tool_calls:
         return answer
@@ -254,10 +254,9 @@ def normalise_calls(answer: AIMessage, names: Names) -> AIMessage:
 
 
 def without_mended_call(answer: AIMessage) -> AIMessage:
-    """Return an answer whose last call is not run if a client may have mended it.
+    """Return an answer without its last call if a client may have repaired that call.
 
-    Clients that do not keep broken calls as they came mend the last one of an answer that was cut
-    off.
+    If an answer was cut off, clients that do not keep invalid calls repair its last call.
     """
     *good, last = [None, *answer.tool_calls]
     if last is None or answer.invalid_tool_calls or not is_cut_off(answer):
@@ -267,9 +266,9 @@ def without_mended_call(answer: AIMessage) -> AIMessage:
 
 
 def recover_answer(error: ValidationError) -> AIMessage | None:
-    """Return the answer of which LangChain could make no message, because of its calls.
+    """Return an answer that LangChain refused because of its calls, or None.
 
-    It raises on arguments that are JSON but no object, and hides the rest of the answer.
+    LangChain raises on arguments that are JSON but not an object, and drops the rest of the answer.
     """
     if error.title not in ("AIMessage", "AIMessageChunk"):
         return None
@@ -285,7 +284,7 @@ def _meant(name: object, names: Names) -> object:
 
 
 def _still_broken(call: InvalidToolCall, names: Names) -> InvalidToolCall:
-    """Return a broken call with the reason why it is broken."""
+    """Return an invalid call with the reason why it is invalid."""
     name = _meant(call["name"], names)
     read = read_call(name, call["args"], call["id"])
     if read["type"] == "invalid_tool_call":

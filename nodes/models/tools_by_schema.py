@@ -1,7 +1,7 @@
-"""Tools for endpoints that cannot call any.
+"""Tools for endpoints without tool calls.
 
-The model is told of them in the prompt; its answer is held to a JSON schema and read as calls by
-us. Such an endpoint never sees a call or a result as such: both are ordinary text in the prompt.
+The prompt describes the tools, a JSON schema constrains the answer, and this module reads it as
+tool calls. The endpoint sees calls and results only as ordinary text in the prompt.
 """
 
 import json
@@ -27,11 +27,12 @@ from .tool_calls import CUT_OFF, read_call, split_calls
 _KEPT = frozenset(
     {"enum", "const", "required", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
 )
-"""What of a schema is sent as it is. Servers make a grammar of it, and some refuse what they can't;
-what is left out is checked when the tool is run."""
+"""Keywords of a schema that are sent unchanged. Servers turn the schema into a grammar, and some
+refuse keywords that they do not support. The tool checks the other keywords when it runs.
+"""
 
 _LONGEST = 100
-"""The largest count of a list's items that is sent: grammars grow with it."""
+"""Maximum item count of a list that is sent, since grammars grow with it."""
 
 _ANYTHING = ["string", "number", "boolean", "object", "array", "null"]
 _KNOWN = frozenset({*_ANYTHING, "integer"})
@@ -76,7 +77,7 @@ def _slim(schema: object) -> dict[str, Any]:
 
 
 def _own(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keywords to keep of one schema, without its subschemas."""
+    """Return the kept keywords of one schema, without its subschemas."""
     kept = {key: value for key, value in schema.items() if key in _KEPT}
     kinds = schema.get("type", ())
     if kinds and _KNOWN.issuperset([kinds] if isinstance(kinds, str) else kinds):
@@ -88,13 +89,13 @@ def _own(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 TOOL, ARGUMENTS, REPLY = "tool", "arguments", "reply"
-"""The fields of an answer."""
+"""Fields of an answer."""
 
 TOLD = """Tools:
 {tools}
 To call a tool, write {{"tool": its name, "arguments": {{…}}}}. You get its result next. To speak, \
 write {{"reply": your words}}."""
-"""The list of a model's tools. It never changes, so that a prompt cache can keep it."""
+"""List of a model's tools. It never changes, so that a prompt cache can keep it."""
 
 NO_CALL = "Answer in plain words now. You cannot call a tool."
 RESULT = "Result of {name}: {text}"
@@ -122,12 +123,12 @@ def answer_schema(tools: Sequence[BaseTool], choice: str) -> dict[str, Any]:
     ]
     if choice == "auto":
         options.append(closed_object({REPLY: {"type": "string"}}))
-    # OpenAI wants an object at the root.
+    # OpenAI requires an object at the root.
     return options[0] if len(options) == 1 else {"type": "object", "anyOf": options}
 
 
 def read_answer(answer: AIMessage, tools: Iterable[BaseTool]) -> AIMessage:
-    """Read an answer that was held to the schema."""
+    """Read an answer that the schema constrained."""
     text = without_fences(str(answer.text))
     whole = True
     try:
@@ -138,7 +139,7 @@ def read_answer(answer: AIMessage, tools: Iterable[BaseTool]) -> AIMessage:
     if not isinstance(found, dict):
         return answer.model_copy(update={"content": text})
     if not isinstance(found.get(TOOL), str):
-        # Where not even a field has come, nothing was said.
+        # If no field is complete, the answer is empty.
         said = found.get(REPLY, text if found else "")
         return answer.model_copy(update={"content": said if isinstance(said, str) else text})
     if whole:
@@ -151,7 +152,7 @@ def read_answer(answer: AIMessage, tools: Iterable[BaseTool]) -> AIMessage:
 
 
 def _partly(text: str) -> object:
-    """Parse an answer that was cut off."""
+    """Parse a truncated answer."""
     try:
         return parse_partial_json(text) if text.startswith("{") else None
     except (ValueError, RecursionError):
@@ -159,7 +160,7 @@ def _partly(text: str) -> object:
 
 
 def _cut_off(name: str, text: str, tools: Iterable[BaseTool]) -> InvalidToolCall:
-    # The name itself may be what was cut.
+    # The name itself may be truncated.
     name = next((tool.name for tool in tools if tool.name.startswith(name)), name)
     why = CUT_OFF.format(name=name)
     return InvalidToolCall(type="invalid_tool_call", name=name, args=text, id=None, error=why)
@@ -171,10 +172,10 @@ def prompt_with_tools(
     choice: str,
     describe: Callable[[BaseTool], str],
 ) -> list[BaseMessage]:
-    """Make a prompt for an endpoint that cannot call tools.
+    """Return a prompt for an endpoint without tool calls.
 
     Args:
-        messages: The messages, with calls and results as such.
+        messages: The messages, with tool calls and results.
         tools: The tools that the model may call.
         choice: ``auto``, ``required``, ``none`` or the name of a tool.
         describe: Returns the text that describes a tool.
@@ -189,13 +190,13 @@ def prompt_with_tools(
     else:
         flat.insert(0, SystemMessage(text))
     if choice == "none":
-        # Behind all else, so that what stands before it is the same with any choice.
+        # At the end, so that the prompt before it is the same with any choice.
         flat = _merged([*flat, HumanMessage(NO_CALL)])
     return flat
 
 
 def describe_tool(tool: BaseTool, *, briefly: bool = False) -> str:
-    """Describe a tool in a few words: its name, its arguments and what it does."""
+    """Describe a tool in a few words: its name, arguments and purpose."""
     function = _function(tool)
     parameters = function.get("parameters") or {}
     needed = parameters.get("required") or ()
@@ -208,7 +209,7 @@ def describe_tool(tool: BaseTool, *, briefly: bool = False) -> str:
 
 
 def call_text(name: str, arguments: object) -> str:
-    """Write a call as the model would."""
+    """Return a call as the model would write it."""
     return json.dumps({TOOL: name, ARGUMENTS: arguments}, ensure_ascii=False)
 
 
@@ -218,7 +219,7 @@ def _function(tool: BaseTool) -> dict[str, Any]:
 
 
 def _flattened(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
-    """Write the calls and results of a prompt as ordinary text."""
+    """Return a prompt with its tool calls and results as ordinary text."""
     flat: list[BaseMessage] = []
     names: dict[str | None, str] = {}
     for message in messages:
@@ -238,7 +239,7 @@ def _flattened(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
 
 
 def _merged(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
-    """Join neighbours of one role: servers refuse two in a row."""
+    """Join adjacent messages of one role, since servers refuse two in a row."""
     merged: list[BaseMessage] = []
     for message in messages:
         last = merged[-1] if merged else None
@@ -252,7 +253,7 @@ def _merged(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
 
 
 def _type(schema: Mapping[str, Any], depth: int = 0, *, briefly: bool) -> str:
-    """Return in a few words what an argument is."""
+    """Return a short description of an argument's type."""
     words = _type_words(schema, depth, briefly=briefly)
     about = str(schema.get("description") or "").strip()
     return words if briefly or not about else f"{words} ({' '.join(about.split())})"

@@ -1,1 +1,1 @@
-"""The client of OpenAI's API, and the HTTP under it."""
+"""The client for OpenAI's API, and the HTTP client below it."""

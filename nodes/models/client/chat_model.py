@@ -1,6 +1,6 @@
-"""LangChain's client of OpenAI's API with what this project needs of it changed.
+"""LangChain's client for OpenAI's API, with the changes that this project needs.
 
-It overrides private hooks of langchain-openai; tests hold it equal to the stock client.
+It overrides private methods of langchain-openai. Tests compare it with the stock client.
 """
 
 import asyncio
@@ -33,17 +33,17 @@ from .server_replies import (
 )
 
 _BLOCK: Final = 500
-"""How many pieces are joined at a time."""
+"""Number of pieces that are joined at a time."""
 
 _LONGEST_ARGUMENTS: Final = 4000
-"""The most characters of arguments, over all calls, that LangChain may mend: 0.1 s of work."""
+"""Maximum characters of arguments, over all calls, that LangChain may repair: 0.1 s of work."""
 
 
 class KeptPieces:
-    """Makes pieces cheap to join once whoever listens to the stream has taken them.
+    """Streamed pieces, kept in a form that is cheap to join.
 
-    Listeners keep the messages and LangChain the pieces around them, so each piece gets another
-    message, and the messages stay as they are.
+    Listeners keep the messages, and LangChain keeps the pieces around them. Each piece therefore
+    gets another message, and the original messages do not change.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class KeptPieces:
         self._arguments = 0
 
     def add(self, piece: ChatGenerationChunk) -> None:
-        """Add a piece that listeners have taken."""
+        """Add a piece that listeners have handled."""
         message = piece.message
         if not isinstance(message, AIMessageChunk):
             return
@@ -73,7 +73,7 @@ class KeptPieces:
 
 
 def _remove_calls(piece: ChatGenerationChunk) -> None:
-    """Remove the calls as LangChain reads them; ours stay in the additional fields."""
+    """Remove the calls in LangChain's form. The additional fields keep the calls in ours."""
     none: dict[str, object] = {"tool_call_chunks": [], "tool_calls": [], "invalid_tool_calls": []}
     piece.message = piece.message.model_copy(update=none)
 
@@ -81,31 +81,31 @@ def _remove_calls(piece: ChatGenerationChunk) -> None:
 _PATH = "/chat/completions"
 
 _EVENTS_AT_ONCE = 100
-"""After how many events of a stream other coroutines get their turn."""
+"""Number of stream events after which other coroutines may run."""
 
 _LIMIT = "max_completion_tokens"
-"""The name by which `ChatOpenAI` always sends the longest answer."""
+"""The name that `ChatOpenAI` always uses for the output token limit."""
 
 _RAW_RESPONSE = {"X-Stainless-Raw-Response": "true"}
-"""Has OpenAI's client give the HTTP response as it came; the stock `ChatOpenAI` sends it, too."""
+"""Makes OpenAI's client return the raw HTTP response. The stock `ChatOpenAI` sends it as well."""
 
 
 class ChatModel(ChatOpenAI):
-    """`ChatOpenAI` that asks OpenAI's client for plain JSON, and keeps broken calls.
+    """`ChatOpenAI` that reads plain JSON from OpenAI's client and keeps invalid calls.
 
-    What is sent, the retries and the errors are the same. The client's typed methods would check
-    every message of the whole history on each call, and build objects of all that comes back, which
-    costs more than the rest of this program. They would also read a structured answer by
-    themselves, and raise where it is cut off or does not fit.
+    Requests, retries and errors are the same. The client's typed methods would validate the whole
+    history on each call and build objects of each reply, which takes more time than the rest of
+    this program. They would also parse structured answers, and raise if one is cut off or does not
+    fit.
 
-    Calls whose arguments are JSON but no object would raise, and in a stream those that are broken
-    or cut off would be mended. What a model thinks would be lost.
+    The stock class raises on calls whose arguments are JSON but not an object, repairs invalid or
+    truncated calls in a stream, and drops the model's thought.
     """
 
     keeps_broken_calls: ClassVar[bool] = True
 
     limit_name: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
-    """The server's name for the longest answer."""
+    """The server's name for the output token limit."""
 
     def _get_request_payload(
         self,
@@ -197,13 +197,13 @@ class ChatModel(ChatOpenAI):
                         continue
                     count, message = count + 1, piece.message
                     if isinstance(message, AIMessageChunk) and message.usage_metadata:
-                        # Each tells what was used until then, and LangChain sums them up.
+                        # Each event reports the usage so far, and LangChain adds the reports up.
                         message.usage_metadata = subtract_usage(message.usage_metadata, told)
                         told = add_usage(told, message.usage_metadata)
                     yield piece
                     kept.add(piece)
                     if count % _EVENTS_AT_ONCE == 0:
-                        # Many may have come at once; others get their turn between them.
+                        # Many events may arrive at once; other coroutines may run between them.
                         await asyncio.sleep(0)
         if not count:
             raise NoReplyError("the reply is not a stream of events")
@@ -218,14 +218,14 @@ class ChatModel(ChatOpenAI):
         delta = choice.get("delta") or {}
         calls = raw_calls(delta.get("tool_calls"))
         if calls:
-            # It loses calls that are not all there, and tries to mend each piece of arguments.
+            # The stock method drops incomplete calls, and tries to repair each piece of arguments.
             chunk = {**chunk, "choices": [{**choice, "delta": {**delta, "tool_calls": None}}]}
         made = super()._convert_chunk_to_generation_chunk(
             chunk, default_chunk_class, base_generation_info
         )
         if made is not None:
             thought = _thought_in(delta)
-            # A list in a list: LangChain joins the fields of its items, even those that are whole.
+            # A list in a list, since LangChain would join the fields of complete items.
             pieces = {name: [thought[name]] for name in DETAILS if name in thought}
             made.message.additional_kwargs |= {**thought, **pieces}
             if calls and isinstance(made.message, AIMessageChunk):
@@ -235,7 +235,7 @@ class ChatModel(ChatOpenAI):
 
 
 def _as_usual(call: dict[str, Any]) -> ToolCallChunk:
-    """Return a part of a call as LangChain has it."""
+    """Return a part of a call in LangChain's form."""
     name, arguments = (
         value if isinstance(value := call[key], str) else None for key in ("name", "arguments")
     )
@@ -247,14 +247,14 @@ def _thought_in(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_sent(message: BaseMessage) -> BaseMessage:
-    """Return a message without the thought of another client's answer, which this API refuses."""
+    """Return a message without the thought of another provider, which this API refuses."""
     parts = message.content if isinstance(message.content, list) else []
     kept = [part for part in parts if not (isinstance(part, dict) and part.get("type") in THOUGHTS)]
     return message if len(kept) == len(parts) else message.model_copy(update={"content": kept})
 
 
 def _with_thought(sent: dict[str, Any], message: BaseMessage) -> dict[str, Any]:
-    """Send a thought back where the server has put it, which `ChatOpenAI` does not."""
+    """Return a message with the thought in the server's fields. `ChatOpenAI` does not send it back."""
     thought = _thought_in(message.additional_kwargs)
     if parts := thought.pop(PARTS, None):
         spoken = [{"type": "text", "text": message.text}] if message.text else []
@@ -271,7 +271,7 @@ _ROLES: Mapping[type[BaseMessage], str] = {HumanMessage: "user", AIMessage: "ass
 
 
 def _as_text(message: BaseMessage) -> dict[str, Any] | None:
-    """Convert a message that is nothing but text, of which `ChatOpenAI` looks at each letter."""
+    """Convert a message that contains only text. `ChatOpenAI` would check each of its characters."""
     role = _ROLES.get(type(message))
     if role is None or not isinstance(message.content, str) or message.additional_kwargs:
         return None
@@ -288,7 +288,7 @@ def _body(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def _json(response: httpx2.Response) -> object:
-    """Read a body; where it is no JSON and does not claim to be, the error shows it."""
+    """Return the JSON of a response. If its type is not JSON, the error quotes the body."""
     try:
         return response.json()
     except Exception:
@@ -299,7 +299,7 @@ def _json(response: httpx2.Response) -> object:
 
 
 def _checked(found: object, request: httpx2.Request) -> object:
-    """Raise what a server says went wrong, though the status was 200."""
+    """Raise the error that a server reports with status 200."""
     if failure := failure_in(found):
         raise openai.APIError("an error", request, body=failure)
     return found

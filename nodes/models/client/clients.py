@@ -1,6 +1,6 @@
-"""The clients that speak OpenAI's API, made once for each loop.
+"""Clients for OpenAI's API, created once per event loop.
 
-It loads the client of OpenAI, so adapters import it in a thread, when there is one to make.
+This module imports OpenAI's client, so adapters import it in a thread when they need a client.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _making = threading.Lock()
 
 
 class ApiClient(openai.AsyncOpenAI):
-    """OpenAI's client, which limits a reply's size, and names itself as the stock client does.
+    """OpenAI's client with a size limit for replies, and the stock client's name.
 
     Args:
         max_reply_size: The maximum size of a reply, in bytes.
@@ -52,7 +52,7 @@ class ApiClient(openai.AsyncOpenAI):
 
     @property
     def user_agent(self) -> str:
-        """The name of the class above: some gateways let known clients through alone."""
+        """The stock client's user agent, since some gateways accept only known clients."""
         return super().user_agent.replace(type(self).__name__, openai.AsyncOpenAI.__name__, 1)
 
 
@@ -79,10 +79,10 @@ def _api(settings: Settings, url: str | None, key: str, http: HttpClient) -> Api
 def make_client(
     loop: asyncio.AbstractEventLoop, settings: Settings, endpoint: Endpoint, name: str
 ) -> ChatModel:
-    """Return the client of one model, made if there is none yet. Reads files, so it blocks.
+    """Return the client of one model, and create it at the first use. Reads files, so it blocks.
 
     Args:
-        loop: The event loop that asks the model.
+        loop: The event loop that calls the model.
         settings: The limits on calls.
         endpoint: The server.
         name: The server's name for the model.
@@ -102,7 +102,7 @@ def make_client(
                 max_tokens=endpoint.max_tokens,
                 stream_usage=True,
                 limit_name=endpoint.limit_name,
-                # The timeout above counts between pieces already, in the user's own seconds.
+                # The timeout above already limits the time between pieces.
                 stream_chunk_timeout=None,
                 root_async_client=api,
                 async_client=api.chat.completions,
@@ -113,13 +113,13 @@ def make_client(
 
 
 def _timeout(settings: Settings) -> openai.Timeout:
-    # Waiting for a connection that others use is no silence of the server's.
+    # The time spent waiting for a free connection is not the server's.
     connect = min(_CONNECT_SECONDS, settings.timeout)
     return openai.Timeout(settings.timeout, connect=connect, pool=None)
 
 
 async def fetch_model_names(settings: Settings, notify: Callable[[str], None]) -> list[str]:
-    """Ask a server which models it has."""
+    """Return the names of a server's models."""
     key = settings.api_key.get_secret_value() if settings.api_key else "none"
     loop = asyncio.get_running_loop()
     await close_with_loop()
@@ -136,7 +136,7 @@ async def fetch_model_names(settings: Settings, notify: Callable[[str], None]) -
     ):
         asking = await asyncio.to_thread(made)
         try:
-            # The client's own `models.list` fails with a TypeError at what is no list of models.
+            # OpenAI's own `models.list` raises TypeError if the reply is not a list of models.
             names = model_names(await asking.get("/models", cast_to=object))
         except openai.NotFoundError as error:
             raise _no_list(address, "404") from error
@@ -146,7 +146,7 @@ async def fetch_model_names(settings: Settings, notify: Callable[[str], None]) -
             raise _no_list(address, str(error)) from error
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise _no_list(address, f"the reply is not JSON: {error}") from error
-        # What can't be shown as it is can't be named, either.
+        # A name with invisible characters can't be typed by a user.
         return [name for name in names if escape_invisible(name) == name]
 
 

@@ -1,4 +1,4 @@
-"""Where calls go, and the clients of each event loop, whose connections are closed when it ends."""
+"""Endpoints, and the clients of each event loop, whose connections are closed when it ends."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -9,23 +9,23 @@ from weakref import WeakKeyDictionary
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A server that speaks OpenAI's API."""
+    """A server with OpenAI's API."""
 
     url: str | None
-    """Its address. None: OpenAI's own."""
+    """Its address. OpenAI's own if None."""
     key: str = field(repr=False)
-    """The key that it is sent."""
+    """The key to send."""
     limit_name: Literal["max_completion_tokens", "max_tokens"] = "max_tokens"
-    """Its name for the longest answer."""
+    """Its name for the output token limit."""
     shown: str | None = None
-    """Its address in errors, without a password. None: it is a child of this process."""
+    """Its address in errors, without a password. None if it is a child of this process."""
     max_tokens: int | None = None
-    """The longest answer of calls that set none, in tokens. None: the server's own limit."""
+    """Limit of an answer for calls without their own, in tokens. The server's limit if None."""
     uses_proxies: bool = True
-    """Whether requests go through the proxies that the environment names."""
+    """Whether requests use the proxies of the environment."""
 
 
-# An HTTP connection belongs to the event loop it was made in, so each loop has its own clients.
+# An HTTP connection belongs to the event loop that opened it, so each loop has its own clients.
 _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[object, Any]] = WeakKeyDictionary()
 
 
@@ -35,7 +35,7 @@ def clients_of_loop(loop: asyncio.AbstractEventLoop) -> dict[object, Any]:
 
 
 async def close_with_loop() -> None:
-    """Have the connections of the running event loop closed when it ends."""
+    """Arrange that the connections of the running event loop are closed when it ends."""
     cached = clients_of_loop(asyncio.get_running_loop())
     if _CLOSING not in cached:
         cached[_CLOSING] = _open_until_closed(cached)

@@ -1,6 +1,6 @@
 """Errors of model calls, in one sentence each.
 
-The client of OpenAI is imported only where it has raised, or reads what it raised.
+OpenAI's client is imported only after it has raised an error.
 """
 
 import json
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from tenacity import RetryCallState
 
 _OPENAI = "api.openai.com"
-"""Where calls go when no address is set."""
+"""The server if no address is set."""
 
 
 def address_of(settings: Settings) -> str:
-    """Return a server's address as users may see it: never with a password in it."""
+    """Return a server's address as users may see it, without a password."""
     return show_address(settings.base_url) if settings.base_url else _OPENAI
 
 
 def name_of(label: str, address: str | None) -> str:
-    """Describe the addressee of a call: a server, or a model in a child of this process."""
+    """Return the subject of an error: a server, or a model in a child of this process."""
     return f"the model server at {address}" if address else f"the model {label}"
 
 
 @contextmanager
 def failures(label: str, address: str | None) -> Iterator[None]:
-    """Turn every exception inside the block into one sentence: a server may send anything."""
+    """Turn every exception inside the block into a ModelError of one sentence."""
     at = name_of(label, address)
     try:
         yield
@@ -61,7 +61,7 @@ def failures(label: str, address: str | None) -> Iterator[None]:
 
 
 def _is_lasting(error: Exception, address: str | None) -> bool:
-    """Return whether other calls would fail as well: for its key, its model, or its address."""
+    """Return whether other calls would fail as well, because of the key, the model or the address."""
     if is_unavailable(error):
         return True
     import httpx2
@@ -101,7 +101,7 @@ def _refused(error: "openai.APIStatusError", label: str) -> str:
         case openai.PermissionDeniedError():
             return f"refused the call (403){_detail(error) or ': check what its key may do'}"
         case openai.NotFoundError():
-            # Some servers say so of what they can't do, too.
+            # Some servers send 404 for unsupported features, too.
             return (
                 f"has no model {label!r}: `duologue models` lists what it has; or its address "
                 f"lacks /v1{_detail(error)}"
@@ -127,7 +127,7 @@ def _unreadable(error: Exception) -> str:
 
 
 def _what_broke(error: Exception, below: BaseException | None, address: str | None) -> str:
-    """Describe the failure of a connection, or of the data that came over it."""
+    """Describe the failure of a connection, or of the data that it transferred."""
     import httpx2
 
     match below:
@@ -177,7 +177,7 @@ def _redirected(error: Exception) -> str:
 
 
 def _shown(url: object) -> str:
-    """Return an address that was redirected to; after a question mark there may be a secret."""
+    """Return the address of a redirect without its query, which may contain a secret."""
     return excerpt(redact_address(str(url)).partition("?")[0])
 
 
@@ -190,7 +190,7 @@ def _detail(error: "openai.APIError") -> str:
 
 
 def _in_words(error: BaseException) -> str:
-    """Return the words of an exception, with its type if the words alone do not suffice."""
+    """Return the message of an exception, with its type if the message alone is unclear."""
     if isinstance(error, RecursionError):
         return "the reply is nested too deep"
     said = excerpt_of(error)
@@ -201,10 +201,10 @@ def _in_words(error: BaseException) -> str:
 
 
 def broke_off(error: BaseException) -> bool:
-    """Return whether a connection broke while an answer streamed in: the client does not retry."""
+    """Return whether a connection broke during a streamed answer, which the client does not retry."""
     cause: BaseException | None = error
     while cause is not None:
-        # Where the client reads a stream; a failure before that it has retried itself.
+        # Only failures inside the client's stream reader; it has retried earlier ones itself.
         if passed(cause, "openai._streaming"):
             from openai import APIConnectionError
 
@@ -214,7 +214,7 @@ def broke_off(error: BaseException) -> bool:
 
 
 def describe_retry(label: str, state: "RetryCallState") -> str:
-    """Return a notice that a model is asked once more, and why."""
+    """Return a notice that a model is called again, and why."""
     import httpx2
 
     below = _http_error(state.outcome.exception() if state.outcome else None)

@@ -1,13 +1,13 @@
-"""The HTTP client under OpenAI's: its connections, and how large and how slow a body may be.
+"""The HTTP client below OpenAI's: its connections, and limits for the size and time of a reply.
 
-- httpx's timeout begins anew with each byte, so a server that sends white space now and then would
-  be waited for without end.
-- A call takes a connection while it is under way, so many conversations at once would use up the
-  process's file descriptors. A pool of httpx looks at each of its connections at every request:
-  with 500 conversations at once that costs as much as the rest of a call. So there are several
-  small pools.
-- httpx unpacks a body in pieces of at most 1 MiB, so a small body that unpacks to a huge one is
-  stopped after a piece.
+- httpx's timeout restarts with each byte. A server that sends white space now and then would never
+  time out.
+- A call occupies a connection, so many conversations at once could use up the process's file
+  descriptors. A pool of httpx checks all of its connections at every request. With 500
+  conversations at once that takes as long as the rest of a call. Therefore there are several small
+  pools.
+- httpx decompresses a body in pieces of at most 1 MiB, so a small body that decompresses to a huge
+  one is stopped after a piece.
 """
 
 import asyncio
@@ -30,17 +30,17 @@ LIMIT: Final = "duologue.max_reply_size"
 """Key in a request's extensions: the maximum size of its reply, in bytes."""
 
 _MOST_CODINGS: Final = 5
-"""How many times a body may be packed; httpx has the same limit."""
+"""Maximum number of compression layers of a body. httpx has the same limit."""
 
 
 def limit_reply(response: httpx2.Response, limit: int) -> None:
-    """Replace a response's body with its unpacked bytes, and refuse more than `limit` of them.
+    """Replace a response's body with its decompressed bytes, and refuse more than `limit` of them.
 
-    Each layer of packing is limited, and so are the bytes that the server sends.
+    The limit applies to each compression layer, and to the bytes that the server sends.
 
     Raises:
-        TooLargeReplyError: The head announces more.
-        httpx2.DecodingError: The body is packed too many times.
+        TooLargeReplyError: The header announces a larger body.
+        httpx2.DecodingError: The body has too many compression layers.
     """
     stream, request = response.stream, response.request
     if not isinstance(stream, httpx2.AsyncByteStream):
@@ -55,13 +55,13 @@ def limit_reply(response: httpx2.Response, limit: int) -> None:
     stream = _Limited(stream, limit, status)
     for coding in reversed(codings):
         stream = _Limited(_Unpacked(stream, coding, request), limit, status)
-    # Else httpx would unpack the body once more.
+    # Otherwise httpx would decompress the body again.
     response.headers.pop("content-encoding", None)
     response.stream = stream
 
 
 class _Limited(httpx2.AsyncByteStream):
-    """A body that may have so many bytes and no more."""
+    """A body with a limited number of bytes."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, limit: int, status: int | None) -> None:
         self._stream = stream
@@ -71,7 +71,7 @@ class _Limited(httpx2.AsyncByteStream):
         self._has_begun = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        # OpenAI's client reads what follows the last event in a second loop, and needs none of it.
+        # OpenAI's client reads the bytes after the last event in a second loop, and ignores them.
         is_rest, self._has_begun = self._has_begun, True
         async for part in self._stream:
             self._read += len(part)
@@ -86,7 +86,7 @@ class _Limited(httpx2.AsyncByteStream):
 
 
 class _Unpacked(httpx2.AsyncByteStream):
-    """A body without one layer of its packing."""
+    """A body without one of its compression layers."""
 
     def __init__(
         self, stream: httpx2.AsyncByteStream, coding: str, request: httpx2.Request
@@ -106,13 +106,14 @@ class _Unpacked(httpx2.AsyncByteStream):
 
 
 _EACH = 32
-"""The connections of a pool, at most."""
+"""Maximum number of connections per pool."""
 
 
 class Pools(httpx2.AsyncBaseTransport):
-    """Sends each request through the first pool with room, so that a lone one has few connections.
+    """A transport that sends each request through the first pool with a free connection.
 
-    Calls beyond the most connections wait for one.
+    A client with few requests therefore opens few connections. If all connections are in use,
+    further requests wait.
     """
 
     def __init__(self, most: int, verify: ssl.SSLContext) -> None:
@@ -121,7 +122,7 @@ class Pools(httpx2.AsyncBaseTransport):
         self._pools = [_Pool(size, verify) for size in sizes]
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request, as httpx asks for it."""
+        """Send a request. Called by httpx."""
         free = (pool for pool in self._pools if pool.taken < pool.size)
         pool = next(free, None) or min(self._pools, key=lambda one: one.taken / one.size)
         return await pool.send(request)
@@ -138,7 +139,7 @@ class _Pool:
         self.transport = httpx2.AsyncHTTPTransport(verify=verify, limits=limits)
         self.size = size
         self.taken = 0
-        """Requests that are under way."""
+        """Number of running requests."""
 
     async def send(self, request: httpx2.Request) -> httpx2.Response:
         self.taken += 1
@@ -156,7 +157,7 @@ class _Pool:
 
 
 class _Freeing(httpx2.AsyncByteStream):
-    """A response's body; its connection is free once it is closed."""
+    """A response's body that frees its connection when it is closed."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, free: Callable[[], None]) -> None:
         self._stream = stream
@@ -177,25 +178,27 @@ class _Freeing(httpx2.AsyncByteStream):
 _MOST_CONNECTIONS = 1000
 
 _STREAMS = "duologue.streams"
-"""Stands in a request's extensions: whether its answer is read event by event."""
+"""Key in a request's extensions: whether its answer is read event by event."""
 
 _MOST_TIMEOUTS = 10
-"""How many read timeouts a server may keep a stream alive by comments before it sends an event."""
+"""Maximum time without an event, as a multiple of the read timeout. Until then comments keep a
+stream alive.
+"""
 
 
 class _Heard(IntEnum):
-    """What a part of a response body tells about the server."""
+    """Meaning of a part of a response body."""
 
     NOTHING = 0
     ALIVE = 1
-    """It is at work: many send comments while a prompt waits for its turn."""
+    """The server is at work. Many servers send comments while a prompt is queued."""
     EVENT = 2
 
 
 class HttpClient(openai.DefaultAsyncHttpxClient):
-    """OpenAI's HTTP client whose read timeout holds for a body, and for each event of a stream.
+    """OpenAI's HTTP client with a read timeout for a whole body, and for each event of a stream.
 
-    Calls beyond its most connections wait for one.
+    If all connections are in use, further calls wait.
     """
 
     def __init__(self, **options: Any) -> None:  # httpx's own
@@ -207,7 +210,7 @@ class HttpClient(openai.DefaultAsyncHttpxClient):
             verify=verify,
             **options,
         )
-        # Given as an argument, it would switch off the proxies that the environment names.
+        # Passed as an argument, the transport would switch off the proxies of the environment.
         self._transport = Pools(most, verify)
 
     async def send(
@@ -219,13 +222,13 @@ class HttpClient(openai.DefaultAsyncHttpxClient):
     ) -> httpx2.Response:
         """Send a request, as in httpx."""
         request.extensions = {**request.extensions, _STREAMS: stream}
-        # Here, and not in a hook: those are called for each redirect as well.
+        # Not in a hook, since hooks are also called for each redirect.
         send = super().send
         return await through_gate(lambda: send(request, stream=stream, **options))
 
 
 def _most_connections() -> int:
-    """Half of what the process may open, so that stores and the like find room beside it."""
+    """Return half of the process's limit of open files, which leaves room for stores and others."""
     if sys.platform == "win32":
         return _MOST_CONNECTIONS
     import resource
@@ -235,9 +238,9 @@ def _most_connections() -> int:
 
 
 async def _limit(response: httpx2.Response) -> None:
-    """Limit the size and the time of a response whose head has come.
+    """Limit the size and the time of a response after its header has arrived.
 
-    It is called for each redirect as well.
+    Called for each redirect, too.
     """
     extensions = response.request.extensions
     limit_reply(response, extensions.get(LIMIT, MAX_REPLY_SIZE))
@@ -268,7 +271,7 @@ class _TimedStream(httpx2.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         clock = asyncio.get_running_loop().time
         parts = aiter(self._stream)
-        # Until the server must be heard of, and until it must send an event.
+        # Seconds until the next sign of life, and until the next event.
         left, most = self._seconds, self._seconds * _MOST_TIMEOUTS
         while True:
             began = clock()
@@ -282,7 +285,7 @@ class _TimedStream(httpx2.AsyncByteStream):
                 raise httpx2.ReadTimeout(words, request=self._request) from error
             if part is None:
                 return
-            # Only the time that the server takes counts, not that of the reader.
+            # Only the server's time counts, not the reader's.
             took = clock() - began
             left, most = left - took, most - took
             heard = self._heard(part) if self._heard is not None else _Heard.NOTHING
@@ -297,14 +300,14 @@ class _TimedStream(httpx2.AsyncByteStream):
 
 
 class _Lines:
-    """The lines of a stream of events."""
+    """The lines of an event stream."""
 
     def __init__(self) -> None:
         self._begun = b""
-        """The first sign of the line that is under way."""
+        """The first character of the incomplete line."""
 
     def heard(self, part: bytes) -> _Heard:
-        """Tell what is heard in the lines that end in the next part: white space is nothing."""
+        """Return the meaning of the lines that end in the next part. White space means nothing."""
         *lines, rest = (line.lstrip() for line in re.split(rb"[\r\n]", self._begun + part))
         self._begun = rest[:1]
         heard = (_Heard.ALIVE if line.startswith(b":") else _Heard.EVENT for line in lines if line)

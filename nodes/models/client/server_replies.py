@@ -1,7 +1,7 @@
-"""The JSON that a server replies with, brought into the form of OpenAI's API. Pure functions.
+"""Normalization of a server's JSON replies to the form of OpenAI's API. Pure functions.
 
-Servers that speak OpenAI's API differ in the details, and its clients fail at many of these. Only
-fields that are read somewhere are kept, each with a value of its type.
+Servers with OpenAI's API differ in details, and many clients fail at them. Only fields that this
+project reads are kept, each with a value of its type.
 """
 
 import json
@@ -15,42 +15,42 @@ from ....graphs.conversation.usage import token_count
 
 _ENDINGS = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
 _CUT_OFF = frozenset({"max_tokens", "model_length", "MAX_TOKENS"})
-"""What other servers say instead of ``length``."""
+"""Other servers' values for ``length``."""
 
 _TIERS = frozenset({"auto", "default", "flex", "scale", "priority"})
 
 _TEXTS = ("text", "output_text")
 THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
-"""Parts of a content that are thought, and nothing to say."""
+"""Types of content parts that are thought, not speech."""
 
 REASONING = ("reasoning_content", "reasoning")
-"""Where servers put what a model thinks, beside the content."""
+"""Fields for a model's thought, next to the content."""
 
 DETAILS = ("reasoning_details", "thinking_blocks")
-"""Where gateways put what other providers gave, which must go back as it came."""
+"""Fields in which gateways pass on other providers' thoughts. They must be returned unchanged."""
 
 PARTS = "thinking_parts"
-"""Where a message of ours has the parts of its content that are thought."""
+"""Our field for the content parts that are thought."""
 
 _QUOTED = 80
-"""Characters that an error quotes of a reply in place of a list of models."""
+"""Number of characters that an error quotes of a reply that is not a list of models."""
 
 _MOST_CALLS = 2**31
-"""A larger index is taken for junk and dropped."""
+"""An index that is not below this limit is invalid and dropped."""
 
 
 class UnreadableReplyError(ValueError):
-    """A reply that can't be brought into the form; says in a few words why."""
+    """A reply that can't be normalized. The message is the reason in a few words."""
 
 
 class NoReplyError(UnreadableReplyError):
-    """No JSON object at all, as what sends it is mostly not the API."""
+    """A reply that is not a JSON object. Its sender is usually not an API."""
 
 
 class TooLargeReplyError(UnreadableReplyError):
-    """A reply that has more bytes than the limit allows.
+    """A reply with more bytes than the limit allows.
 
-    It is no error of the HTTP client's, so that no client asks once more.
+    It is not an error of the HTTP client, so that no client retries.
 
     Args:
         limit: The limit, in bytes.
@@ -64,11 +64,11 @@ class TooLargeReplyError(UnreadableReplyError):
 
 
 class WithheldError(UnreadableReplyError):
-    """A reply whose message was taken out by a filter of the server's."""
+    """A reply whose message was removed by a filter of the server."""
 
 
 def failure_in(found: object) -> object:
-    """Find what a server says went wrong, in a reply or an event that came with status 200."""
+    """Return the error that a server reports in a reply or an event with status 200, or None."""
     if not isinstance(found, Mapping):
         return None
     choice = _choice(found) or {}
@@ -81,7 +81,7 @@ def failure_in(found: object) -> object:
 
 
 def whole_reply(found: object) -> dict[str, Any]:
-    """Bring a reply that is not streamed into the form."""
+    """Return a reply that is not streamed, in normalized form."""
     body = _object(found)
     choice = _choice(body)
     message = choice.get("message") if choice is not None else None
@@ -106,7 +106,7 @@ def whole_reply(found: object) -> dict[str, Any]:
 
 
 def piece_of_reply(found: object) -> dict[str, Any]:
-    """Bring one event of a streamed reply into the form."""
+    """Return one event of a streamed reply, in normalized form."""
     body = _object(found)
     choice = _choice(body)
     choices = []
@@ -133,14 +133,14 @@ def model_names(found: object) -> list[str]:
     """Return the names in a server's list of models.
 
     Args:
-        found: The reply's JSON, or its text if it does not say that it is JSON.
+        found: The reply's JSON, or its text if its content type is not JSON.
 
     Raises:
-        UnreadableReplyError: It is no list of models.
+        UnreadableReplyError: The reply is not a list of models.
     """
     if isinstance(found, str):
         found = _json_in(found)
-    # Some servers send the list alone.
+    # Some servers send only the list.
     models = found if isinstance(found, list) else _object(found).get("data")
     if not isinstance(models, list):
         raise UnreadableReplyError(f"the reply has no list of models in it: {_quoted(found)}")
@@ -185,7 +185,7 @@ def _object(found: object) -> Mapping[str, Any]:
 
 
 def _choice(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the first of the choices; more are never asked for."""
+    """Return the first choice; requests never ask for more."""
     choices = body.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
     return first if isinstance(first, Mapping) else None
@@ -265,7 +265,7 @@ def _as_json(value: object) -> str:
 
 
 def _calls(found: object) -> list[dict[str, Any]]:
-    """Calls, or parts of calls; arguments that are no text become the JSON that they stand for."""
+    """Return calls, or parts of calls. Arguments that are not text are converted to JSON text."""
     return [_call(call) for call in found] if isinstance(found, list) else []
 
 
