@@ -254,7 +254,7 @@ def _as_sent(message: BaseMessage) -> BaseMessage:
 
 
 def _with_thought(sent: dict[str, Any], message: BaseMessage) -> dict[str, Any]:
-    """Return a message with the thought in the server's fields. `ChatOpenAI` does not send it back."""
+    """Return a message with the thought in the server's fields, which `ChatOpenAI` leaves out."""
     thought = _thought_in(message.additional_kwargs)
     if parts := thought.pop(PARTS, None):
         spoken = [{"type": "text", "text": message.text}] if message.text else []
@@ -271,7 +271,7 @@ _ROLES: Mapping[type[BaseMessage], str] = {HumanMessage: "user", AIMessage: "ass
 
 
 def _as_text(message: BaseMessage) -> dict[str, Any] | None:
-    """Convert a message that contains only text. `ChatOpenAI` would check each of its characters."""
+    """Convert a message of only text, in which `ChatOpenAI` would check each character."""
     role = _ROLES.get(type(message))
     if role is None or not isinstance(message.content, str) or message.additional_kwargs:
         return None

@@ -61,7 +61,7 @@ def failures(label: str, address: str | None) -> Iterator[None]:
 
 
 def _is_lasting(error: Exception, address: str | None) -> bool:
-    """Return whether other calls would fail as well, because of the key, the model or the address."""
+    """Return whether other calls would fail as well: because of the key, model or address."""
     if is_unavailable(error):
         return True
     import httpx2
@@ -201,7 +201,7 @@ def _in_words(error: BaseException) -> str:
 
 
 def broke_off(error: BaseException) -> bool:
-    """Return whether a connection broke during a streamed answer, which the client does not retry."""
+    """Return whether a connection broke during a stream, which the client does not retry."""
     cause: BaseException | None = error
     while cause is not None:
         # Only failures inside the client's stream reader; it has retried earlier ones itself.
