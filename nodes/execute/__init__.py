@@ -1,1 +1,1 @@
-"""Running what a speaker has called: tools, and code."""
+"""Execution of a speaker's calls: tools, and code."""

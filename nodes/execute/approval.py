@@ -1,4 +1,4 @@
-"""What a person decides of calls before they run, and what comes of each decision."""
+"""Decisions of a person about calls before they run, and their effects."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -41,7 +41,7 @@ from .call import CallResult, describe_argument_errors
 def approval_question(
     context: NodeContext, speaker: Speaker, message: AIMessage
 ) -> Approval | None:
-    """Give what a person has to be asked about the calls of a message."""
+    """Return the question to a person about the calls of a message, or None if there is none."""
     if isinstance(metadata(message), CodeCalls):
         return None
     tools = _tools_of(context, speaker)
@@ -49,14 +49,14 @@ def approval_question(
 
 
 def _tools_of(context: NodeContext, speaker: Speaker) -> dict[str, BaseTool]:
-    """The speaker's tools, by their registered names."""
+    """Return the speaker's tools, by their registered names."""
     return dict(zip(speaker.tools, context.resources.registry.tools_of(speaker), strict=True))
 
 
 def ask_about(
     context: NodeContext, request: Approval, speaker: Speaker, message: AIMessage
 ) -> dict[str, Any] | None:
-    """Ask a person about calls; nothing may have run before."""
+    """Ask a person about calls. None of them may have run before."""
     fitting = _fitting(request, _tools_of(context, speaker))
     again = context.resources.asks_again
     answer: Decisions | None = ask(request.payload(), fitting, asks_again=again)
@@ -71,18 +71,18 @@ def ask_about(
 def record_seen(message: AIMessage) -> dict[str, Any]:
     """Record that a person has seen the calls of a message and lets them run.
 
-    It is a step of its own, so that the answer is not taken for that to the step's next question.
+    It is a separate step, so that the answer is not used for the step's next question.
     """
     return {"decisions": {"message": place_of(message)}}
 
 
 def is_seen(state: State, message: AIMessage) -> bool:
-    """Whether a person has seen the calls of a message."""
+    """Return whether a person has seen the calls of a message."""
     return (state.get("decisions") or {}).get("message") == place_of(message)
 
 
 def read_decisions(state: State, message: AIMessage) -> dict[str, AnyDecision] | None:
-    """Give what a person has decided of the calls of a message, by their ids."""
+    """Return a person's decisions about the calls of a message by the calls' ids, or None."""
     kept = state.get("decisions") or {}
     if kept.get("message") != place_of(message) or "decisions" not in kept:
         return None
@@ -93,7 +93,7 @@ _DECISION: TypeAdapter[AnyDecision] = TypeAdapter(AnyDecision)
 
 
 def _fitting(request: Approval, tools: Mapping[str, BaseTool]) -> Any:  # noqa: ANN401  # a type
-    """What an answer to this question must be; one that is not is refused before it is stored."""
+    """Return the type of a valid answer to a question. An invalid answer is refused, not stored."""
 
     def check(given: object, read: ValidatorFunctionWrapHandler) -> Decisions | None:
         if is_exit(given):
@@ -117,7 +117,7 @@ def _fitting(request: Approval, tools: Mapping[str, BaseTool]) -> Any:  # noqa: 
 
 
 def _unstorable(action: Action, _: BaseTool) -> str | None:
-    """Say why the log can't hold edited arguments."""
+    """Return why the log can't store edited arguments, or None."""
     read = read_call(action.name, action.args, None)
     if read["type"] != "invalid_tool_call":
         return None
@@ -126,7 +126,7 @@ def _unstorable(action: Action, _: BaseTool) -> str | None:
 
 
 def _unfit(action: Action, tool: BaseTool) -> str | None:
-    """Say why a tool does not take edited arguments: that is no fault of the speaker's."""
+    """Return why a tool does not accept arguments that a person edited, or None."""
     schema = tool.tool_call_schema
     try:
         if isinstance(schema, dict):
@@ -141,7 +141,7 @@ def _unfit(action: Action, tool: BaseTool) -> str | None:
 
 
 def instead_of_tool(call: ToolCall, decision: AnyDecision | None) -> CallResult | None:
-    """Return the result of a call that a person has rejected or answered; None: it runs."""
+    """Return the result of a call that a person rejected or answered, or None if it runs."""
     match decision:
         case Reject():
             why = storable((decision.message or "").strip())
@@ -157,7 +157,7 @@ def instead_of_tool(call: ToolCall, decision: AnyDecision | None) -> CallResult 
 
 
 def apply_decision(call: ToolCall, decision: AnyDecision | None) -> ToolCall:
-    """Return the call that runs: what a person made of it, else as it was made."""
+    """Return the call to run: as edited by a person, or as it was made."""
     if not isinstance(decision, Edit):
         return call
     action = decision.edited_action
@@ -165,7 +165,7 @@ def apply_decision(call: ToolCall, decision: AnyDecision | None) -> ToolCall:
 
 
 def kind_of(call: ToolCall, decision: AnyDecision | None) -> DecisionType | None:
-    """Say what was decided; who changes nothing has approved."""
+    """Return the kind of a decision. An edit that changes nothing counts as an approval."""
     if decision is None:
         return None
     ran = apply_decision(call, decision)
@@ -174,7 +174,7 @@ def kind_of(call: ToolCall, decision: AnyDecision | None) -> DecisionType | None
 
 
 def edit_told(call: ToolCall, answer: CallResult) -> str:
-    """Return an answer's text as the speaker is told it, who learns where its call was changed."""
+    """Return a result's text for the speaker, with a note if a person changed the call."""
     if answer.decision != "edit":
         return answer.text
     ran = call_shown(answer.tool or call["name"], answer.arguments or {})

@@ -1,4 +1,4 @@
-"""Running one call of a tool. Whatever goes wrong with it is text for the model, no exception."""
+"""Execution of one tool call. Every failure becomes text for the model, not an exception."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,36 +27,36 @@ from ..turn.node_context import NodeContext, session_id
 
 
 class CallResult(NamedTuple):
-    """What came of one call."""
+    """The result of one call."""
 
     text: str
-    """What the speaker is told."""
+    """Text for the speaker."""
     failure: Failure | None = None
-    """Whose fault it is, where the call failed."""
+    """Cause of the failure. None if the call succeeded."""
     arguments: dict[str, Any] | None = None
-    """The arguments it was run with, where a hook or a person has changed them."""
+    """Arguments with which it ran, if a hook or a person changed them."""
     parsed: JsonValue = None
-    """What it says, as plain values."""
+    """The result as plain JSON values."""
     tool: str | None = None
-    """The tool that was run, where a person chose another one."""
+    """Tool that ran, if a person chose another one."""
     decision: DecisionType | None = None
-    """What a person decided of the call, where one was asked."""
+    """Decision of a person about the call. None if none was asked."""
     refusal: str | None = None
-    """Why a person refused the call."""
+    """Reason for which a person refused the call."""
 
     def recorded(self) -> dict[str, Any]:
-        """Write it as plain values."""
+        """Return the result as plain values."""
         return self._asdict() | {"failure": self.failure and self.failure.value}
 
     @classmethod
     def read(cls, recorded: Mapping[str, Any]) -> "CallResult":
-        """Read what `recorded` has written."""
+        """Return the result that `recorded` has written."""
         failure = recorded["failure"]
         return cls(**{**recorded, "failure": Failure(failure) if failure else None})
 
 
 def read_result(message: ToolMessage) -> CallResult:
-    """Read an answer that a tool or a hook gave."""
+    """Return the result in the message of a tool or a hook."""
     about = metadata(message)
     if not isinstance(about, CallOutcome):
         about = UnheardResult()
@@ -73,7 +73,7 @@ def read_result(message: ToolMessage) -> CallResult:
 
 
 def _text_of(message: ToolMessage) -> str:
-    """What a tool gave as text; an image and the like is named, since it can't be shown."""
+    """Return a tool's result as text. Images and other content are replaced by their type."""
     blocks = message.content if isinstance(message.content, list) else []
     kinds = [block.get("type") for block in blocks if isinstance(block, dict)]
     if all(kind == "text" for kind in kinds):
@@ -90,13 +90,13 @@ def _text_of(message: ToolMessage) -> str:
 
 
 def unknown_tool(name: str, allowed: Sequence[str]) -> CallResult:
-    """Answer a call of a tool that the speaker has not (Lagent, Agere)."""
+    """Return the result of a call of a tool that the speaker does not have (Lagent, Agere)."""
     there_are = f"Your tools: {', '.join(allowed)}" if allowed else "You have no tools"
     return CallResult(f"There is no tool {name!r}. {there_are}.", Failure.CALL)
 
 
 def tool_state(context: NodeContext, speaker: Speaker, run_code: RunCode) -> ToolState:
-    """Give what a tool may know of the conversation: what its caller knows, and no more."""
+    """Return the state for a tool: only information that its caller has."""
     return ToolState(
         session=session_id(),
         speaker=speaker.name,
@@ -106,7 +106,7 @@ def tool_state(context: NodeContext, speaker: Speaker, run_code: RunCode) -> Too
 
 
 def _heard(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
-    """What a speaker has said and heard of others, each with who said it."""
+    """Return the messages that a speaker has sent and heard, each with its speaker's name."""
     told = ((message, metadata(message)) for message in memory(log, name))
     return [
         AIMessage(message.text, name=about.speaker)
@@ -118,10 +118,10 @@ def _heard(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
 
 
 async def run_call(call: ToolCall, tool: BaseTool, state: ToolState, seconds: float) -> CallResult:
-    """Run one call of a tool.
+    """Run one tool call.
 
-    What the tool's function takes beside its arguments (`ToolRuntime`, `InjectedState`,
-    `InjectedToolCallId`) comes from LangGraph, whatever the model writes under those names.
+    Injected arguments (`ToolRuntime`, `InjectedState`, `InjectedToolCallId`) come from LangGraph,
+    even if the model sends arguments of these names.
     """
     # It takes long to import, and most conversations call no tools.
     from langgraph.prebuilt import ToolNode
@@ -144,11 +144,12 @@ async def run_call(call: ToolCall, tool: BaseTool, state: ToolState, seconds: fl
     except GraphBubbleUp:
         raise
     except ValidationError as error:
-        # LangGraph's own: an answer to what the tool asks that does not fit leaves it open.
+        # LangGraph's own error: the person's answer does not match the tool's question, which stays
+        # open.
         raise describe_misfit(error) from error
     except (Exception, asyncio.CancelledError) as error:
         if is_cancelled():
-            # Whatever the tool made of that: it is the whole run that ends.
+            # The whole run is cancelled, so the tool's own error does not matter.
             raise asyncio.CancelledError from error
         if isinstance(error, TimeoutError) and limit.expired():
             return CallResult(
@@ -159,7 +160,7 @@ async def run_call(call: ToolCall, tool: BaseTool, state: ToolState, seconds: fl
 
 
 def _failed(name: str, tool: BaseTool, error: BaseException) -> CallResult:
-    """Tell the model what went wrong."""
+    """Return the result of a failed call."""
     from langgraph.prebuilt.tool_node import ToolInvocationError
 
     unfit = f"The arguments of {name} do not fit"
@@ -169,23 +170,23 @@ def _failed(name: str, tool: BaseTool, error: BaseException) -> CallResult:
         ):
             return CallResult(f"{unfit}: {describe_argument_errors(error.source)}", Failure.CALL)
         case ToolInvocationError():
-            # The tool's own, about something that it has read.
+            # The tool's own error, about data that it has read.
             return CallResult(f"{name} failed: ValidationError: {error.source}", Failure.TOOL)
         case ArgumentsError():
             return CallResult(f"{unfit}: {error}", Failure.CALL)
         case ToolException() | _ExitError():
-            # The first is meant for the model (Yacana's ToolError).
+            # ToolException is meant for the model (Yacana's ToolError).
             return CallResult(f"{name} failed: {error}", Failure.TOOL)
         case _:
             return CallResult(f"{name} failed: {type(error).__name__}: {error}", Failure.TOOL)
 
 
 class _ExitError(Exception):
-    """A tool wanted the program to end, or raised something else that is no exception."""
+    """A tool raised SystemExit or another BaseException that is not an Exception."""
 
 
 def _contained(tool: BaseTool) -> BaseTool:
-    """A tool that raises exceptions alone: what else a task raises ends the event loop."""
+    """Return a tool that raises only exceptions, since a SystemExit would end the event loop."""
 
     @wraps(tool._run)
     def run(*args: object, **arguments: object) -> object:
@@ -197,8 +198,8 @@ def _contained(tool: BaseTool) -> BaseTool:
         with _exceptions_alone():
             return await tool._arun(*args, **arguments)
 
-    # LangChain runs a tool's coroutine in a task of its own, so ToolNode's `awrap_tool_call` comes
-    # too late. A subclass would not do: LangChain looks at the tool's class, too.
+    # LangChain runs a tool's coroutine in its own task, so ToolNode's `awrap_tool_call` is too
+    # late. A subclass does not work either, since LangChain looks at the tool's class.
     return tool.model_copy(update={"_run": run, "_arun": arun})
 
 
@@ -213,7 +214,7 @@ def _exceptions_alone() -> Iterator[None]:
 
 
 def describe_argument_errors(error: ValidationError) -> str:
-    """Say what is wrong with arguments, by their names."""
+    """Return the errors of arguments, with the arguments' names."""
     return "; ".join(
         f"{'.'.join(map(str, one['loc'])) or 'they'}: {one['msg']}" for one in error.errors()
     )

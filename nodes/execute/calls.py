@@ -1,7 +1,7 @@
-"""Running the calls of one message: tools side by side, code in a row.
+"""Execution of the calls of one message: tools concurrently, code in sequence.
 
-Each call is a task of LangGraph's: its result is recorded, and a finished call is not run again
-after a kill. A call in flight runs again under the same call id.
+Each call is a LangGraph task whose result is recorded, so that a finished call is not repeated
+after a crash. A call in flight runs again under the same call id.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from .results import Answers
 
 
 class Interpreter:
-    """A session's interpreter within one step. Its runs come one after another."""
+    """A session's interpreter within one step. Its runs are sequential."""
 
     def __init__(self, sandbox: Sandbox, kept: Mapping[str, Any] | None) -> None:
         self._sandbox = sandbox
@@ -41,12 +41,12 @@ class Interpreter:
         self._kept = Kept.model_validate(kept) if kept else Kept(key=new_key())
 
     def keep(self, kept: Mapping[str, Any]) -> None:
-        """Go on from what is kept of it after a run; nothing where there was none."""
+        """Continue from the state recorded after a run. Does nothing if it is empty."""
         if kept:
             self._kept = Kept.model_validate(kept)
 
     def dumped(self) -> dict[str, Any]:
-        """Give what is to be kept of it, as plain values; nothing where it has never run."""
+        """Return the state to record, as plain values. Empty if the interpreter has never run."""
         return self._kept.under(self._kept.key) if self._kept.started else {}
 
     async def run(self, language: Language, code: str) -> sandboxes.Ran:
@@ -56,7 +56,7 @@ class Interpreter:
         return ran
 
     async def run_block(self, language: str, code: str) -> CallResult:
-        """Run a fenced block of a message; of one that can't be run, say so (AutoGen)."""
+        """Run a fenced block of a message, or return why it can't run (AutoGen)."""
         if language not in get_args(Language):
             what = f"unknown language {language!r}" if language else "unlabelled code"
             text = (
@@ -71,34 +71,34 @@ class Interpreter:
 
 
 _SLACK = 30.0
-"""How many seconds later than the sandbox a call that runs code is given up."""
+"""Seconds that a call that runs code may take in addition to the sandbox's limit."""
 
 
 call_tool = record_as_task("call_tool")
-"""Runs one call."""
+"""Runs one call as a task."""
 
 see_calls = record_as_task("see_calls")
-"""Runs the hooks in front of the calls."""
+"""Runs the hooks before the calls as a task."""
 
 
 class _Call(NamedTuple):
-    """A call that runs, as a person and the hooks in front of it have made it."""
+    """A call that runs, after changes by a person and by hooks."""
 
     made: ToolCall
-    """The call as the speaker has made it."""
+    """The call as the speaker made it."""
     call: ToolCall
     decision: DecisionType | None
-    """What a person has decided of it."""
+    """Decision of a person about the call. None if none was asked."""
     instead: CallResult | None = None
-    """What a hook has answered in the tool's place."""
+    """Result from a hook that replaces the tool's. None if the tool runs."""
 
     @property
     def id(self) -> str:
-        """The id, by which its result is found."""
+        """The id of the call and its result."""
         return str(self.call["id"])
 
     def about(self, answer: CallResult) -> CallResult:
-        """Note what was run, where that is not what the speaker has called."""
+        """Return a result with the tool and arguments that ran, if they differ from the call."""
         name, arguments = self.call["name"], self.call["args"]
         changed = self.decision == "edit" or arguments != self.made["args"]
         return answer._replace(
@@ -110,7 +110,7 @@ class _Call(NamedTuple):
 
 @dataclass(frozen=True)
 class CallsRun:
-    """One run of all calls of a message."""
+    """One execution of all calls of a message."""
 
     context: NodeContext
     speaker: Speaker
@@ -118,7 +118,7 @@ class CallsRun:
     interpreter: Interpreter
 
     async def all_of(self, message: AIMessage, decisions: Mapping[str, AnyDecision]) -> Answers:
-        """Run the calls, the hooks before them first; give what came of each."""
+        """Run the calls after their hooks, and return the result of each."""
         is_code = isinstance(metadata(message), CodeCalls)
         found: dict[str, CallResult] = {}
         asked: list[_Call] = []
@@ -139,10 +139,10 @@ class CallsRun:
         return answers
 
     async def _run(self, calls: Sequence[_Call], *, is_code: bool) -> dict[str, CallResult]:
-        """Run calls; give what came of each, by its id."""
+        """Run calls, and return the result of each by its id."""
         run = self._block if is_code else self._tool
         chained = [one for one in calls if is_code or self._runs_code(one.call)]
-        # LangGraph knows a task by its place: these begin now, the others one after another.
+        # LangGraph identifies a task by its index: these begin now, the others in sequence.
         begun = {
             one.id: self._begin(run, one, runs_code=False) for one in calls if one not in chained
         }
@@ -152,13 +152,13 @@ class CallsRun:
             try:
                 record = await self._begin(run, one, runs_code=True)
             except (GraphInterrupt, AnswerError) as error:
-                # Those after it wait with it, since they would find another interpreter.
+                # The calls after it wait too, since they would find another interpreter.
                 held_up.append(error)
                 break
             self.interpreter.keep(record["kept"])
             found[one.id] = answer = CallResult.read(record["answer"])
             if is_code and exit_code_of(answer.parsed, failed=answer.failure is not None):
-                # The first that fails is the last (AutoGen).
+                # The first failing block is the last one to run (AutoGen).
                 break
         records = await asyncio.gather(*begun.values(), return_exceptions=True)
         for call_id, came in zip(begun, records, strict=True):
@@ -170,7 +170,7 @@ class CallsRun:
         return found
 
     async def _hooked(self, asked: Sequence[_Call], *, is_code: bool) -> Sequence[_Call]:
-        """Run the hooks in front of all calls: one that fails must not cost what a tool does."""
+        """Run the hooks before all calls, so that a failing hook does not lose a tool's result."""
         if not any(hook.before_tool for _, hook in self.hooks):
             return asked
         turn = turn_of(self.context, self.speaker, self.context.log)
@@ -188,7 +188,8 @@ class CallsRun:
                 made.append({"args": call["args"], "instead": answer})
             return {"calls": made}
 
-        # Recorded, as calls are: where a tool asks a person, what was asked about is what runs.
+        # Recorded like calls: if a tool asks a person, the call that runs is the call in the
+        # question.
         return [
             one._replace(
                 call=ToolCall(**{**one.call, "args": made["args"]}),
@@ -207,7 +208,7 @@ class CallsRun:
         async def record() -> dict[str, Any]:
             answer = await run(one.call) if one.instead is None else one.instead
             found = {"answer": one.about(answer).recorded()}
-            # After a kill the next call finds the variables of this one.
+            # After a crash, the next call finds the variables of this one.
             return found | ({"kept": self.interpreter.dumped()} if runs_code else {})
 
         return call_tool(record)
@@ -224,7 +225,7 @@ class CallsRun:
             return unknown_tool(call["name"], allowed)
         seconds = timeout_of(tool)
         if seconds is None:
-            # What runs code is ended by the sandbox, which says so.
+            # The sandbox ends a call that runs code, and reports it.
             runs_code = bool(languages_of(tool))
             seconds = (
                 conversation.sandbox.seconds + _SLACK if runs_code else conversation.tool_timeout
@@ -250,7 +251,7 @@ class CallsRun:
 
 
 def _raise_all(errors: Sequence[BaseException]) -> None:
-    """Raise what held calls up: all questions at once, so that each can be answered."""
+    """Raise an error of the calls, or their questions together, so that all can be answered."""
     interrupts = [error for error in errors if isinstance(error, GraphInterrupt)]
     for error in errors:
         if not isinstance(error, GraphInterrupt):

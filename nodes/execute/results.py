@@ -1,4 +1,4 @@
-"""What came of calls, on its way into the log: past the hooks, to the speaker or to all."""
+"""Results of calls on their way into the log: through the hooks, to the speaker or to all."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,19 +19,19 @@ from .approval import edit_told
 from .call import CallResult, read_result
 
 Answers = Mapping[str, CallResult]
-"""What came of each call, by its id, in the order of the calls."""
+"""The result of each call by its id, in the order of the calls."""
 
 
 async def run_result_hooks(
     context: NodeContext, speaker: Speaker, hooks: Hooks, message: AIMessage
 ) -> Answers:
-    """Run the hooks after the tools; give what they make of each result."""
+    """Run the hooks after the tools, and return the final result of each call."""
     turn = turn_of(context, speaker, context.log)
     calls: Mapping[str | None, ToolCall] = {call["id"]: call for call in message.tool_calls}
     answers: dict[str, CallResult] = {}
     for found in context.log[context.log.index(message) + 1 :]:
         if not isinstance(found, ToolMessage):
-            # What somebody was told meanwhile.
+            # A message that somebody sent meanwhile.
             continue
         answer, call = read_result(found), calls.get(found.tool_call_id)
         if call is not None and answer.failure is not Failure.PERSON:
@@ -47,7 +47,7 @@ async def run_result_hooks(
             made = read_result(await after_tool(hooks, turn, run, seen))
             failure = made.failure and (answer.failure or made.failure)
             answer = answer._replace(text=made.text, failure=failure)
-        # Else a person refused it, or its arguments could not be read: no tool was called.
+        # Otherwise no tool was called: a person refused the call, or its arguments were invalid.
         answers[found.tool_call_id] = answer
     return answers
 
@@ -55,9 +55,10 @@ async def run_result_hooks(
 async def return_results(
     context: NodeContext, speaker: Speaker, message: AIMessage, answers: Answers
 ) -> dict[str, Any]:
-    """Write what came of the calls, for the speaker to answer, or to say as it is."""
+    """Record the results of the calls, for the speaker to use or as its message."""
     is_code = isinstance(metadata(message), CodeCalls)
-    # What a person refuses counts as no error, so it must count here: else a turn has no end.
+    # A person's refusal is not counted as an error, so it counts as a round here. Otherwise a turn
+    # could continue forever.
     counts = (None, Failure.PERSON)
     succeeded = not is_code and any(answer.failure in counts for answer in answers.values())
     is_said = is_code or _is_direct(context, speaker, message, answers)
@@ -66,7 +67,7 @@ async def return_results(
     position = after_pause(context.position, context.turn, phase, succeeded=succeeded)
     tool_round = position.tool_rounds if succeeded and not is_said else None
     if not is_said:
-        # A result that is the message itself gets no note about what a person changed.
+        # A result that becomes the message gets no note about a person's changes.
         for call in message.tool_calls:
             answer = answers[str(call["id"])]
             told[str(call["id"])] = answer._replace(text=edit_told(call, answer))
@@ -77,7 +78,7 @@ async def return_results(
 async def interrupt_calls(
     context: NodeContext, speaker: Speaker, message: AIMessage, person: Interruption
 ) -> dict[str, Any]:
-    """Write for each call that it was interrupted, and after that what the person has said."""
+    """Record that each call was interrupted, and then the person's message."""
     text = f"Not run: {person.speaker} sent a message instead."
     calls = (*message.tool_calls, *message.invalid_tool_calls)
     answers = {str(call["id"]): CallResult(text, Failure.PERSON) for call in calls}
@@ -88,7 +89,7 @@ async def interrupt_calls(
         source=Source.HUMAN,
         interrupts=True,
     )
-    # It counts as a round: else a turn could go on for ever.
+    # It counts as a round. Otherwise a turn could continue forever.
     position = after_pause(context.position, context.turn, Phase.RETURNED, succeeded=True)
     tool_round = position.tool_rounds
     lines = result_lines(context, speaker, answers, final=True, tool_round=tool_round)
@@ -99,7 +100,7 @@ async def interrupt_calls(
 
 
 async def return_turn(context: NodeContext, speaker: Speaker, message: AIMessage) -> dict[str, Any]:
-    """End a turn without running its calls, where a guard gives the turn to a person."""
+    """End a turn without running its calls when a guard gives the turn to a person."""
     calls = (*message.tool_calls, *message.invalid_tool_calls)
     answers = {str(call["id"]): CallResult(NOT_RUN, Failure.PERSON) for call in calls}
     position = after_reply(context.conversation, context.position, context.turn)
@@ -109,7 +110,7 @@ async def return_turn(context: NodeContext, speaker: Speaker, message: AIMessage
 def _is_direct(
     context: NodeContext, speaker: Speaker, message: AIMessage, answers: Answers
 ) -> bool:
-    """Whether what the tools gave is the speaker's message (Yacana, LangChain's return_direct)."""
+    """Return whether results become the speaker's message (Yacana; LangChain's return_direct)."""
     by_person = ("reject", "respond")
     if any(answer.failure or answer.decision in by_person for answer in answers.values()):
         return False
@@ -126,7 +127,7 @@ def result_lines(
     final: bool,
     tool_round: int | None = None,
 ) -> list[AnyMessage]:
-    """Write results for the log; `graphs.log.messages.result` says what `final` means."""
+    """Return the log lines of results; see `make_tool_message` for `final`."""
     last = len(answers) - 1
     return [
         make_tool_message(

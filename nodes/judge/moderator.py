@@ -1,6 +1,7 @@
-"""Who speaks next, where that is chosen: by a function, by a moderator model, or by a speaker.
+"""Choice of the next speaker by a function, by a moderator model, or by a speaker.
 
-A choice that can't be read, or is nobody's name, is recorded as such; the next in order speaks.
+A choice that can't be read, or is not a speaker's name, is recorded as such, and the next speaker
+in order speaks.
 """
 
 from collections.abc import Sequence
@@ -29,11 +30,11 @@ from ..turn.prompt import ModelAnswer
 from .observer import ask_observer
 
 UNREADABLE_CHOICE = "This is not the name of a speaker who can be next."
-"""The problem of a choice that cannot be read."""
+"""The problem of a choice that can't be read."""
 
 
 async def choose(context: NodeContext) -> dict[str, Any]:
-    """Choose who speaks next."""
+    """Choose the next speaker, and record the choice."""
     order = context.conversation.turn_order
     if isinstance(order, TurnFunction):
         name = await _called(context, order.name)
@@ -42,7 +43,7 @@ async def choose(context: NodeContext) -> dict[str, Any]:
         name = next_speaker(context.conversation, context.turn.speaker, context.log)
         return await _chosen(context, AIMessage(name), name)
     assert isinstance(order, Moderator)  # noqa: S101  # in a round-robin nobody chooses
-    # A moderator gives the word to somebody else.
+    # A moderator never chooses the current speaker.
     names = [name for name in context.conversation.names if name != context.position.speaker]
     if len(names) == 1:
         return await _chosen(context, AIMessage(names[0]), names[0])
@@ -56,7 +57,7 @@ async def _called(context: NodeContext, function: str) -> str:
     order = context.resources.registry.order(function)
     spoken = heard_messages(context.log)
     if not spoken:
-        # All of it was removed, and functions may look at the newest message.
+        # All messages were removed, and functions may look at the newest message.
         return in_turn(context.conversation, context.position)
     name = await call("order", function, order, spoken, names)
     if name not in names:

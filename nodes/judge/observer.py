@@ -1,4 +1,4 @@
-"""Asking somebody who takes no part, the separate judge or the moderator, by what was said."""
+"""Calls of an observer: the separate judge or the moderator."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import pairwise
@@ -21,7 +21,7 @@ from ..turn.prompt import ModelAnswer
 T = TypeVar("T")
 
 Ask = Callable[[list[BaseMessage]], Awaitable[tuple[AIMessage, T]]]
-"""Takes a prompt; gives the answer, and what is read from it."""
+"""Calls a model with a prompt. Returns the answer, and the value read from it."""
 
 
 async def ask_observer(
@@ -34,10 +34,10 @@ async def ask_observer(
     private: bool,
     most: int | None = None,
 ) -> ModelAnswer[T]:
-    """Ask somebody who has heard the conversation.
+    """Ask an observer who has heard the conversation.
 
-    Where that is too long for the model, or leaves no room for a whole answer, the older half is
-    left out, and stays so.
+    If the conversation is too long for the model, or leaves no room for a whole answer, its older
+    half is left out from then on.
     """
     lines: list[AnyMessage] = [*context.log]
     usage, has_room = context.usage, False
@@ -46,7 +46,7 @@ async def ask_observer(
         transcript = overheard(_heard(lines), private=private) or render_prompt(
             prompts.EMPTY_CONVERSATION
         )
-        # What never changes first, the question last, so that most of it can be cached.
+        # Constant parts first and the question last, so that most of the prompt can be cached.
         heard = render_prompt(prompts.CONVERSATION_SO_FAR, transcript=transcript, question=question)
         try:
             answer, found = await ask([SystemMessage("\n\n".join(system)), HumanMessage(heard)])
@@ -56,7 +56,7 @@ async def ask_observer(
                 raise
         else:
             usage = context.with_call(model, answer, usage)
-            # Once: an answer that is cut off again is cut off by a limit of the model's own.
+            # Only once: if the next answer is cut off as well, the reason is the model's own limit.
             has_room = has_room or not ran_out_of_room(answer, most or model.adapter.longest_answer)
             since = None if has_room else _half(_heard(lines), private=private)
             if since is None:
@@ -69,7 +69,7 @@ async def ask_observer(
 
 
 def _heard(log: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """What of a log is still told to those who take no part."""
+    """Return the part of a log that observers still see."""
     cuts = (
         one for one in map(metadata, reversed(log)) if isinstance(one, Summary) and not one.speaker
     )
@@ -79,7 +79,7 @@ def _heard(log: Sequence[BaseMessage]) -> list[BaseMessage]:
 
 
 def _half(log: Sequence[BaseMessage], *, private: bool) -> str | None:
-    """The place of the message with which the newer half begins; None where it is one message."""
+    """Return the place of the first message of the newer half, or None for a single message."""
     spoken = [message for message in log if overheard([message], private=private)]
     left = sum(tokens_of(message.text) for message in spoken)
     most = left // 2

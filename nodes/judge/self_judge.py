@@ -1,7 +1,7 @@
-"""A speaker judges its own task. An unreadable verdict is requested again.
+"""Verdicts of speakers about their own tasks. An unreadable verdict is requested again.
 
-It is one call with a schema, or two questions for models without structured output. A verdict that
-stays unreadable counts as not complete and is recorded as unreadable.
+Each is one call with a schema, or two questions for models without structured output. A verdict
+that stays unreadable counts as not complete and is recorded as unreadable.
 """
 
 from collections.abc import Sequence
@@ -27,16 +27,16 @@ from ..turn.prompt import ModelAnswer, append_question, ask_model, view_of
 from .verdicts import yes_or_no
 
 _MORE = 8
-"""How many times longer the second answer may be: a model that thinks needs room for it."""
+"""Factor for the output token limit of the second request, since a thinking model needs room."""
 
 
 def is_second(context: NodeContext) -> bool:
-    """Whether it is asked once more."""
+    """Return whether the verdict is requested for the second time."""
     return context.position.phase is Phase.UNREAD
 
 
 def phrase_question(context: NodeContext, question: str) -> str:
-    """Return a question as it is asked now."""
+    """Return a question, with a note about its form if it is asked for the second time."""
     if not is_second(context):
         return question
     return context.conversation.render_prompt(prompts.RETRY_FORMAT, question=question)
@@ -45,7 +45,7 @@ def phrase_question(context: NodeContext, question: str) -> str:
 def answer_limit(
     context: NodeContext, judge: Judge | SeparateJudge, model: Model, tokens: int
 ) -> int | None:
-    """Return the longest answer, in tokens, by what its form needs. None: the model's own."""
+    """Return the output token limit of a verdict, or None for the model's own limit."""
     if judge.max_tokens is not None:
         return judge.max_tokens
     return model.adapter.accepted_limit(tokens * (_MORE if is_second(context) else 1))
@@ -54,7 +54,7 @@ def answer_limit(
 async def record_unreadable(
     context: NodeContext, found: ModelAnswer[Any], before: Sequence[AnyMessage], speaker: str | None
 ) -> dict[str, Any]:
-    """Write down an answer that can't be read, behind what stands before it."""
+    """Record an unreadable answer after the given messages."""
     answer = found.answer
     about = Reflection(
         speaker=speaker,
@@ -70,10 +70,10 @@ async def record_unreadable(
 
 
 _MOST_OBJECTIVES = 5
-"""How many objectives are asked for; what a longer list has more is not kept."""
+"""Maximum number of objectives. Further objectives of a longer list are dropped."""
 
 _STRUCTURED, _LEFT, _WORD = 500, 400, 200
-"""The longest answers, in tokens: one held to the schema, what is left, and yes or no."""
+"""Output token limits: of a structured verdict, of the objectives left, and of yes or no."""
 
 
 def _first(given: object) -> object:
@@ -100,7 +100,7 @@ class Judgement(OwnAnswer):
 
 
 async def judge_yourself(context: NodeContext) -> dict[str, Any]:
-    """Ask the speaker who has just spoken whether its task is complete."""
+    """Ask the speaker of the last turn whether its task is complete."""
     conversation = context.conversation
     speaker = conversation.speaker(context.turn.speaker)
     model = await context.model(speaker.model)
@@ -121,7 +121,7 @@ def _settings(
     temperature: float | str | None,
     default: float = VERDICT_TEMPERATURE,
 ) -> CallSettings:
-    # The speaker's stop texts and length are for its speeches; a verdict has its own form.
+    # The speaker's stop texts and output limit are for its messages; a verdict has its own form.
     own = speaker.model_settings.model_copy(
         update={"temperature": temperature, "stop": (), "max_tokens": judge.max_tokens}
     )
@@ -162,13 +162,13 @@ async def _structured(
         left = tuple(judgement.objectives_left)
         verdict = Verdict(speaker=speaker.name, complete=judgement.complete, objectives_left=left)
         text = _in_words(context, verdict)
-    # An unreadable answer is no reflection worth keeping in the speaker's view.
+    # An unreadable answer has no use in the speaker's view.
     audience = _kept(speaker) if verdict.readable else NOBODY
     return await _recorded(context, found, words, text, audience, verdict)
 
 
 def _in_words(context: NodeContext, verdict: Verdict) -> str:
-    """Say a verdict as the speaker itself would."""
+    """Return a verdict in words, as the speaker itself would say it."""
     render_prompt = context.conversation.render_prompt
     if verdict.objectives_left:
         return render_prompt(prompts.OBJECTIVES_LEFT, objectives="; ".join(verdict.objectives_left))
@@ -178,7 +178,7 @@ def _in_words(context: NodeContext, verdict: Verdict) -> str:
 
 
 def _left_before(context: NodeContext) -> tuple[BaseMessage, BaseMessage] | None:
-    """The first question and its answer, where the second one is asked now."""
+    """Return the first question and its answer if the second question is next, or None."""
     if context.position.phase not in (Phase.ASKED, Phase.UNREAD):
         return None
     for answer, question in pairwise(reversed(context.log)):
@@ -213,7 +213,7 @@ async def _is_complete(
     first, reflection = left
     words = context.conversation.render_prompt(prompts.IS_TASK_COMPLETE)
     question = HumanMessage(phrase_question(context, words))
-    # Kept reflections stand in the view already; the others are shown for this question only.
+    # Kept reflections are in the view already; others are shown for this question only.
     before: list[BaseMessage] = []
     if not speaker.keep_self_reflection:
         before = [HumanMessage(first.text), _answered(context, reflection)]
@@ -241,7 +241,7 @@ async def _recorded(
     audience: tuple[str, ...],
     verdict: Verdict | None,
 ) -> dict[str, Any]:
-    """Write down a question and its answer, which holds a verdict or is the first of two."""
+    """Record a question and its answer, with a verdict unless it is the first of two questions."""
     number = len(context.log) + len(found.new)
     speaker = context.turn.speaker
     about = Reflection(
@@ -265,7 +265,7 @@ async def _recorded(
 def _question(
     context: NodeContext, found: ModelAnswer[Any], text: str, audience: tuple[str, ...]
 ) -> AnyMessage:
-    """The line of a question, in front of its answer."""
+    """Return the log line of a question, placed before its answer."""
     about = JudgeQuestion(audience=audience)
     return make_message(len(context.log) + len(found.new), text, about)
 

@@ -1,7 +1,7 @@
-"""A judge that takes no part holds what was said against a list of criteria.
+"""A separate judge, which compares the conversation with a list of criteria.
 
-One call a time: held to a schema, or by a line of words for each criterion. What can't be read
-counts as not complete and is recorded as such.
+Each verdict is one call, with a schema or with a line of words for each criterion. An unreadable
+verdict counts as not complete and is recorded as unreadable.
 """
 
 from collections.abc import Sequence
@@ -29,14 +29,14 @@ from .self_judge import answer_limit, is_second, phrase_question, record_unreada
 from .verdicts import read_lines
 
 _TOKENS, _EACH = 200, 50
-"""The longest answer, in tokens: what introduces it, and what is said of a criterion."""
+"""Output token limits: for the introduction, and for each criterion."""
 
 Findings = dict[str, Finding]
-"""For each criterion what was found."""
+"""The finding for each criterion."""
 
 
 async def judge_criteria(context: NodeContext, judge: SeparateJudge) -> dict[str, Any]:
-    """Ask the separate judge how it stands with its criteria."""
+    """Ask the separate judge about its criteria, and record the verdict."""
     speaker = context.conversation.speaker(context.turn.speaker)
     model = await context.model(judge.model)
     found = await _asked(context, judge, model)
@@ -65,7 +65,7 @@ async def judge_criteria(context: NodeContext, judge: SeparateJudge) -> dict[str
     )
     about = Reflection(audience=kept, verdict=verdict, thought=thought_of(answer))
     lines = [question, make_message(number + 1, text, about, answer=answer)]
-    # A final verdict says how it stands; what ended the conversation stays the cap.
+    # A final verdict reports the state; the cap remains the reason for the end.
     completes = verdict.complete and not verdict.final
     position = after_verdict(context.conversation, context.position, complete=completes)
     return await context.step(position, [*found.new, *lines], found.usage)
@@ -113,7 +113,7 @@ def _system(context: NodeContext, judge: SeparateJudge) -> list[str]:
 
 
 def _schema(criteria: tuple[str, ...]) -> type[OwnAnswer]:
-    """A field for each criterion: a list could be too short."""
+    """Return a model with a field for each criterion, since a list could be too short."""
     fields: dict[str, Any] = {
         f"criterion_{number}": (Finding, Field(description=text))
         for number, text in enumerate(criteria, start=1)

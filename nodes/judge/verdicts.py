@@ -1,7 +1,7 @@
-"""Reading a judge's answer in words, and verdicts that take back what they say. Pure functions.
+"""Verdicts in words: reading a judge's answer, with words that withdraw a verdict. Pure functions.
 
-The first word of a verdict's line decides, never a word inside it. In doubt nothing is read, and
-the judge is asked again. The phrases are in ``phrases.toml``.
+The first word of a verdict's line decides, never a word in the middle. A doubtful answer counts as
+unreadable, and the judge is asked again. The phrases are in ``phrases.toml``.
 """
 
 import re
@@ -13,7 +13,7 @@ from ...graphs.conversation.judges import Finding
 from ...graphs.text.words import Doubts, last_phrase_length, phrase_length, phrases, words_of
 
 _ENDS: Final = re.compile(r"(?<!\d)[.!?]+|[.!?]+(?!\d)")
-"""The end of a sentence, but for the point in a number."""
+"""The end of a sentence, except the point in a number."""
 
 _CLAUSE_ENDS: Final = re.compile(r"[,;:()\[\]—…|\"“”«»،]|\s-+\s")
 
@@ -64,30 +64,30 @@ _LABEL: Final = re.compile(
     r"(?:(?:the|my|so|final|short|one-word|overall|task)\W+)*"
     r"(?:answer|verdict|reply|response|result|conclusion|complete)(?:\W+is\b)?(?:\W*:)?\W+"
 )
-"""What may stand before a word: "The answer is", "Verdict:"."""
+"""Introductions of a verdict: "The answer is", "Verdict:"."""
 
 _INTRODUCES: Final = re.compile(r"\W*\Z|[\W\d]*#|.*[:?][\"'*`_)\]\s]*\Z|\W*```\w*\Z")
-"""A line that the word may come after: "Here is my answer:", the question again, a heading."""
+"""Lines that may precede the verdict: "Here is my answer:", the question again, a heading."""
 
 _TAKEN_BACK: Final = re.compile(
     r"\s*\?"
     r"|\W*(?:\b(?:and|or)\b\W*)?(?:no\W*\Z|not\b)"
     r"|\W*\b(?:and|or)\b\W*no\b"
 )
-"""The words that take a good verdict back if they come next: "Yes and no", "Met?"."""
+"""Words that withdraw a good verdict if they come next: "Yes and no", "Met?"."""
 
 _REFUSES: Final = re.compile(
     r"\W*\Z|\s*[^\w\s'-]|\s+[-'](?!\w)|\s+(?:it|its|the|my|our|this|that|i|we|not|there|because)\b"
 )
-"""What comes after a "no" that is the answer, and not the begin of "no idea" or "no-one"."""
+"""Text after a "no" that is the answer, not the beginning of "no idea" or "no-one"."""
 
 _ANSWER: Final = re.compile(r"(yes|no)(?![\w]|['-]\w)")
 
 
 def yes_or_no(text: str) -> bool | None:
-    """Read the answer to a question for one word, whatever follows the word.
+    """Return the answer to a yes-or-no question, or None if it can't be read.
 
-    "I do not know", "None" and "nothing left" are no answer (Yacana's substring test reads a "no"
+    "I do not know", "None" and "nothing left" are not answers (Yacana's substring test reads a "no"
     in each).
     """
     lines = [line for line in _lines(text) if line.strip()]
@@ -115,7 +115,7 @@ _FINDING: Final = re.compile(r"(not[\s-]+met|met|inconclusive)\b(?!['-]\w)")
 
 
 def read_lines(text: str, criteria: Sequence[str]) -> dict[str, Finding] | None:
-    """Read an answer of a line for each criterion; other lines say nothing."""
+    """Return the finding for each criterion, or None if one is missing. Each has its own line."""
     lines = [*_lines(text)]
     found = {
         criterion: _agreed(_finding(line, number, criterion) for line in lines)
@@ -126,11 +126,11 @@ def read_lines(text: str, criteria: Sequence[str]) -> dict[str, Finding] | None:
 
 
 def _finding(line: str, number: int, criterion: str) -> Finding | None:
-    """What a line says of a criterion, whose text it may repeat."""
+    """Return the finding of a line for a criterion, whose text the line may repeat."""
     numbered = re.match(rf"{_SIGNS}(?:(criterion)\W*)?(\d{{1,3}})(\W+)", line)
     if numbered is None or int(numbered[2]) != number:
         return None
-    # "2 met, 1 not met" tells how many.
+    # "2 met, 1 not met" is a count.
     if not (numbered[1] or numbered[3].strip()):
         return None
     bare = line[numbered.end() :]
@@ -147,13 +147,13 @@ def _finding(line: str, number: int, criterion: str) -> Finding | None:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines of a text, with the signs and widths of all languages made one."""
+    """Return the lines of a text, with the punctuation and widths of all languages unified."""
     plain = unicodedata.normalize("NFKC", text).casefold()
     signs = str.maketrans({"_": " ", "。": ".", "、": ",", "’": "'", "–": "-", "؟": "?"})  # noqa: RUF001
     return plain.translate(signs).splitlines()
 
 
 def _agreed(found: Iterator[T | None]) -> T | None:
-    """What all that was found is. None: nothing, or things that differ."""
+    """Return the only value found, or None if there is no value or several."""
     different = {one for one in found if one is not None}
     return different.pop() if len(different) == 1 else None

@@ -1,1 +1,1 @@
-"""One adapter per family of models; nothing else knows the parameters of providers."""
+"""One adapter per family of models; only adapters know the parameters of providers."""

@@ -1,8 +1,8 @@
-"""The interface of all adapters, each of which asks one family of models, and a call through one.
+"""The interface of all adapters, one for each family of models, and calls through it.
 
 An adapter is chosen once, when a name or an object is resolved to a model. It translates the
-settings of a call into the names of its client, asks the client, and reads what it answers or
-raises. Nobody else asks which kind of model it is.
+settings of a call into the names of its client, calls the client, and reads the answer or raises.
+No other code depends on the kind of a model.
 """
 
 from abc import ABC, abstractmethod
@@ -34,22 +34,23 @@ from ..tools_by_schema import describe_tool
 from .list_prices import ListPrice
 
 Ask: TypeAlias = Callable[[Sequence[BaseMessage], RunnableConfig], Awaitable[Any]]
-"""Asks a model: takes the prompt and LangChain's configuration. Returns the answer, or for an
-answer with a schema also a dict with ``raw`` and ``parsed``. It streams if a callback of the
-configuration listens to a stream."""
+"""Calls a model with the prompt and LangChain's configuration. Returns the answer; for an answer
+with a schema it may be a dict with ``raw`` and ``parsed``. The answer is streamed if a callback of
+the configuration listens to streams.
+"""
 
 ToolCalling = Literal["native", "schema"]
-"""How a model calls tools: by its API, or by an answer that is held to a JSON schema."""
+"""How a model calls tools: by its API, or by an answer that a JSON schema constrains."""
 
 
 class Prompting:
-    """How the prompts of a family of models are made."""
+    """The way in which the prompts of a family of models are made."""
 
     tool_calling: ClassVar[ToolCalling] = "native"
-    """How the models call tools unless a speaker's ``tool_calling`` says otherwise."""
+    """How the models call tools, unless a speaker's ``tool_calling`` sets it."""
 
     def small_model_prompt(self, speaker: Speaker) -> SmallModelPrompt | None:
-        """Return the short prompt that replaces a speaker's own. None: its own is used."""
+        """Return the short prompt that replaces a speaker's own, or None to use its own."""
         return None
 
     def task_request(
@@ -59,7 +60,7 @@ class Prompting:
         names: Sequence[str],
         render_prompt: RenderPrompt,
     ) -> str | None:
-        """Return the request for a more specific task. None: the model is not asked for one."""
+        """Return the request for a more specific task, or None to make no request."""
         return build_task_request(task, names, specification.word_limit, render_prompt)
 
     def describe_tool(self, tool: BaseTool) -> str:
@@ -82,39 +83,37 @@ class Adapter(ABC):
     """One family of models.
 
     Args:
-        label: How the model is called in usage and errors.
+        label: Name of the model in usage and errors.
         learned: The facts about its settings that earlier calls of the model have shown.
     """
 
     prompting: Prompting = Prompting()
-    """How prompts are made for the model."""
+    """The way in which prompts are made for the model."""
     default_name: str | None = None
-    """The model's name in a conversation that names none."""
+    """Name of the model in a conversation that names none."""
     address: str | None = None
-    """The address of the model's server. None if it is a child of this process, or not known."""
+    """Address of the model's server. None if it is a child of this process, or not known."""
     retries: int = 0
-    """The number of times that an answer that breaks off is asked for again."""
+    """How many times an interrupted answer is requested again."""
 
     def __init__(self, label: str, learned: Learned) -> None:
         self.label = label
         self.learned = learned
 
-    # The settings of a call.
-
     @property
     @abstractmethod
     def longest_answer(self) -> int | None:
-        """The limit on answers, in tokens, of calls that set none. None: it is not known."""
+        """Output token limit of calls that set none. None if it is not known."""
 
     @abstractmethod
     def accepted_limit(self, tokens: int) -> int | None:
-        """Return a limit on an answer as a default. None if no setting for it is known."""
+        """Return an output token limit as a default, or None if the client has no such setting."""
 
     def check(self, settings: CallSettings) -> None:
-        """Check that the client has the settings that the user set, and that each is set once.
+        """Check that the client supports the user's settings, and that each is set once.
 
         Raises:
-            SpecError: It lacks one, or one collides with another. Names the field.
+            SpecError: A setting is not supported, or collides with another. The message names it.
         """
         check_collisions(settings)
         for name in settings.chosen:
@@ -125,7 +124,7 @@ class Adapter(ABC):
                 )
 
     def has(self, name: str) -> bool:
-        """Return whether the client has a setting."""
+        """Return whether the client supports a setting."""
         return True
 
     @abstractmethod
@@ -141,8 +140,6 @@ class Adapter(ABC):
         """
         return False
 
-    # Asking, and reading the answer.
-
     @abstractmethod
     def answer(
         self,
@@ -151,7 +148,7 @@ class Adapter(ABC):
         marks: LabelledFormat | None,
         purpose: type[ModelOutput],
     ) -> Ask:
-        """Return how to ask for a message.
+        """Return the function that calls the model for a message.
 
         Args:
             settings: The settings of the call.
@@ -162,7 +159,7 @@ class Adapter(ABC):
 
     @abstractmethod
     def structured(self, settings: CallSettings, schema: type[BaseModel], instead: str) -> Ask:
-        """Return how to ask for an answer that fits a schema.
+        """Return the function that calls the model for an answer that matches a schema.
 
         Args:
             settings: The settings of the call.
@@ -178,21 +175,21 @@ class Adapter(ABC):
         choice: str,
         purpose: type[ModelOutput],
     ) -> Ask:
-        """Return how to ask for a tool call as an answer in JSON that a schema constrains."""
+        """Return the function that calls the model for a tool call as schema-constrained JSON."""
 
     def own_messages(self, prompt: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return the messages of a prompt that the client is given, which it may change."""
+        """Return the messages of a prompt for the client, which may change them."""
         return [*prompt]
 
     def answer_in(self, error: Exception) -> AIMessage | None:
-        """Return the answer for which the client has raised an error. None: there is none."""
+        """Return the answer for which the client raised an error, or None."""
         return None
 
     def checked(self, found: object) -> object:
-        """Return a reply after its size was checked, before anything else reads it.
+        """Return a reply after a check of its size, before it is read.
 
         Raises:
-            ModelError: It is larger than the limit.
+            ModelError: The reply is larger than the limit.
         """
         return found
 
@@ -205,10 +202,8 @@ class Adapter(ABC):
         """
         return normalise_calls(answer, names)
 
-    # Tries, errors and prices.
-
     def at_gate(self, gate: Gate, prompt: Sequence[BaseMessage]) -> AtGate:
-        """Return how a call passes the gate."""
+        """Return the way in which a call passes the gate."""
         return AtGate(gate, self.label, prompt)
 
     @abstractmethod
@@ -216,12 +211,12 @@ class Adapter(ABC):
         """Turn the errors of the client into errors of duologue.
 
         Args:
-            of_many: Whether many sessions share the model, so that they all meet its failures.
+            of_many: Whether many sessions share the model, so that its failures concern them all.
         """
 
     @abstractmethod
     def list_price(self) -> ListPrice | None:
-        """Return the provider's list price, or None if it is not known. It reads files."""
+        """Return the provider's list price, or None if it is not known. Reads files."""
 
     def keep_in(self, found: MutableMapping[str | None, "Adapter"], name: str | None) -> None:
         """Keep the adapter for the next call of the model with this name."""
@@ -231,14 +226,14 @@ class Adapter(ABC):
 T = TypeVar("T")
 
 _BREAKS: Final = 2
-"""How often an answer that broke off is asked for once more, at most."""
+"""Maximum number of repeated requests for an interrupted answer."""
 
 _REFUSALS: Final = 10
-"""How often a call that was refused for now is made again where a gate holds it back, at most."""
+"""Maximum number of repeated calls if the server refuses for now and the call waits at a gate."""
 
 
 class SettingRefusedError(ModelError):
-    """A model refuses a setting of the user's. Names the field."""
+    """A model refuses a setting that the user set. The message names the field."""
 
 
 async def make_call(
@@ -250,25 +245,25 @@ async def make_call(
     gate: Gate | None,
     notify: Callable[[str], None],
 ) -> T:
-    """Make a call of a model.
+    """Call a model.
 
-    1. The settings are checked.
-    2. The call is made without the defaults that the model refused before.
-    3. If the answer breaks off, or the server refuses the call for now, it is made again.
-    4. If the model refuses a default, the call is made again without it, or by another name.
-    5. If the model then answers, the refused defaults are remembered.
-    6. An error of the client becomes one of duologue.
+    1. Check the settings.
+    2. Make the call without the defaults that the model refused before.
+    3. If the answer is interrupted, or the server refuses the call for now, repeat the call.
+    4. If the model refuses a default, repeat the call without it, or with its other name.
+    5. If the model then answers, remember the refused defaults.
+    6. Turn an error of the client into one of duologue.
 
     Args:
         adapter: The adapter of the model.
         settings: The settings of the call.
-        once: Makes the call once, with the settings that are to be sent.
+        once: Makes the call once, with the settings to send.
         prompt: The prompt of the call.
         gate: The gate that the call passes.
-        notify: Is told when the call is made again.
+        notify: Called with a notice when the call is repeated.
 
     Raises:
-        SettingRefusedError: The model refuses a setting of the user's.
+        SettingRefusedError: The model refuses a setting that the user set.
         ModelError: The call fails.
     """
     if settings.is_set:
@@ -288,7 +283,7 @@ async def _answer(
     gate: AtGate | None,
     notify: Callable[[str], None],
 ) -> T:
-    """Ask, and ask again if an answer breaks off, or if a gate holds back a refused call."""
+    """Make a call. Repeat it if its answer is interrupted, or it is refused for now."""
 
     def is_refused(error: BaseException | None) -> bool:
         return gate is not None and error is not None and is_for_now(error)

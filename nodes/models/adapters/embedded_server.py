@@ -1,7 +1,7 @@
 """The child process that serves a GGUF model. `nodes.models.adapters.embedded` starts it.
 
-Reads one JSON line of settings from stdin, answers with one JSON line on stdout, and lives until
-stdin closes. Who starts it, and with which key, is the parent's side and not here.
+It reads one JSON line of settings from stdin, answers with one JSON line on stdout, and runs until
+stdin closes.
 """
 
 import importlib
@@ -17,20 +17,20 @@ if sys.platform != "win32":
 
 
 def _exit_with_parent() -> None:
-    """End this process when stdin closes, which a parent's death does even after kill -9."""
+    """End this process when stdin closes, which happens even if the parent dies by kill -9."""
     while os.read(0, 1024):
         pass
-    # A normal exit would wait for the generation in flight, or crash in the native server.
+    # A normal exit would wait for the running generation, or crash in the native server.
     os._exit(0)
 
 
 def _die_with_parent() -> threading.Thread:
-    """Arrange that this process ends when stdin closes; joining the thread waits for that."""
+    """Arrange that this process ends when stdin closes. Joining the thread waits for that."""
     watcher = threading.Thread(target=_exit_with_parent, daemon=True)
     watcher.start()
     if sys.platform != "win32":
-        # llama.cpp keeps the GIL while it loads, so no thread of ours runs then; the kernel's
-        # signal for "something happened on stdin", whose default is to end the process, does.
+        # llama.cpp keeps the GIL while it loads, so the thread cannot run then. The kernel's signal
+        # for activity on stdin, whose default action is to end the process, works even then.
         signal.signal(signal.SIGIO, signal.SIG_DFL)
         fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(0, fcntl.F_SETFL, fcntl.fcntl(0, fcntl.F_GETFL) | os.O_ASYNC)
@@ -38,14 +38,14 @@ def _die_with_parent() -> threading.Thread:
 
 
 def _serve(settings: dict[str, Any]) -> tuple[object, int]:
-    """Start the server; give it, to be kept alive, and its port."""
-    xllamacpp = importlib.import_module("xllamacpp")  # an extra, and it has no types
+    """Start the server. Return it, since it must stay referenced, and its port."""
+    xllamacpp = importlib.import_module("xllamacpp")  # an extra without types
     params = xllamacpp.CommonParams()
     params.model.path = settings["path"]
     params.model_alias = {settings["model"]}
     params.n_ctx = settings["n_ctx"]
     params.n_parallel = 2
-    params.kv_unified = True  # both slots share n_ctx; else each gets half
+    params.kv_unified = True  # both slots share n_ctx; otherwise each gets half
     params.cpuparams.n_threads = settings["threads"]
     params.cpuparams_batch.n_threads = settings["threads"]
     params.cache_ram_mib = 512  # the default would take 8 GiB
@@ -53,7 +53,7 @@ def _serve(settings: dict[str, Any]) -> tuple[object, int]:
     params.warmup = False
     params.hostnames = ["127.0.0.1"]
     params.port = 0  # the system picks a free one
-    # Loopback is open to every user and every web page of this machine: close all but the API.
+    # Every user and web page on this machine can reach loopback: disable everything but the API.
     params.api_keys = [settings["api_key"]]
     params.cors_origins = ""
     params.ui = False
@@ -65,10 +65,10 @@ def _serve(settings: dict[str, Any]) -> tuple[object, int]:
 def main() -> None:
     """Serve until stdin closes.
 
-    Stdin: one line `{"path", "model", "api_key", "n_ctx", "threads"}`. Stdout: one line,
-    `{"port": int}` when ready or `{"error": str}`, then nothing.
+    Stdin: one line `{"path", "model", "api_key", "n_ctx", "threads"}`. Stdout: one line, `{"port":
+    int}` when ready or `{"error": str}`, then nothing.
     """
-    # Ctrl-C in a terminal reaches children too: whether to stop is the parent's decision.
+    # Ctrl-C in a terminal reaches child processes too, but the parent decides whether to stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     line = b""
     while not line.endswith(b"\n"):
@@ -78,7 +78,7 @@ def main() -> None:
         line += byte
     watcher = _die_with_parent()
 
-    # llama.cpp writes to the descriptors themselves: keep stdout for the answer, silence both.
+    # llama.cpp writes to the file descriptors directly: keep stdout for the answer, silence both.
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)

@@ -1,4 +1,4 @@
-"""Which family of models a name or an object belongs to, and what there is of each."""
+"""Families of models: finding the family of a name or an object, and its available models."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,13 +18,13 @@ from .openai_compatible import OpenAICompatible, is_ours, reach_model
 from .providers import is_of_provider, loads_files, make_model, without_openai
 
 OPENAI_MODEL = "gpt-4.1-mini"
-"""The model used at OpenAI itself when none is named."""
+"""The model at OpenAI itself if none is named."""
 
 TINY = (
     "A tiny model on this machine speaks. It is there to show how things work, not to be clever; "
     "loading it takes a moment."
 )
-"""The notice before the model that needs no key speaks."""
+"""Notice before the embedded model speaks."""
 
 _NO_MODEL = (
     "There is no model to speak: set OPENAI_API_KEY, or set OPENAI_BASE_URL to the address of a "
@@ -32,12 +32,12 @@ _NO_MODEL = (
 )
 
 Notify = Callable[[str], None]
-"""Takes one line that tells the user what is going on."""
+"""Called with one line that informs the user about progress."""
 
 
 @dataclass(eq=False)
 class Families:
-    """Finds the adapter of a model by the model's name.
+    """The adapters of models, by name.
 
     Args:
         settings: The settings of duologue.
@@ -45,21 +45,21 @@ class Families:
 
     settings: Settings
     _told: set[str | None] = field(default_factory=set)
-    """The notices that the user has been given, and the models that were announced."""
+    """The notices that were shown, and the models that were announced."""
     _first: str | None = None
-    """The first model that the server lists, once it has been asked."""
+    """The first model that the server lists. None until it is requested."""
 
     async def find(self, name: str | None, notify: Notify) -> Adapter:
-        """Return the adapter of a model. Its files are read in threads.
+        """Return the adapter of a model. Files are read in threads.
 
         Args:
             name: A provider's name and a model's, ``embedded``, the path of a ``.gguf`` file, or
-                the server's name for a model. None: the model of the settings, or else the
-                server's default, or the embedded one.
-            notify: Is told when something takes a moment.
+                the server's name for a model. If None, the model of the settings, or the server's
+                default, or the embedded model.
+            notify: Called with a notice when something takes a moment.
 
         Raises:
-            ModelUnavailableError: There is none by that name, or it can't be started.
+            ModelUnavailableError: There is no model of this name, or it can't be started.
         """
         settings = self.settings
         name = name or settings.model
@@ -80,7 +80,7 @@ class Families:
         return await asyncio.to_thread(reach_model, called, loop, settings)
 
     def _tell_once(self, key: str | None, text: str, notify: Notify) -> None:
-        # Every turn asks for its model.
+        # Every turn looks up its model.
         if key not in self._told:
             self._told.add(key)
             notify(text)
@@ -91,10 +91,10 @@ def check_chat(chat: object, error: str) -> None:
 
     Args:
         chat: The object.
-        error: The message if it is none, which its type is added to.
+        error: The beginning of the error message, to which the object's type is added.
 
     Raises:
-        TypeError: It is no chat model, or has tools bound to it.
+        TypeError: The object is not a chat model, or has tools bound to it.
     """
     if not is_chat(chat):
         raise TypeError(f"{error} {name_type(chat)}")
@@ -103,10 +103,10 @@ def check_chat(chat: object, error: str) -> None:
 
 
 def adapter_of(label: str | None, chat: Chat) -> Adapter:
-    """Return the adapter of a chat model that is given as an object.
+    """Return the adapter of a chat model that was passed as an object.
 
     Args:
-        label: How the model is called in usage and errors. None: by its own name.
+        label: Name of the model in usage and errors. Its own name if None.
         chat: The chat model.
     """
     label = label_of(chat) if label is None else label
@@ -114,7 +114,7 @@ def adapter_of(label: str | None, chat: Chat) -> Adapter:
 
 
 def prompting_of(name: str | None, label: str | None) -> Prompting:
-    """Return how the prompts of the model that has spoken were made.
+    """Return the way in which the prompts of a model that has spoken were made.
 
     Args:
         name: The conversation's name for the model.
@@ -124,10 +124,10 @@ def prompting_of(name: str | None, label: str | None) -> Prompting:
 
 
 def refuse_place(name: str) -> None:
-    """Refuse a name that says where a model is.
+    """Refuse a name that is a file or an address.
 
     Raises:
-        SpecError: It is a file or an address.
+        SpecError: The name is a file or an address.
     """
     if is_weights(name) or "://" in name or loads_files(name):
         raise SpecError(
@@ -150,17 +150,17 @@ def describe_local_model() -> str:
 
 
 def server_of(settings: Settings) -> str | None:
-    """Return the address of the server that models are asked at. None: there is none."""
+    """Return the address of the model server, or None if there is none."""
     return address_of(settings) if _has_server(settings) else None
 
 
 async def list_models(settings: Settings, notify: Notify) -> list[str]:
-    """Ask the server for the names of its models.
+    """Return the server's names for its models.
 
     Raises:
-        ModelUnavailableError: It does not list them.
+        ModelUnavailableError: The server does not list them.
     """
-    # It loads the client of OpenAI.
+    # It imports OpenAI's client.
     listed = await asyncio.to_thread(_lister)
     return await listed(settings, notify)
 
@@ -184,7 +184,7 @@ def _has_server(settings: Settings) -> bool:
 
 
 def _is_here(name: str | None, settings: Settings) -> bool:
-    """Return whether a name means a model that runs on this machine as a child of ours."""
+    """Return whether a name means a model that runs in a child of this process."""
     if name is not None and embedded.is_local(name):
         return True
     if _has_server(settings):
@@ -206,7 +206,7 @@ def _lister() -> Callable[[Settings, Notify], Awaitable[list[str]]]:
 
 
 async def _first_listed(settings: Settings, notify: Notify) -> str:
-    """Return the model for a server if none is named: OpenAI's default, or the first it lists."""
+    """Return the default model of a server: OpenAI's default, or the first of its list."""
     if settings.base_url is None:
         return OPENAI_MODEL
     names = await list_models(settings, notify)

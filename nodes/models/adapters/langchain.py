@@ -1,4 +1,4 @@
-"""LangChain chat models that a user passes as objects; how tools and schemas are offered to any."""
+"""Adapter of LangChain chat models passed as objects; tools and schemas for any chat model."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,9 +25,9 @@ from .provider_parameters import Prepared, parameters_of, translate
 
 
 class LangChainModel(Adapter):
-    """A chat model of the user's, or a composition of some.
+    """A chat model of the user, or a composition of chat models.
 
-    Its errors are the user's to read, unless many sessions meet them.
+    Its errors reach the user unchanged, unless many sessions share the model.
     """
 
     def __init__(self, label: str, chat: Chat, learned: Learned | None = None) -> None:
@@ -39,23 +39,23 @@ class LangChainModel(Adapter):
 
     @property
     def longest_answer(self) -> int | None:
-        """The limit on answers, in tokens, of calls that set none. None: it is not known."""
+        """Output token limit of calls that set none. None if it is not known."""
         own = getattr(self._first, self._limit, None)
         is_plain = self.chat is self._first
         most = own if is_plain else bound_options(self.chat).get(self._limit, own)
         return most if isinstance(most, int) else None
 
     def accepted_limit(self, tokens: int) -> int | None:
-        """Return a limit on an answer as a default. None if no setting for it is known."""
+        """Return an output token limit as a default, or None if the client has no such setting."""
         return tokens if self._limit in type(self._first).model_fields else None
 
     def check(self, settings: CallSettings) -> None:
-        """Check that the client has the settings that the user set, and that each is set once."""
+        """Check that the client supports the user's settings, and that each is set once."""
         super().check(settings)
         self._parameters.check_extra(self._first, settings)
 
     def has(self, name: str) -> bool:
-        """Return whether the client has a setting."""
+        """Return whether the client supports a setting."""
         return name not in self._parameters.missing
 
     def sent_names(self, settings: CallSettings) -> Mapping[str, str]:
@@ -70,7 +70,7 @@ class LangChainModel(Adapter):
         marks: LabelledFormat | None,
         purpose: type[ModelOutput],
     ) -> Ask:
-        """Return how to ask for a message."""
+        """Return the function that calls the model for a message."""
 
         def prepare(chat: BaseChatModel, bound: Mapping[str, Any]) -> Prepared:
             return translate(chat, bound, settings)
@@ -90,7 +90,7 @@ class LangChainModel(Adapter):
         return lambda prompt, config: asked.ainvoke(prompt, config=config, **options)
 
     def structured(self, settings: CallSettings, schema: type[BaseModel], instead: str) -> Ask:
-        """Return how to ask for an answer that fits a schema."""
+        """Return the function that calls the model for an answer that matches a schema."""
         return ask_with_schema(self.chat, self.label, schema, settings, instead)
 
     def constrained(
@@ -100,23 +100,23 @@ class LangChainModel(Adapter):
         choice: str,
         purpose: type[ModelOutput],
     ) -> Ask:
-        """Return how to ask for a tool call as an answer in JSON that a schema constrains."""
+        """Return the function that calls the model for a tool call as schema-constrained JSON."""
         chat, held = self.chat, self._parameters.body_of_calls(tools, choice)
         if isinstance(chat, BaseChatModel) and held is not None:
             model, options = translate(chat, {}, settings)
             own = {**(getattr(model, "extra_body", None) or {}), **options.get("extra_body", {})}
-            # In the extra body: else the client raises if an answer is cut off.
+            # In the extra body: otherwise the client raises if an answer is cut off.
             asked = bind_options(model, {**options, "extra_body": {**own, **held}})
             return lambda prompt, config: asked.ainvoke(prompt, config=config)
         schema = {"title": "answer", **answer_schema(tools, choice)}
         return ask_with_schema(chat, self.label, schema, settings, 'tool_calling = "native"')
 
     def own_messages(self, prompt: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return copies: others may change the messages, which are shown again."""
+        """Return copies, since other code may change the messages, which are shown again."""
         return copied(prompt)
 
     def answer_in(self, error: Exception) -> AIMessage | None:
-        """Return the answer for which the client has raised an error instead of returning it."""
+        """Return the answer for which the client raised an error, or None."""
         return recover_answer(error) if isinstance(error, ValidationError) else answer_in(error)
 
     def read_calls(self, answer: AIMessage, names: Names) -> AIMessage:
@@ -127,10 +127,10 @@ class LangChainModel(Adapter):
 
     @contextmanager
     def errors(self, *, of_many: bool) -> Iterator[None]:
-        """Let the errors of the user's object pass, but for those that duologue handles.
+        """Raise the errors of the user's object unchanged, except those that duologue handles.
 
-        Those are a prompt that is too long, and, if many sessions share the model, that the model
-        can't be had at all.
+        The exceptions are a prompt that is too long, and, if many sessions share the model, a model
+        that is unavailable.
         """
         try:
             yield
@@ -146,12 +146,12 @@ class LangChainModel(Adapter):
             raise
 
     def list_price(self) -> ListPrice | None:
-        """Return the provider's list price, or None if it is not known. It reads files."""
+        """Return the provider's list price, or None if it is not known. Reads files."""
         return list_price(self._first)
 
 
 def label_of(chat: Chat) -> str:
-    """Return how a chat model of the user's is called in usage and errors."""
+    """Return the name of a user's chat model in usage and errors."""
     asked = first_chat_model(chat)
     named = getattr(asked, "model_name", None) or getattr(asked, "model", None)
     return named if isinstance(named, str) else type(asked).__name__
@@ -163,14 +163,14 @@ def bind_tools(
     offer: Offer,
     prepare: Callable[[BaseChatModel, Mapping[str, Any]], Prepared] = Prepared,
 ) -> Chat:
-    """Return a model to which tools are bound.
+    """Return a model with tools bound to it.
 
     Args:
-        chat: The chat model, or a composition of some.
-        label: How the model is called in errors.
+        chat: The chat model, or a composition of chat models.
+        label: Name of the model in errors.
         offer: The tools.
-        prepare: Returns each chat model and the arguments of its calls, by the arguments that are
-            bound to it.
+        prepare: Returns a chat model and the arguments of its calls, from the model and the
+            arguments bound to it.
 
     Raises:
         ModelError: The model can't call tools.
@@ -203,12 +203,12 @@ def ask_with_schema(
     settings: CallSettings,
     instead: str,
 ) -> Ask:
-    """Return how to ask for structured output. The answer also contains the raw message.
+    """Return the function that calls a model for structured output together with the raw message.
 
     Args:
-        chat: The chat model, or a composition of some.
-        label: How the model is called in errors.
-        schema: The pydantic model of the answer, whose schema is sent as strict if it can be, or a
+        chat: The chat model, or a composition of chat models.
+        label: Name of the model in errors.
+        schema: The pydantic model of the answer, whose schema is sent as strict if possible, or a
             JSON schema.
         settings: The settings of the call.
         instead: The setting of the conversation that needs no structured output, for errors.
@@ -216,7 +216,7 @@ def ask_with_schema(
     Raises:
         ModelError: The model has no structured output.
     """
-    # A dict: given the class, the client raises on what it can't read and hides the text.
+    # A dict: with the class, the client raises on an invalid answer and drops its text.
     wanted = schema if isinstance(schema, dict) else schema_of(schema)
     strict = None if isinstance(schema, dict) else is_strict(wanted)
 

@@ -1,4 +1,4 @@
-"""The prices of providers, from the table in the package ``genai-prices``."""
+"""List prices of providers, from the table in the package ``genai-prices``."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,10 +16,14 @@ class ListPrice:
     model: str
     provider: str | None
     address: str | None
-    """Where its server is. None: the provider's own."""
+    """Address of its server. The provider's own if None."""
 
     def of(self, prompt: int, cached: int, answer: int) -> float:
-        """Return the price of a call, in US dollars. Raises `LookupError` if it is not known."""
+        """Return the price of a call in US dollars.
+
+        Raises:
+            LookupError: The price is not known.
+        """
         from genai_prices import Usage, calc_price
 
         used = Usage(input_tokens=prompt, cache_read_tokens=cached, output_tokens=answer)
@@ -31,16 +35,16 @@ class ListPrice:
 
 
 def list_price(chat: BaseChatModel) -> ListPrice | None:
-    """Return the list price of a chat model. None: it is not listed, or there is no table."""
+    """Return the list price of a chat model, or None if it is not listed or there is no table."""
     if not has_list():
         return None
-    # What LangChain's own tracers read.
+    # LangChain's own tracers read the same.
     told = chat._get_ls_params()
     return _find(told, getattr(chat, "openai_api_base", None))
 
 
 def has_list() -> bool:
-    """Return whether there is a table, which is read. It reads files."""
+    """Return whether the table is installed, and load it from its files."""
     if find_spec("genai_prices") is None:
         return False
     with suppress(LookupError):
@@ -49,7 +53,7 @@ def has_list() -> bool:
 
 
 def label_of_call(serialized: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
-    """Return the name of the model of a call, as LangChain's callbacks describe it."""
+    """Return the name of a call's model, as LangChain's callbacks describe it."""
     path = serialized.get("id") or ["a model"]
     return str(metadata.get("ls_model_name") or path[-1])
 
@@ -57,16 +61,16 @@ def label_of_call(serialized: Mapping[str, Any], metadata: Mapping[str, Any]) ->
 def list_price_of_call(
     serialized: Mapping[str, Any], metadata: Mapping[str, Any]
 ) -> ListPrice | None:
-    """Return the list price of the model of a call, as LangChain's callbacks describe it."""
+    """Return the list price of a call's model, as LangChain's callbacks describe it."""
     return _find(metadata, serialized.get("kwargs", {}).get("openai_api_base"))
 
 
 def _find(told: Mapping[str, Any], address: str | None) -> ListPrice | None:
-    """Find a model in the table by its description for tracers, and its address."""
+    """Find a model in the table by its description for tracers and its address."""
     model = told.get("ls_model_name")
     if not model:
         return None
-    # Other servers speak OpenAI's API too, and their models may have the same names.
+    # Models of other servers with OpenAI's API may have the same names.
     found = ListPrice(model, told.get("ls_provider"), address)
     try:
         found.of(1, 0, 1)

@@ -1,6 +1,6 @@
-"""Servers that speak OpenAI's API, asked through this project's client.
+"""Servers with OpenAI's API, called through this project's client.
 
-The client of OpenAI is not imported here: that costs as much as the rest of the program.
+OpenAI's client is not imported here, since that takes as long as the rest of the program.
 """
 
 import asyncio
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from ..client.chat_model import ChatModel
 
 _ONLY_IN_CHAT: Final = ("stop", "seed")
-"""Settings of Chat Completions that OpenAI's Responses API lacks."""
+"""Settings of Chat Completions that OpenAI's Responses API does not support."""
 
 
 class OpenAICompatible(Adapter):
-    """A server that speaks OpenAI's API."""
+    """A server with OpenAI's API."""
 
     def __init__(self, label: str, chat: "ChatModel", address: str | None = None) -> None:
         super().__init__(label, learned_of_name(label, address))
@@ -52,15 +52,15 @@ class OpenAICompatible(Adapter):
 
     @property
     def longest_answer(self) -> int | None:
-        """The limit on answers, in tokens, of calls that set none. None: it is not known."""
+        """Output token limit of calls that set none. None if it is not known."""
         return self.chat.max_tokens
 
     def accepted_limit(self, tokens: int) -> int | None:
-        """Return a limit on an answer as a default."""
+        """Return an output token limit as a default."""
         return tokens
 
     def check(self, settings: CallSettings) -> None:
-        """Check that the API has the settings that the user set, and that each is set once."""
+        """Check that the API supports the user's settings, and that each is set once."""
         super().check(settings)
         if settings.extra_args.get("use_responses_api") or "reasoning" in settings.extra_args:
             for name in settings.chosen:
@@ -78,10 +78,10 @@ class OpenAICompatible(Adapter):
         return names
 
     def learns(self, name: str, text: str) -> bool:
-        """Return whether the next try sends a refused limit by its newer name."""
+        """Return whether the next try sends a refused output limit by its newer name."""
         if name != "max_tokens" or NEWER_LIMIT not in text:
             return False
-        # Another call may have learned it since this one was sent.
+        # Another call may have set it since this one was sent.
         self.learned.limit_name = NEWER_LIMIT
         return True
 
@@ -96,7 +96,7 @@ class OpenAICompatible(Adapter):
         marks: LabelledFormat | None,
         purpose: type[ModelOutput],
     ) -> Ask:
-        """Return how to ask for a message."""
+        """Return the function that calls the model for a message."""
         chat, options = self.prepare(settings, self.sampling(purpose, marks))
         asked: Chat = chat
         if offer is not None:
@@ -104,10 +104,10 @@ class OpenAICompatible(Adapter):
         return lambda prompt, config: asked.ainvoke(prompt, config=config, **options)
 
     def structured(self, settings: CallSettings, schema: type[BaseModel], instead: str) -> Ask:
-        """Return how to ask for an answer that fits a schema."""
+        """Return the function that calls the model for an answer that matches a schema."""
         if takes_forms(self.chat.model_name):
             chat, options = self.prepare(settings)
-            # LangChain's own way costs more than the call.
+            # LangChain's own method takes longer than the call.
             form = form_of(schema)
             return lambda prompt, config: chat.ainvoke(
                 prompt, config=config, response_format=form, **options
@@ -121,14 +121,15 @@ class OpenAICompatible(Adapter):
         choice: str,
         purpose: type[ModelOutput],
     ) -> Ask:
-        """Return how to ask for a tool call as an answer in JSON that a schema constrains."""
-        # In the extra body: else the client raises if an answer is cut off, and hides the text.
+        """Return the function that calls the model for a tool call as schema-constrained JSON."""
+        # In the extra body: otherwise the client raises if an answer is cut off, and drops the
+        # text.
         form = {"response_format": form_of_calls(tools, choice)}
         chat, options = self.prepare(settings, {**self.sampling(purpose, None), **form})
         return lambda prompt, config: chat.ainvoke(prompt, config=config, **options)
 
     def at_gate(self, gate: Gate, prompt: Sequence[BaseMessage]) -> AtGate:
-        """Return how a call passes the gate: each of its tries does."""
+        """Return the way in which a call passes the gate: each of its tries passes it."""
         return TriesAtGate(gate, self.label, prompt)
 
     def errors(self, *, of_many: bool) -> AbstractContextManager[None]:
@@ -136,11 +137,11 @@ class OpenAICompatible(Adapter):
         return failures(self.label, self.address)
 
     def list_price(self) -> ListPrice | None:
-        """Return the provider's list price, or None if it is not known. It reads files."""
+        """Return the provider's list price, or None if it is not known. Reads files."""
         return list_price(self.chat)
 
     def sampling(self, purpose: type[ModelOutput], marks: LabelledFormat | None) -> dict[str, Any]:
-        """Return the fields of the body that the family of models needs for a purpose."""
+        """Return the fields of the request body that the family of models needs for a purpose."""
         return {}
 
     def prepare(
@@ -150,7 +151,7 @@ class OpenAICompatible(Adapter):
 
         Args:
             settings: The settings of the call.
-            body: Fields of the request's body, besides those of the settings.
+            body: Fields of the request's body, in addition to those of the settings.
         """
         chat, options = self.chat, {**settings.values}
         fields: dict[str, Any] = {}
@@ -169,16 +170,16 @@ class OpenAICompatible(Adapter):
 
 
 def is_ours(chat: object) -> TypeGuard["ChatModel"]:
-    """Return whether a model is this project's client, and not one of the user's own."""
+    """Return whether a model is this project's client, not a client of the user."""
     return comes_from(chat, "duologue.nodes.models.client.chat_model")
 
 
 def reach_model(name: str, loop: asyncio.AbstractEventLoop, settings: Settings) -> OpenAICompatible:
-    """Return a model of the server that the settings name. Blocks while its client is made.
+    """Return a model of the server in the settings. Blocks while its client is created.
 
     Args:
         name: The server's name for the model.
-        loop: The event loop that asks the model.
+        loop: The event loop that calls the model.
         settings: The settings of duologue.
     """
     from ..client.clients import make_client

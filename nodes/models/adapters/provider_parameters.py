@@ -1,6 +1,6 @@
-"""The parameters of each provider: its names for settings, tool choices and structured answers.
+"""Parameters of each provider: its names for settings, tool choices and structured answers.
 
-A client that is not listed gets the settings by the names of OpenAI, as arguments of the call.
+A client that is not listed receives the settings by OpenAI's names, as arguments of the call.
 """
 
 import re
@@ -22,22 +22,22 @@ from ..tools_by_schema import answer_schema
 
 
 class Parameters:
-    """The parameters of a client that is not known: those of OpenAI, as arguments of the call."""
+    """The parameters of an unknown client: OpenAI's, as arguments of the call."""
 
     names: ClassVar[Mapping[str, str]] = {}
     """The client's names for settings, by ours, if they differ."""
     missing: ClassVar[frozenset[str]] = frozenset()
-    """The settings that the client lacks."""
+    """The settings that the client does not support."""
     sets_fields: ClassVar[bool] = False
     """Whether settings are fields of the client, since its calls refuse them as arguments."""
     forbidden: ClassVar[Any] = "none"
     """The value of ``tool_choice`` that forbids calls."""
 
     def check_extra(self, chat: BaseChatModel, settings: CallSettings) -> None:
-        """Check that a client takes the further parts of requests that the user set.
+        """Check that a client accepts the extra parts of requests that the user set.
 
         Raises:
-            SpecError: It does not. Names the field.
+            SpecError: The client does not accept a part. The message names it.
         """
 
     def tool_choice(self, chat: BaseChatModel, choice: str, names: Names) -> dict[str, Any]:
@@ -52,7 +52,7 @@ class Parameters:
             case "none":
                 return {"tool_choice": self.forbidden}
             case "auto":
-                # Every server chooses by itself unless told otherwise; some refuse the word.
+                # All servers use auto by default, and some refuse the word.
                 return {}
             case "required":
                 return {"tool_choice": "any"}
@@ -64,23 +64,23 @@ class Parameters:
 
         Args:
             chat: The client.
-            strict: Whether the schema is one that OpenAI can enforce. None: it is not known.
+            strict: Whether OpenAI can enforce the schema. None if it is not known.
         """
         return {}
 
     def body_of_calls(self, tools: Sequence[BaseTool], choice: str) -> dict[str, Any] | None:
-        """Return the fields of the body that hold an answer to the schema of the tools.
+        """Return the request fields that constrain an answer to the schema of the tools.
 
-        None: the client has no such fields, and is asked for a structured answer.
+        None if the client has no such fields. The model is then called for a structured answer.
         """
         return None
 
 
 class KnownParameters(Parameters):
-    """The parameters of a client that takes no further parts of requests."""
+    """The parameters of a client that accepts no extra parts of requests."""
 
     def check_extra(self, chat: BaseChatModel, settings: CallSettings) -> None:
-        """Check that the user set no further parts of requests."""
+        """Check that the user set no extra parts of requests."""
         for name in ("extra_body", "extra_headers"):
             if getattr(settings, name):
                 raise SpecError(
@@ -96,7 +96,7 @@ class AnthropicParameters(Parameters):
     forbidden: ClassVar[Any] = {"type": "none"}
 
     def tool_choice(self, chat: BaseChatModel, choice: str, names: Names) -> dict[str, Any]:
-        """Return the arguments of ``bind_tools``: a model that thinks can't be forced to call."""
+        """Return the arguments of ``bind_tools``. A thinking model can't be forced to call."""
         thinking = getattr(chat, "thinking", None) or {}
         thinks = thinking.get("type") in ("enabled", "adaptive")
         if thinks and choice != "none":
@@ -104,8 +104,8 @@ class AnthropicParameters(Parameters):
         return super().tool_choice(chat, choice, names)
 
     def structured(self, chat: BaseChatModel, *, strict: bool | None) -> dict[str, Any]:
-        """Return the method that sends a schema, if the model knows it."""
-        # LangChain's default forces a call of a tool, which newer models and thinking refuse:
+        """Return the method that sends a schema, if the model supports it."""
+        # LangChain's default forces a tool call, which newer models and thinking models refuse:
         # docs.claude.com, "Extended thinking", "Tool use with extended thinking".
         known = (chat.profile or {}).get("structured_output")
         return {"method": "json_schema"} if known else {}
@@ -137,10 +137,10 @@ class OllamaParameters(KnownParameters):
 
 
 class OpenAIParameters(Parameters):
-    """OpenAI's parameters, in LangChain's own client of its API."""
+    """OpenAI's parameters, for LangChain's own client of its API."""
 
     def structured(self, chat: BaseChatModel, *, strict: bool | None) -> dict[str, Any]:
-        """Return whether OpenAI enforces the schema: it does so only if asked to."""
+        """Return ``strict``, since OpenAI enforces a schema only on request."""
         return {} if strict is None else {"strict": strict}
 
     def body_of_calls(self, tools: Sequence[BaseTool], choice: str) -> dict[str, Any] | None:
@@ -164,7 +164,7 @@ _OTHERS: Final = Parameters()
 
 
 def parameters_of(chat: BaseChatModel) -> Parameters:
-    """Return the parameters of a client, by its class or the nearest class that it extends."""
+    """Return the parameters of a client, by its class or the nearest base class that is listed."""
     for each in type(chat).__mro__:
         if each.__module__.startswith("langchain_") and each.__name__ in _PARAMETERS:
             return _PARAMETERS[each.__name__]
@@ -187,17 +187,16 @@ def translate(
     *,
     in_fields: bool = False,
 ) -> Prepared:
-    """Return a client and the arguments of a call in the names of the client.
+    """Return a client, and the arguments of a call in the client's names.
 
-    A setting of the user's in the conversation goes before those of the client itself, and these go
-    before a default.
+    A setting in the conversation overrides one of the client, and that overrides a default.
 
     Args:
         chat: The client.
-        bound: The arguments that are bound to it.
+        bound: The arguments bound to it.
         settings: The settings of the call.
-        in_fields: Whether settings that are fields of the client are set there: arguments do not
-            reach every client with structured output.
+        in_fields: Whether to set settings as fields of the client if it has such fields. With
+            structured output, arguments do not reach every client.
     """
     parameters = parameters_of(chat)
     own = {name for name in chat.model_fields_set if getattr(chat, name, None) is not None}
@@ -220,27 +219,26 @@ def translate(
     return Prepared(chat.model_copy(update=fields) if fields else chat, {**kept, **options})
 
 
-# OpenAI's API, whoever serves it.
-
 LimitName: TypeAlias = Literal["max_completion_tokens", "max_tokens"]
-"""A server's name for the longest answer."""
+"""A server's name for the output token limit."""
 
 NEWER_LIMIT: Final[LimitName] = "max_completion_tokens"
-"""OpenAI's newer name for the longest answer. Most other servers know the older one."""
+"""OpenAI's newer name for the output token limit. Most other servers know the older name."""
 
 _OPENAI: Final = "api.openai.com"
 
 _WITHOUT_FORMS: Final = re.compile(r"gpt-3|gpt-4(-|$)")
-"""Models of OpenAI that know no form; LangChain has them call a function instead."""
+"""Models of OpenAI without ``response_format``. LangChain lets them call a function instead."""
 
 
 def limit_name_at(url: str | None) -> LimitName:
-    """Return a server's name for the longest answer: the newer one is known at OpenAI itself.
+    """Return a server's name for the output token limit: the newer name only for OpenAI.
 
-    Others may ignore it without a word, as Ollama does (github.com/ollama/ollama/issues/7125).
+    Other servers may silently ignore the newer name, as Ollama does
+    (github.com/ollama/ollama/issues/7125).
 
     Args:
-        url: The address of the server. None: OpenAI's own.
+        url: The address of the server. OpenAI's own if None.
     """
     host = (urlsplit(url).hostname or "") if url else _OPENAI
     is_openais = host == _OPENAI or host.endswith((".openai.com", ".azure.com"))
@@ -248,21 +246,21 @@ def limit_name_at(url: str | None) -> LimitName:
 
 
 def takes_forms(model: str) -> bool:
-    """Return whether a model may be held to a schema by the form."""
+    """Return whether a model supports a schema in ``response_format``."""
     return _WITHOUT_FORMS.match(model) is None
 
 
 @cache
 def form_of(schema: type[BaseModel]) -> dict[str, Any]:
-    """Return the form for a pydantic model, as `ChatOpenAI.with_structured_output` makes it."""
+    """Return a pydantic model's ``response_format``, equal to `ChatOpenAI`'s."""
     given = schema_of(schema)
-    # OpenAI holds an answer to the schema only when asked to.
+    # OpenAI enforces the schema only on request.
     described = convert_to_openai_function(given, strict=is_strict(given))
     described["schema"] = described.pop("parameters")
     return {"type": "json_schema", "json_schema": described}
 
 
 def form_of_calls(tools: Sequence[BaseTool], choice: str) -> dict[str, Any]:
-    """Return the form for an answer that calls one of the tools, or replies."""
+    """Return the ``response_format`` of an answer that calls one of the tools, or replies."""
     schema = {"name": "answer", "schema": answer_schema(tools, choice), "strict": False}
     return {"type": "json_schema", "json_schema": schema}

@@ -1,4 +1,4 @@
-"""Models of providers, by names such as ``anthropic:claude-…``, as LangChain makes them."""
+"""Models of providers, by names such as ``anthropic:claude-…``, created by LangChain."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -40,17 +40,17 @@ _PACKAGES: Final = {
 """The package of each provider. Any other word before a colon is part of a model's name."""
 
 _OPENAI: Final = "openai:"
-"""The prefix of models that this project's own client asks."""
+"""Prefix of the models that this project's own client calls."""
 
 
 def is_of_provider(name: str | None) -> bool:
-    """Return whether a name begins with the name of a provider whose client LangChain makes."""
+    """Return whether a name begins with a provider whose client LangChain creates."""
     provider, colon, model = (name or "").partition(":")
     return provider in _PACKAGES and bool(colon and model.strip())
 
 
 def without_openai(name: str) -> str:
-    """Return a model's name as OpenAI knows it, without LangChain's prefix for OpenAI."""
+    """Return OpenAI's name for a model, without LangChain's prefix."""
     model = name.removeprefix(_OPENAI)
     return model if model.strip() else name
 
@@ -61,16 +61,16 @@ def loads_files(name: str) -> bool:
 
 
 class ProviderModel(LangChainModel):
-    """A model that was made by the name of a provider, such as ``anthropic:claude-sonnet-4-5``."""
+    """A model created by a provider's name, such as ``anthropic:claude-sonnet-4-5``."""
 
     def __init__(self, label: str, chat: BaseChatModel, max_reply_size: int) -> None:
         super().__init__(label, chat, learned_of_name(label, None))
         self.max_reply_size = max_reply_size
 
     def checked(self, found: object) -> object:
-        """Return a reply after its size was checked. Each character counts as a byte.
+        """Return a reply after a check of its size. Each character counts as a byte.
 
-        The packages of providers read with clients of their own, which have no limit.
+        The providers' packages have their own HTTP clients, which have no limit.
         """
         left, size = [found], 0
         while left:
@@ -90,13 +90,13 @@ class ProviderModel(LangChainModel):
 
     @contextmanager
     def errors(self, *, of_many: bool) -> Iterator[None]:
-        """Turn whatever the provider's package raises into one error of duologue."""
+        """Turn all errors of the provider's package into errors of duologue."""
         with provider_failures(self.label):
             yield
 
 
 def make_model(name: str, settings: Settings) -> ProviderModel:
-    """Make the model of a provider. It takes seconds and reads files.
+    """Create the model of a provider. Takes seconds and reads files.
 
     Args:
         name: The names of the provider and of the model.
@@ -127,7 +127,7 @@ def make_model(name: str, settings: Settings) -> ProviderModel:
 
 @contextmanager
 def provider_failures(label: str, kind: type[ModelError] = ModelError) -> Iterator[None]:
-    """Make one error of whatever a provider's package raises inside the block."""
+    """Turn all errors of a provider's package inside the block into one kind of error."""
     try:
         yield
     except DuologueError:
@@ -142,6 +142,6 @@ def provider_failures(label: str, kind: type[ModelError] = ModelError) -> Iterat
 
 
 def _told(error: Exception) -> str:
-    # Among the input that pydantic shows there may be a key.
+    # The input that pydantic quotes may contain a key.
     what = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
     return excerpt(what) or type(error).__name__
