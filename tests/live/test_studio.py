@@ -454,7 +454,7 @@ async def test_what_a_package_offers_by_entry_points_is_found_there(
         ({"author": {"hooks": ["lout"]}}, "speakers.0.hooks: there is no hook 'lout'; did you"),
         (
             {"author": {"tools": ["spade"], "format": None}},
-            "there is no tool 'spade'; give it in Python",
+            "there is no tool 'spade'; pass it in Python",
         ),
         ({"author": {"format": {"name": "Tree"}}}, "speakers.0.format.name: there is no schema"),
         ({"weather": "wether"}, "there is no function 'wether'; did you mean 'weather'?"),

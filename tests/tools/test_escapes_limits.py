@@ -45,7 +45,7 @@ async def test_time_is_limited(level: Level, code: str) -> None:
     # What Monty kept is as it was; a process is gone with what it had.
     after = await session("x")
     await session.close()
-    assert after.output.startswith("1\n" if level == "monty" else "[the interpreter was started")
+    assert after.output.startswith("1\n" if level == "monty" else "[the interpreter was restarted")
 
 
 @pytest.mark.parametrize("level", FULL)
@@ -388,7 +388,7 @@ async def test_100_mb_of_output_are_cut(level: Level) -> None:
     left_out = 100_000_004 - 2048
     assert ran.exit_code == 0
     assert ran.output == (
-        f"{'x' * 1024}\n[{left_out} bytes of output were left out here: at most 2 KiB are kept]\n"
+        f"{'x' * 1024}\n[{left_out} bytes of output are omitted here; at most 2 KiB are kept]\n"
         f"{'x' * 1019}\nend\n"
     )
     assert again.output == "2\n"

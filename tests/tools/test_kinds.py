@@ -38,20 +38,23 @@ def made(name: str = "add", description: str = "Adds.", schema: object = None) -
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (made(description=""), "the tool 'add' has no description, and a model knows it by"),
+        (made(description=""), "the tool 'add' has no description, by which models know it"),
         (made(description=" \n"), "the tool 'add' has no description"),
         (made(""), "'' can't be a tool's name"),
         (made("  "), "'  ' can't be a tool's name"),
         (made("a\nb"), r"'a\nb' can't be a tool's name"),
         (made("a\ud800"), r"'a\ud800' can't be a tool's name"),
-        (made("auto"), "no tool can be called 'auto', a choice of tools: give it another name"),
-        (made("required"), "no tool can be called 'required'"),
-        (made("none"), "no tool can be called 'none'"),
+        (
+            made("auto"),
+            "'auto' can't be a tool's name, since it is a choice of tools; choose another name",
+        ),
+        (made("required"), "'required' can't be a tool's name"),
+        (made("none"), "'none' can't be a tool's name"),
         (
             made(schema=TakesOdd),
             "the arguments of the tool 'add' can't be written as a JSON schema",
         ),
-        (made(schema={"type": "array"}), "(they are no object, but 'array')"),
+        (made(schema={"type": "array"}), "(they are not an object, but 'array')"),
         (
             made(schema={"type": "object", "properties": {"a": {"default": {1, 2}}}}),
             "the arguments of the tool 'add' can't be written as a JSON schema",

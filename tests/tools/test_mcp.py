@@ -169,7 +169,7 @@ def test_tools_of_two_servers_run_side_by_side_and_answer_in_order(
         ),
         (
             ("web.note", {}),
-            "The arguments of web.note do not fit: they: 'number' is a required property",
+            "The arguments of web.note do not fit: arguments: 'number' is a required property",
             Failure.CALL,
         ),
         (("web.hang", {}), "web.hang took longer than 3 s and was stopped", Failure.TOOL),
@@ -371,8 +371,8 @@ def test_a_web_page_is_no_server_and_nobody_waits_for_more() -> None:
         said = refused(talk("page.it"), {"page": {"url": url, "connect_timeout": 10_000}})
         pages.shutdown()
     assert said == (
-        "speakers.0.tools: the MCP server 'page' does not speak MCP: Unexpected content type: "
-        "text/html: mend its url"
+        "speakers.0.tools: the MCP server 'page' does not speak MCP (Unexpected content type: "
+        "text/html); correct its url"
     )
 
 
@@ -385,34 +385,34 @@ def python(code: str, **fields: object) -> dict[str, Any]:
     [
         (
             {"command": "no-such-command"},
-            "can't be started: No such file or directory: 'no-such-command': mend its command",
+            "can't be started (No such file or directory: 'no-such-command'); correct its command",
         ),
         (
             python("import no_such_module"),
-            'ended before it answered, saying "ModuleNotFoundError: No module named '
-            "'no_such_module'\": run its command by hand to see why",
+            'ended before it answered (last output: "ModuleNotFoundError: No module named '
+            "'no_such_module'\"); run its command in a terminal to see why",
         ),
         (
             python("input(); input()", connect_timeout=0.3),
-            "did not answer within 0.3 s: see whether it runs, or set connect_timeout",
+            "did not answer within 0.3 s; check whether it runs, or set connect_timeout",
         ),
         (
             python("print('Hello!', flush=True); input(); input()", connect_timeout=1),
-            "does not speak MCP, but writes 'Hello!': mend its command",
+            "does not speak MCP, but writes 'Hello!'; correct its command",
         ),
         (
             {"url": "http://user:secret@127.0.0.1:{free}/mcp?key=secret"},
-            "can't be reached at http://127.0.0.1:{free}/mcp: All connection attempts failed: "
-            "start it, or mend its url",
+            "can't be reached at http://127.0.0.1:{free}/mcp (All connection attempts failed); "
+            "start it, or correct its url",
         ),
         (
             {"url": "http://127.0.0.1:{free}/sse", "transport": "sse"},
-            "can't be reached at http://127.0.0.1:{free}/sse: All connection attempts failed: "
-            "start it, or mend its url",
+            "can't be reached at http://127.0.0.1:{free}/sse (All connection attempts failed); "
+            "start it, or correct its url",
         ),
         (
             {"url": "http://127.0.0.1:{web}/elsewhere"},
-            "has nothing at http://127.0.0.1:{web}/elsewhere: mend its url",
+            "has nothing at http://127.0.0.1:{web}/elsewhere; correct its url",
         ),
     ],
     ids=["no command", "exits", "silent", "no MCP", "refused", "refused sse", "no such path"],
@@ -435,11 +435,14 @@ def test_a_server_that_is_not_there_is_one_error_before_any_model_is_called(
         ("web.not", "the MCP server 'web' has no tool 'web.not'; did you mean 'web.note'"),
         (
             "web.zebra",
-            "the MCP server 'web' has no tool 'web.zebra'; there are 'web.meet', 'web.note', ",
+            "the MCP server 'web' has no tool 'web.zebra'; its tools are 'web.meet', 'web.note', ",
         ),
         ("wep.note", "there is no tool 'wep.note', and no MCP server 'wep'; did you mean 'web'?"),
         ("x.y", "there is no tool 'x.y', and no MCP server 'x'; register one of them"),
-        ("web", "there is no tool 'web'; of the MCP server 'web' name one tool, as web.tool"),
+        (
+            "web",
+            "there is no tool 'web'; it is an MCP server, so name one of its tools, as web.tool",
+        ),
     ],
 )
 def test_a_tool_that_no_server_has_is_one_error(tool: str, words: str, web: Web) -> None:
@@ -453,9 +456,9 @@ def test_without_the_extra_it_is_said_what_to_install(
     monkeypatch.setitem(sys.modules, "duologue.tools.mcp.tools", None)
     said = refused(talk("web.note"), {"web": web.server})
     assert said.startswith(
-        "speakers.0.tools: 'web.note' is a tool of an MCP server, which needs more packages: "
-        "install duologue[mcp] ("
+        "speakers.0.tools: 'web.note' is a tool of an MCP server, which needs more packages ("
     )
+    assert said.endswith("; install duologue[mcp]")
 
 
 # How servers are given.
@@ -465,8 +468,8 @@ def test_without_the_extra_it_is_said_what_to_install(
     ("given", "words"),
     [
         (["x"], "mcp_servers: must be a dict from names to servers, not list"),
-        ({"a.b": {"command": "x"}}, "mcp_servers: 'a.b' can't be the name of a server: "),
-        ({"a b": {"command": "x"}}, "mcp_servers: 'a b' can't be the name of a server: "),
+        ({"a.b": {"command": "x"}}, "mcp_servers: 'a.b' can't be a server's name; "),
+        ({"a b": {"command": "x"}}, "mcp_servers: 'a b' can't be a server's name; "),
         ({"a": "x"}, "mcp_servers.a: must be a dict with a command or a url"),
         ({"a": {"comand": "x"}}, "mcp_servers.a: must be a dict with a command or a url"),
         (
@@ -524,7 +527,7 @@ def test_a_file_that_other_programs_share_is_read(
     [
         (None, "DUOLOGUE_MCP_SERVERS: servers.json: can't be read: "),
         ("{", "DUOLOGUE_MCP_SERVERS: servers.json: is not valid JSON: "),
-        ("[]", "servers.json (DUOLOGUE_MCP_SERVERS): must hold "),
+        ("[]", "servers.json (DUOLOGUE_MCP_SERVERS): must contain "),
         (
             '{"mcpServers": {"a": {}}}',
             "servers.json (DUOLOGUE_MCP_SERVERS): mcpServers.a: must be a dict with a command",

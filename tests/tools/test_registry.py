@@ -316,7 +316,7 @@ def test_a_class_in_the_place_of_a_tool_is_named() -> None:
 def test_a_function_without_a_docstring_is_no_tool() -> None:
     def plain() -> None: ...
 
-    with pytest.raises(SpecError, match=r"tools\.0: the function 'plain' has no docstring, and a"):
+    with pytest.raises(SpecError, match=r"tools\.0: the function 'plain' has no docstring, whi"):
         Registry({"tools": [plain]})
 
 
@@ -360,7 +360,7 @@ def test_a_name_that_no_conversation_can_hold_is_refused(kind: str, name: object
     with pytest.raises(SpecError) as caught:
         Registry(registered)
     assert str(caught.value) == (
-        f"{kind}: {name!r} can't be a name: give a text on one line, of up to 80 characters "
+        f"{kind}: {name!r} can't be a name; use text on one line, of up to 80 characters "
         "without spaces around it"
     )
 
@@ -389,7 +389,8 @@ def test_an_installed_tool_that_calls_itself_otherwise_is_refused(site: Site) ->
     """The model would call a name that no file holds."""
     module = site.install(INSTALLED, tools="odd")
     assert refusal(Registry(), "tools") == (
-        f"speakers.0.tools: the tool 'thing' of {module}:odd calls itself 'odd': give both one name"
+        f"speakers.0.tools: the tool 'thing' of {module}:odd calls itself 'odd'; give both "
+        "the same name"
     )
 
 
@@ -408,7 +409,7 @@ def test_a_name_that_there_is_not_comes_with_the_near_ones(
     assert refusal(registry, kind, "thin").startswith(f"{start} 'thin'; did you mean 'thing'")
     assert refusal(registry, kind, "thin").count("'thing'") == 1
     assert refusal(registry, kind, "zebra") == (
-        f"{start} 'zebra'; give it in Python, as {kind} of converse, or install the package that "
+        f"{start} 'zebra'; pass it in Python, as {kind} of converse, or install the package that "
         f"offers it as duologue.{kind}"
     )
 
@@ -461,7 +462,9 @@ def test_a_function_that_can_not_be_called_is_refused_before_any_call(
 
 def test_a_hook_has_no_subclasses_whose_methods_would_not_be_called() -> None:
     """L7: in Lagent a hook is a subclass; here its fields would hide the methods."""
-    with pytest.raises(TypeError, match="Loud: Hook has no subclasses: give it functions or an"):
+    with pytest.raises(
+        TypeError, match="Loud: Hook can't have subclasses; pass it functions or an"
+    ):
 
         class Loud(Hook):  # type: ignore[misc]  # that is the point
             def after_speaker(self, turn: object, reply: object) -> None:

@@ -80,9 +80,9 @@ def test_two_tools_of_one_name_are_refused() -> None:
         """Adds one."""
         return a + 1
 
-    with pytest.raises(SpecError, match="two tools are called 'add'"):
+    with pytest.raises(SpecError, match="two tools are named 'add'; give"):
         Registry({"tools": [add, other]})
-    with pytest.raises(SpecError, match="two tools are called 'add'"):
+    with pytest.raises(SpecError, match="two tools are named 'add'; give"):
         build_graph(tools=[add, other])
 
 
@@ -96,7 +96,7 @@ def test_the_tools_of_a_speaker_come_in_its_order() -> None:
 
 @pytest.mark.parametrize(
     ("named", "words"),
-    [("ad", "did you mean 'add'?"), ("teleport", "there is no tool 'teleport'; give it in Python")],
+    [("ad", "did you mean 'add'?"), ("teleport", "there is no tool 'teleport'; pass it in Python")],
 )
 def test_a_tool_that_is_not_registered_shows_before_any_call_and_nothing_is_stored(
     named: str, words: str, tmp_path: Path

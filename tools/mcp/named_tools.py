@@ -31,7 +31,7 @@ async def find_tools(
                 raise answer
             if name not in answer:
                 hint = did_you_mean(name, list(answer))
-                hint = hint or f"; there are {list_names(answer) or 'none'}"
+                hint = hint or f"; its tools are {list_names(answer)}"
                 raise SpecError(f"{path}: the MCP server {server!r} has no tool {name!r}{hint}")
             found[name] = answer[name]
     return found
@@ -43,7 +43,7 @@ def _imported(path: str, name: str) -> Callable[[Server, str], Awaitable[dict[st
         from .tools import tools_of
     except ImportError as error:
         raise SpecError(
-            f"{path}: {name!r} is a tool of an MCP server, which needs more packages: install "
-            f"duologue[mcp] ({error})"
+            f"{path}: {name!r} is a tool of an MCP server, which needs more packages ({error}); "
+            "install duologue[mcp]"
         ) from error
     return tools_of

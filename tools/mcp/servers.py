@@ -42,7 +42,7 @@ def _filled(values: dict[str, str] | None) -> dict[str, str] | None:
 
     def value(found: re.Match[str]) -> str:
         if found[1] not in os.environ:
-            raise ValueError(f"the environment has no variable {found[1]!r}")
+            raise ValueError(f"the environment has no variable {found[1]!r}; set it")
         return os.environ[found[1]]
 
     return values and {name: _VARIABLE.sub(value, text) for name, text in values.items()}
@@ -128,7 +128,7 @@ def configured_servers() -> dict[str, Server]:
         raise SpecError(f"DUOLOGUE_MCP_SERVERS: {error}") from error
     servers = data.get("mcpServers") if isinstance(data, dict) else None
     if not isinstance(servers, dict):
-        raise SpecError(f'{where}: must hold {{"mcpServers": {{name: {{"command": …}}}}}}')
+        raise SpecError(f'{where}: must contain {{"mcpServers": {{name: {{"command": …}}}}}}')
     return {
         name: _server(f"{where}: mcpServers", name, _ours(one)) for name, one in servers.items()
     }
@@ -144,7 +144,7 @@ def hint_of(servers: Mapping[str, Server], name: str) -> str | None:
     """Return a hint about an unknown tool's name, or None if the name is not about MCP servers."""
     server, dot, _ = name.partition(".")
     if server in servers:
-        return f"; of the MCP server {server!r} name one tool, as {server}.tool"
+        return f"; it is an MCP server, so name one of its tools, as {server}.tool"
     if not dot:
         return None
     hint = did_you_mean(server, list(servers)) or "; register one of them"
@@ -168,8 +168,8 @@ def _ours(one: object) -> object:
 def _server(where: str, name: object, given: object) -> Server:
     if not isinstance(name, str) or not re.fullmatch(r"[^.\s]+", name):
         raise SpecError(
-            f"{where}: {name!r} can't be the name of a server: it stands in front of the dot in "
-            "server.tool, and has no dot and no space itself"
+            f"{where}: {name!r} can't be a server's name; choose one without dots and spaces, "
+            "since its tools are named server.tool"
         )
     where = f"{where}.{name}"
     fields = dict(given) if isinstance(given, Mapping) else {}

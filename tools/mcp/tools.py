@@ -161,7 +161,7 @@ async def _asked(server: Server, question: Callable[[ClientSession], Awaitable[T
         errors.close()
     if not found:
         # Closing a broken connection can hide the error.
-        raise ServerError("closed the connection: start it again")
+        raise ServerError("closed the connection; start it again")
     return found[0]
 
 
@@ -208,28 +208,28 @@ def _why(error: Exception, server: Server, said: str) -> str:
     match error:
         case TimeoutError():
             seconds = f"{server.connect_timeout:g} s"
-            return f"did not answer within {seconds}: see whether it runs, or set connect_timeout"
+            return f"did not answer within {seconds}; check whether it runs, or set connect_timeout"
         case OSError() if is_command:
             what = f"{error.strerror or error}: {error.filename!r}"
-            return f"can't be started: {what}: mend its command"
+            return f"can't be started ({what}); correct its command"
         case _ if is_command and _has_ended(error):
-            told = f", saying {said!r}" if said else ""
-            return f"ended before it answered{told}: run its command by hand to see why"
+            output = f" (last output: {said!r})" if said else ""
+            return f"ended before it answered{output}; run its command in a terminal to see why"
         case McpError() if not is_command and error.error.code == _GONE:
-            return f"has nothing at {_url(server)}: mend its url"
+            return f"has nothing at {_url(server)}; correct its url"
         case McpError():
             return f"answered with an error: {excerpt(str(error), _MOST)}"
         case httpx.TransportError():
             what = excerpt(str(error), _MOST) or type(error).__name__
-            return f"can't be reached at {_url(server)}: {what}: start it, or mend its url"
+            return f"can't be reached at {_url(server)} ({what}); start it, or correct its url"
         case httpx.HTTPStatusError():
             code = error.response.status_code
-            return f"answered HTTP {code} at {_url(server)}: mend its url or its headers"
+            return f"answered HTTP {code} at {_url(server)}; correct its url or its headers"
         case ValidationError():
             written = error.errors(include_url=False)[0]["input"]
-            return f"does not speak MCP, but writes {str(written)[:80]!r}: mend its {place}"
+            return f"does not speak MCP, but writes {str(written)[:80]!r}; correct its {place}"
         case ValueError():
-            return f"does not speak MCP: {excerpt(str(error), _MOST)}: mend its {place}"
+            return f"does not speak MCP ({excerpt(str(error), _MOST)}); correct its {place}"
         case _:
             return f"failed: {type(error).__name__}: {excerpt(str(error), _MOST)}"
 

@@ -118,7 +118,9 @@ def check_arguments(schema: dict[str, Any], arguments: dict[str, Any]) -> None:
         # The schema is invalid, so the tool itself must check its arguments.
         return
     if found:
-        wrong = (f"{'.'.join(map(str, one.path)) or 'they'}: {one.message:.200}" for one in found)
+        wrong = (
+            f"{'.'.join(map(str, one.path)) or 'arguments'}: {one.message:.200}" for one in found
+        )
         raise ArgumentsError("; ".join(wrong))
 
 
@@ -131,13 +133,13 @@ def check_agent(agent: Agent, where: str) -> None:
     graph = _asked(agent)
     if isinstance(own := getattr(graph, "checkpointer", None), bool):
         raise SpecError(
-            f"{where} is compiled with checkpointer={own}: leave that out, since the session keeps "
-            "its steps, and gives it what was said at each turn"
+            f"{where} is compiled with checkpointer={own}; remove that, since the session stores "
+            "the graph's steps and passes it the messages of each turn"
         )
     if hasattr(graph, "builder") and "messages" not in getattr(graph, "channels", ("messages",)):
         raise SpecError(
-            f"{where} is a graph without messages in its state: add them, or wrap it in a "
-            "RunnableLambda that takes a list of messages"
+            f"{where} is a graph without messages in its state; add them, or wrap it in a "
+            "RunnableLambda that accepts a list of messages"
         )
 
 

@@ -112,8 +112,8 @@ class Hook:
     def __init_subclass__(cls) -> None:
         """Refuse subclasses."""
         raise TypeError(
-            f"{cls.__name__}: Hook has no subclasses: give it functions or an object's methods, "
-            "as in Hook(after_speaker=function)"
+            f"{cls.__name__}: Hook can't have subclasses; pass it functions or an object's "
+            "methods, as in Hook(after_speaker=function)"
         )
 
 

@@ -33,7 +33,7 @@ def load_entry_points(kind: str, entries: Sequence[EntryPoint], path: str) -> An
         ) from error
     check_kind(kind, found, f"{path}: {what}")
     if kind == "tools" and found.name != entry.name:
-        raise SpecError(f"{path}: {what} calls itself {found.name!r}: give both one name")
+        raise SpecError(f"{path}: {what} calls itself {found.name!r}; give both the same name")
     return found
 
 
@@ -55,7 +55,7 @@ def check_name(name: object, kind: str) -> None:
         fits = False
     if not fits:
         raise SpecError(
-            f"{kind}: {name!r} can't be a name: give a text on one line, of up to {NAME_LENGTH} "
+            f"{kind}: {name!r} can't be a name; use text on one line, of up to {NAME_LENGTH} "
             "characters without spaces around it"
         )
 
@@ -67,13 +67,13 @@ def as_tool(given: object, where: str) -> Any:  # noqa: ANN401  # checked by `ch
     name = given.__name__
     if not inspect.getdoc(given):
         raise SpecError(
-            f"{where}: the function {name!r} has no docstring, and a model knows it by nothing "
-            "else: give it one"
+            f"{where}: the function {name!r} has no docstring, which describes it to models; "
+            "add one"
         )
     try:
         return tool(given)
     except Exception as error:
-        raise SpecError(f"{where}: no tool can be made of {name!r}: {error}") from error
+        raise SpecError(f"{where}: the function {name!r} can't become a tool: {error}") from error
 
 
 def tools_in(given: object) -> Iterable[BaseTool]:

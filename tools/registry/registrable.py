@@ -95,34 +95,35 @@ def _check_content(kind: str, found: Any, where: str) -> None:  # noqa: ANN401
 def _check_tool(tool: BaseTool, where: str) -> None:
     name = tool.name
     if not name.strip() or not name.isprintable():
-        raise SpecError(f"{where}: {name!r} can't be a tool's name: give one that can be printed")
+        raise SpecError(f"{where}: {name!r} can't be a tool's name; choose a printable one")
     if name != name.strip() or len(name) > NAME_LENGTH:
         raise SpecError(
-            f"{where}: {name!r} can't be a tool's name: give it one of up to {NAME_LENGTH} "
+            f"{where}: {name!r} can't be a tool's name; choose one of up to {NAME_LENGTH} "
             "characters without spaces around it"
         )
     _check_metadata(tool.metadata or {}, f"{where}: the tool {name!r}")
     if name in _TAKEN:
         raise SpecError(
-            f"{where}: no tool can be called {name!r}, a choice of tools: give it another name"
+            f"{where}: {name!r} can't be a tool's name, since it is a choice of tools; choose "
+            "another name"
         )
     if not tool.description.strip():
         raise SpecError(
-            f"{where}: the tool {name!r} has no description, and a model knows it by nothing else: "
-            "give it a docstring or description="
+            f"{where}: the tool {name!r} has no description, by which models know it; add a "
+            "docstring or description="
         )
     try:
         # Arguments that the runtime fills in, such as a ToolRuntime, are not in the schema.
         told = convert_to_openai_tool(tool)["function"]
         json.dumps(told, allow_nan=False, ensure_ascii=False).encode()
         kind = told.get("parameters", {}).get("type", "object")
-        fault = None if kind == "object" else f"they are no object, but {kind!r}"
+        fault = None if kind == "object" else f"they are not an object, but {kind!r}"
     except Exception as error:
         fault = _first_line(error)
     if fault is not None:
         raise SpecError(
             f"{where}: the arguments of the tool {name!r} can't be written as a JSON schema "
-            f"({fault}): give it an args_schema of plain types or pydantic models"
+            f"({fault}); give it an args_schema of plain types or pydantic models"
         )
 
 
@@ -132,7 +133,7 @@ def _check_schema(model: type[BaseModel], where: str) -> None:
     except Exception as error:
         raise SpecError(
             f"{where}: {model.__name__!r} can't be written as a JSON schema "
-            f"({_first_line(error)}): give it fields of plain types or pydantic models"
+            f"({_first_line(error)}); give it fields of plain types or pydantic models"
         ) from error
 
 

@@ -78,7 +78,9 @@ class Registry:
             called = getattr(tool, "name", None) or getattr(tool, "__name__", None)
             check_kind("tools", tool, f"tools: {called!r}" if called else f"tools.{number}")
             if tool.name in self._found["tools"]:
-                raise SpecError(f"tools: two tools are called {tool.name!r}")
+                raise SpecError(
+                    f"tools: two tools are named {tool.name!r}; give each a unique name"
+                )
             self._found["tools"][tool.name] = tool
             self._brought["tools", tool.name] = one
         self._silent: set[str] = set()
@@ -103,8 +105,7 @@ class Registry:
             # A registered hook may be None, which removes it.
             elif self._brought[kind, name] not in (one, None):
                 raise SpecError(
-                    f"{path}: two different {kind} are called {str(name)!r}: give each a name of "
-                    "its own"
+                    f"{path}: two different {kind} are named {str(name)!r}; give each a unique name"
                 )
 
     def languages_of(self, conversation: Conversation) -> set[Language]:
@@ -212,7 +213,7 @@ class Registry:
         self._check_to_user(conversation)
         for path, name in self._no_objects(conversation):
             raise SpecError(
-                f"{path}: {name!r} is not an object, and models can be held to objects only: set "
+                f"{path}: {name!r} is not a JSON object, which structured output needs; set "
                 'format.form = "text", or put it into a field of another pydantic model'
             )
 
@@ -267,8 +268,8 @@ class Registry:
         about_servers = hint_of(self._servers, name) if kind == "tools" else None
         if about_servers:
             return about_servers
-        given = f"give it in Python, as {kind} of converse"
-        return f"; {given}, or install the package that offers it as duologue.{kind}"
+        by_python = f"pass it in Python, as {kind} of converse"
+        return f"; {by_python}, or install the package that offers it as duologue.{kind}"
 
     @cached_property
     def _servers(self) -> dict[str, Server]:

@@ -185,7 +185,7 @@ def _program(name: str) -> str:
     found = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin:/bin")
     if found is None:
         package = "bubblewrap" if name == "bwrap" else "util-linux"
-        raise StartError(f"{name} is not installed: install the package {package}")
+        raise StartError(f"{name} is not installed; install the package {package}")
     return found
 
 

@@ -28,10 +28,11 @@ MODULES: Final = (
 """Modules of the standard library that Monty supports completely or partly."""
 
 HINT: Final = (
-    "This interpreter knows a subset of Python: functions, lambdas, simple classes, comprehensions "
-    "and exceptions work, and parts of the modules " + ", ".join(MODULES) + ". It has no class "
-    "inheritance, no generators (yield), no del, no input(), no other modules, and no files, "
-    "network or processes. Write it another way."
+    "This interpreter supports a subset of Python: functions, lambdas, simple classes, "
+    "comprehensions and exceptions work, and parts of the modules "
+    + ", ".join(MODULES)
+    + ". It has no class inheritance, no generators (yield), no del, no input(), no other modules, "
+    "and no files, network or processes. Write it another way."
 )
 """Note for the author of code that needs an unsupported feature."""
 
@@ -40,7 +41,7 @@ _MISSING: Final = ("not supported in this environment", "Permission denied")
 _STOPPED: Final = tuple(
     f"TimeoutError: {limit} limit exceeded" for limit in ("feed time", "sleep", "turn time")
 )
-_AS: Final = "they are again as they were before this call"
+_AS: Final = "they have their values from before this call"
 _FRAMES: Final = 10
 
 
@@ -59,7 +60,7 @@ class Call:
         try:
             return self.run(pool)
         except Exception as error:
-            self._say("stderr", f"[the interpreter broke off: {type(error).__name__}]\n")
+            self._say("stderr", f"[the interpreter crashed: {type(error).__name__}]\n")
             return 137, b""
 
     def run(self, pool: monty.Monty) -> tuple[int, bytes]:
@@ -128,7 +129,7 @@ class Call:
                 print_callback=self._say,
             )
         except monty.MontyCrashedError as error:
-            self._say("stderr", f"[the interpreter broke off: {error}]\n")
+            self._say("stderr", f"[the interpreter crashed: {error}]\n")
             return 124 if error.timed_out else 137, False
         except (monty.MontyRuntimeError, monty.MontySyntaxError) as error:
             said = error.display("type-msg")

@@ -23,12 +23,12 @@ from .workers import MOST_MEMORY, CappedOutput, WorkerEnded, Workers
 __all__ = ["Ran", "check", "close", "level_for", "run"]
 
 ANEW = (
-    "[the interpreter was started anew: variables and files of earlier calls are gone, so define "
-    "again what you need]\n"
+    "[the interpreter was restarted: variables and files of earlier calls are gone, so define them "
+    "again if you need them]\n"
 )
 """First line of a call's output if the variables and files of earlier calls are lost."""
 
-AS_BEFORE = "[the variables are as they were before this call]\n"
+AS_BEFORE = "[the variables have their values from before this call]\n"
 """Last line of a call's output if the call was interrupted in Monty."""
 
 # The kernel kills bubblewrap when the thread that started it ends, so this thread never ends.
@@ -99,10 +99,10 @@ async def _run(sandbox: Sandbox, language: Language, code: str, kept: Kept) -> R
     level = await _level(sandbox, language)
     size = len(code.encode(errors="replace"))
     if size > CODE_KIB << 10:
-        said = f"[not run: the code has {size >> 10} KiB, more than the {CODE_KIB} that may be]\n"
+        said = f"[not run: the code has {size} bytes; the limit is {CODE_KIB << 10}]\n"
         return Ran(126, said, kept, level)
     if _NO_TEXT.search(code):
-        said = "[not run: the code has a NUL or half a character in it: take it out]\n"
+        said = "[not run: the code contains a NUL or a lone surrogate; remove it]\n"
         return Ran(126, said, kept, level)
     output = CappedOutput(sandbox.output_kib)
     try:
@@ -167,7 +167,7 @@ async def _level(sandbox: Sandbox, language: Language, at: str = "sandbox.level"
     wanted = sandbox.level
     if wanted == "monty" and language == "shell":
         raise SpecError(
-            f"{at}: 'monty' has no shell: set the level to 'bubblewrap', or take the shell away"
+            f"{at}: 'monty' has no shell; set the level to 'bubblewrap', or remove the shell"
         )
     if wanted == "host":
         return wanted
@@ -175,10 +175,10 @@ async def _level(sandbox: Sandbox, language: Language, at: str = "sandbox.level"
     if wanted != "monty" and tried is None:
         return "bubblewrap"
     if wanted == "bubblewrap" or language == "shell":
-        why = "a shell runs in bubblewrap or not at all" if wanted == "auto" else "it was asked for"
+        why = "a shell needs it" if wanted == "auto" else "the spec asks for it"
         raise SpecError(
-            f"{at}: bubblewrap doesn't work on this machine ({tried}), and {why}: fix that, set "
-            "the level to 'monty' for Python alone, or, if you trust the code, to 'host'"
+            f"{at}: bubblewrap doesn't work on this machine ({tried}), and {why}; fix it, set the "
+            "level to 'monty' for Python without a shell, or, if you trust the code, to 'host'"
         )
     problem = await _problem("monty")
     if problem is not None:
@@ -213,4 +213,4 @@ async def _try(level: Level) -> str | None:
         return str(error)
     if (ended.exit_code, output.text()) == (0, "42\n"):
         return None
-    return f"a first try gave {_said(output, ended)[:200]!r}"
+    return f"a test run returned {_said(output, ended)[:200]!r}"

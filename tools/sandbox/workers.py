@@ -58,7 +58,7 @@ class CappedOutput:
         while tail and tail[0] & 0xC0 == 0x80 and len(tail) > self._first - 3:
             tail = tail[1:]
         left_out = self.size - len(self._head) + len(cut) - len(tail)
-        said = f"[{left_out} bytes of output were left out here: at most {self._kib} KiB are kept]"
+        said = f"[{left_out} bytes of output are omitted here; at most {self._kib} KiB are kept]"
         return f"{head}\n{said}\n{tail.decode(errors='replace')}"
 
 
@@ -183,7 +183,7 @@ class Worker:
                 code = await self.close()
                 if output.size > MOST_OUTPUT:
                     return WorkerEnded(137, f"ended: more than {MOST_OUTPUT >> 20} MiB of output")
-                said = f"the interpreter broke off with exit code {code}"
+                said = f"the interpreter crashed with exit code {code}"
                 return WorkerEnded(code, said, broke_off=True)
         await self.close()
         # The task sees the end of the process and then adds the last output.

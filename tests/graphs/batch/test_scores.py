@@ -185,7 +185,7 @@ def test_a_function_may_stand_in_the_place_of_its_name() -> None:
         (
             ["own"],
             {" own": spoken},
-            "scores: ' own' can't be a name: give a text on one line, of up to 80 characters "
+            "scores: ' own' can't be a name; use text on one line, of up to 80 characters "
             "without spaces around it",
         ),
     ],

@@ -120,7 +120,7 @@ def test_check_says_what_a_conversation_is_and_what_it_names(
     ]
     assert checked.exit_code == 2
     assert checked.stderr == (
-        "Error: sale.toml: speakers.0.tools: there is no tool 'telegraph'; give it in Python, as "
+        "Error: sale.toml: speakers.0.tools: there is no tool 'telegraph'; pass it in Python, as "
         "tools of converse, or install the package that offers it as duologue.tools\n"
     )
     install_package(tmp_path)

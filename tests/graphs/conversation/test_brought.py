@@ -154,7 +154,7 @@ def test_a_session_goes_on_with_the_same_objects(tmp_path: Any) -> None:  # noqa
     waits = converse(talk, session="s", model=ScriptedChatModel(script=[SCRIPT[0]]), store=store)
     assert waits.pending
     model = ScriptedChatModel(script=["Beans grow."])
-    with pytest.raises(SpecError, match=r"^speakers\.1\.tools: there is no tool 'search'; give it"):
+    with pytest.raises(SpecError, match=r"^speakers\.1\.tools: there is no tool 'search'; pass it"):
         Session("s", store=store).resume(model=model)
     approved = {"decisions": [{"type": "approve"}]}
     again = converse(
@@ -255,7 +255,7 @@ def test_two_objects_of_one_name_are_one_clear_error(
 ) -> None:
     with pytest.raises(SpecError) as caught:
         two(first, second, **registered)
-    said = f"{at}: two different tools are called 'search': give each a name of its own"
+    said = f"{at}: two different tools are named 'search'; give each a unique name"
     assert str(caught.value) == said
 
 

@@ -410,7 +410,7 @@ def test_a_fork_has_an_interpreter_of_its_own() -> None:
     Session("s", store=store).fork(into="f")
     model = ScriptedChatModel(script=[python("kept = 2\nprint(kept)"), "2."])
     told = outputs(Session("f", store=store).resume(model=model))[-1]
-    assert "the interpreter was started anew" in told
+    assert "the interpreter was restarted" in told
     assert told.endswith("\n2")
     model = ScriptedChatModel(script=[python("print(kept)"), "1."])
     assert outputs(Session("s", store=store).resume(model=model))[-1] == ran("1")

@@ -444,7 +444,7 @@ def test_an_unregistered_order_is_refused_before_any_call() -> None:
     model = ScriptedChatModel(script=["Line one."])
     spec = talk(turn_order={"kind": "function", "name": "by_age"})
     with pytest.raises(
-        SpecError, match=r"turn_order\.name: there is no order 'by_age'; give it in Python"
+        SpecError, match=r"turn_order\.name: there is no order 'by_age'; pass it in Python"
     ):
         converse(spec, model=model, store="memory:no-order")
     assert model.calls == []

@@ -145,7 +145,7 @@ def test_two_agents_need_two_names() -> None:
     one, two = (graph(lambda state: says("x")) for _ in range(2))
     speakers = [{"name": "Ann", "replies": [one]}, {"name": "Bob", "replies": [two]}]
     made = Conversation(task="x", speakers=speakers)
-    with pytest.raises(SpecError, match="two different agents are called 'plain': give each"):
+    with pytest.raises(SpecError, match="two different agents are named 'plain'; give each"):
         converse(made, store="memory:")
 
 
@@ -156,9 +156,9 @@ class NoMessages(TypedDict):
 @pytest.mark.parametrize(
     ("agent", "words"),
     [
-        (graph(lambda state: {}, checkpointer=True), "is compiled with checkpointer=True: leave"),
-        (graph(lambda state: {}, checkpointer=False), "is compiled with checkpointer=False: le"),
-        (graph(lambda state: {}, state=NoMessages), "is a graph without messages in its state: a"),
+        (graph(lambda state: {}, checkpointer=True), "is compiled with checkpointer=True; remov"),
+        (graph(lambda state: {}, checkpointer=False), "is compiled with checkpointer=False; re"),
+        (graph(lambda state: {}, state=NoMessages), "is a graph without messages in its state; a"),
     ],
 )
 def test_what_can_not_speak_is_refused_before_it_begins(agent: Any, words: str) -> None:  # noqa: ANN401
