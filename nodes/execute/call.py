@@ -140,7 +140,7 @@ async def run_call(call: ToolCall, tool: BaseTool, state: ToolState, seconds: fl
         problem = describe_unstorable(error)
         if problem is None:
             raise
-        return CallResult(f"{name} failed: what it asks can't be stored: {problem}", Failure.TOOL)
+        return CallResult(f"{name} failed: its question can't be stored: {problem}", Failure.TOOL)
     except GraphBubbleUp:
         raise
     except ValidationError as error:
@@ -216,7 +216,7 @@ def _exceptions_alone() -> Iterator[None]:
 def describe_argument_errors(error: ValidationError) -> str:
     """Return the errors of arguments, with the arguments' names."""
     return "; ".join(
-        f"{'.'.join(map(str, one['loc'])) or 'they'}: {one['msg']}" for one in error.errors()
+        f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}" for one in error.errors()
     )
 
 
@@ -224,6 +224,6 @@ def _read(name: str, found: object) -> CallResult:
     messages = found.get("messages") if isinstance(found, dict) else None
     if not messages or not isinstance(messages[0], ToolMessage):
         what = type(found[0] if isinstance(found, list) and found else found).__name__
-        hint = ", which tools here may not" if isinstance(found, Command | list) else ""
-        return CallResult(f"{name} failed: it gave a {what}{hint}", Failure.TOOL)
+        hint = ", which is not supported" if isinstance(found, Command | list) else ""
+        return CallResult(f"{name} failed: it returned a {what}{hint}", Failure.TOOL)
     return read_result(messages[0])

@@ -181,7 +181,7 @@ class CallsRun:
                 call, instead = await before_tool(self.hooks, turn, one.call)
                 if is_code and not isinstance(call["args"].get("code"), str):
                     raise SpecError(
-                        f"a hook of {self.speaker.name!r} failed in before_tool: its code is no "
+                        f"a hook of {self.speaker.name!r} failed in before_tool: its code is not "
                         "text"
                     )
                 answer = None if instead is None else read_result(instead).recorded()
@@ -239,7 +239,7 @@ class CallsRun:
         async def run_code(language: Language, code: str) -> Ran:
             if language not in may:
                 raise SpecError(
-                    f"the tool {tool.name!r} runs {language}: give it "
+                    f"the tool {tool.name!r} is not allowed to run {language}; give it "
                     f'metadata={{"sandbox": ["{language}"]}}'
                 )
             return await self.interpreter.run(language, code)

@@ -61,7 +61,10 @@ async def _called(context: NodeContext, function: str) -> str:
         return in_turn(context.conversation, context.position)
     name = await call("order", function, order, spoken, names)
     if name not in names:
-        raise SpecError(f"the order {function!r} chose {name!r}; there are {list_names(names)}")
+        raise SpecError(
+            f"the order {function!r} chose {name!r}, who is not a speaker; return one of "
+            f"{list_names(names)}"
+        )
     return name
 
 

@@ -88,8 +88,8 @@ class Model:
             self.gate is not None and self.gate.needs_prices
         )
         if (prices or counts_money) and self.price(prices) is None:
-            why = f", only for {list_names(prices)}" if prices else ", and max_cost needs it"
-            raise SpecError(f"prices: there is none for the model {self.label!r}{why}")
+            why = f"the table has {list_names(prices)}" if prices else "max_cost needs one"
+            raise SpecError(f"prices: the model {self.label!r} has no price ({why}); add one")
 
     async def answer(
         self,

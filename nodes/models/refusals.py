@@ -303,10 +303,10 @@ def _number_in(patterns: tuple[str, ...], message: str) -> int | None:
 
 def _sentence(label: str, prompt: int | None, limit: int | None) -> str:
     size = "" if prompt is None else f" of {prompt} tokens"
-    takes = "" if limit is None else f", which takes {limit}"
+    most = "" if limit is None else f", whose limit is {limit}"
     return (
-        f"the prompt{size} is too long for the model {label}{takes}: give the speaker a smaller "
-        "`context`, or a model that takes more"
+        f"the prompt{size} is too long for the model {label}{most}; give the speaker a smaller "
+        "`context`, or a model with a higher limit"
     )
 
 

@@ -11,7 +11,7 @@ _DEEPEST = 100
 """Maximum nesting depth. The log can be read up to about 200 levels."""
 
 TOO_DEEP = f"they are nested more than {_DEEPEST} levels deep"
-TOO_LARGE = "a whole number has more than 64 bits; give it as text"
+TOO_LARGE = "a whole number has more than 64 bits; write it as text"
 
 
 def why_unstorable(fields: dict[str, Any]) -> str | None:
@@ -24,7 +24,9 @@ def why_unstorable(fields: dict[str, Any]) -> str | None:
             return TOO_DEEP
         inside: list[tuple[str, Any]] = []
         if isinstance(value, dict):
-            keys = [_fault_of(key) if isinstance(key, str) else "a key is no text" for key in value]
+            keys = [
+                _fault_of(key) if isinstance(key, str) else "a key is not text" for key in value
+            ]
             if fault := next(filter(None, keys), None):
                 return f"{_at(at)}{fault}"
             inside = list(value.items())
@@ -47,7 +49,7 @@ def _fault_of(value: object) -> str | None:
             return None
         case str():
             is_whole = storable(value) == value
-            return None if is_whole else "a text holds half a character (a lone surrogate)"
+            return None if is_whole else "a text contains half a surrogate pair"
         case int():
             return None if _LEAST <= value <= _MOST else TOO_LARGE
         case float():

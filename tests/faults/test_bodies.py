@@ -66,32 +66,32 @@ SAID: dict[str, tuple[Sent, str] | tuple[Sent, str, str]] = {
     "nested too deep": (
         Sent(b"data: " + b"[" * 100_000 + b"\n\n", headers=EVENTS),
         "the reply is a page or plain text, not JSON: ",
-        "the reply is nested too deep",
+        "the reply is nested too deeply",
     ),
-    "no gzip": (Sent(b"not packed", headers=GZIP), "sent a body that can't be unpacked"),
+    "no gzip": (Sent(b"not packed", headers=GZIP), "sent a body that can't be decompressed"),
     "half of the gzip": (
         Sent(gzip.compress(b'{"choices": []}')[:-9], headers=GZIP),
-        "the reply has no message in it",
+        "the reply contains no message",
         "the reply is not a stream of events",
     ),
     "too short": (
         Sent(raw=JSON + b'Content-Length: 90\r\n\r\n{"a'),
         "sent an incomplete HTTP answer (peer closed connection",
-        "keeps breaking off in mid-answer",
+        "keeps closing the connection in mid-answer",
     ),
     "broken chunks": (
         Sent(raw=JSON + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"),
         "sent an incomplete HTTP answer (illegal chunk header",
-        "keeps breaking off in mid-answer",
+        "keeps closing the connection in mid-answer",
     ),
     "hanging up": (Sent(raw=b""), "sent an incomplete HTTP answer (Server disconnected"),
     "redirects in a circle": (
         Sent(status=307, headers={"Location": "/v1/chat/completions?key=x"}),
-        "URL/v1 keeps redirecting (last to URL/v1/chat/completions): check its address",
+        "URL/v1 keeps redirecting (last to URL/v1/chat/completions); check its address",
     ),
     "redirect to nobody": (
         Sent(status=307, headers={"Location": "http://127.0.0.1:9/v1?secret=x"}),
-        "redirects to http://127.0.0.1:9/v1, which can't be reached: ",
+        "redirects to http://127.0.0.1:9/v1, which can't be reached; ",
     ),
     "redirect to what is not there": (
         Sent(status=307, headers={"Location": "/nowhere"}),
@@ -104,7 +104,7 @@ SAID: dict[str, tuple[Sent, str] | tuple[Sent, str, str]] = {
     "redirect without an address": (Sent(status=302), "answered with an error (302)"),
     "no message": (
         Sent(b'{"choices": [], "promptFeedback": {"blockReason": "SAFETY"}}'),
-        """does not answer as OpenAI's API does: the reply has no message in it: {"choices": [], """
+        """does not answer like OpenAI's API: the reply contains no message: {"choices": [], """
         '"promptFeedback": {"blockReason": "SAFETY"}}',
         "the reply is not a stream of events",
     ),
@@ -115,10 +115,10 @@ SAID: dict[str, tuple[Sent, str] | tuple[Sent, str, str]] = {
     ),
     "no object": (
         Sent(b"data: [1]\n\n", headers=EVENTS),
-        "which mostly ends in /v1 (the reply is a page or plain text, not JSON: data: [1])",
-        "which mostly ends in /v1 (the reply is a list, not a JSON object)",
+        "(the reply is a page or plain text, not JSON: data: [1]); check its address",
+        "(the reply is a list, not a JSON object); check its address, which usually ends in /v1",
     ),
-    "refusal without a reason": (Sent(status=403), "refused the call (403): check what its key"),
+    "refusal without a reason": (Sent(status=403), "refused the call (403); check the permissions"),
     "error with status 200": (
         Sent(b'{"error": {"message": "no room\\u001b[2J"}}'),
         "sent an error instead of an answer: no room\\x1b[2J",
@@ -200,7 +200,7 @@ def test_a_body_that_never_ends_is_waited_for_as_long_as_silence(
 ) -> None:
     monkeypatch.setenv("DUOLOGUE_TIMEOUT", "0.3")
     said = error_of(lambda *_: sent, run, monkeypatch)
-    assert "did not answer in time: raise DUOLOGUE_TIMEOUT" in said
+    assert "did not answer in time; increase DUOLOGUE_TIMEOUT" in said
 
 
 def _event(delta: Body, **fields: Any) -> bytes:
@@ -257,7 +257,7 @@ async def _hanging_up() -> AsyncGenerator[bytes, None]:
     [
         (_comments, "sent only comments for 3 s"),
         (_silence, "was silent for 0.3 s"),
-        (_hanging_up, "broke off in mid-answer"),
+        (_hanging_up, "stopped in mid-answer"),
     ],
 )
 def test_whoever_follows_is_told_why_a_model_is_asked_once_more(
@@ -273,7 +273,7 @@ def test_whoever_follows_is_told_why_a_model_is_asked_once_more(
                 notices.append(event.text)
 
     error_of(lambda *_: Sent(parts=parts, headers=EVENTS), run, monkeypatch)
-    assert notices == [f"drawn {how}: asking once more"]
+    assert notices == [f"drawn {how}: trying again"]
 
 
 def test_the_last_usage_that_a_stream_tells_is_that_of_the_call(

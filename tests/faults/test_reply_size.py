@@ -252,7 +252,9 @@ def test_a_body_that_is_packed_too_many_times_is_refused(monkeypatch: pytest.Mon
     monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "0")
     sent = Sent(reply(0), headers={"Content-Encoding": ", ".join(["gzip"] * 500)})
     said = error_of(lambda *_: sent, whole, monkeypatch)
-    assert said.endswith("sent a body that can't be unpacked (it is packed 500 times): try again")
+    assert said.endswith(
+        "sent a body that can't be decompressed (it has 500 layers of compression); try again"
+    )
 
 
 def test_an_announced_size_is_refused_before_the_body_is_read(

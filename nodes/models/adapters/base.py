@@ -295,7 +295,7 @@ async def _answer(
 
     def tell(state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
-        refused = f"{adapter.label} refuses for now: asking once more"
+        refused = f"{adapter.label} refuses calls for now: trying again"
         notify(refused if is_refused(error) else describe_retry(adapter.label, state))
 
     where = partial(name_of, adapter.label, adapter.address)

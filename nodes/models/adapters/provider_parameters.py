@@ -84,7 +84,7 @@ class KnownParameters(Parameters):
         for name in ("extra_body", "extra_headers"):
             if getattr(settings, name):
                 raise SpecError(
-                    f"{settings.where}.{name}: {type(chat).__name__} does not take it; set it in "
+                    f"{settings.where}.{name}: {type(chat).__name__} does not accept it; set it in "
                     "the model, and pass the model as an object in Python"
                 )
 

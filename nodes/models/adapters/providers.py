@@ -116,7 +116,7 @@ def make_model(name: str, settings: Settings) -> ProviderModel:
     ]
     if missing:
         raise ModelUnavailableError(
-            f"model {name!r} needs more packages: install {' and '.join(missing)}"
+            f"model {name!r} needs more packages; install {' and '.join(missing)}"
         )
     from langchain.chat_models import init_chat_model
 

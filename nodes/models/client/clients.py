@@ -152,6 +152,6 @@ async def fetch_model_names(settings: Settings, notify: Callable[[str], None]) -
 
 def _no_list(address: str, why: str) -> ModelUnavailableError:
     return ModelUnavailableError(
-        f"the model server at {address} does not list its models ({excerpt(why)}): check its "
-        "address, which mostly ends in /v1, or name a model"
+        f"the model server at {address} does not list its models ({excerpt(why)}); check its "
+        "address, which usually ends in /v1, or name a model"
     )

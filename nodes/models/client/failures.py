@@ -78,9 +78,9 @@ def _what_went_wrong(error: Exception, label: str, address: str | None) -> str:
 
     match error:
         case openai.APITimeoutError():
-            return "did not answer in time: raise DUOLOGUE_TIMEOUT or try again"
+            return "did not answer in time; increase DUOLOGUE_TIMEOUT or try again"
         case openai.APIConnectionError() if not address:
-            return "is gone: its process has ended; try again"
+            return "has ended unexpectedly; try again"
         case openai.APIConnectionError():
             return _what_broke(error, below, address)
         case openai.APIStatusError():
@@ -88,7 +88,7 @@ def _what_went_wrong(error: Exception, label: str, address: str | None) -> str:
         case openai.APIError():
             return f"sent an error instead of an answer{_detail(error)}"
         case _:
-            return f"broke off: {_in_words(error)}"
+            return f"failed: {_in_words(error)}"
 
 
 def _refused(error: "openai.APIStatusError", label: str) -> str:
@@ -97,17 +97,17 @@ def _refused(error: "openai.APIStatusError", label: str) -> str:
 
     match error:
         case openai.AuthenticationError():
-            return "rejected the key: check OPENAI_API_KEY or DUOLOGUE_API_KEY"
+            return "rejected the key; check OPENAI_API_KEY or DUOLOGUE_API_KEY"
         case openai.PermissionDeniedError():
-            return f"refused the call (403){_detail(error) or ': check what its key may do'}"
+            return f"refused the call (403){_detail(error) or '; check the permissions of its key'}"
         case openai.NotFoundError():
             # Some servers send 404 for unsupported features, too.
             return (
-                f"has no model {label!r}: `duologue models` lists what it has; or its address "
-                f"lacks /v1{_detail(error)}"
+                f"has no model {label!r}{_detail(error)}; run `duologue models` to list its "
+                "models, or check whether its address lacks /v1"
             )
         case openai.RateLimitError():
-            return f"keeps refusing for now (429){_detail(error)}"
+            return f"keeps refusing calls for now (429){_detail(error)}"
         case _:
             return f"answered with an error ({error.status_code}){_detail(error)}"
 
@@ -120,10 +120,10 @@ def _unreadable(error: Exception) -> str:
         return f"withheld its answer: {error}"
     if isinstance(error, NoReplyError | json.JSONDecodeError):
         return (
-            "does not answer as OpenAI's API does: check its address, which mostly ends in /v1 "
-            f"({_in_words(error)})"
+            f"does not answer like OpenAI's API ({_in_words(error)}); check its address, which "
+            "usually ends in /v1"
         )
-    return f"does not answer as OpenAI's API does: {_in_words(error)}"
+    return f"does not answer like OpenAI's API: {_in_words(error)}"
 
 
 def _what_broke(error: Exception, below: BaseException | None, address: str | None) -> str:
@@ -132,23 +132,23 @@ def _what_broke(error: Exception, below: BaseException | None, address: str | No
 
     match below:
         case httpx2.TimeoutException():
-            return "did not answer in time: raise DUOLOGUE_TIMEOUT or try again"
+            return "did not answer in time; increase DUOLOGUE_TIMEOUT or try again"
         case httpx2.DecodingError():
-            return f"sent a body that can't be unpacked ({_in_words(below)}): try again"
+            return f"sent a body that can't be decompressed ({_in_words(below)}); try again"
         case httpx2.TooManyRedirects():
-            return f"keeps redirecting (last to {_shown(below.request.url)}): check its address"
+            return f"keeps redirecting (last to {_shown(below.request.url)}); check its address"
         case httpx2.UnsupportedProtocol():
-            return "is not an HTTP address: check it"
+            return "is not an HTTP address; check it"
         case _ if broke_off(error):
-            return "keeps breaking off in mid-answer: try again"
+            return "keeps closing the connection in mid-answer; try again"
         case httpx2.RemoteProtocolError():
-            return f"sent an incomplete HTTP answer ({_in_words(below)}): try again"
+            return f"sent an incomplete HTTP answer ({_in_words(below)}); try again"
         case httpx2.ReadError() | httpx2.WriteError():
-            return "keeps closing the connection before it has answered: try again"
+            return "keeps closing the connection before it answers; try again"
         case _ if address == _OPENAI:
-            return "can't be reached: check the network, and HTTPS_PROXY if you need a proxy"
+            return "can't be reached; check the network, and HTTPS_PROXY if you need a proxy"
         case _:
-            return "can't be reached: check OPENAI_BASE_URL or DUOLOGUE_BASE_URL"
+            return "can't be reached; check OPENAI_BASE_URL or DUOLOGUE_BASE_URL"
 
 
 def _http_error(error: BaseException | None) -> BaseException | None:
@@ -192,7 +192,7 @@ def _detail(error: "openai.APIError") -> str:
 def _in_words(error: BaseException) -> str:
     """Return the message of an exception, with its type if the message alone is unclear."""
     if isinstance(error, RecursionError):
-        return "the reply is nested too deep"
+        return "the reply is nested too deeply"
     said = excerpt_of(error)
     if isinstance(error, json.JSONDecodeError):
         return f"the reply is not JSON: {said}"
@@ -218,7 +218,7 @@ def describe_retry(label: str, state: "RetryCallState") -> str:
     import httpx2
 
     below = _http_error(state.outcome.exception() if state.outcome else None)
-    how = "broke off in mid-answer"
+    how = "stopped in mid-answer"
     if isinstance(below, httpx2.TimeoutException):
         how = str(below) or "was silent"
-    return f"{label} {how}: asking once more"
+    return f"{label} {how}: trying again"

@@ -51,7 +51,7 @@ def limit_reply(response: httpx2.Response, limit: int) -> None:
         raise TooLargeReplyError(limit, status)
     codings = response.headers.get_list("content-encoding", split_commas=True)
     if len(codings) > _MOST_CODINGS:
-        raise httpx2.DecodingError(f"it is packed {len(codings)} times", request=request)
+        raise httpx2.DecodingError(f"it has {len(codings)} layers of compression", request=request)
     stream = _Limited(stream, limit, status)
     for coding in reversed(codings):
         stream = _Limited(_Unpacked(stream, coding, request), limit, status)

@@ -143,7 +143,7 @@ def model_names(found: object) -> list[str]:
     # Some servers send only the list.
     models = found if isinstance(found, list) else _object(found).get("data")
     if not isinstance(models, list):
-        raise UnreadableReplyError(f"the reply has no list of models in it: {_quoted(found)}")
+        raise UnreadableReplyError(f"the reply contains no list of models: {_quoted(found)}")
     named = [one.get("id") for one in models if isinstance(one, Mapping)]
     names = [name for name in named if isinstance(name, str) and name.strip()]
     if models and not names:
@@ -174,7 +174,7 @@ def _delta(choice: Mapping[str, Any], body: Mapping[str, Any]) -> Mapping[str, A
 
 
 def _no_message(body: Mapping[str, Any]) -> UnreadableReplyError:
-    return UnreadableReplyError(f"the reply has no message in it: {excerpt(_as_json(body))}")
+    return UnreadableReplyError(f"the reply contains no message: {excerpt(_as_json(body))}")
 
 
 def _object(found: object) -> Mapping[str, Any]:
@@ -261,7 +261,7 @@ def _as_json(value: object) -> str:
     try:
         return json.dumps(value, ensure_ascii=False)
     except RecursionError:
-        raise UnreadableReplyError("it is nested too deep") from None
+        raise UnreadableReplyError("it is nested too deeply") from None
 
 
 def _calls(found: object) -> list[dict[str, Any]]:

@@ -322,7 +322,7 @@ async def test_of_a_model_of_the_users_own_it_is_known_too_whether_it_can_be_had
 async def test_what_counts_money_needs_all_prices(tmp_path: Path) -> None:
     gate = Turnstile(needs_prices=True)
     model = ScriptedChatModel(["Yes.", "No."])
-    with pytest.raises(SpecError, match="max_cost needs it"):
+    with pytest.raises(SpecError, match="max_cost needs one"):
         await run(talk(None, None), gate, tmp_path / "s.db", model=model)
     agents = {"researcher": create_agent(model, [])}
     with pytest.raises(SpecError, match="max_cost needs it"):

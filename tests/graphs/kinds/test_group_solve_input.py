@@ -206,7 +206,7 @@ def test_a_price_table_without_the_default_model_is_refused_before_it_is_asked()
     """Which model that is is known only when the run begins."""
     model = ScriptedChatModel(script=[])
     conversation = group_solve(TWO, prices={"huge": PRICE})
-    with pytest.raises(SpecError, match="prices: there is none for the model 'ScriptedChatModel'"):
+    with pytest.raises(SpecError, match="prices: the model 'ScriptedChatModel' has no price"):
         converse(conversation, model=model, store="memory:")
     assert model.calls == []
 

@@ -268,7 +268,7 @@ def test_what_comes_from_a_cache_has_its_own_price() -> None:
 def test_a_model_without_a_price_is_refused_before_it_is_called() -> None:
     model = ScriptedChatModel(script=lines(1))
     spec = talk(MaxCost(limit=1), prices={"other": Price(input=1, output=1)})
-    with pytest.raises(SpecError, match="prices: there is none for the model 'ScriptedChatModel'"):
+    with pytest.raises(SpecError, match="prices: the model 'ScriptedChatModel' has no price"):
         converse(spec, model=model, store="memory:no-price")
     assert model.calls == []
 

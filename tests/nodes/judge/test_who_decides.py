@@ -431,7 +431,10 @@ def test_a_function_that_names_nobody_is_one_clear_error_and_loses_nothing() -> 
     )
     model = ScriptedChatModel(script=["Line one.", "Line two.", "Line three."])
     options: dict[str, Any] = {"session": "f", "model": model, "store": "memory:nobody"}
-    with pytest.raises(SpecError, match="the order 'f' chose 'Dot'; there are 'Ann', 'Bob', 'Cid'"):
+    with pytest.raises(
+        SpecError,
+        match="the order 'f' chose 'Dot', who is not a speaker; return one of 'Ann', 'Bob'",
+    ):
         converse(spec, orders={"f": lambda said, names: "Dot"}, **options)
     with pytest.raises(SpecError, match="the order 'f' failed: IndexError"):
         converse(spec, orders={"f": lambda said, names: names[3]}, **options)

@@ -174,7 +174,7 @@ async def test_a_choice_of_a_tool_that_is_not_there_is_refused(calling: ToolCall
 
 async def test_a_model_that_takes_no_tools_says_what_to_do() -> None:
     model = model_of("plain", FakeListChatModel(responses=["Hi"]))
-    with pytest.raises(ModelError, match='plain can\'t call tools: set tool_calling = "schema"'):
+    with pytest.raises(ModelError, match='plain can\'t call tools; set tool_calling = "schema"'):
         await model.answer([HumanMessage("Hi")], chosen(), purpose=Speech, tools=TOOLS)
 
 
@@ -251,7 +251,7 @@ def sent(arguments: object, index: int | None = 0, name: object = "server_count"
         ('{"n": 1}}', "not valid JSON"),
         ('{"n": 99999999999999999999}', "more than 64 bits"),
         ('{"n": NaN}', "not finite"),
-        ('{"n": "\\ud83d"}', "half a character"),
+        ('{"n": "\\ud83d"}', "half a surrogate pair"),
         ('{"n": ' + "[" * 500 + "]" * 500 + "}", "nested more than 100 levels"),
     ],
 )

@@ -156,10 +156,10 @@ NO_LISTS = {
     "no UTF-8": (Sent(b"\xff\xfe{"), "the reply is not JSON: "),
     "null": (Sent(b"null"), "the reply is null"),
     "a number": (Sent(b"3"), "the reply is a int"),
-    "no field": (Sent(b"{}"), "has no list of models in it: {}"),
-    "a null field": (Sent(b'{"data": null}'), 'in it: {"data": null}'),
-    "a text": (Sent(b'{"data": "one"}'), 'in it: {"data": "one"}'),
-    "an object": (Sent(b'{"data": {"id": "one"}}'), "has no list of models in it"),
+    "no field": (Sent(b"{}"), "contains no list of models: {}"),
+    "a null field": (Sent(b'{"data": null}'), 'contains no list of models: {"data": null}'),
+    "a text": (Sent(b'{"data": "one"}'), 'contains no list of models: {"data": "one"}'),
+    "an object": (Sent(b'{"data": {"id": "one"}}'), "contains no list of models"),
     "an error": (Sent(b'{"error": {"message": "no room"}}'), "no room"),
     "names alone": (Sent(b'["one", "two"]'), 'no model in the reply has an id: ["one", "two"]'),
     "no ids": (Sent(b'{"data": [{"object": "model"}, {"id": null}]}'), "has an id"),
@@ -179,7 +179,7 @@ async def test_what_is_no_list_of_models_is_one_sentence(name: str) -> None:
             said = str(caught.value)
             assert said.startswith(f"the model server at {server.url} does not list its models (")
             assert words in said
-            assert said.endswith("check its address, which mostly ends in /v1, or name a model")
+            assert said.endswith("check its address, which usually ends in /v1, or name a model")
             assert "Error" not in said
             assert len(said) < 400
             assert said.isprintable()

@@ -107,7 +107,7 @@ def test_where_all_fail_the_first_error_is_the_users_to_read() -> None:
     [
         (
             ScriptedChatModel([]).bind(tools=[]),
-            "a model must have no tools of its own: give them to the speakers",
+            "a model must not have tools bound to it; add the tools to the speakers",
         ),
         (
             ScriptedChatModel([]).with_structured_output({"title": "A", "type": "object"}),

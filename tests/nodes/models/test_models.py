@@ -174,7 +174,7 @@ def test_a_stream_that_breaks_off_is_noticed_and_its_message_said_once(served: S
     assert len(server.calls) == 3
     notices = [event.text for event in events if isinstance(event, Notice)]
     assert len(notices) == 1
-    assert "broke off" in notices[0]
+    assert "stopped in mid-answer" in notices[0]
     # The notice stands between the lost tokens and the new ones.
     kinds = [type(event) for event in events]
     assert kinds.index(MessageToken) < kinds.index(Notice) < kinds.index(MessageSaid)
@@ -198,7 +198,7 @@ def test_a_stream_that_keeps_breaking_off_is_one_error_and_resumable(served: Ser
     with pytest.raises(ModelError) as caught:
         list(stream(talk(), store="memory:breaking", session="s"))
     assert str(caught.value) == (
-        f"the model server at {server.url} keeps breaking off in mid-answer: try again"
+        f"the model server at {server.url} keeps closing the connection in mid-answer; try again"
     )
     assert len(server.calls) == 3
     state["broken"] = False
@@ -224,7 +224,8 @@ FAILURES = {
         reply=Reply(error=403, message="no such country"),
     ),
     "not found": Failure(
-        ("no model", "lacks /v1: no tools here"), reply=Reply(error=404, message="no tools here")
+        ("no model", "has no model 'scripted': no tools here; run"),
+        reply=Reply(error=404, message="no tools here"),
     ),
     "model": Failure(("no model 'nope'", "duologue models"), model="nope"),
     "timeout": Failure(("did not answer in time", "DUOLOGUE_TIMEOUT"), held=True, timeout=0.3),
@@ -267,7 +268,7 @@ def test_an_address_where_nobody_listens_is_named(
     monkeypatch.setenv("OPENAI_BASE_URL", url)
     monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "0")
     for model in (None, "scripted"):
-        with pytest.raises(ModelError, match=r"can't be reached: check OPENAI_BASE_URL") as caught:
+        with pytest.raises(ModelError, match=r"can't be reached; check OPENAI_BASE_URL") as caught:
             converse(talk(model=model), store="memory:nobody")
         assert url in str(caught.value)
 
@@ -373,7 +374,7 @@ async def test_openai_itself_needs_a_key_only() -> None:
 
 async def test_a_server_that_lists_no_model_is_an_error_that_names_it() -> None:
     with ScriptedServer([], models=[]) as server:
-        with pytest.raises(ModelError, match="lists no model: name one") as caught:
+        with pytest.raises(ModelError, match="lists no models; name one") as caught:
             await Models(settings=settings(server, model=None)).get(None, silent)
         assert server.url in str(caught.value)
 
@@ -411,7 +412,7 @@ def test_a_model_that_is_missing_shows_before_any_other_is_asked_and_nothing_is_
 
 
 def test_a_named_model_without_a_server_says_how_to_get_one() -> None:
-    with pytest.raises(ModelError, match=r"model 'gpt-5' needs a server: set OPENAI_API_KEY"):
+    with pytest.raises(ModelError, match=r"model 'gpt-5' needs a server; set OPENAI_API_KEY"):
         converse(talk(), model="gpt-5", store="memory:")
 
 
@@ -560,7 +561,7 @@ def test_an_unreadable_verdict_is_recorded_and_the_conversation_goes_on(
 
 def test_a_model_without_structured_output_says_what_to_set_instead() -> None:
     model = FakeListChatModel(responses=["Plant."])
-    with pytest.raises(ModelError, match=r'no structured output: set judge.form = "two_questions"'):
+    with pytest.raises(ModelError, match=r'no structured output; set judge.form = "two_questions"'):
         converse(talk(**JUDGED), model=model, store="memory:")
     asked = FakeListChatModel(responses=["Plant.", "Nothing.", "Yes."])
     result = converse(talk(judge={"form": "two_questions"}, **JUDGED), model=asked, store="memory:")

@@ -107,13 +107,13 @@ def test_where_money_ends_it_each_model_needs_a_price(
         ChatOpenAI, "_agenerate", ScriptedChatModel(script=["Hello."] * 20)._agenerate
     )
     if not installed:
-        with pytest.raises(SpecError, match="prices: there is none for the model 'gpt-4o', and"):
+        with pytest.raises(SpecError, match="prices: the model 'gpt-4o' has no price"):
             converse(dear, model=model, store="memory:")
         return
     result = converse(dear, model=model, store="memory:")
     assert result.outcome is not None
     assert result.outcome.reason == "max_cost"
-    with pytest.raises(SpecError, match="none for the model 'ScriptedChatModel', and"):
+    with pytest.raises(SpecError, match=r"the model 'ScriptedChatModel' has no price \(max"):
         converse(dear, model=ScriptedChatModel(script=["Hello."]), store="memory:")
 
 
@@ -177,7 +177,7 @@ def test_a_missing_package_is_named_before_any_model_is_called(
     changes = {"speakers": (PAIR.speakers[0], ben), "prices": {}}
     with ScriptedServer(["Hello."]) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        words = f"model {name!r} needs more packages: install {packages}"
+        words = f"model {name!r} needs more packages; install {packages}"
         with pytest.raises(ModelError, match=f"^{re.escape(words)}$"):
             converse(PAIR.model_copy(update=changes), store="memory:", model="scripted")
         assert server.requests == []

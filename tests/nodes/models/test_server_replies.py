@@ -105,7 +105,7 @@ def test_an_event_may_hold_a_whole_message() -> None:
 
 @pytest.mark.parametrize("choice", [{}, {"delta": None}, {"message": "So."}, {"text": "So."}])
 def test_an_event_whose_choice_says_nothing_is_refused(choice: object) -> None:
-    with pytest.raises(UnreadableReplyError, match=r"^the reply has no message"):
+    with pytest.raises(UnreadableReplyError, match=r"^the reply contains no message"):
         piece_of_reply({"choices": [choice]})
 
 
