@@ -1,6 +1,6 @@
-"""What a speaker may call, and where functions of the user's own step in.
+"""Hooks, and the types that tools and functions receive.
 
-The names and where they are stand in ``__init__.pyi``.
+The public names and their modules are in ``__init__.pyi``.
 """
 
 import lazy_loader

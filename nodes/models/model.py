@@ -179,7 +179,7 @@ class Model:
         *,
         private: bool,
     ) -> T:
-        """Call the model with retries and read the answer. Each failure becomes a ModelError."""
+        """Call the model with retries, and read the answer. The adapter converts the errors."""
         adapter = self.adapter
 
         async def once(sent: CallSettings) -> T:

@@ -46,7 +46,7 @@ class Argument:
     valid JSON. If it is not, or if the text contains half a surrogate pair, the call is invalid and
     no more of it is shown.
 
-    pydantic's partial JSON parser does not fit: it refuses line breaks within strings, which our
+    pydantic's partial JSON parser is not suitable: it refuses line breaks within strings, which our
     reading of calls accepts, it does not report whether a string has ended, and it starts again
     with each piece.
     """

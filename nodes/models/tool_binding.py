@@ -174,7 +174,7 @@ class ToolOffer(ABC):
         Args:
             messages: The messages.
             offered: Returns the tools and the choice.
-            prompting: How the model's prompts are made.
+            prompting: The model's `Prompting`.
         """
 
     @abstractmethod
@@ -313,7 +313,7 @@ def offers_of(prompting: Prompting, chosen: ToolCalling | None) -> type[ToolOffe
     """Return the class of the offers that a model receives.
 
     Args:
-        prompting: How the model's prompts are made.
+        prompting: The model's `Prompting`.
         chosen: The speaker's ``tool_calling``. The default of the model's family if None.
     """
     return _OFFERS[chosen or prompting.tool_calling]

@@ -32,7 +32,7 @@ refuse keywords that they do not support. The tool checks the other keywords whe
 """
 
 _LONGEST = 100
-"""Maximum item count of a list that is sent, since grammars grow with it."""
+"""Largest ``minItems`` or ``maxItems`` that is sent, since grammars grow with it."""
 
 _ANYTHING = ["string", "number", "boolean", "object", "array", "null"]
 _KNOWN = frozenset({*_ANYTHING, "integer"})

@@ -13,7 +13,7 @@ from .servers import Server, ServerError
 async def find_tools(
     servers: Mapping[str, Server], wanted: Iterable[tuple[str, str]]
 ) -> dict[str, BaseTool]:
-    """Return the named tools of MCP servers. Only their servers are asked, concurrently."""
+    """Return the named tools of MCP servers. Asks only their servers, concurrently."""
     named: dict[str, list[tuple[str, str]]] = {}
     for path, name in wanted:
         named.setdefault(name.partition(".")[0], []).append((path, name))

@@ -32,13 +32,13 @@ _TRANSPORTS: Final[Mapping[str, str]] = {
     "streamable-http": "streamable_http",
     "streamableHttp": "streamable_http",
 }
-"""Other names of a transport in other clients' files."""
+"""Transport names in other clients' files, each with ours."""
 
 _VARIABLE: Final = re.compile(r"\$\{([^}]+)\}")
 
 
 def _filled(values: dict[str, str] | None) -> dict[str, str] | None:
-    """Replace each ``${NAME}`` by the environment variable of this name."""
+    """Replace each ``${NAME}`` with the environment variable of this name."""
 
     def value(found: re.Match[str]) -> str:
         if found[1] not in os.environ:
@@ -53,7 +53,7 @@ _Seconds = float | timedelta
 
 
 class ServerError(Exception):
-    """A server did not answer, or not in MCP. The message names the reason and the remedy."""
+    """A server that did not answer as MCP requires. The message names the reason and the remedy."""
 
 
 class _Server(Data):

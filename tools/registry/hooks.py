@@ -87,8 +87,8 @@ class Hook:
     """
 
     before_speaker: BeforeSpeaker | None = None
-    """Called at the start of each turn. The log stores the replacement of the text heard for this
-    speaker alone.
+    """Called at the start of each turn. The log stores the text that it returns for this speaker alone, in
+    place of the text heard.
     """
     after_speaker: AfterSpeaker | None = None
     """Called with each accepted reply, and with text that accompanies a tool call. The log stores
@@ -124,7 +124,7 @@ does not raise.
 
 
 class ArgumentsError(ToolException):
-    """A tool call with invalid arguments. The speaker sees the error, which counts as its own."""
+    """Invalid arguments of a tool call. The error counts as the speaker's, who sees the message."""
 
 
 class ToolState(TypedDict):

@@ -109,7 +109,7 @@ class Registry:
                 )
 
     def languages_of(self, conversation: Conversation) -> set[Language]:
-        """Return the languages in which speakers can run code, by tools or as a reply."""
+        """Return the languages in which speakers certainly run code, by tools or as a reply."""
         tools = [tool for speaker in conversation.speakers for tool in self.tools_of(speaker)]
         by_tools = {language for tool in tools for language in languages_of(tool)}
         runs_code = any(speaker.runs_code for speaker in conversation.speakers)

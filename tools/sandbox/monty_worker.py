@@ -91,7 +91,7 @@ class Call:
             return b""
 
     def _loads(self, session: monty.MontySession, former: bytes) -> bool:
-        """Return whether the stored variables can be read. Other versions' may not."""
+        """Return whether this version of Monty can read the stored variables."""
         try:
             session.load_session(former)
         except Exception:

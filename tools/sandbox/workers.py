@@ -143,7 +143,7 @@ class Worker:
     async def ask(
         self, sandbox: Sandbox, order: Mapping[str, Any], output: CappedOutput
     ) -> WorkerEnded:
-        """Run code until it ends or its time is over. Cancellation kills the process."""
+        """Run code until it ends or reaches its time limit. Cancellation kills the process."""
         work: asyncio.Task[WorkerEnded] | None = None
         watch: asyncio.Task[None] | None = None
         self._snapshot = None
@@ -257,7 +257,7 @@ class Worker:
         return held > self._limit
 
     async def _sweep(self) -> bool:
-        """Kill the processes that the call left behind, and stop the interpreter."""
+        """Kill the processes that the call left behind, and suspend the interpreter."""
         if not _HAS_SIGNALS:
             return True
         found = await asyncio.to_thread(self._swept)

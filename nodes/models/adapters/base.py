@@ -44,7 +44,7 @@ ToolCalling = Literal["native", "schema"]
 
 
 class Prompting:
-    """The way in which the prompts of a family of models are made."""
+    """Construction of the prompts for a family of models."""
 
     tool_calling: ClassVar[ToolCalling] = "native"
     """How the models call tools, unless a speaker's ``tool_calling`` sets it."""
@@ -88,13 +88,13 @@ class Adapter(ABC):
     """
 
     prompting: Prompting = Prompting()
-    """The way in which prompts are made for the model."""
+    """Construction of the model's prompts."""
     default_name: str | None = None
     """Name of the model in a conversation that names none."""
     address: str | None = None
     """Address of the model's server. None if it is a child of this process, or not known."""
     retries: int = 0
-    """How many times an interrupted answer is requested again."""
+    """Number of retries after an interrupted answer."""
 
     def __init__(self, label: str, learned: Learned) -> None:
         self.label = label
@@ -203,7 +203,7 @@ class Adapter(ABC):
         return normalise_calls(answer, names)
 
     def at_gate(self, gate: Gate, prompt: Sequence[BaseMessage]) -> AtGate:
-        """Return the way in which a call passes the gate."""
+        """Return a call that passes the gate."""
         return AtGate(gate, self.label, prompt)
 
     @abstractmethod
@@ -226,10 +226,10 @@ class Adapter(ABC):
 T = TypeVar("T")
 
 _BREAKS: Final = 2
-"""Maximum number of repeated requests for an interrupted answer."""
+"""Maximum number of retries after an interrupted answer."""
 
 _REFUSALS: Final = 10
-"""Maximum number of repeated calls if the server refuses for now and the call waits at a gate."""
+"""Maximum number of retries of a call at a gate, if the server refuses it for now."""
 
 
 class SettingRefusedError(ModelError):

@@ -415,7 +415,7 @@ def serve_model(
 
 
 def prompting_of_local(name: str | None, label: str | None) -> Prompting | None:
-    """Return the way in which a local model's prompts were made, or None for other models.
+    """Return the `Prompting` of a local model, or None for other models.
 
     Args:
         name: The conversation's name for the model.

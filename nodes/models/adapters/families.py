@@ -114,7 +114,7 @@ def adapter_of(label: str | None, chat: Chat) -> Adapter:
 
 
 def prompting_of(name: str | None, label: str | None) -> Prompting:
-    """Return the way in which the prompts of a model that has spoken were made.
+    """Return the `Prompting` of a model that has spoken.
 
     Args:
         name: The conversation's name for the model.

@@ -129,7 +129,7 @@ class OpenAICompatible(Adapter):
         return lambda prompt, config: chat.ainvoke(prompt, config=config, **options)
 
     def at_gate(self, gate: Gate, prompt: Sequence[BaseMessage]) -> AtGate:
-        """Return the way in which a call passes the gate: each of its tries passes it."""
+        """Return a call whose tries each pass the gate."""
         return TriesAtGate(gate, self.label, prompt)
 
     def errors(self, *, of_many: bool) -> AbstractContextManager[None]:

@@ -271,7 +271,7 @@ _ROLES: Mapping[type[BaseMessage], str] = {HumanMessage: "user", AIMessage: "ass
 
 
 def _as_text(message: BaseMessage) -> dict[str, Any] | None:
-    """Convert a message of only text, in which `ChatOpenAI` would check each character."""
+    """Convert a plain text message quickly; `ChatOpenAI` would check each character."""
     role = _ROLES.get(type(message))
     if role is None or not isinstance(message.content, str) or message.additional_kwargs:
         return None

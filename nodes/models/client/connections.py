@@ -20,7 +20,7 @@ class Endpoint:
     shown: str | None = None
     """Its address in errors, without a password. None if it is a child of this process."""
     max_tokens: int | None = None
-    """Limit of an answer for calls without their own, in tokens. The server's limit if None."""
+    """Output token limit of calls that set none. The server's limit if None."""
     uses_proxies: bool = True
     """Whether requests use the proxies of the environment."""
 

@@ -44,7 +44,9 @@ def name_of(label: str, address: str | None) -> str:
 
 @contextmanager
 def failures(label: str, address: str | None) -> Iterator[None]:
-    """Turn every exception inside the block into a ModelError of one sentence."""
+    """Turn exceptions inside the block into a ModelError of one sentence.
+
+    Errors of duologue and of callbacks pass unchanged."""
     at = name_of(label, address)
     try:
         yield
