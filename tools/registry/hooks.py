@@ -87,7 +87,7 @@ class Hook:
     """
 
     before_speaker: BeforeSpeaker | None = None
-    """Called at the start of each turn. The log stores the text that it returns for this speaker alone, in
+    """Called at the start of each turn. The log stores the returned text for this speaker alone, in
     place of the text heard.
     """
     after_speaker: AfterSpeaker | None = None

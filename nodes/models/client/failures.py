@@ -46,7 +46,8 @@ def name_of(label: str, address: str | None) -> str:
 def failures(label: str, address: str | None) -> Iterator[None]:
     """Turn exceptions inside the block into a ModelError of one sentence.
 
-    Errors of duologue and of callbacks pass unchanged."""
+    Errors of duologue and of callbacks pass unchanged.
+    """
     at = name_of(label, address)
     try:
         yield
