@@ -356,7 +356,7 @@ async def test_a_moderator_and_a_separate_judge_are_asked_there_too(
     ("change", "words"),
     [
         ({"speakers": [GROUP["speakers"][0], {"name": "Ben"}]}, "speakers.1.task: 'Ben' needs"),
-        ({"end_chat": {"when": [{"kind": "max_cost", "limit": 1}]}}, "prices: there is none for"),
+        ({"end_chat": {"when": [{"kind": "max_cost", "limit": 1}]}}, "has no price"),
     ],
 )
 async def test_a_bad_field_of_a_group_is_one_error_that_names_it(

@@ -211,7 +211,7 @@ def test_models_are_held_to_objects_and_told_of_anything(model: type[BaseModel])
     """L5: no provider holds an answer to a list; as text it is read."""
     with pytest.raises(SpecError) as caught:
         converse(asked(), model=never(), schemas={"Wanted": model}, store="memory:")
-    assert str(caught.value).startswith("speakers.0.format.name: 'Wanted' is not an object, ")
+    assert str(caught.value).startswith("speakers.0.format.name: 'Wanted' is not a JSON object, ")
     assert 'format.form = "text"' in str(caught.value)
     text = "[1]" if model is RootModel[list[int]] else "1"
     result, _ = play(asked("text"), [text], schemas={"Wanted": model})
