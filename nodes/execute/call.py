@@ -144,8 +144,7 @@ async def run_call(call: ToolCall, tool: BaseTool, state: ToolState, seconds: fl
     except GraphBubbleUp:
         raise
     except ValidationError as error:
-        # LangGraph's own error: the person's answer does not match the tool's question, which stays
-        # open.
+        # LangGraph's own error: the person's answer does not fit the question, which stays open.
         raise describe_misfit(error) from error
     except (Exception, asyncio.CancelledError) as error:
         if is_cancelled():

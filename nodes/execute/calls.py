@@ -188,8 +188,7 @@ class CallsRun:
                 made.append({"args": call["args"], "instead": answer})
             return {"calls": made}
 
-        # Recorded like calls: if a tool asks a person, the call that runs is the call in the
-        # question.
+        # Recorded like calls, so that the call in a tool's question is the call that runs.
         return [
             one._replace(
                 call=ToolCall(**{**one.call, "args": made["args"]}),

@@ -55,7 +55,7 @@ async def run_result_hooks(
 async def return_results(
     context: NodeContext, speaker: Speaker, message: AIMessage, answers: Answers
 ) -> dict[str, Any]:
-    """Record the results of the calls, for the speaker to use or as its message."""
+    """Record the results of the calls, either for the speaker to use or as its message."""
     is_code = isinstance(metadata(message), CodeCalls)
     # A person's refusal is not counted as an error, so it counts as a round here. Otherwise a turn
     # could continue forever.

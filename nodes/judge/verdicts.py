@@ -1,4 +1,4 @@
-"""Verdicts in words: reading a judge's answer, with words that withdraw a verdict. Pure functions.
+"""Reading a judge's verdict in words, unless the answer withdraws it. Pure functions.
 
 The first word of a verdict's line decides, never a word in the middle. A doubtful answer counts as
 unreadable, and the judge is asked again. The phrases are in ``phrases.toml``.

@@ -174,8 +174,7 @@ def _has_run_out(metadata: Mapping[str, Any]) -> bool:
     # OpenAI's Responses API reports it there.
     told.append(incomplete.get("reason") if isinstance(incomplete, Mapping) else None)
     for one in told:
-        # Only the beginning: LangChain joins the reasons of several pieces. A name may have a
-        # prefix.
+        # Only its beginning, since LangChain joins several reasons. It may have a prefix.
         if str(one).casefold().removeprefix("finishreason.").startswith(_LENGTHS):
             return True
     return False

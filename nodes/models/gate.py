@@ -1,4 +1,4 @@
-"""The gate that the model calls of many sessions pass, and the tries of each call.
+"""The gate for the model calls of many sessions, and the tries of each call.
 
 OpenAI's client repeats some requests itself, so the HTTP client below it reports each try.
 """
@@ -104,7 +104,7 @@ class AtGate:
             raise
 
     async def send_try(self, send: Callable[[], Awaitable["httpx2.Response"]]) -> "httpx2.Response":
-        """Send one try of the call, if it uses this project's HTTP client."""
+        """Send one try of the call. Used only by this project's HTTP client."""
         return await send()
 
     async def _enter(self) -> None:
@@ -136,8 +136,7 @@ class TriesAtGate(AtGate):
         await self._enter()
         response = await send()
         if self._hold_back(Refusal(response.status_code, response.headers)):
-            # The gate waits instead. OpenAI's client would wait as well, and would not notice a
-            # pause.
+            # The gate waits instead, since OpenAI's client would not notice a pause.
             response.headers["retry-after-ms"] = "1"
         return response
 

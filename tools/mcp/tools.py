@@ -144,8 +144,7 @@ async def _asked(server: Server, question: Callable[[ClientSession], Awaitable[T
                 if isinstance(message, Exception):
                     noise.append(message)
                     if isinstance(server, UrlServer) and limit.when() is not None:
-                        # The server's reply to a POST is an invalid message; no other reply will
-                        # follow.
+                        # The invalid message is the reply to a POST, so no other will follow.
                         limit.reschedule(0)
 
             session = await stack.enter_async_context(_session(server, errors, heard))

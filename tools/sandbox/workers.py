@@ -308,8 +308,7 @@ class Worker:
                         await self._process.wait()
             if _HAS_SIGNALS:
                 await asyncio.to_thread(kill, self._process.pid, group=True)
-            # Closing the transport earlier would lose the exit code, and asyncio would log a
-            # warning.
+            # Closing the transport earlier would lose the exit code and log a warning.
             for _ in range(_SWEEPS):
                 if self._transport.get_returncode() is not None:
                     break

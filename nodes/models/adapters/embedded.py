@@ -63,7 +63,7 @@ def grammar(lines: Sequence[str], end: str | None) -> str:
     if not lines:
         raise ValueError("a format needs at least one mark; set lines=('Solution:',) or more")
     first = f"{_literal(lines[0])} "
-    # A single line is the whole message; one of several is only a part.
+    # A single line is the whole message, so it may have two sentences.
     parts = [first + ('" " sentence' if lines[1:] else '(" " sentence){1,2}')]
     parts += [rf'"\n" {_literal(mark)} " " ("None" | sentence)' for mark in lines[1:]]
     if end is not None:
@@ -102,12 +102,11 @@ SAMPLING: Mapping[str, Any] = MappingProxyType(
         # The first failure of a model this small is repeating whole phrases.
         "dry_multiplier": 1.2,
         "dry_base": 1.75,
-        # Repeating two tokens counts already; otherwise sentences return with one word changed.
+        # Penalize even two repeated tokens; otherwise sentences recur with one word changed.
         "dry_allowed_length": 1,
-        # The whole conversation counts, not the last 64 tokens. This server refuses -1.
+        # Look at the whole conversation, not the last 64 tokens. This server refuses -1.
         "dry_penalty_last_n": N_CTX,
-        # Repeated words count only a little and only recent ones; more makes it leave the topic
-        # soon.
+        # Penalize recent single words a little; a higher penalty makes it leave the topic soon.
         "repeat_penalty": 1.04,
         "repeat_last_n": 256,
         # With "I", it offers its help as an assistant, whatever its role.
@@ -120,8 +119,8 @@ Measured with SmolLM2-135M-Instruct at temperature 0.2. A better model does not 
 """
 
 REPRODUCIBLE: Mapping[str, Any] = MappingProxyType({"cache_prompt": False})
-"""The `extra_body` for calls with a seed. Results for a cached prompt differ in their last digits,
-and so do the sampled tokens.
+"""The `extra_body` for calls with a seed. With a cached prompt, the model's numbers differ in their
+last digits, and other tokens may be sampled.
 """
 
 
@@ -362,7 +361,7 @@ class LocalModel(OpenAICompatible):
     ) -> "tuple[ChatModel, dict[str, Any]]":
         """Return the client and the options of a call."""
         if "seed" in settings.values:
-            # Results for a cached prompt differ in their last digits.
+            # With a cached prompt, the model's numbers differ in their last digits.
             body = {**REPRODUCIBLE, **(body or {})}
         return super().prepare(settings, body)
 

@@ -38,7 +38,7 @@ def list_price(chat: BaseChatModel) -> ListPrice | None:
     """Return the list price of a chat model, or None if it is not listed or there is no table."""
     if not has_list():
         return None
-    # LangChain's own tracers read the same.
+    # LangChain's own tracers use this method.
     told = chat._get_ls_params()
     return _find(told, getattr(chat, "openai_api_base", None))
 

@@ -122,8 +122,7 @@ class OpenAICompatible(Adapter):
         purpose: type[ModelOutput],
     ) -> Ask:
         """Return the function that calls the model for a tool call as schema-constrained JSON."""
-        # In the extra body: otherwise the client raises if an answer is cut off, and drops the
-        # text.
+        # In the extra body: otherwise the client drops the text of an answer that is cut off.
         form = {"response_format": form_of_calls(tools, choice)}
         chat, options = self.prepare(settings, {**self.sampling(purpose, None), **form})
         return lambda prompt, config: chat.ainvoke(prompt, config=config, **options)
