@@ -20,28 +20,28 @@ from support import children
 from support.cases import leave_combinations_to_exhaustive
 from support.postgres import server
 
-# Read when LangGraph is first imported, here and in every process that a test starts.
+# LangGraph reads this variable at its first import, here and in every process of a test.
 os.environ["LANGGRAPH_STRICT_MSGPACK"] = "true"
 
-# Where nothing may be compiled beside its source, every process that a test starts would compile
-# all that it imports anew, which takes several times as long as the test.
+# If no bytecode may be written next to the sources, every process of a test would compile all its
+# imports again, which takes several times as long as the test.
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
     sys.dont_write_bytecode = False
     sys.pycache_prefix = str(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 
-# What is drawn anew at each run finds faults while one works; a build must not depend on the draw.
-# On a busy machine a case takes longer than usual, which is no failure.
+# During development, cases drawn at each run find new faults; a build must not depend on chance. On
+# a busy machine a case takes longer than usual, which is no failure.
 settings.register_profile("drawn_anew", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("drawn_once", settings.get_profile("drawn_anew"), derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "drawn_anew"))
 
 ELSEWHERE = {"exhaustive", "process", "packaging", "browser", "types", "ray"}
-"""Marks of the tests that `.ci/run` runs by commands of their own."""
+"""Marks of the tests that `.ci/run` runs with separate commands."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """How much is drawn in `tests/faults`."""
+    """Add the options for the number of faults drawn in `tests/faults`."""
     group = parser.getgroup("faults")
     group.addoption(
         "--faults", type=float, default=1, help="how many times as many faults are drawn"
@@ -50,13 +50,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Return one more than there are cores: some tests wait for other processes."""
+    """Return the number of cores plus one: some tests wait for other processes."""
     return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Leave what is loaded here, and stays, to no later search for garbage."""
+    """Exclude the objects that collection creates from later garbage collections."""
     gc.disable()
     try:
         return (yield)
@@ -65,12 +65,12 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-# Around pytest's own, which leaves out tests by their marks; hypothesis marks its tests there.
+# This wraps pytest's own hook, which deselects tests by marks; hypothesis adds its marks there.
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> Generator[None, object, object]:
-    """Leave most combinations to the exhaustive tests, and order the files in parallel."""
+    """Leave most combinations to the exhaustive tests, and order the files for parallel runs."""
     leave_combinations_to_exhaustive(items, ELSEWHERE)
     result = yield
     if hasattr(config, "workerinput"):
@@ -79,7 +79,7 @@ def pytest_collection_modifyitems(
 
 
 def _begin_with_long_files(items: list[pytest.Item]) -> None:
-    """Begin with the files that take long, so that no core waits long for the last."""
+    """Run slow files first, so that no core waits long for the last file."""
     work = Counter[Path]()
     for item in items:
         work[item.path] += 25 if item.get_closest_marker("hypothesis") else 1
@@ -94,16 +94,17 @@ def _apart_from_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     for name in list(os.environ):
         if name.upper().startswith(("OPENAI_", "DUOLOGUE_", "LANGSMITH_", "LANGCHAIN_")):
             monkeypatch.delenv(name)
-    # The working folder may hold a .env, the data folder sessions.
+    # The working folder may contain a .env file, and the data folder sessions.
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
 
 
 @pytest.fixture(autouse=True)
 def _apart_from_other_loops() -> None:
-    """Forget LangChain's own HTTP clients, each kept for an address.
+    """Forget LangChain's cached HTTP clients, one for each address.
 
-    A test's server may get the port of an earlier one, whose connections are of a closed loop.
+    A test's server may get the port of an earlier server, whose connections belong to a closed
+    loop.
     """
     kept = sys.modules.get("langchain_openai.chat_models._client_utils")
     if kept is not None:
@@ -112,23 +113,23 @@ def _apart_from_other_loops() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _slow_reads_cached() -> None:
-    """Cache what each conversation or client reads anew, and what is the same for all tests."""
+    """Cache data that each conversation or client loads again and that is the same in all tests."""
     from langgraph._internal import _serde
 
     from duologue.tools.registry import registry
 
-    # The same annotations, whenever a graph is compiled.
+    # Annotations, which LangGraph reads whenever it compiles a graph.
     _serde._safe_get_type_hints = functools.cache(_serde._safe_get_type_hints)
-    # The system's certificates.
+    # Certificates of the system.
     vars(ssl)["create_default_context"] = functools.cache(ssl.create_default_context)
-    # The names that packages offer: a folder that a test adds to the path is read.
+    # Names that packages offer. Folders that a test adds to the path are still read.
     read = functools.cache(lambda group, path: entry_points(group=group))
     vars(registry)["entry_points"] = lambda group: read(group, tuple(sys.path))
 
 
 @pytest.fixture
 def start_child(tmp_path: Path) -> Callable[..., children.Child]:
-    """Start a process that runs a conversation; `children.start` says how."""
+    """Return a function that starts a process for a conversation: `children.start`."""
 
     def start(**order: Any) -> children.Child:
         return children.start(tmp_path, order)
@@ -138,14 +139,14 @@ def start_child(tmp_path: Path) -> Callable[..., children.Child]:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
-    """The address of a PostgreSQL server, stopped after the last test."""
+    """Yield the address of a PostgreSQL server, which is stopped after the last test."""
     with server() as url:
         yield url
 
 
 @pytest.fixture
 def postgres_url(postgres_server: str) -> Iterator[str]:
-    """The address of an empty schema of its own, dropped after the test."""
+    """Yield the address of a new, empty schema, which is dropped after the test."""
     import psycopg
 
     schema = f"t{uuid4().hex}"
@@ -158,6 +159,6 @@ def postgres_url(postgres_server: str) -> Iterator[str]:
 
 @pytest.fixture
 def faults(request: pytest.FixtureRequest) -> Faults:
-    """How many faults this test draws; see `--faults` and `--faults-seed`."""
+    """Return the number of faults that this test draws: see `--faults` and `--faults-seed`."""
     config = request.config
     return Faults(config.getoption("--faults"), config.getoption("--faults-seed"))

@@ -1,4 +1,4 @@
-"""A batch whose cells are told apart by what is asked of a model's server. No tests here."""
+"""A batch whose cells a model's server can distinguish by their prompts. No tests here."""
 
 import json
 import threading
@@ -9,11 +9,11 @@ from typing import Any
 from duologue.nodes.testing import Prompt, Reply
 
 CELLS, CALLS = 30, 4
-"""How many cells a batch has, and how many calls each takes."""
+"""Number of cells in a batch, and number of calls per cell."""
 
 
 def batch(cells: int = CELLS, /, **fields: Any) -> dict[str, Any]:
-    """A batch whose cells are told apart by their task."""
+    """Return a batch whose cells differ in their task."""
     conversation: dict[str, object] = {
         "task": "Plan.",
         "speakers": [{"name": "Ann"}, {"name": "Bob"}],
@@ -25,14 +25,14 @@ def batch(cells: int = CELLS, /, **fields: Any) -> dict[str, Any]:
 
 
 class Player:
-    """Answers for all sessions, and knows what it was asked."""
+    """A model that answers the calls of all sessions and records each of them."""
 
     def __init__(self, delay: float = 0.01) -> None:
         self.delay = delay
         self.asked = list[tuple[str, int]]()
-        """The cell's task, and how much was said in it before, of each call."""
+        """Task of the cell and number of its earlier messages, for each call."""
         self.refused = set[str]()
-        """The tasks of the cells whose calls it refuses."""
+        """Tasks of the cells whose calls fail."""
         self._changed = threading.Condition()
 
     def __call__(self, prompt: Prompt) -> Reply:
@@ -48,17 +48,17 @@ class Player:
         return Reply(text=f"{call[1]} of {task}", delay=self.delay)
 
     def wait_for(self, calls: int, seconds: float = 20) -> bool:
-        """Wait until so many calls were made in all; whether they were."""
+        """Wait until the total number of calls is reached; return False after a timeout."""
         with self._changed:
             return self._changed.wait_for(lambda: len(self.asked) >= calls, seconds)
 
     def repeated(self, since: int = 0) -> int:
-        """How many calls were made that had been made before."""
+        """Return the number of calls that repeat an earlier call."""
         return sum(Counter(self.asked[since:]).values()) - len(set(self.asked[since:]))
 
 
 def written(folder: Path, batch: dict[str, Any]) -> Path:
-    """Write a batch to a file."""
+    """Write a batch to a file and return its path."""
     path = folder / "batch.json"
     path.write_text(json.dumps(batch))
     return path

@@ -1,4 +1,4 @@
-"""Breaks a run off in this process, as a kill would: from one moment on nothing is written."""
+"""Interruptions of a run within this process: like a kill, they prevent all later writes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,34 +13,35 @@ from duologue.graphs.store.writer import Statement, Writer
 
 
 class BrokenOffError(StoreError):
-    """What a run ends with that is broken off."""
+    """The error that ends an interrupted run."""
 
 
 @dataclass
 class Breakage:
-    """When a run is broken off.
+    """An interruption of a run at a chosen write.
 
-    Its session stays taken until its store is closed, and then counts as one of a dead process.
+    The session keeps its lease until its store is closed. Then it counts as a session of a dead
+    process.
 
     Args:
-        write: The number of the write to break off at, from 0. None: none.
-        done: Whether that one is still made.
+        write: Number of the write that is interrupted, from 0. No write if None.
+        done: Whether that write is still made.
     """
 
     write: int | None = None
     done: bool = False
     writes: int = 0
-    """How many were tried."""
+    """Number of attempted writes."""
     broken: bool = False
 
     def now(self) -> NoReturn:
-        """Break off here, in a model or a function of the conversation."""
+        """Interrupt the run here, in a model or in a function of the conversation."""
         self.broken = True
         raise BrokenOffError("It is broken off.")
 
     @contextmanager
     def under_way(self) -> Iterator[None]:
-        """Count every write to a SQL store, those of leases and rows too, and break off."""
+        """Count all writes to SQL stores, also of leases and rows; interrupt the chosen one."""
         write = Writer.write
 
         async def counted(
@@ -55,6 +56,6 @@ class Breakage:
                 self.now()
             return await write(writer, *statements, lease=lease)
 
-        # What is written late, on a busy machine, would be a write more at some moment.
+        # On a busy machine, delayed writes would change the numbers of the other writes.
         with patch.object(Writer, "write", counted), patch.object(saver, "_SOON", 600.0):
             yield

@@ -1,4 +1,4 @@
-"""How much a test tries: a part with all the others, the whole where tests are exhaustive."""
+"""Number of cases per test: a sample in the quick run, all cases in the exhaustive run."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -17,11 +17,11 @@ _WHOLE = pytest.mark.exhaustive
 thorough = pytest.mark.parametrize(
     "thorough", [False, pytest.param(True, marks=_WHOLE)], ids=["in-part", "whole"]
 )
-"""Gives a test ``thorough``: whether it tries all of its grid, and not only what stands for it."""
+"""Parametrizes a test with ``thorough``: True in the exhaustive run, to test the whole grid."""
 
 
 def part_of(cases: Mapping[str, Any], *names: str) -> list[Any]:
-    """The cases by their names as parameters: those named in part, all where it is exhaustive."""
+    """Return the cases as parameters; only the exhaustive run includes the unnamed ones."""
     return [
         pytest.param(case, id=name, marks=() if name in names else _WHOLE)
         for name, case in cases.items()
@@ -29,15 +29,15 @@ def part_of(cases: Mapping[str, Any], *names: str) -> list[Any]:
 
 
 def leave_combinations_to_exhaustive(items: Iterable[pytest.Item], elsewhere: set[str]) -> None:
-    """Mark as exhaustive all parametrized cases but a few that use each value of each parameter.
+    """Mark parametrized cases as exhaustive, except a few that cover each parameter's values.
 
-    A test of several stores keeps one of them, by turns with the next test, unless it is marked
-    `every_store`. A test with one parameter keeps all of its cases, unless it is marked `part`:
-    then it keeps as many as that says, spread evenly.
+    A test of several stores keeps one of them, in alternation with the next test, unless it is
+    marked `every_store`. A test with one parameter keeps all of its cases, unless it is marked
+    `part`: then it keeps as many as that mark requests, spread evenly.
 
     Args:
         items: The collected tests.
-        elsewhere: The marks of tests that the quick command leaves out already.
+        elsewhere: Marks of tests that the quick command already excludes.
     """
     grids = defaultdict[object, list[pytest.Function]](list)
     for item in items:
@@ -54,7 +54,7 @@ def leave_combinations_to_exhaustive(items: Iterable[pytest.Item], elsewhere: se
 
 
 def _with_one_store(cases: list[pytest.Function]) -> list[pytest.Function]:
-    """Return the cases with one of the stores; which one depends on the name of the test."""
+    """Return the cases with one of the stores, which depends on the name of the test."""
     stores = sorted(
         {name for case in cases for name in case.callspec._idlist if name in STORE_KINDS}
     )
@@ -69,9 +69,9 @@ def _with_one_store(cases: list[pytest.Function]) -> list[pytest.Function]:
 
 
 def _each_value_once(cases: list[pytest.Function], most: int | None) -> list[pytest.Function]:
-    """Return the cases that use each value of each parameter once, in the order of a greedy cover.
+    """Return cases that use each value of each parameter once, in the order of a greedy cover.
 
-    Where there is only one parameter, return `most` of the cases, or all.
+    If there is only one parameter, return `most` of the cases, or all.
     """
     values = {case: set(enumerate(case.callspec._idlist)) for case in cases}
     first = values[cases[0]]
@@ -94,12 +94,12 @@ _Test = Callable[..., None]
 
 
 def drawn_cases(few: int, many: int, **strategies: Any) -> Callable[[_Test], _Test]:
-    """Draw few cases, and many where it is exhaustive; what a test is given is drawn by Hypothesis.
+    """Run a test with arguments drawn by Hypothesis: few cases, or many in the exhaustive run.
 
     Args:
-        few: How many are drawn with all the other tests.
-        many: How many are drawn with the exhaustive ones.
-        **strategies: What they are drawn from, as `hypothesis.given` takes it.
+        few: Number of cases in the quick run.
+        many: Number of cases in the exhaustive run.
+        **strategies: Strategies by argument, as for `hypothesis.given`.
     """
 
     def drawing(test: _Test) -> _Test:
@@ -107,7 +107,7 @@ def drawn_cases(few: int, many: int, **strategies: Any) -> Callable[[_Test], _Te
         def drawn(examples: int) -> None:
             settings(max_examples=examples, deadline=None)(given(**strategies)(test))()
 
-        # Not that of the test, whose parameters pytest would take for fixtures.
+        # Without this signature, pytest would treat the test's parameters as fixtures.
         kept = Parameter("examples", Parameter.POSITIONAL_OR_KEYWORD)
         vars(drawn)["__signature__"] = Signature([kept])
         pytest.mark.hypothesis(drawn)

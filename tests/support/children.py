@@ -1,7 +1,7 @@
-"""Processes of their own that run conversations, to be killed and resumed. No tests here.
+"""Child processes that run conversations, so that tests can kill and resume them. No tests here.
 
-They are forked from a server that has imported the library and run nothing, since importing takes
-longer than a whole scripted conversation. This file is also what such a process executes.
+They are forked from a server that has only imported the library, because importing takes longer
+than a whole scripted conversation. This file is also the program of such a process.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 CONTEXT = multiprocessing.get_context("forkserver")
-# What a run would otherwise import in each process anew; what is missing here is left out.
+# Modules that each process would otherwise import for itself. Missing modules are skipped.
 CONTEXT.set_forkserver_preload(
     [
         "pytest",
@@ -41,7 +41,7 @@ CONTEXT.set_forkserver_preload(
 
 
 class Child:
-    """A process that runs a conversation and tells how it ended."""
+    """A process that runs a conversation and reports its result."""
 
     def __init__(self, folder: Path, order: dict[str, Any]) -> None:
         self._said = folder / f"{uuid4().hex}.json"
@@ -53,27 +53,27 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The process, while it runs."""
+        """Return the id of the process while it runs."""
         return int(self._process.pid or 0)
 
     def kill(self) -> None:
-        """End it by SIGKILL, without a chance to put anything in order."""
+        """End the process by SIGKILL, without any cleanup."""
         self._process.kill()
         self.wait(-signal.SIGKILL)
 
     def interrupt(self) -> None:
-        """Send what Ctrl-C sends."""
+        """Send the signal of Ctrl-C."""
         os.kill(self.pid, signal.SIGINT)
 
     def wait(self, code: int = 0) -> None:
-        """Wait for its end, which must be this one."""
+        """Wait for the end of the process, and check its exit code."""
         self._process.join(60)
         said = self._said.read_text() if self._said.exists() else ""
         assert self._process.exitcode == code, f"{self._process.exitcode}, not {code}: {said}"
         self._process.close()
 
     def result(self) -> dict[str, Any]:
-        """Wait for its end and give what it said: a result, or an ``error``."""
+        """Wait for the end of the process; return its result, or an object with an ``error``."""
         self.wait()
         said: dict[str, Any] = json.loads(self._said.read_text())
         return said
@@ -83,18 +83,19 @@ def start(folder: Path, order: dict[str, Any]) -> Child:
     """Start a process.
 
     Args:
-        folder: Where it works.
-        order: ``environment``, ``session``, ``store`` and either ``conversation``, or nothing of
-            that to resume; ``tool``: whether it has the tool ``dig``; ``respond``: the answer to
-            what the session waits with. It has the tools of `workers`.
+        folder: Working folder of the process.
+        order: ``environment``, ``session``, ``store`` and ``conversation``; without
+            ``conversation``, the session is resumed. ``tool`` adds the tool ``dig``, and
+            ``respond`` is the answer to the session's question. The tools of `workers` are
+            always available.
     """
     return Child(folder, order)
 
 
 def workers() -> list[Any]:
-    """Tools that note each call in ``calls.txt`` and answer when a file named as they are is there.
+    """Return tools that log each call in ``calls.txt`` and wait for a file with the tool's name.
 
-    The first two are async, the third runs in a thread.
+    The first two tools are async; the third one runs in a thread.
     """
     from langchain_core.tools import tool
     from langgraph.prebuilt import ToolRuntime
@@ -112,17 +113,17 @@ def workers() -> list[Any]:
 
     @tool
     async def first(runtime: ToolRuntime[Any, Any]) -> str:
-        """Works."""
+        """Wait for the file."""
         return await wait("first", runtime)
 
     @tool
     async def second(runtime: ToolRuntime[Any, Any]) -> str:
-        """Works."""
+        """Wait for the file."""
         return await wait("second", runtime)
 
     @tool
     def third(runtime: ToolRuntime[Any, Any]) -> str:
-        """Works."""
+        """Wait for the file."""
         file = note("third", runtime)
         while not file.exists():
             time.sleep(0.01)
@@ -132,7 +133,7 @@ def workers() -> list[Any]:
 
 
 def dig() -> Any:  # noqa: ANN401
-    """A tool that answers at once."""
+    """Return a tool that answers at once."""
     from langchain_core.tools import tool
 
     @tool
@@ -173,7 +174,7 @@ def _run(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def _main(order: dict[str, Any], folder: str, said: str) -> None:
-    # The fork server's environment is that of the test that started it.
+    # The fork server has the environment of the test that started it, so set this test's variables.
     for name in list(os.environ):
         if name.startswith(("DUOLOGUE_", "OPENAI_")):
             del os.environ[name]
@@ -183,7 +184,7 @@ def _main(order: dict[str, Any], folder: str, said: str) -> None:
         found = _run(order)
     except BaseException as error:
         found = {"error": f"{type(error).__name__}: {error}"}
-    # Moved into place, so that what is there is whole.
+    # Rename the finished file, so that a reader never sees half of it.
     part = Path(f"{said}.part")
     part.write_text(json.dumps(found))
     part.replace(said)

@@ -1,4 +1,4 @@
-"""What the tests of the command line share: a clean environment, scripts, the command itself."""
+"""Helpers for the tests of the command line: a clean environment, scripts, the command itself."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ COMMAND = [sys.executable, "-c", "from duologue.graphs.cli.app import main; main
 
 
 def isolate(monkeypatch: pytest.MonkeyPatch, folder: Path, **variables: str) -> None:
-    """Keep the user's settings out, and sessions in a folder of the test's own."""
+    """Hide the user's settings, and store sessions in a folder of the test."""
     for name in list(os.environ):
         if name.startswith(("DUOLOGUE_", "OPENAI_")):
             monkeypatch.delenv(name)
@@ -45,19 +45,19 @@ def isolate(monkeypatch: pytest.MonkeyPatch, folder: Path, **variables: str) -> 
 
 
 def duologue(*arguments: str, lines: str = "") -> Result:
-    """Run the command in this process, with what stands in the pipe that it reads."""
+    """Run the command in this process, with `lines` as its standard input."""
     with patch("typer.testing._get_command", _command):
         return CliRunner().invoke(
             app, arguments, input=lines, prog_name="duologue", catch_exceptions=False
         )
 
 
-# Made once, as in a process: that takes longer than most commands do.
+# Cached, as in a process: building the command takes longer than most commands run.
 _command = cache(get_command)
 
 
 def ways_on(*arguments: str, sample: str = "TEXT", store: str | None = None) -> str:
-    """The commands that a waiting session "c" is to be answered by; their arguments come first."""
+    """Return the lines that show how to answer session "c"; `arguments` are inserted first."""
     (question,) = Session("c", store=store).state().pending
     options = "".join(f"{one} " for one in arguments)
     return (
@@ -67,7 +67,7 @@ def ways_on(*arguments: str, sample: str = "TEXT", store: str | None = None) -> 
 
 
 def started(*arguments: str) -> subprocess.Popen[str]:
-    """Run the command in a process of its own, between pipes."""
+    """Start the command in a separate process, connected by pipes."""
     return subprocess.Popen(
         [*COMMAND, *arguments],
         stdin=subprocess.PIPE,
@@ -82,7 +82,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def signals_kept() -> Iterator[None]:
-    """Give signals back to who had them, when the command has run in this process."""
+    """Restore the signal handlers after the command has run in this process."""
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     try:
         yield
@@ -92,17 +92,17 @@ def signals_kept() -> Iterator[None]:
 
 
 def main_thread_gets(number: signal.Signals) -> None:
-    """Send a signal to the thread in which the command runs, once that listens."""
+    """Send a signal to the command's thread as soon as it handles the signal."""
     main = threading.main_thread().ident
     assert main is not None
-    # One that nobody handles would end the tests.
+    # A signal without a handler would end the test run.
     assert signal.getsignal(number) not in (signal.SIG_DFL, signal.SIG_IGN)
     signal.pthread_kill(main, number)
 
 
 @contextmanager
 def meanwhile(work: Callable[[], object]) -> Iterator[None]:
-    """Do something in another thread while the command runs; what fails there fails at the end."""
+    """Do some work in another thread while the command runs, and raise its errors at the end."""
     failed: list[BaseException] = []
 
     def do() -> None:
@@ -123,7 +123,7 @@ def meanwhile(work: Callable[[], object]) -> Iterator[None]:
 
 @contextmanager
 def serving(monkeypatch: pytest.MonkeyPatch, *script: Line) -> Iterator[ScriptedServer]:
-    """A model server that the command asks."""
+    """Yield a model server that the command calls."""
     with ScriptedServer(script) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         yield server

@@ -16,14 +16,14 @@ CONTEXT.set_forkserver_preload(["duologue.graphs.session.converse", "duologue.no
 
 
 def said(number: int, turn: int) -> str:
-    """What is said in a turn of a session: something else in each."""
+    """Return the message for a turn of a session; each turn and session has a different message."""
     if turn % 2:
         return f"Solution: {number} has done step {turn}.\nNext request."
     return f"Instruction: {number} does step {turn}.\nInput: None"
 
 
 async def converse_with_record(number: int, store: str, record: Path) -> None:
-    """Run a session to its end, whoever has it now; each call of the model is recorded."""
+    """Run a session to its end, even if another process leases it now; record each model call."""
 
     def play(prompt: Prompt) -> Reply:
         own = sum(message["role"] == "assistant" for message in prompt)
@@ -41,7 +41,7 @@ async def converse_with_record(number: int, store: str, record: Path) -> None:
             await aconverse(garden, session=f"s{number}", store=store, model=model)
             return
         except SessionError as error:
-            # Another process runs it, or has just taken it over.
+            # Another process runs the session, or has just taken it over.
             if not re.search("busy|no longer held", str(error)):
                 raise
 

@@ -1,4 +1,4 @@
-"""An HTTP server that sends whatever bytes a test draws, for what no real server should send."""
+"""An HTTP server that sends arbitrary bytes chosen by a test, such as invalid responses."""
 
 import asyncio
 import json
@@ -13,29 +13,29 @@ Body = dict[str, Any]
 
 @dataclass(frozen=True)
 class Sent:
-    """What is sent for one request."""
+    """A response to one request."""
 
     body: bytes = b""
-    """The body."""
+    """Body of the response."""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
-    """Headers beside the length, or in its place."""
+    """Headers in addition to the content length, or in its place."""
     parts: Callable[[], AsyncGenerator[bytes]] | None = None
-    """Gives the body piece by piece, each as a chunk of its own, in place of `body`."""
+    """Returns the pieces of the body, each sent as a separate chunk. Replaces `body`."""
     raw: bytes | None = None
-    """All that is sent, the head included, before the connection is closed."""
+    """All bytes of the response, with its head. The server then closes the connection."""
 
 
 class FaultyServer:
-    """A server on 127.0.0.1, in a thread between `with` and its end.
+    """A server on 127.0.0.1 that runs in a thread inside a `with` block.
 
     Args:
-        answer: Takes the path and the JSON body of a request, and says what is sent. It is called
-            in the server's thread.
+        answer: Returns the response to a request, from the path and the JSON body. It is called in
+            the server's thread.
 
     Attributes:
-        connections: How many connections there have been.
-        open: How many are open.
+        connections: Total number of connections.
+        open: Number of open connections.
     """
 
     def __init__(self, answer: Callable[[str, Body], Sent]) -> None:
@@ -44,8 +44,8 @@ class FaultyServer:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self.connections = 0
         self.open = 0
-        # A loop holds its tasks weakly: once a client has left, nothing else would keep one that
-        # waits, and it would be collected.
+        # An event loop keeps only weak references to its tasks. After a client has left, nothing
+        # else would refer to a waiting task, and Python would collect it.
         self._serving: set[asyncio.Task[None] | None] = set()
 
     def __enter__(self) -> "FaultyServer":
@@ -62,7 +62,7 @@ class FaultyServer:
 
     @property
     def url(self) -> str:
-        """The base URL for clients."""
+        """Return the base URL for clients."""
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/v1"
 
     async def _stop(self) -> None:
@@ -72,7 +72,7 @@ class FaultyServer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._loop.shutdown_asyncgens()
-        # Connections are closed in the loop's next rounds.
+        # The loop closes connections in its next iterations.
         for _ in range(3):
             await asyncio.sleep(0)
 
@@ -81,7 +81,7 @@ class FaultyServer:
         self.open += 1
         self._serving.add(asyncio.current_task())
         try:
-            # Cancelled where the server ends.
+            # The task is cancelled when the server ends.
             with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
                 while await self._serve_one(reader, writer):
                     pass

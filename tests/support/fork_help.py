@@ -1,4 +1,4 @@
-"""What the tests of forks share: conversations, and running them on scripts to be used up."""
+"""Helpers for the tests of forks: conversations, and runs that must use their whole script."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -37,38 +37,38 @@ def weather(day: str) -> str:
 
 
 def backwards(said: Sequence[BaseMessage], names: tuple[str, ...]) -> str:
-    """An order: whoever stands before who spoke last."""
+    """Choose the speaker before the last one, as a turn function."""
     last = str(said[-1].name)
     return names[names.index(last) - 1]
 
 
 def enough(said: Sequence[BaseMessage]) -> bool:
-    """A predicate: somebody says that it is enough."""
+    """Check, as an end's predicate, that somebody says it is enough."""
     return "Enough." in said[-1].text
 
 
 def whisper(turn: Turn) -> HumanMessage:
-    """Hear all in brackets."""
+    """Put brackets around each message that the speaker hears."""
     return HumanMessage(f"({turn.heard})")
 
 
 def sign(turn: Turn, reply: AIMessage) -> AIMessage:
-    """Sign what is said."""
+    """Add the speaker's name to each message."""
     return AIMessage(f"{reply.text} — {turn.speaker}")
 
 
 def tomorrow(turn: Turn, call: ToolCall) -> ToolCall:
-    """Ask for another day."""
+    """Change a tool call to ask for another day."""
     return ToolCall(name=call["name"], args={"day": "Tuesday"}, id=call["id"])
 
 
 def in_doubt(turn: Turn, call: ToolCall, result: ToolMessage) -> ToolMessage:
-    """Believe nothing."""
+    """Add doubt to each tool result."""
     return ToolMessage(f"{result.text}?", tool_call_id="any", status=result.status)
 
 
 def once(turn: Turn) -> str | None:
-    """A function that replies but to the first."""
+    """Reply to every message except the first."""
     return None if len(turn.messages) == 2 else f"I heard: {turn.heard}"
 
 
@@ -89,7 +89,7 @@ FUNCTIONS: dict[str, Any] = {
 
 
 def plain(**fields: Any) -> Conversation:
-    """Two who speak in turn, until the cap."""
+    """Return a conversation of two speakers who alternate until the cap."""
     return Conversation.model_validate(
         {
             "task": "Plan a garden",
@@ -101,12 +101,12 @@ def plain(**fields: Any) -> Conversation:
 
 
 def calls_in_log(log: Sequence[BaseMessage]) -> int:
-    """How many lines of a log are what a model said, of which there is one for each call."""
+    """Return the number of a log's messages that come from a model: one for each call."""
     calls, waits = 0, False
     for message in log:
         about = metadata(message)
         if waits and isinstance(about, Speech | ToolCalls):
-            # What hooks have made of the answer before.
+            # This message is the reply that hooks made from the answer before it.
             waits = False
             continue
         waits = waits or (isinstance(about, UnheardReply) and isinstance(message, AIMessage))
@@ -117,7 +117,7 @@ def calls_in_log(log: Sequence[BaseMessage]) -> int:
 def _is_call(message: BaseMessage) -> bool:
     about = metadata(message)
     if isinstance(about, SpeakerChoice):
-        # A function that chooses says the name itself.
+        # A turn function returns the name itself, without a model call.
         return message.text != about.to
     if isinstance(about, Draft | Speech | ToolCalls | UnheardReply):
         return about.source is Source.MODEL
@@ -125,12 +125,12 @@ def _is_call(message: BaseMessage) -> bool:
 
 
 def calls_in(result: Result) -> int:
-    """How many calls of a model a session holds."""
+    """Return the number of model calls in a session."""
     return calls_in_log(result.messages)
 
 
 def run(conversation: Conversation, lines: Sequence[Line], **options: Any) -> Result:
-    """Run it on a script that must be used up."""
+    """Run a conversation on a script, all of whose lines must be used."""
     model = ScriptedChatModel(script=lines)
     result = converse(conversation, model=model, **FUNCTIONS, **options)
     assert len(model.calls) == len(lines)
@@ -138,7 +138,7 @@ def run(conversation: Conversation, lines: Sequence[Line], **options: Any) -> Re
 
 
 def go_on(session: str, store: str, lines: Sequence[Line]) -> Result:
-    """Resume it on a script that must be used up."""
+    """Resume a session on a script, all of whose lines must be used."""
     model = ScriptedChatModel(script=lines)
     result = Session(session, store=store).resume(model=model, **FUNCTIONS)
     assert len(model.calls) == len(lines)
@@ -150,7 +150,7 @@ def ids(result: Result) -> list[str]:
 
 
 def told(result: Result, name: str) -> list[str]:
-    """What this speaker alone was told by the conversation."""
+    """Return the instructions to this speaker only."""
     return [
         message.text
         for message in result.messages
@@ -159,16 +159,16 @@ def told(result: Result, name: str) -> list[str]:
 
 
 class KilledError(RuntimeError):
-    """Stands for a kill."""
+    """A simulated kill."""
 
 
 @contextmanager
 def killed_before_checkpoint(monkeypatch: pytest.MonkeyPatch, number: int) -> Iterator[None]:
-    """Have a run die between a step's writes and the checkpoint behind them.
+    """End a run between the writes of a step and the step's checkpoint.
 
     Args:
-        monkeypatch: What puts it right again.
-        number: Which checkpoint is not written, counted from 1.
+        monkeypatch: Undoes the change after the test.
+        number: Number of the checkpoint that is not written, from 1.
     """
     numbers = count(1)
 
@@ -187,6 +187,6 @@ def killed_before_checkpoint(monkeypatch: pytest.MonkeyPatch, number: int) -> It
 
 
 def timeless(ended: Outcome | None) -> Outcome:
-    """An outcome but for how long it took, which differs from run to run."""
+    """Return an outcome without its duration, which differs from run to run."""
     assert ended is not None
     return ended.model_copy(update={"seconds": 0})

@@ -1,4 +1,4 @@
-"""Conversations that are forked, of every shape, with their scripts. No tests here."""
+"""Conversations of every kind for the tests of forks, and their scripts. No tests here."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from .fork_help import (
 
 
 def talk(form: str = "structured", **fields: Any) -> Conversation:
-    """Everything that can stand in a log: see `script`."""
+    """Return a conversation whose log contains every kind of message: see `script`."""
     return Conversation.model_validate(
         {
             "task": "Plan a garden",
@@ -57,7 +57,7 @@ def script(form: str = "structured") -> list[Line]:
 
 
 def moderated() -> tuple[Conversation, list[Line]]:
-    """Three of whom a moderator chooses, secrets, a judge of its own, and a price for it all."""
+    """Return a conversation with a moderator, secrets, a separate judge, and a maximum cost."""
     conversation = Conversation.model_validate(
         {
             "task": "Plan a garden",
@@ -87,7 +87,7 @@ def moderated() -> tuple[Conversation, list[Line]]:
 
 
 def chosen() -> tuple[Conversation, list[Line]]:
-    """Three whom a function chooses, each heard in the opening, until one has called a tool."""
+    """Return a conversation with a turn function and opening messages, until a tool is called."""
     names = ["Ann", "Ben", "Cat"]
     call = Reply(tool_calls=[ScriptedToolCall(name="weather", args={"day": "Monday"}, id="a")])
     conversation = Conversation.model_validate(
@@ -109,7 +109,7 @@ def chosen() -> tuple[Conversation, list[Line]]:
 
 
 def hooked() -> tuple[Conversation, list[Line]]:
-    """One whose every word passes a hook, and one whose words come from a function, too."""
+    """Return a conversation whose messages pass hooks or come from a function."""
     calls = [
         ScriptedToolCall(name="weather", args={"day": "Monday"}, id="a"),
         ScriptedToolCall(name="weather", args="{", id="b"),
@@ -144,7 +144,7 @@ def hooked() -> tuple[Conversation, list[Line]]:
 
 
 def coded() -> tuple[Conversation, list[Line]]:
-    """One whose code another runs, with a variable that is kept (A7)."""
+    """Return a conversation in which one speaker runs another's code (A7)."""
     conversation = Conversation.model_validate(
         {
             "task": "Compute",

@@ -1,4 +1,4 @@
-"""Run the plans of `histories` through the graph and hold the runs against what must come of them.
+"""Runs of the plans of `histories` through the graph, compared with the expected results.
 
 One graph and one model serve thousands of runs.
 """
@@ -24,14 +24,14 @@ _ROLES: dict[str, Any] = {"system": "system", "human": "user", "ai": "assistant"
 
 
 def spec_of(plan: Plan) -> Conversation:
-    """Write a plan as a conversation."""
+    """Return the conversation of a plan."""
     speakers = [_speaker(plan, name) for name in plan.names]
     alike: dict[str, Any] = {
         "end_chat": {"mode": plan.mode, "max_iterations": plan.cap},
         "judge": {"form": "two_questions" if plan.two_questions else "structured"},
     }
     if not plan.answers:
-        # As it is in a group solve.
+        # The same default as in a group solve.
         alike["end_chat"]["announce_last_words"] = False
         opening = {"first_speaker": plan.owner, "first_line": plan.content}
         return Conversation.model_validate(
@@ -63,12 +63,12 @@ def _speaker(plan: Plan, name: str) -> dict[str, Any]:
 
 
 def entries(messages: Sequence[BaseMessage]) -> list[Entry]:
-    """Give messages as roles and texts."""
+    """Return messages as roles and texts."""
     return [(_ROLES[message.type], message.text) for message in messages]
 
 
 class _ToSchema(Runnable[LanguageModelInput, dict[str, Any]]):
-    """A scripted model that is held to a schema."""
+    """A scripted model whose replies must follow a schema."""
 
     def __init__(self, model: "QuickModel", wanted: dict[str, Any]) -> None:
         self._model = model
@@ -83,9 +83,9 @@ class _ToSchema(Runnable[LanguageModelInput, dict[str, Any]]):
 
 
 class QuickModel(ScriptedChatModel):
-    """The same script and record, without what LangChain puts around a call.
+    """The scripted model without LangChain's code around a call.
 
-    That takes most of a run's time, and the other tests have it.
+    That code takes most of a run's time, and other tests cover it.
     """
 
     async def ainvoke(self, input: Any, *_: object, **options: Any) -> AIMessage:  # noqa: A002, ANN401
@@ -99,7 +99,7 @@ class QuickModel(ScriptedChatModel):
 
 
 class Troupe:
-    """Plays plans, one after the other, and holds each run against the rules."""
+    """A player of plans that compares each run with the rules."""
 
     def __init__(self, kind: type[ScriptedChatModel] = ScriptedChatModel) -> None:
         self.model = kind(script=lambda _: next(self._replies))
@@ -111,7 +111,7 @@ class Troupe:
         """Run a plan and compare everything about the run.
 
         Returns:
-            The run's result, and what the rules say of it.
+            The run's result, and the result expected by the rules.
         """
         expected = played(plan)
         result = await self.run(spec_of(plan), [call.reply for call in expected.calls])
@@ -119,7 +119,7 @@ class Troupe:
         return result, expected
 
     async def run(self, conversation: Conversation, replies: Sequence[Any]) -> StoredSession:
-        """Run a conversation on these replies, recording its calls only."""
+        """Run a conversation on these replies; the model records only the calls of this run."""
         self.model.calls.clear()
         self._replies = iter(replies)
         session = f"s{next(self._numbers)}"

@@ -1,7 +1,7 @@
-"""Who sees what in a group conversation, told anew from its rules: a model to test against.
+"""A second implementation of who hears which message in a group conversation, as a test oracle.
 
-Every speaker has a history of its own, as in Yacana, to which a line is added when it is said or
-heard. Of duologue nothing but the texts of its prompts is used here.
+As in Yacana, every speaker has its own history, which grows when the speaker says or hears a
+message. The only part of duologue used here is the texts of its prompts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,47 +28,47 @@ BLANK_LINE = "\n\n"
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A conversation, and who completes its task when."""
+    """A conversation, and the checks at which each speaker completes its task."""
 
     names: tuple[str, ...] = CASTS[2]
     mode: Mode = "max_iterations_only"
     cap: int = 1
     completes: Mapping[str, int | None] = field(default_factory=dict)
-    """For each stopper at which of its checks it says that it is done. None: at none."""
+    """The check at which each stopper completes its task. Never if None."""
     keeps: tuple[str, ...] = ()
-    """Who keeps its reflections."""
+    """Speakers that keep their reflections."""
     owner: str | None = None
     content: str | None = None
     reconcile: bool = False
     answers: bool = True
-    """Whether there are opening answers."""
+    """The conversation has opening answers."""
     two_questions: bool = False
     told: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """What speakers are told privately."""
+    """Private messages to speakers."""
     made_up: tuple[str, ...] = ()
-    """Who makes up a secret."""
+    """Speakers that invent a secret."""
 
     def task(self, name: str) -> str:
-        """The task of one speaker: P1 of the first, P2 of the second."""
+        """Return the task of one speaker: P1 for the first, P2 for the second."""
         return f"P{self.names.index(name) + 1}"
 
     def request(self, name: str) -> str:
-        """What has a speaker make up its secret."""
+        """Return the request that makes a speaker invent its secret."""
         return f"Make up what only {name} knows."
 
     def secret(self, name: str) -> str:
-        """What a speaker makes up."""
+        """Return the secret that a speaker invents."""
         return f"secret-of-{name}"
 
     @property
     def shared_task(self) -> str | None:
-        """The task of all; there is one where nobody answers its own."""
+        """Return the shared task, or None if each speaker answers its own."""
         return None if self.answers else "Talk."
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One model call."""
+    """A model call."""
 
     name: str
     prompt: tuple[Entry, ...]
@@ -78,7 +78,7 @@ class Asked:
 
 @dataclass
 class Played:
-    """What must come of a plan."""
+    """The expected result of a plan."""
 
     plan: Plan
     histories: dict[str, list[Entry]]
@@ -88,16 +88,17 @@ class Played:
     reasons: tuple[str, ...] = ()
     checks: dict[str, int] = field(default_factory=dict)
     marks: dict[str, int | None] = field(default_factory=dict)
-    """For who has heard another: where in its history the first words of another stand behind what
-    the conversation told it, in one message. In prompts that one is marked (R14)."""
+    """For each speaker that has heard another: the index in its history of the message that
+    contains the other's first words after an instruction. Prompts mark these words (R14).
+    """
 
     def system(self, name: str) -> Entry:
-        """A speaker's system prompt: its own, and the task of all where there is one."""
+        """Return a speaker's system prompt, with the shared task if there is one."""
         shared = self.plan.shared_task
         return "system", f"You are {name}." + (f"{BLANK_LINE}The task: {shared}" if shared else "")
 
     def hear(self, name: str, text: str) -> None:
-        """Add what a speaker hears; neighbours in the user's role merge (Y8, L3)."""
+        """Add a message that a speaker hears; merge it with a user message before it (Y8, L3)."""
         history = self.histories[name]
         if history and history[-1][0] == "user":
             history[-1] = ("user", history[-1][1] + BLANK_LINE + text)
@@ -127,7 +128,7 @@ class Played:
         self.calls.append(Asked(name, (self.system(name), *prompt), reply, to_schema))
 
     def say(self, name: str, text: str | None = None) -> str:
-        """Let a speaker answer what it has before it: A1, A2 and so on."""
+        """Let a speaker answer its history: A1, A2 and so on."""
         if text is None:
             earlier = [said for who, said in self.spoken if who == name]
             text = f"{name}{len(earlier) + 1 - (name in self.plan.made_up)}"
@@ -139,12 +140,12 @@ class Played:
         return text
 
     def labelled(self, name: str, text: str) -> str:
-        """Another's line as it is heard: marked with its speaker among many, or if reconciled."""
+        """Return another speaker's message as it is heard, with a name in front if needed."""
         return f"{name}: {text}" if self.labels else text
 
     @property
     def labels(self) -> bool:
-        """Whether what is heard of others has their names in front."""
+        """Return whether messages from others begin with their names."""
         return len(self.plan.names) > 2 or self.plan.reconcile
 
 
@@ -152,10 +153,10 @@ def played(plan: Plan) -> Played:
     """Play a plan by the rules.
 
     Args:
-        plan: The conversation, and who completes its task when.
+        plan: The conversation, and the checks at which each speaker completes its task.
 
     Returns:
-        Every history at the end, every model call in order, and how it ended.
+        Every history at the end, every model call in order, and the reasons for the end.
     """
     play = Played(plan, {name: [] for name in plan.names})
     _secrets(play)
@@ -169,7 +170,7 @@ def played(plan: Plan) -> Played:
 
 
 def _secrets(play: Played) -> None:
-    """Y16: what is given to all who are given something, then what is made up, one by one."""
+    """Play Y16: first all prescribed secrets, then the invented ones, speaker by speaker."""
     plan = play.plan
     for name in plan.names:
         for text in plan.told.get(name, ()):
@@ -181,7 +182,7 @@ def _secrets(play: Played) -> None:
 
 
 def _opening(play: Played) -> dict[str, str]:
-    """Y4, Y8: everyone answers its own task, unheard by the others unless that is reconciled."""
+    """Play Y4 and Y8: every speaker answers its own task; the others hear it only if reconciled."""
     plan = play.plan
     answers: dict[str, str] = {}
     for name in plan.names if plan.answers else ():
@@ -195,7 +196,7 @@ def _opening(play: Played) -> dict[str, str]:
 
 
 def _shift(play: Played, order: Sequence[str], answers: Mapping[str, str]) -> None:
-    """Y5 to Y8: the first speaker of the rounds is told how to begin."""
+    """Play Y5 to Y8: the first speaker of the rounds gets the message to answer."""
     plan = play.plan
     owner, before = order[0], order[-1]
     if plan.content is not None:
@@ -209,7 +210,7 @@ def _shift(play: Played, order: Sequence[str], answers: Mapping[str, str]) -> No
 
 
 def _rounds(play: Played, order: Sequence[str]) -> tuple[str, ...]:
-    """Y9 to Y15, Y20. Gives the reasons for the end."""
+    """Play Y9 to Y15 and Y20; return the reasons for the end."""
     plan = play.plan
     turns = [name for _ in range(plan.cap) for name in order]
     for number, name in enumerate(turns, start=1):
@@ -235,7 +236,7 @@ def _turn(play: Played, name: str, *, is_first: bool = False) -> None:
 
 
 def _last_words(mode: Mode, order: Sequence[str], name: str) -> Sequence[str]:
-    """Y13: the next one; Y14: everyone, the next one first."""
+    """Return who has last words: the next speaker (Y13), or all, the next one first (Y14)."""
     place = order.index(name) + 1
     following = [*order[place:], *order[:place]]
     if mode == "one_last_chat_after_first_completion":
@@ -244,7 +245,7 @@ def _last_words(mode: Mode, order: Sequence[str], name: str) -> Sequence[str]:
 
 
 def _check(play: Played, name: str) -> bool:
-    """Y9, Y10: ask a stopper whether it is done."""
+    """Play Y9 and Y10: ask a stopper whether its task is done."""
     plan, history = play.plan, play.histories[name]
     number = play.checks[name] = play.checks.get(name, 0) + 1
     done = plan.completes[name] == number

@@ -1,6 +1,6 @@
-"""A package with entry points, as an installer leaves it in a folder of `sys.path`. No tests here.
+"""A package with entry points, as an installer writes it to a folder of `sys.path`. No tests here.
 
-Conversations that name what it offers run with nothing registered in Python.
+Conversations can name its objects although nothing is registered in Python.
 """
 
 from pathlib import Path
@@ -103,7 +103,7 @@ backwards = garden_package:backwards
 
 
 def install_package(folder: Path) -> None:
-    """Write into a folder what an installer puts there."""
+    """Write the files that an installer would write to a folder."""
     (folder / "garden_package.py").write_text(PACKAGE)
     about = folder / "garden_package-1.0.dist-info"
     about.mkdir()
@@ -112,7 +112,7 @@ def install_package(folder: Path) -> None:
 
 
 def shaped(author: dict[str, Any] | None = None, weather: str = "weather") -> dict[str, Any]:
-    """A conversation that names what the package offers; with ``author`` changed."""
+    """Return a conversation that names the package's objects; `author` changes a speaker."""
     return {
         "task": "Plan a garden",
         "speakers": [
@@ -126,6 +126,7 @@ def shaped(author: dict[str, Any] | None = None, weather: str = "weather") -> di
             | (author or {}),
             {"name": "Weather", "replies": [{"kind": "function", "name": weather}]},
         ],
-        # Who counts its turns by its prompt says the same again once that is shortened.
+        # This speaker counts its turns by its prompt, so it repeats itself after the prompt is
+        # shortened.
         "end_chat": {"max_iterations": 6, "guards": {"same_replies": 0, "standstill": 0}},
     }

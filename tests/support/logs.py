@@ -1,4 +1,4 @@
-"""Logs as tests compare them."""
+"""Logs in a form that tests can compare."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -9,12 +9,12 @@ M = TypeVar("M", bound=BaseMessage)
 
 
 def without_ids(messages: Sequence[M]) -> list[M]:
-    """Give messages without their ids, which differ from run to run; their places do not."""
+    """Return messages without their ids, which differ from run to run."""
     return [message.model_copy(update={"id": None}) for message in messages]
 
 
 def as_replayed(messages: Sequence[M]) -> list[M]:
-    """Give messages without their ids, and without what their models used: replays call none."""
+    """Return messages without ids and token usage, because replays call no model."""
     nothing: dict[str, object] = {"usage_metadata": None, "response_metadata": {}}
     return [
         message.model_copy(update=nothing if isinstance(message, AIMessage) else {})

@@ -1,4 +1,4 @@
-"""Models made of chat models, for tests of how a model is asked."""
+"""Models made of chat models, for tests of model calls."""
 
 from typing import Any
 
@@ -13,22 +13,22 @@ from duologue.nodes.models.settings import CallSettings
 
 
 def model_of(label: str, chat: Chat) -> Model:
-    """Return the model that a chat model speaks for."""
+    """Return a model that calls this chat model."""
     return Model(adapter_of(label, chat))
 
 
 def child_of(label: str, chat: Chat, *, is_small: bool = False) -> Model:
-    """Return a model whose server is taken for a child of this process."""
+    """Return a model that appears to run in a child of this process."""
     assert isinstance(chat, ChatModel)
     return Model((EmbeddedModel if is_small else LocalModel)(label, chat, 8192))
 
 
 def chat_of(model: Model) -> Any:  # noqa: ANN401
-    """Return the chat model that a model is asked through."""
+    """Return the chat model behind a model."""
     assert isinstance(model.adapter, OpenAICompatible | LangChainModel)
     return model.adapter.chat
 
 
 def chosen(**settings: object) -> CallSettings:
-    """Return the settings of a call that the user set."""
+    """Return a call's settings that the user has set."""
     return CallSettings(settings)

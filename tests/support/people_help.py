@@ -1,4 +1,4 @@
-"""Plays conversations in which people take part, and notes what they are asked. No tests here."""
+"""Runs of conversations with people, and a record of the questions to them. No tests here."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from duologue.nodes.testing import Line, Reply, ScriptedChatModel, ScriptedToolC
 
 
 class Played(NamedTuple):
-    """What came of a conversation."""
+    """The results of a run with people."""
 
     result: Result
     asked: list[Question]
@@ -33,12 +33,12 @@ class Played(NamedTuple):
 
     @property
     def heard(self) -> list[str]:
-        """What each question for a message shows."""
+        """Return the messages shown by each question for a message."""
         return [one.heard for one in self.asked if isinstance(one, MessageQuestion)]
 
     @property
     def prompts(self) -> list[list[dict[str, Any]]]:
-        """What a scripted model was sent."""
+        """Return the prompts of a scripted model."""
         assert isinstance(self.model, ScriptedChatModel)
         return [call.prompt for call in self.model.calls]
 
@@ -49,7 +49,7 @@ def play(
     answers: Iterable[Any] = (),
     **options: Any,
 ) -> Played:
-    """Run a conversation; at each question the next answer is given, None behind the last."""
+    """Run a conversation and answer its questions in turn, with None after the last answer."""
     asked: list[Question] = []
     given = iter(answers)
 
@@ -63,10 +63,10 @@ def play(
 
 
 def call(name: str, number: int = 1, **arguments: Any) -> ScriptedToolCall:
-    """A call of a tool."""
+    """Return a tool call."""
     return ScriptedToolCall(name=name, args=arguments, id=f"call {number}")
 
 
 def calls(*made: ScriptedToolCall, text: str = "") -> Reply:
-    """A message that calls tools."""
+    """Return a message that calls tools."""
     return Reply(text=text, tool_calls=made)

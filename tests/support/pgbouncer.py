@@ -16,11 +16,11 @@ from psycopg.conninfo import conninfo_to_dict
 
 @contextmanager
 def pgbouncer(server: str, database: str) -> Iterator[tuple[str, str]]:
-    """Run a pooler; yield its address, and where the server itself is, as HOST:PORT.
+    """Run a pooler; yield its address, and the address of the server itself as HOST:PORT.
 
     Args:
-        server: The server's address.
-        database: The database of the pooler's address.
+        server: Address of the server.
+        database: Database in the pooler's address.
     """
     program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
     if program is None:

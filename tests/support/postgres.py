@@ -15,9 +15,9 @@ import pytest
 
 @contextmanager
 def server(*, apart: bool = False) -> Iterator[str]:
-    """Yield the address of a server that runs while the block does; skip if there is none.
+    """Yield the address of a server that runs during the block; skip without one.
 
-    One that is `apart` is nobody else's, and may be stopped.
+    A server that is `apart` is not shared, so the test may stop it.
     """
     if apart:
         with own_server() as running:
@@ -52,7 +52,7 @@ def _version(folder: Path) -> float:
 
 
 class Server:
-    """A server of the system's programs, in a folder of its own."""
+    """A server run by the system's programs in a separate folder."""
 
     def __init__(self, programs: Path, folder: Path) -> None:
         self.url = f"postgresql://tester:s3cret@/postgres?host={folder}"
@@ -73,7 +73,7 @@ class Server:
         )
 
     def start(self) -> None:
-        """Start it, also after it was killed: what is left of it soon ends by itself."""
+        """Start the server, also after a kill: its remaining processes soon end."""
         for _ in range(20):
             with suppress(subprocess.CalledProcessError):
                 return self._start()
@@ -88,12 +88,12 @@ class Server:
         )
 
     def kill(self) -> None:
-        """End it by SIGKILL; its connections break."""
+        """End the server by SIGKILL, which breaks its connections."""
         first = int((self._data / "postmaster.pid").read_text().split()[0])
         os.kill(first, signal.SIGKILL)
 
     def stop(self) -> None:
-        """End it."""
+        """Stop the server."""
         self._run("pg_ctl", "-D", str(self._data), "-w", "-m", "immediate", "stop")
 
     def _run(self, program: str, *arguments: str) -> None:
@@ -109,11 +109,11 @@ class Server:
 
 @contextmanager
 def own_server() -> Iterator[Server]:
-    """Run a server that is nobody else's, and may be killed and started; skip if there is none."""
+    """Run an unshared server that a test may kill and start; skip without one."""
     programs = _programs()
     if programs is None:
         pytest.skip("PostgreSQL is not installed")
-    # A short path of its own: a socket's path is limited to 107 bytes.
+    # A short path, because the path of a socket is limited to 107 bytes.
     with tempfile.TemporaryDirectory(prefix="pg", ignore_cleanup_errors=True) as name:
         running = Server(programs, Path(name))
         running.start()

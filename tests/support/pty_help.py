@@ -1,4 +1,4 @@
-"""A terminal of 80 columns in which a test runs the command, as a person does."""
+"""A terminal of 80 columns in which a test runs the command like a person."""
 
 import fcntl
 import os
@@ -22,14 +22,14 @@ from duologue.graphs.cli.terminal import input as line_input
 from .cli_help import main_thread_gets, signals_kept
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]")
-# The terminal becomes its own, so that Ctrl-C is a signal to it.
+# Make the terminal the controlling one, so that Ctrl-C sends a signal to the process.
 _COMMAND = """
 import fcntl, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 from duologue.graphs.cli.app import main
 main()
 """
-# A line that was written over, such as one with a spinner.
+# A line that was overwritten, for example a spinner.
 _ERASED = re.compile(r"[^\n]*\r\x1b\[2K")
 _PATIENCE = 60  # seconds
 WIDTH = 80
@@ -52,7 +52,7 @@ class Terminal:
         os.close(self._screen)
 
     def sees(self, text: str) -> None:
-        """Wait until a text is on the screen, behind what was waited for before."""
+        """Wait until a text appears on the screen, after the text of the previous wait."""
         until = time.monotonic() + _PATIENCE
         while (place := self._seen.find(text.encode(), self._read)) < 0:
             if time.monotonic() > until or not self.reads(_PATIENCE):
@@ -64,21 +64,21 @@ class Terminal:
         os.write(self._screen, keys.encode())
 
     def reads(self, seconds: float) -> bool:
-        """Wait so long for what comes next; whether there was something."""
+        """Wait at most this long for output; return whether there was some."""
         if not select.select([self._screen], [], [], seconds)[0]:
             return False
         try:
             found = os.read(self._screen, 65536)
-        except OSError:  # the last one who had it is gone
+        except OSError:  # the last process with the terminal has ended
             return False
         self._seen += found
         return bool(found)
 
     @property
     def rows(self) -> list[str]:
-        """The rows of the screen, however often they were written over; empty ones at the end not.
+        """Return the rows of the screen after all overwriting, without empty rows at the end.
 
-        What is wider than the screen goes on in the next row.
+        Text wider than the screen continues in the next row.
         """
         rows, row, column = [""], 0, 0
         for sign in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|[^\x1b]", self._seen.decode()):
@@ -100,14 +100,14 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """What is on the screen, without colours."""
+        """Return the text of the screen without colours."""
         text = _ERASED.sub("", self._seen.decode())
         return _ESCAPES.sub("", text).replace("\r", "")
 
 
 @contextmanager
 def in_a_process(*arguments: str) -> Iterator[tuple[Terminal, "subprocess.Popen[bytes]"]]:
-    """Run the command in a process of its own, whose lines a person can edit."""
+    """Run the command in a separate process whose input lines a person can edit."""
     with Terminal() as terminal:
         process = subprocess.Popen(
             [sys.executable, "-c", _COMMAND, *arguments],
@@ -131,13 +131,13 @@ def at_terminal(
     stdout: int | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> tuple[int, str]:
-    """Run the command in this process and thread, and a person in another.
+    """Run the command in this process and thread, and a person in another thread.
 
     Args:
-        *arguments: The command's.
-        person: What the person does.
-        stdout: Where its output goes, if not to the terminal.
-        environ: Settings, over those of such a terminal.
+        *arguments: Arguments of the command.
+        person: Types and reads like a person.
+        stdout: Destination of the command's output. The terminal if None.
+        environ: Variables that override the terminal's environment.
 
     Returns:
         The exit code, and the screen's text without colours.
@@ -150,7 +150,7 @@ def at_terminal(
             person(terminal)
         except BaseException as error:
             failed.append(error)
-            # The end of the input, so that nobody waits for the person.
+            # End the input, so that the command does not wait for the person.
             terminal.types("\n\x04")
         while not has_ended.is_set():
             terminal.reads(0.05)
@@ -180,7 +180,7 @@ def _run(arguments: tuple[str, ...], end: int, stdout: int, environ: Mapping[str
         open(end, "w", closefd=False) as err,
         patch.multiple(sys, stdin=typed, stdout=out, stderr=err, argv=["duologue", *arguments]),
         patch.dict(os.environ, {**_SIZE, **environ}),
-        # Which would read from this process's own terminal.
+        # Otherwise it would read from the terminal of this process.
         patch.object(line_input, "_line_editing", lambda: None),
     ):
         try:
@@ -191,9 +191,9 @@ def _run(arguments: tuple[str, ...], end: int, stdout: int, environ: Mapping[str
 
 
 def leaves(terminal: Terminal, sent: str | signal.Signals) -> None:
-    """Press keys where the command reads a line, or send it a signal.
+    """Press keys while the command reads a line, or send it a signal.
 
-    A signal that comes just before reading begins is seen at the next key.
+    A signal that arrives just before the read has an effect only at the next key.
     """
     if isinstance(sent, str):
         terminal.types(sent)

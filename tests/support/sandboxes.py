@@ -1,4 +1,4 @@
-"""Running code in sandboxes from tests, and what must be there outside for it to reach."""
+"""Runs of code in sandboxes, and the servers and processes outside that it tries to reach."""
 
 import json
 import os
@@ -21,14 +21,14 @@ from duologue.tools.sandbox.sandbox import Ran, check, close, run
 
 
 class Session:
-    """One session's interpreter."""
+    """The interpreter of one session."""
 
     def __init__(self, level: Level, **limits: float) -> None:
         self.sandbox = Sandbox.model_validate({"level": level, "seconds": 20, **limits})
         self.kept = Kept(key=secrets.token_hex(8))
 
     async def __call__(self, code: str, language: Language = "python") -> Ran:
-        """Run code in it."""
+        """Run code in this interpreter."""
         ran = await run(self.sandbox, language, code, self.kept)
         self.kept = ran.kept
         return ran
@@ -38,7 +38,7 @@ class Session:
 
 
 async def need(level: Level) -> None:
-    """Skip the test where a level doesn't work; where tests must not be skipped, fail."""
+    """Skip the test if a sandbox level doesn't work here; fail in CI."""
     try:
         await check(Sandbox(level=level), ["python"])
     except SpecError as error:
@@ -49,7 +49,7 @@ async def need(level: Level) -> None:
 
 @contextmanager
 def listener(secret: bytes) -> Iterator[int]:
-    """Tell a secret to whoever connects to this port of loopback."""
+    """Send a secret to every client of this loopback port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -68,7 +68,7 @@ def listener(secret: bytes) -> Iterator[int]:
 
 @contextmanager
 def answerer(secret: bytes, family: int, address: object) -> Iterator[object]:
-    """Answer whatever datagram comes: the first 12 bytes of it, and a secret."""
+    """Answer every datagram with its first 12 bytes and a secret."""
     with socket.socket(family, socket.SOCK_DGRAM) as server:
         server.bind(address)  # type: ignore[arg-type]
         server.settimeout(0.1)
@@ -91,7 +91,7 @@ def answerer(secret: bytes, family: int, address: object) -> Iterator[object]:
 
 @contextmanager
 def bystander(environment: dict[str, str] | None = None) -> Iterator["subprocess.Popen[bytes]"]:
-    """A process that has nothing to do with the code."""
+    """Run a process that is unrelated to the code."""
     with subprocess.Popen(["sleep", "600"], env={**os.environ, **(environment or {})}) as process:
         try:
             yield process
@@ -100,7 +100,7 @@ def bystander(environment: dict[str, str] | None = None) -> Iterator["subprocess
 
 
 def is_running(word: str) -> bool:
-    """Whether any process has this word among its arguments."""
+    """Return whether any process has this word among its arguments."""
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             if word.encode() in file.read_bytes().split(b"\0"):
@@ -111,7 +111,7 @@ def is_running(word: str) -> bool:
 
 
 def wait_until(what: str, holds: "object", seconds: float = 20) -> None:
-    """Wait for something that must happen soon."""
+    """Wait for an event that must happen soon."""
     end = time.monotonic() + seconds
     while not holds():  # type: ignore[operator]
         assert time.monotonic() < end, what
@@ -138,7 +138,7 @@ asyncio.run(main())
 
 
 def program(*sessions: tuple[Level, tuple[str, ...]]) -> "subprocess.Popen[str]":
-    """A process that uses the library to run codes one after another, in sessions side by side."""
+    """Start a process that uses the library to run code in several sessions."""
     return subprocess.Popen(
         [sys.executable, "-c", PROGRAM, json.dumps(sessions)],
         stdout=subprocess.PIPE,
@@ -148,7 +148,7 @@ def program(*sessions: tuple[Level, tuple[str, ...]]) -> "subprocess.Popen[str]"
 
 
 def are_gone(pids: set[int]) -> bool:
-    """Whether none of these processes lives."""
+    """Return whether all these processes have ended."""
     return not any(Path(f"/proc/{pid}").exists() and pid in _living() for pid in pids)
 
 

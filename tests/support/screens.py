@@ -1,4 +1,4 @@
-"""A console that writes to memory as to a terminal. No tests here."""
+"""A console that writes to memory but behaves like a terminal. No tests here."""
 
 import io
 

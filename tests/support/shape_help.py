@@ -1,4 +1,4 @@
-"""What the tests of shaped speakers share: conversations, running them, reading what they left."""
+"""Helpers for the tests of speakers' options: conversations, runs, and reads of their logs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from duologue.nodes.testing import Call, Line as Said, Script, ScriptedChatModel
 
 
 def talk(*speakers: dict[str, Any] | str, rounds: int = 1, **fields: Any) -> Conversation:
-    """A conversation of these speakers, each its fields or its name alone."""
+    """Return a conversation of these speakers, each with its fields or its name only."""
     given = [{"name": one} if isinstance(one, str) else one for one in speakers]
     end_chat = {"max_iterations": rounds} | fields.pop("end_chat", {})
     return load_conversation({"task": "Plan.", "speakers": given, "end_chat": end_chat} | fields)
@@ -24,7 +24,7 @@ def play(
     script: Sequence[Said],
     **options: Any,
 ) -> tuple[Result, ScriptedChatModel]:
-    """Run it on a script that must be used up. Gives what came of it, and the model."""
+    """Run a conversation on a script that must be used up; return the result and the model."""
     model = ScriptedChatModel(script=list(script))
     options = {"store": f"memory:{uuid4().hex}"} | options
     result = converse(conversation, model=model, **options)
@@ -33,7 +33,7 @@ def play(
 
 
 def never() -> ScriptedChatModel:
-    """A model that may not be asked."""
+    """Return a model that must not be called."""
     return scripted([])
 
 
@@ -42,23 +42,23 @@ def scripted(script: Script) -> ScriptedChatModel:
 
 
 def texts(call: Call) -> list[str]:
-    """What a model was sent, in roles, behind the system prompt."""
+    """Return a model call's prompt as roles and texts, without the system prompt."""
     return shown(call.messages[1:])
 
 
 def shown(messages: Sequence[BaseMessage]) -> list[str]:
-    """Messages as their roles and texts."""
+    """Return messages as their roles and texts."""
     roles = {"human": "u", "ai": "a", "tool": "t", "system": "s"}
     return [f"{roles[message.type]}:{message.text}" for message in messages]
 
 
 def of_kind(result: Result, kind: type[MessageMetadata]) -> list[BaseMessage]:
-    """The lines of a kind that a log holds."""
+    """Return the messages of one kind in a log."""
     return [message for message in result.messages if type(metadata(message)) is kind]
 
 
 def kinds(result: Result) -> list[str]:
-    """The kinds of all lines of a log."""
+    """Return the kinds of all messages of a log."""
     return [metadata(message).kind for message in result.messages]
 
 
@@ -69,7 +69,7 @@ def calls_of(message: BaseMessage) -> list[str]:
 
 
 def well_formed(view: Sequence[BaseMessage]) -> None:
-    """What every provider must be able to read."""
+    """Check that every provider accepts a prompt."""
     expected: list[str] = []
     seen: set[str] = set()
     before: str | None = None

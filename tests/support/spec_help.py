@@ -1,4 +1,4 @@
-"""What the tests of the spec share. No tests here."""
+"""Helpers for the tests of the spec. No tests here."""
 
 import json
 from collections.abc import Mapping
@@ -8,12 +8,12 @@ from duologue.graphs.text.words import normalize_look
 
 
 def toml(value: object) -> str:
-    """Write a value as inline TOML, in which null does not exist."""
+    """Write a value as inline TOML, which has no null."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{toml(key)} = {toml(part)}" for key, part in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(toml, value)) + "]"
-    # JSON's strings are TOML's, but for the delete character.
+    # A JSON string is a TOML string, except for the delete character.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -27,10 +27,10 @@ def minimal(**fields: object) -> dict[str, Any]:
 
 
 def letters(name: str) -> str:
-    """What a name is the same by: its letters without case."""
+    """Return a name's letters without case; equal letters make names equal."""
     return normalize_look(name)[0]
 
 
 def look(name: str) -> str:
-    """What a name is the same by: how its letters look."""
+    """Return a name's look; equal looks make names equal."""
     return normalize_look(name)[1]

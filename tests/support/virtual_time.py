@@ -1,4 +1,4 @@
-"""An event loop whose clock goes on by itself: hours pass in no time, in their order."""
+"""An event loop with a virtual clock: hours of timers pass in no time, in the correct order."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -7,11 +7,12 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 _TICK = 1e-6
-"""What each round of the loop takes: else what waits for less than a float can say never ends."""
+"""Duration of each loop iteration. Without it, a wait shorter than a float's precision never ends.
+"""
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """A loop for timers alone: where nothing is ready, its clock goes on to the next one."""
+    """An event loop for timers only; an idle loop's clock advances to the next timer."""
 
     def __init__(self) -> None:
         super().__init__()
