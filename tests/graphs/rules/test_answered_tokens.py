@@ -1,4 +1,4 @@
-"""R20: a done token that counts once it is answered, so that the work is done before the end."""
+"""R20: a done token that counts only after an answer, so that the work is done before the end."""
 
 from typing import Any
 from uuid import uuid4
@@ -33,7 +33,7 @@ def talk(**fields: Any) -> dict[str, Any]:
 
 
 def play(spec: dict[str, Any], *script: Line, **options: Any) -> tuple[Result, ScriptedChatModel]:
-    """Run it; every answer must be asked for."""
+    """Run a conversation on a script that must be used up."""
     model = ScriptedChatModel(script=[*script])
     options = {"store": f"memory:{uuid4().hex}"} | options
     if "tools" not in options:
@@ -63,7 +63,8 @@ def test_the_agent_does_its_work_and_its_report_is_the_last_message() -> None:
     assert result.outcome.by == "User"
     assert result.outcome.explanations == ("User said the done token and was answered",)
     assert (result.outcome.rounds, result.outcome.messages) == (2, 4)
-    # The agent hears the words beside the token, and that its message is the last one.
+    # The agent hears the words around the token, and the announcement that its message is the last
+    # one.
     heard = model.calls[3].messages[-1].text
     assert heard == f"Yes, please go ahead.\n\nModerator: {speaking.LAST_MESSAGE}"
     causes = [(one.kind.value, one.text) for one in result.why() if one.message]
@@ -83,7 +84,7 @@ def test_a_question_in_answer_ends_it_as_well() -> None:
     [
         ({"when": [WORD, {"kind": "max_messages", "limit": 3}]}, ["done_token", "max_messages"]),
         ({"guards": {"farewells": 1}}, ["done_token"]),
-        # What is joined to it holds already.
+        # The other part of the `&` is met already.
         (
             {"when": {"kind": "all", "of": [WORD, {"kind": "max_messages", "limit": 2}]}},
             ["done_token", "max_messages"],

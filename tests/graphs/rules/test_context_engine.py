@@ -1,6 +1,6 @@
-"""Long histories with models that take little: every prompt that a model gets, by each policy.
+"""Long histories with models of a small context: every prompt of a model, under each policy.
 
-Models that take enough are in `test_shaped_contexts`.
+Models with a sufficient context are in `test_shaped_contexts`.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ from support.fields import fields_of
 
 
 def is_asked_as_speaker(conversation: Conversation, messages: Sequence[BaseMessage]) -> bool:
-    """Whether a speaker is asked, and not who takes no part or sums up."""
+    """Return whether the prompt is a speaker's, and not a judge's, moderator's or summarizer's."""
     return any(messages[0].text.startswith(f"You are {name},") for name in conversation.names)
 
 
 def can_be_sent(messages: Sequence[BaseMessage]) -> None:
-    """User and assistant in turn, behind one system prompt, and no call without its results."""
+    """Check that roles alternate after one system prompt, and that each call has its results."""
     open_calls: list[str] = []
     before = ""
     for place, message in enumerate(messages):
@@ -49,11 +49,11 @@ PADS = ("", " And so on.", " And so on, and so on, and so on and on." * 2)
 
 
 def room(conversation: Conversation, pad: str) -> tuple[int, int]:
-    """Characters and messages that what must stay never exceeds."""
+    """Return an upper bound of the characters and messages that no cut may remove."""
     people, speech = len(conversation.names), 70 + len(pad)
     answers = (people * (speech + 40)) * conversation.opening.answers
     tools = 250 * any(speaker.tools for speaker in conversation.speakers)
-    # What is always there and asked, then what is known, then the newest turn.
+    # The sum of the fixed parts and questions, the pinned messages, and the newest turn.
     characters = 900 + 2 * speech + answers + 3 * tools + (people + 1) * (speech + 30)
     return characters, 16 + 4 * people
 
@@ -70,7 +70,7 @@ def room(conversation: Conversation, pad: str) -> tuple[int, int]:
 def test_a_model_that_takes_little_never_makes_a_conversation_fail(
     conversation: Conversation, seed: int, pad: str, by: str, like: Literal["openai", "llama.cpp"]
 ) -> None:
-    """U5: the history is shortened for whoever is asked, and the stream and the log say so."""
+    """U5: the history is shortened until it fits, and the stream and the log show it."""
     characters, messages = room(conversation, pad)
     player = Narrow(conversation, seed, unlike=True, pad=pad, like=like)
     player.characters = characters if by != "messages" else player.characters
@@ -86,7 +86,7 @@ def test_a_model_that_takes_little_never_makes_a_conversation_fail(
     made = [place_of(one) for one in result.messages if isinstance(metadata(one), Summary)]
     assert shortened == made
     assert {*made} >= {place_of(cut) for cut in cuts}
-    # What was refused once is not asked again.
+    # A refused prompt is not sent again.
     assert all(one not in player.refused[:place] for place, one in enumerate(player.refused))
     for call in model.calls:
         can_be_sent(call.messages)

@@ -1,7 +1,6 @@
-"""A model that refuses long prompts: who is asked then, what the log and the stream say of it.
+"""A model that refuses long prompts: the next call, and its trace in the log and the stream.
 
-Row U5. The same on drawn conversations is in
-`test_context_engine`.
+`test_context_engine` tests the same on drawn conversations.
 """
 
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ LINE = "This is said at some length, so that it soon gets too long for a model t
 
 
 def talkative(**fields: Any) -> Conversation:
-    """Two who talk at length, and keep all."""
+    """Return a conversation of two speakers who write long messages and keep the whole history."""
     speakers = [
         {"name": "Ann", "checks_completion": True},
         {"name": "Bob", "checks_completion": True},
@@ -59,7 +58,7 @@ SHORTENED_FOR: dict[str, tuple[dict[str, Any], str]] = {
 async def test_who_judges_and_who_moderates_is_shown_less_where_a_model_takes_little(
     fields: dict[str, Any], question: str
 ) -> None:
-    """U5: only the questions are refused here, so only they need the cuts."""
+    """U5: if a model refuses long questions to a judge or moderator, only these are shortened."""
     conversation = talkative(**fields)
 
     class Picky(Narrow):
@@ -75,7 +74,7 @@ async def test_who_judges_and_who_moderates_is_shown_less_where_a_model_takes_li
     assert all((metadata(cut).speaker is None) is takes_no_part for cut in cuts)
     told = [event.text for event in events if isinstance(event, Notice)]
     assert told == [fields_of(cut).problem for cut in cuts]
-    # A cut holds for what is asked later, too: not every question is refused.
+    # A cut applies to later questions, too, so not every question is refused.
     asked = [prompt for prompt in player.answered if question in prompt[-1]["content"]]
     assert len(cuts) < len(asked)
     assert all(player.takes(prompt) for prompt in asked)
@@ -85,7 +84,7 @@ async def test_who_judges_and_who_moderates_is_shown_less_where_a_model_takes_li
 async def test_a_servers_refusal_shortens_the_history_and_costs_nothing_else(
     like: Literal["openai", "llama.cpp"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """U5, over HTTP: each refused prompt is sent once, and the conversation ends as it would."""
+    """U5, over HTTP: each refused prompt is sent once, and the conversation ends as usual."""
     conversation = talkative(end_chat={"max_iterations": 5})
     player = Narrow(conversation, 1, unlike=True, pad=f" {LINE}", characters=900, like=like)
     with ScriptedServer(player.answer) as server:
@@ -104,11 +103,11 @@ async def test_a_servers_refusal_shortens_the_history_and_costs_nothing_else(
 
 
 async def test_a_resumed_session_does_not_ask_what_was_refused_before() -> None:
-    """U5: the cut is in the log, whatever fails later."""
+    """U5: the cut is in the log, so that later failures do not lose it."""
 
     @dataclass
     class Failing(Narrow):
-        """Fails at every call that does not follow a refusal, where the step is not over yet."""
+        """A model that fails at every call, except directly after a refusal in the same step."""
 
         broken: set[int] = field(default_factory=set)
         has_refused: bool = False
@@ -133,7 +132,7 @@ async def test_a_resumed_session_does_not_ask_what_was_refused_before() -> None:
 
 
 async def test_only_a_newest_turn_that_is_too_long_alone_makes_it_fail() -> None:
-    """U5: the one sentence names the model and what to do; nothing said is lost."""
+    """U5: the error names the model and the remedy, and no message is lost."""
     conversation = talkative()
     player = Narrow(conversation, 5, unlike=True, pad=f" {LINE}" * 9, characters=900)
     with pytest.raises(ContextTooLongError, match="give the speaker a smaller `context`"):
@@ -144,7 +143,7 @@ async def test_only_a_newest_turn_that_is_too_long_alone_makes_it_fail() -> None
 
 
 async def test_a_moderator_is_never_asked_again_what_it_has_refused_because_of_secrets() -> None:
-    """Y16, U5: what it does not hear is no half of what it hears."""
+    """Y16, U5: secrets, which the moderator does not hear, do not count in its cuts."""
     secret = {"prompt": "Make up a secret."}
     conversation = talkative(
         speakers=[{"name": name, "private_opening": secret} for name in PEOPLE],
@@ -175,7 +174,7 @@ async def test_a_moderator_is_never_asked_again_what_it_has_refused_because_of_s
 async def test_who_takes_no_part_is_asked_again_where_there_was_no_room_for_the_answer(
     fields: dict[str, Any],
 ) -> None:
-    """U5: llama.cpp takes a prompt that just fits, and stops in the middle of the answer."""
+    """U5: llama.cpp accepts a prompt that just fits, and stops in the middle of the answer."""
     conversation = talkative(**fields)
 
     class Full(Narrow):

@@ -1,4 +1,4 @@
-"""Done tokens in conversations: who hears what, what ends, and sessions begun by older rules."""
+"""Done tokens in conversations: their listeners, the end, and sessions begun by older rules."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ def test_r1_a_token_glued_to_the_last_words_ends_it_and_nobody_answers(said: str
     assert result.outcome is not None
     assert result.outcome.reason == "done_token"
     assert result.outcome.explanations == ("Ann said the done token",)
-    # The log and the transcript keep what was said.
+    # The log and the transcript keep the message.
     assert result.transcript[-1] == ("Ann", said)
     assert len(prompts) == 3
     assert [cause.message for cause in result.why() if cause.kind == "said"] == [
@@ -219,7 +219,7 @@ OLD: dict[str, Any] = {
 
 
 def begun(store: str) -> None:
-    """A session whose model has failed at its second call."""
+    """Create a session whose model has failed at its second call."""
 
     def speak(prompt: Prompt) -> str:
         if len(model.calls) > 1:
@@ -232,7 +232,7 @@ def begun(store: str) -> None:
 
 
 def test_what_was_not_set_is_not_compared_and_the_stored_holds() -> None:
-    """At any depth: a default may have changed since the session began."""
+    """Fields that were not set are not compared, at any depth: their defaults may have changed."""
     store = "memory:unset"
     begun(store)
     guarded = {"max_iterations": 2, "guards": {"farewells": 9}}

@@ -1,4 +1,4 @@
-"""A speaker that says what another has just said (R16): asked again, then counted."""
+"""A speaker that repeats another's last message (R16): a second request, then a count."""
 
 from typing import Any
 from uuid import uuid4
@@ -22,7 +22,7 @@ def talk(*names: str, **fields: Any) -> Conversation:
 
 
 def play(conversation: Conversation, *script: Line, rounds: int = 1) -> Result:
-    """Play it for so many rounds, on a script that must be used up."""
+    """Run a conversation for so many rounds, on a script that must be used up."""
     end_chat = conversation.end_chat.model_copy(update={"max_iterations": rounds})
     conversation = conversation.model_copy(update={"end_chat": end_chat})
     model = ScriptedChatModel(script=list(script))
@@ -162,7 +162,7 @@ class Vote(BaseModel):
     ("why", "is_echo"), [("cheap", False), ("because it costs us much less", True)]
 )
 def test_r16_of_json_its_values_count(form: str, why: str, *, is_echo: bool) -> None:
-    """The names of the fields are nobody's words: the same vote is no echo."""
+    """The names of the fields do not count, and the same vote is no echo."""
     ballot = {"vote": "yes", "abstain": False, "why": why}
     format = {"kind": "schema", "name": "Vote", "form": form}  # noqa: A001
     people = [{"name": "Ann", "format": format}, {"name": "Bob", "format": format}]

@@ -1,8 +1,8 @@
-"""Every reachable path of the engine goes and ends as the published rules say, within bounds.
+"""Every reachable path of the engine has the turns and the end of the published rules.
 
-The walk itself is in `paths`, the rules are in `onlooker`. For each conversation that is walked the
-longest path has no more messages than `most_messages` and no more steps than
-`max_steps`; how many it has exactly is said by `paths.reachable_messages`.
+The walk itself is in `paths`, and the rules are in `onlooker`. For each conversation, the longest
+path has no more messages than `most_messages` and no more steps than `max_steps`;
+`paths.reachable_messages` is its exact number of messages.
 """
 
 from collections.abc import Iterator, Sequence
@@ -57,7 +57,7 @@ JUDGE = SeparateJudge(criteria=("They agree.",))
 SUMMED_UP = RunningSummary(limit=9_000)
 HELLO = TextReply(text="Hello.", once=True)
 SHAPED: dict[str, Any] = {"hooks": True, "summaries": True}
-"""What may stand around and before a speaker's replies."""
+"""Options that add steps before and after a speaker's replies."""
 BAD_CALL, BROKEN_TOOL = Came(1, 0, worked=False), Came(0, 1, worked=False)
 ERRORS = (BAD_CALL, BROKEN_TOOL)
 
@@ -126,18 +126,18 @@ def spec(
 
 
 def stopping(mode: EndChatMode, count: int) -> Iterator[tuple[str, ...]]:
-    """Every valid set of stoppers."""
+    """Yield every valid set of stoppers."""
     least = 0 if mode is EndChatMode.MAX_ITERATIONS_ONLY else 1
     for size in range(least, count + 1):
         yield from combinations(NAMES[:count], size)
 
 
 def walked(conversation: Conversation, **choices: Any) -> Walk:
-    """Walk all paths; the longest has exactly as many messages as the rules make possible."""
+    """Walk all paths, and check that the longest has as many messages as the rules allow."""
     walk = Walk(conversation, Choices(**choices))
     longest, at_the_cap = reachable_messages(conversation)
     assert walk.longest.messages == longest
-    # Short of the bound only where nobody is asked at the cap, who could bring last words there.
+    # It is shorter than the bound only if no verdict at the cap can add last words.
     assert (longest == most_messages(conversation)) is at_the_cap
     return walk
 
@@ -149,8 +149,8 @@ def walked(conversation: Conversation, **choices: Any) -> Walk:
 def test_every_path_goes_and_ends_as_the_rules_say(
     thorough: bool, mode: EndChatMode, count: int, answers: bool
 ) -> None:
-    """Y2, Y3, Y4, Y6, Y9, Y11-Y15, Y20, Z4: same turns, questions, end and reasons."""
-    # What a third round adds is shown by fewer speakers, who have far fewer paths.
+    """Y2-Y4, Y6, Y9, Y11-Y15, Y20, Z4: every path has the turns and the end of the rules."""
+    # The effect of a third round is shown with fewer speakers, who have far fewer paths.
     most = {2: 4, 3: 4, 4: 2} if thorough else {2: 3, 3: 2, 4: 1}
     for cap, stoppers in product(range(1, most[count] + 1), stopping(mode, count)):
         for first in firsts(cap, count):
@@ -162,7 +162,7 @@ def test_every_path_goes_and_ends_as_the_rules_say(
 
 
 def firsts(cap: int, count: int) -> Sequence[str | None]:
-    """Who begins: each, and nobody named, which is one of them; one alone where paths are many."""
+    """Return the first speakers to test: all and None, or a single one if there are many paths."""
     if cap == 1:
         return (None, *NAMES[:count])
     return NAMES[:count] if cap == 2 else NAMES[count - 1 : count]
@@ -196,7 +196,7 @@ GUARDS = {
 def test_guards_end_every_path_after_verdicts_and_before_the_caps(
     thorough: bool, mode: EndChatMode, answers: bool
 ) -> None:
-    """Z3: they yield to promised last words and are deaf to opening answers."""
+    """Z3: guards wait for promised last words and ignore opening answers."""
     sizes = ((2, 3), (3, 1)) if thorough else ((2, 2),)
     for (guard, limits), (count, cap) in product(GUARDS.items(), sizes):
         text = "same" if guard == "same_replies" else guard.split("_")[0].removesuffix("s")
@@ -205,7 +205,8 @@ def test_guards_end_every_path_after_verdicts_and_before_the_caps(
             guards = NO_GUARDS.model_copy(update={guard: limit})
             conversation = spec(mode, cap, count, stoppers, answers=answers, guards=guards)
             walk = walked(conversation, texts=("plain", text))
-            # A speaker has as many turns as there are rounds; farewells are counted of all.
+            # A speaker has as many turns as there are rounds; farewells are counted over all
+            # speakers.
             turns = cap * count if guard in ("farewells", "blank_replies", "standstill") else cap
             assert (Reason(guard) in walk.reasons) is (0 < limit <= turns)
 
@@ -226,7 +227,7 @@ def test_r7_farewells_end_nothing_that_waits_for_a_task_where_a_standstill_would
 @each_mode
 @thorough
 def test_guards_together_end_every_path_as_the_rules_say(thorough: bool, mode: EndChatMode) -> None:
-    """All reasons that hold at once are in the outcome, in their order."""
+    """If several guards are met at once, the outcome has all their reasons in order."""
     guards = Guards(
         blank_replies=2, same_replies=2, farewells=2, role_flips=2, standstill=2, echo=2
     )
@@ -236,7 +237,7 @@ def test_guards_together_end_every_path_as_the_rules_say(thorough: bool, mode: E
         walk = walked(conversation, texts=TEXTS)
         held = GUARDS.keys() - ({"farewells"} if mode is not MODES[0] else set())
         assert walk.reasons >= {Reason(guard) for guard in held}
-        # One message can't be two of these, but a flip stays counted.
+        # One message can have only one of these properties, but an earlier role flip stays counted.
         assert any(set(reasons) >= {"role_flips", "blank_replies"} for reasons in walk.ends) is (
             mode is MODES[3]
         )
@@ -249,7 +250,7 @@ def test_guards_together_end_every_path_as_the_rules_say(thorough: bool, mode: E
 def test_what_happens_within_a_turn_leaves_it_that_speakers_turn(
     thorough: bool, mode: EndChatMode, answers: bool
 ) -> None:
-    """Y18, Z3, Z7: drafts and calls of tools, and the calls that end a conversation."""
+    """Y18, Z3, Z7: drafts and tool calls stay in their turn unless they end the conversation."""
     sizes = (((2, 1), 0), ((2, 1), 3), ((2, 2), 2), ((3, 1), 2))
     for (count, cap), limit in sizes if thorough else sizes[:2]:
         conversation = spec(
@@ -268,7 +269,7 @@ def test_what_happens_within_a_turn_leaves_it_that_speakers_turn(
         walk = walked(conversation, drafts=True, calls=calls, halves=True, **SHAPED)
         assert (Reason.SAME_TOOL_CALLS in walk.reasons) is (limit > 0)
         assert Reason.TOOL_CALLED in walk.reasons
-        # Nothing was counted at its worst: no choices and no predicates, that is two steps a turn.
+        # The bound has slack here: no choices and no predicates, which is two steps per turn.
         assert walk.longest.steps <= max_steps(conversation) - 2 - 2 * most_messages(conversation)
 
 
@@ -278,7 +279,7 @@ def test_what_happens_within_a_turn_leaves_it_that_speakers_turn(
 def test_errors_of_either_kind_end_a_turn_at_once_and_are_no_rounds(
     thorough: bool, mode: EndChatMode
 ) -> None:
-    """Y19, Z7: counted apart, in one turn; what succeeds beside them goes on, or is the message."""
+    """Y19, Z7: errors are counted per kind within a turn; calls that succeeded are kept."""
     beside = (Came(1, 1), Came(2, 0, worked=False))
     whole = [((1, 2), 1, True), ((2, 2), 2, False), ((2, 1), 1, False)]
     for limits, rounds, answers in whole if thorough else whole[:1]:
@@ -301,7 +302,7 @@ def test_errors_of_either_kind_end_a_turn_at_once_and_are_no_rounds(
             Reason.MAX_ITERATIONS,
         }
         assert any(ends[:2] == ("max_calls", "call_errors") for ends in walk.ends)
-        # Both at once by one round, in which a call that would end it has succeeded.
+        # Both happen in one round, in which a call that would end the conversation has succeeded.
         both = ("call_errors", "tool_errors", "tool_called")
         assert any(ends[:3] == both for ends in walk.ends)
 
@@ -323,7 +324,7 @@ CODE_ENDS: dict[str, End] = {
 def test_code_beside_what_ends_it_is_run_first_and_lengthens_nothing(
     mode: EndChatMode, when: End, order: TurnFunction | None
 ) -> None:
-    """A7, L8: where the next speaker runs it; caps, guards and verdicts wait for no code."""
+    """A7, L8: the next speaker runs the code; caps, guards and verdicts do not wait for it."""
     others: dict[str, Any] = {} if order is None else {"turn_order": order}
     one_of_three, both = (NAMES[2:3], 3, 1), (NAMES[:2], 2, 2)
     for runners, count, cap in (one_of_three, both if order is None else (NAMES[:1], 2, 1)):
@@ -341,9 +342,9 @@ def test_code_beside_what_ends_it_is_run_first_and_lengthens_nothing(
 def test_the_bound_on_steps_is_reached_but_for_the_choice_behind_the_last_turn(
     thorough: bool, rounds: int, errors: tuple[int, int], context: Context | None
 ) -> None:
-    """Points 1 and 2: `max_steps` is LangGraph's limit, so it may be neither too low nor loose.
+    """`max_steps` is LangGraph's limit, so it may be neither too low nor too high.
 
-    Z7, Y19: a turn has the rounds that succeed, and as many more as there may be errors.
+    Z7, Y19: a turn has the allowed rounds that succeed, and the allowed number of errors.
     """
     for count, cap in ((2, 1), (2, 2), (3, 1)) if thorough else ((2, 1),):
         conversation = spec(
@@ -362,7 +363,7 @@ def test_the_bound_on_steps_is_reached_but_for_the_choice_behind_the_last_turn(
         happens |= {"fails": ERRORS}
         shaped = SHAPED | {"summaries": context is not None}
         walk = walked(conversation, **happens, **shaped)
-        # Two more are the task specification's.
+        # The task specification needs two more steps.
         assert walk.longest.steps + 2 == max_steps(conversation) - 1
 
 
@@ -370,7 +371,7 @@ def test_the_bound_on_steps_is_reached_but_for_the_choice_behind_the_last_turn(
 @each_mode
 @thorough
 def test_hard_stops_end_every_path_at_once(thorough: bool, mode: EndChatMode) -> None:
-    """Hard stops act within a turn and drop last words; a stop request acts after the turn."""
+    """Hard stops end a turn and its last words at once; a stop request waits for the turn's end."""
     sizes = ((2, 1), (2, 2)) if thorough else ((2, 1),)
     for (count, cap), answers in product(sizes, (False, True)):
         conversation = spec(
@@ -388,8 +389,8 @@ def test_hard_stops_end_every_path_at_once(thorough: bool, mode: EndChatMode) ->
         walk = walked(conversation, drafts=True, calls=calls, stop=True, halves=True, **SHAPED)
         hard = {"stop_requested", "max_cost", "max_tokens", "max_seconds", "max_calls"}
         assert walk.reasons >= {Reason(reason) for reason in hard}
-        # None waits for others, save what is used up by the very turn in which one asks, and
-        # before that by an answer that hooks are still to see.
+        # None waits for others, with two exceptions: the limits reached by the very turn that
+        # requests the stop, and an answer that hooks have not processed yet.
         assert all(sum(reason in hard for reason in reasons) <= 3 for reasons in walk.ends)
 
 
@@ -421,13 +422,13 @@ ENDS: dict[str, End] = {
 def test_composed_ends_hold_as_their_parts_do(mode: EndChatMode, when: End) -> None:
     """An ``&`` is as strong as its weakest part.
 
-    What was said or called before counts on, a predicate must hold now.
+    Earlier messages and calls keep counting, but a predicate must be met now.
     """
     for cap, answers in ((1, True), (2, False)):
         conversation = spec(mode, cap, 2, NAMES[1:2], answers=answers, when=when, max_tool_rounds=1)
         tools = [end.tool for _, end in leaves(when) if isinstance(end, ToolCalled)]
         happens: dict[str, Any] = {"drafts": True, "halves": True, **SHAPED}
-        # What stands around a reply is the same in a second round, which has far more paths.
+        # A second round has the same steps around a reply, but far more paths.
         around = happens if cap == 1 else {}
         walk = walked(conversation, stop=True, calls=tuple(tools), **around)
         assert len(walk.reasons) > 1
@@ -439,7 +440,7 @@ def test_composed_ends_hold_as_their_parts_do(mode: EndChatMode, when: End) -> N
 def test_a_separate_judge_completes_all_tasks_at_once(
     thorough: bool, mode: EndChatMode, marked: tuple[str, ...]
 ) -> None:
-    """Where no speaker stops the chat it is asked after each turn but the first (R19)."""
+    """If no speaker checks completion, the judge is asked after each turn but the first (R19)."""
     sizes = ((2, 1), (2, 2), (3, 2)) if thorough else ((2, 2), (3, 1))
     for (count, cap), limit in product(sizes, (0, 1, 2, 3)):
         if mode is not MODES[0] and not marked:
@@ -482,7 +483,7 @@ def test_r20_a_done_token_that_is_answered_ends_it_after_the_answer_even_past_a_
 @pytest.mark.part(2)
 @each_mode
 def test_unreadable_verdicts_in_a_row_end_it(mode: EndChatMode) -> None:
-    """Y9: whoever judged, each counts as not complete."""
+    """Y9: an unreadable verdict counts as not complete, whoever judges."""
     for (count, cap), limit, stoppers in product(
         ((2, 1), (2, 2), (3, 2)), (0, 1, 2, 3), (NAMES[:1], NAMES)
     ):
@@ -504,8 +505,8 @@ def test_unreadable_verdicts_in_a_row_end_it(mode: EndChatMode) -> None:
 def test_a_chosen_order_gives_each_turn_but_the_first_and_last_words(
     mode: EndChatMode, order: TurnFunction | Moderator | Handoff, answers: bool
 ) -> None:
-    """Y20: the first turn is the shift's owner's; who is chosen is asked, if it stops the chat."""
-    # Where nobody is named Bob begins, which need be shown only once.
+    """Y20: the first turn is the shift owner's; a chosen speaker that checks its task is asked."""
+    # Bob begins only in the case without a named speaker, because one case is enough.
     begins = (((), None), ((), "Ann"), (NAMES[:1], "Ann"), (NAMES[:1], "Bob"))
     for (count, cap), (private, first) in product(((2, 2), (3, 1)), begins):
         conversation = spec(
@@ -531,7 +532,7 @@ def test_a_chosen_order_gives_each_turn_but_the_first_and_last_words(
 def test_a_cap_on_messages_counts_all_and_leaves_last_words(
     thorough: bool, mode: EndChatMode, order: TurnFunction | None
 ) -> None:
-    """Y16: opening answers and private ones count; a stopper is asked at the cap too."""
+    """Y16: opening answers and private messages count; a stopper is asked at the cap, too."""
     others: dict[str, Any] = {} if order is None else {"turn_order": order}
     for count, answers, private, limit in product(
         (2, 3) if thorough else (2,), (False, True), ((), NAMES[:1], NAMES[1:]), range(1, 9)
@@ -569,7 +570,7 @@ def person(mode: HumanInputMode, most: int = 1, **others: Any) -> HumanReply:
 
 
 def people_walked(conversation: Conversation, **choices: Any) -> Walk:
-    """Walk all paths; who is never asked may be stopped before the bounds."""
+    """Walk all paths; a person that is never asked may end before the bounds."""
     if any(one.human and one.human.human_input_mode == "NEVER" for one in conversation.speakers):
         return Walk(conversation, Choices(word=True, **choices))
     return walked(conversation, word=True, **choices)
@@ -580,7 +581,7 @@ def people_walked(conversation: Conversation, **choices: Any) -> Walk:
 def test_people_are_asked_and_end_it_as_the_rules_say(
     mode: EndChatMode, human_input_mode: HumanInputMode
 ) -> None:
-    """A3-A6, G6: by the word or a predicate, at caps, in private, opening, rounds, last words."""
+    """A3-A6, G6: people end it by the word, a predicate or a cap, in every part."""
     never = human_input_mode is HumanInputMode.NEVER
     for (count, cap), most, who, first in (
         ((2, 3), 0, "Ann", True),
@@ -611,7 +612,7 @@ def test_people_are_asked_and_end_it_as_the_rules_say(
 
 
 def test_who_is_never_asked_gives_just_so_many_automatic_replies() -> None:
-    """A3: cap 2 gives two, 0 none, and the first message is none of them."""
+    """A3: cap 2 allows two automatic replies, 0 none; the first message is no automatic reply."""
     for most, begins, who in product((0, 1, 2), (True, False), NAMES[:2]):
         conversation = spec(
             MODES[0],
@@ -620,8 +621,8 @@ def test_who_is_never_asked_gives_just_so_many_automatic_replies() -> None:
             beginners=(who,) if begins else (),
         )
         walk = people_walked(conversation)
-        # The other one answers each of them. Who speaks first answers nobody, so that message is
-        # no automatic reply that is too many, but it is counted where it is no first message.
+        # The other speaker answers each of them. The first message of a conversation answers
+        # nothing, so it is no automatic reply beyond the cap; any other counts.
         said = most + 1 if begins else max(most, 1) if who == "Ann" else most
         assert walk.longest.messages == 2 * said + (who == "Bob")
         assert walk.reasons == {Reason.TERMINATION, Reason.MAX_CONSECUTIVE_AUTO_REPLY}
@@ -633,7 +634,7 @@ def test_who_is_never_asked_gives_just_so_many_automatic_replies() -> None:
 def test_several_people_with_predicates_judges_and_code(
     mode: EndChatMode, order: TurnFunction | None
 ) -> None:
-    """A2-A7, Y13, Y14, Y20: beside whatever else ends it, each for itself."""
+    """A2-A7, Y13, Y14, Y20: people, predicates, judges and code work independently."""
     others: dict[str, Any] = {} if order is None else {"turn_order": order}
     both = {
         "Ann": person(HumanInputMode.TERMINATE, 1),
@@ -681,7 +682,7 @@ def test_several_people_with_predicates_judges_and_code(
 
 
 def test_people_add_a_step_to_each_turn_and_one_at_the_end() -> None:
-    """Points 1 and 2: each reply may be left to what stands behind, and nobody asks at the cap."""
+    """A person adds a step to each turn, and a step for leaving at the end."""
     for cap in (1, 2):
         conversation = spec(
             EndChatMode.ALL_TASK_MUST_COMPLETE,
@@ -696,8 +697,8 @@ def test_people_add_a_step_to_each_turn_and_one_at_the_end() -> None:
         )
         happens: dict[str, Any] = {"drafts": True, "calls": ("other",), "halves": True}
         walk = people_walked(conversation, fails=ERRORS, **happens, **SHAPED)
-        # Two are the task specification's, one is that of leaving, and for each turn one is the
-        # choice of who speaks next, which nobody makes here.
+        # Two are steps of the task specification, one is the step of leaving, and one per turn is
+        # the choice of the next speaker, which does not happen here.
         spare = max_steps(conversation) - walk.longest.steps
         assert spare == 2 + 1 + most_messages(conversation)
 
@@ -705,9 +706,9 @@ def test_people_add_a_step_to_each_turn_and_one_at_the_end() -> None:
 @pytest.mark.exhaustive
 @each_mode
 def test_everything_together_ends_every_path_as_the_rules_say(mode: EndChatMode) -> None:
-    """Every reason is the first one at some end, whatever else may happen.
+    """Every reason is the first one at some end, with all options switched on.
 
-    How the four limits hold beside each other is in the walk over hard stops.
+    The walk over hard stops tests combinations of the four limits.
     """
     guards = Guards(
         blank_replies=2,
@@ -719,9 +720,9 @@ def test_everything_together_ends_every_path_as_the_rules_say(mode: EndChatMode)
         unreadable_verdicts=2,
         standstill=1,
     )
-    # Farewells wait for tasks where a standstill would end what never moves.
+    # Farewells wait for tasks, and in that case a standstill would end the conversation first.
     closing = guards.model_copy(update={"standstill": 0})
-    # All four limits at once would be what all others are, three times over.
+    # All four limits at once would triple the walk and reach nothing new.
     one_round = [
         spec(
             mode,

@@ -1,4 +1,4 @@
-"""Other ends, composed by ``|`` and ``&``, and the guards: through whole conversations."""
+"""The other ends, composed by ``|`` and ``&``, and the guards, in whole conversations."""
 
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -54,7 +54,7 @@ FIRST = EndChatMode.END_CHAT_AFTER_FIRST_COMPLETION
 
 
 def talk(when: End | None = None, **fields: Any) -> Conversation:
-    """A conversation of Ann and Bob."""
+    """Return a conversation of Ann and Bob."""
     end_chat = {"max_iterations": 4, "when": when} | fields.pop("end_chat", {})
     return load_conversation(
         {
@@ -67,7 +67,7 @@ def talk(when: End | None = None, **fields: Any) -> Conversation:
 
 
 def play(conversation: Conversation, script: Sequence[Line], **options: Any) -> Result:
-    """Run it with these answers, all of which must be asked for."""
+    """Run a conversation on a script that must be used up."""
     model = ScriptedChatModel(script=list(script))
     result = converse(conversation, model=model, store=f"memory:{uuid4().hex}", **options)
     assert len(model.calls) == len(script)
@@ -75,7 +75,7 @@ def play(conversation: Conversation, script: Sequence[Line], **options: Any) -> 
 
 
 def lines(number: int) -> list[Line]:
-    """So many ordinary lines."""
+    """Return so many ordinary messages."""
     return [f"This is what is said as line {place}." for place in range(number)]
 
 
@@ -163,7 +163,7 @@ def test_a_message_cap_counts_opening_answers_and_may_end_it_among_them() -> Non
 
 
 def test_a_cap_on_calls_is_never_passed() -> None:
-    """Calls of the judge and of the task specification count, and so do rejected drafts."""
+    """Calls for verdicts, for the task specification and for rejected drafts count."""
     spec = talk(
         MaxCalls(limit=4),
         task_specification={},
@@ -461,7 +461,7 @@ def test_ends_joined_by_and_are_as_strong_as_the_weakest_of_them() -> None:
     joined = MaxCalls(limit=2) & MaxMessages(limit=1)
     spec = talk(joined, ann={"checks_completion": True}, end_chat={"mode": ONE})
     result = play(spec, ["Beans.", YES, "Then beans."])
-    # The cap on messages yields to the verdict and to last words, and takes the other along.
+    # The cap on messages waits for the verdict and last words, and the other end waits with it.
     assert reasons(result) == ["completed", "max_calls", "max_messages"]
 
 
@@ -502,15 +502,15 @@ SAME = "I still think that beans are the best choice."
 ECHOED = ("beans", "roses", "pears")
 
 PATHOLOGIES: dict[str, tuple[list[Line], str]] = {
-    # A blank reply is asked for once more before it counts.
+    # A blank reply is requested once more before it counts.
     "blank_replies": (["", "", "", ""], "2 replies in a row were blank"),
     "same_replies": (
-        # Each reply but the first is asked for once more before it counts.
+        # Each reply except the first is requested once more before it counts.
         [SAME, "Why?", *[SAME, SAME, "Why?"] * 2, SAME, SAME],
         "Ann gave the same reply 3 times",
     ),
     "echo": (
-        # Each echo is asked for once more before it counts.
+        # Each echo is requested once more before it counts.
         [f"Let us plant {plant} beside the wall." for plant in ECHOED for _ in range(3)],
         "Bob said what another had just said 3 times in a row",
     ),
@@ -523,7 +523,7 @@ PATHOLOGIES: dict[str, tuple[list[Line], str]] = {
         "Ann kept speaking another's part",
     ),
     "same_tool_calls": (
-        # The fifth call is asked for once more before it counts.
+        # The fifth call is requested once more before it counts.
         [LOOK] * 6,
         "Ann made the same call 5 times",
     ),
@@ -665,7 +665,7 @@ def test_r21_a_repeated_call_is_a_draft_that_is_never_sent_back() -> None:
 
 @pytest.mark.parametrize("answered", [4, 5])
 def test_r21_what_broke_off_goes_on_with_its_count(answered: int) -> None:
-    """It is asked once more all the same, and not twice."""
+    """A resumed session keeps its count: the model gets exactly one more request."""
     spec = talk(ann={"tools": ["look"]}, end_chat={"max_iterations": 1})
     where: dict[str, Any] = {"session": "s", "store": f"memory:{uuid4().hex}", "tools": [look]}
     with pytest.raises(ScriptExhaustedError):
@@ -722,7 +722,7 @@ LAZY: dict[str, Callable[[End], object]] = {
     "any": lambda end: any([end]),
     "bool": bool,
 }
-"""What reads an end as true or false, and then drops the end after it."""
+"""Expressions that treat an end as true or false, and thereby drop the second end."""
 
 
 @pytest.mark.parametrize("read", LAZY.values(), ids=LAZY)

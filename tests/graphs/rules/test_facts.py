@@ -1,6 +1,6 @@
-"""Tables of short logs: what the rules count in them, and where they leave a conversation.
+"""Tables of short logs: the facts that the rules count, and the position that follows.
 
-The walks know these facts only as their own; what a log must contain for them is written here.
+The walks only use their own facts; here the facts come from the messages of a log.
 """
 
 from collections.abc import Sequence
@@ -43,8 +43,8 @@ def log_of(*rows: str) -> list[AnyMessage]:
     """Return a log. Each row begins with a sign.
 
     `-` is a speech, with its speaker and its source; `>` is a round of calls, with its speaker and
-    one word for each; then come their results: `=` what a tool returned, `!` an error, `?` what a
-    person refused.
+    one word for each call; then come their results: `=` returned by a tool, `!` an error, `?`
+    refused by a person.
     """
     log: list[AnyMessage] = []
     waiting: list[str] = []
@@ -85,7 +85,7 @@ def log_of(*rows: str) -> list[AnyMessage]:
         (["> Ann a b", "= x", "= y", "> Ann a", "= x"], 1),
         (["> Ann a", "= x", "- Ann model", "> Ann a", "= x"], 1),
         (["> Ann a", "= x", "- Ann model"], 0),
-        # A call that fails neither counts nor interrupts; one that is refused counts.
+        # A failed call neither counts nor interrupts a series; a refused call counts.
         (["> Ann a", "= x", "> Ann a", "! x"], 1),
         (["> Ann a", "= x", "> Ann a", "! x", "> Ann a", "= x"], 2),
         (["> Ann a", "? no", "> Ann a", "? not now"], 2),
@@ -109,7 +109,7 @@ def test_equal_calls_in_a_row_are_counted_by_their_calls_and_results(
         (["- Ann model", "- Bob model", "- Ann text"], "Hi.", 2),
         (["- Ann text", "- Bob model", "- Ann human"], None, 0),
         (["- Ann human", "- Bob model", "- Ann text"], None, 1),
-        # A round of calls that the person might have stopped is one automatic reply.
+        # A round of calls that the person could have stopped is one automatic reply.
         (["> Bob a", "= x"], None, 1),
         (["> Bob a b", "= x", "= y"], None, 1),
         (["> Bob a b", "= x", "= y", "> Bob a", "= x"], None, 2),

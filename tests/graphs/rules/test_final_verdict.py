@@ -1,4 +1,4 @@
-"""R6: at a cap a separate judge is asked about what it has not judged yet."""
+"""R6: at a cap, a separate judge is asked about the turns that it has not judged yet."""
 
 from typing import Any
 from uuid import uuid4
@@ -24,7 +24,7 @@ def spec(**fields: Any) -> dict[str, Any]:
 
 
 def play(given: dict[str, Any], found: list[Line], words: int = 2, **options: Any) -> Result:
-    """Run it; every answer must be asked for."""
+    """Run a conversation on a script that must be used up."""
     speaks, judge = ScriptedChatModel(script=[*WORDS[:words]]), ScriptedChatModel(script=found)
     options = {"store": f"memory:{uuid4().hex}"} | options
     talk = load_conversation(given)
@@ -38,7 +38,7 @@ def play(given: dict[str, Any], found: list[Line], words: int = 2, **options: An
     [
         ({}, "max_iterations"),
         ({"max_iterations": 9, "when": {"kind": "max_messages", "limit": 2}}, "max_messages"),
-        # Ann alone stops the chat, so that Bob's turn, the last one, is not judged.
+        # Only Ann checks completion, so that Bob's turn, the last one, is not judged.
         ({"mode": "end_chat_after_first_completion"}, "max_iterations"),
     ],
     ids=["rounds", "messages", "in a mode that asks"],
@@ -81,7 +81,7 @@ def test_r6_what_ends_it_for_another_reason_is_not_judged() -> None:
     "budget",
     [
         {"kind": "max_calls", "limit": 3},
-        # The two speakers use some 40 of them.
+        # The two speakers use about 40 of them.
         {"kind": "max_tokens", "limit": 60},
     ],
     ids=["calls", "tokens"],
@@ -131,7 +131,7 @@ def test_r6_an_unreadable_one_is_asked_for_once_more_and_ends_nothing_by_itself(
 
 
 def test_r6_a_speaker_that_judges_itself_is_not_asked() -> None:
-    """Y2, Y9 and Y11 keep their calls."""
+    """R6: a speaker that judges itself gets no final question (Y2, Y9, Y11)."""
     given = spec(ann={"checks_completion": True}) | {"judge": {}}
     outcome = play(given, []).outcome
     assert outcome is not None

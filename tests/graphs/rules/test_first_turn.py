@@ -1,4 +1,4 @@
-"""Who has the first turn of the rounds where somebody chooses who speaks (Y4, Y6, Y16, Y20)."""
+"""The owner of the first turn of the rounds if turns are chosen (Y4, Y6, Y16, Y20)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Tests of guards with whole transcripts: they end what goes wrong, and nothing else (U2)."""
+"""Whole transcripts through the engine: guards end faulty conversations, and no others (U2)."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -16,21 +16,21 @@ from support.cases import part_of
 
 
 def form_of(name: str, transcript: Transcript) -> LabelledFormat | None:
-    """The marks that a speaker of a role-play uses."""
+    """Return the labelled format of a role-play's speaker, or None."""
     first = next(text for speaker, text in transcript if speaker == name)
     forms = {"Instruction:": INSTRUCTION, "Solution:": SOLUTION}
     return next((form for mark, form in forms.items() if first.startswith(mark)), None)
 
 
 def in_form(name: str, text: str, transcript: Transcript) -> str:
-    """What others hear: the word that ends a role-play is a message like others here."""
+    """Return a message as others hear it: repaired if its labels are incomplete."""
     form = form_of(name, transcript)
     made = None if form is None else mended(form, text)
     return text if made is None else made.text
 
 
 def replayed(transcript: Transcript) -> Result:
-    """Have models say a transcript line by line, and mend nothing when asked again."""
+    """Let models send a transcript line by line, without improvements on request."""
     names = tuple(dict.fromkeys(name for name, _ in transcript))
     conversation = Conversation.model_validate(
         {
@@ -57,7 +57,7 @@ def replayed(transcript: Transcript) -> Result:
     )
 
 
-# A third is replayed beside all other tests.
+# The quick run replays a third of them.
 @pytest.mark.part(5)
 @pytest.mark.parametrize("transcript", part_of(ORDINARY, *[*ORDINARY][::3]))
 def test_no_guard_ends_an_ordinary_conversation(transcript: Transcript) -> None:
@@ -70,7 +70,7 @@ def test_no_guard_ends_an_ordinary_conversation(transcript: Transcript) -> None:
 
 
 def test_there_are_ordinary_conversations_of_many_kinds_and_tongues() -> None:
-    """R7: the two dozen that no guard ended before, and twenty more."""
+    """R7: there are ordinary conversations of many kinds and languages."""
     assert len(ORDINARY) >= 46
     assert all(6 <= len(said) <= 40 for said in ORDINARY.values())
     letters = {
@@ -84,7 +84,7 @@ def test_there_are_ordinary_conversations_of_many_kinds_and_tongues() -> None:
 
 
 IN_PART = [*ENDLESS[::3], *{one.guard: one for one in ENDLESS}.values()]
-"""What is replayed beside all other tests: a third, with some of each guard."""
+"""Transcripts of the quick run: a third of all, with at least one for each guard."""
 
 
 @pytest.mark.part(10)
@@ -102,7 +102,7 @@ IN_PART = [*ENDLESS[::3], *{one.guard: one for one in ENDLESS}.values()]
 def test_a_guard_ends_its_pathological_transcript_at_the_last_message(
     guard: str, transcript: Transcript
 ) -> None:
-    # One line more: the guard must end it, and not the cap.
+    # One line more, to show that the guard ends it and not the cap.
     result = replayed([*transcript, (transcript[0][0], "This would be said if nothing ended it.")])
     assert result.outcome is not None
     assert [reason.value for reason in result.outcome.reasons] == [guard]
@@ -117,7 +117,8 @@ PARIS = "The capital of France is Paris, on the river Seine."
     [
         pytest.param(["What is the capital?"] * 4, "quit", 4, id="asked-the-same"),
         pytest.param(["The capital?", "the CAPITAL"] * 2, "quit", 4, id="asked-alike"),
-        # Three times the agent is asked for another reply, in vain: that is for the person to see.
+        # The agent is asked for another reply three times, without success; the person must see
+        # that.
         pytest.param(
             ["The capital?", "Where is Rome?", "Who?", "When?"], "quit", 7, id="asked-else"
         ),
@@ -126,7 +127,7 @@ PARIS = "The capital of France is Paris, on the river Seine."
 def test_whoever_asks_the_same_again_may_be_told_the_same(
     asks: list[str], reason: str, calls: int
 ) -> None:
-    """A person is in no loop, since what it says is always new."""
+    """A repeated question may get a repeated answer, because a person's message counts as new."""
     spec = Conversation.model_validate(
         {"speakers": [{"name": "You", "replies": ["human"]}, {"name": "Agent"}]}
     )

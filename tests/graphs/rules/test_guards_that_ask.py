@@ -1,4 +1,4 @@
-"""Row R18: in a chat a guard gives the turn to the person, saying why, instead of ending it."""
+"""Row R18: in a chat, a guard passes the turn and its reason to the person, and does not end it."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def because(played: Played) -> list[str]:
 
 
 def flipping() -> ScriptedChatModel:
-    """It speaks the person's part, even when asked for its own."""
+    """Return a model that writes the person's part, even if asked for its own."""
     return ScriptedChatModel(script=lambda _: FLIP)
 
 
@@ -40,7 +40,7 @@ def look(at: str) -> str:
 
 
 def test_the_person_is_told_why_and_its_words_begin_the_count_anew() -> None:
-    """R18: a second time it takes as many again."""
+    """R18: the person sees the reason, and the person's message resets the count."""
     played = play(chat(), flipping(), [*ASKS[:4], "exit"])
     assert played.reason == "quit"
     assert because(played) == ["turn", "turn", "guard", "turn", "guard"]
@@ -50,7 +50,7 @@ def test_the_person_is_told_why_and_its_words_begin_the_count_anew() -> None:
 
 
 def test_it_ends_the_conversation_unless_told_to_ask() -> None:
-    """R18: by default, and in older chats."""
+    """R18: by default, and in older chats, a guard ends the conversation."""
     people = [{"name": "User", "replies": ["human"]}, {"name": "Assistant"}]
     ending = load_conversation({"task": "Talk.", "speakers": people})
     played = play(ending, flipping(), ASKS)
@@ -58,7 +58,7 @@ def test_it_ends_the_conversation_unless_told_to_ask() -> None:
     store = "memory:older-chat"
     old = chat().model_copy(update={"end_chat": EndChat(max_iterations=None)})
     play(Conversation.model_validate(old.stored()), [], store=store)
-    # The same Python goes on with it, by its rules.
+    # The same Python code resumes the session by the stored rules.
     again = play(chat(), flipping(), ASKS, store=store)
     assert again.reason == "role_flips"
 
@@ -85,7 +85,7 @@ def test_equal_calls_are_not_run_once_more() -> None:
 
 
 def test_a_replay_says_the_same() -> None:
-    """R18."""
+    """R18: a replay has the same result."""
     again = calls(call("look", at="it"))
     script: list[Line] = [*[again] * 6, "I give up."]
     store = "memory:replayed-chat"
@@ -96,7 +96,7 @@ def test_a_replay_says_the_same() -> None:
 
 
 def test_a_session_that_waits_is_told_why_in_the_next_run() -> None:
-    """R18: what is counted is found in the log."""
+    """R18: a later run shows the reason, too, because the counts are in the log."""
     store = "memory:waiting-chat"
     play(chat(), flipping(), ASKS[:2], store=store)
     asked: list[Any] = []
@@ -113,13 +113,13 @@ def test_a_session_that_waits_is_told_why_in_the_next_run() -> None:
 
 
 def test_caps_budgets_and_people_still_end_it() -> None:
-    """R18."""
+    """R18: caps, budgets and people still end the conversation."""
     played = play(chat(max_iterations=2), flipping(), ASKS)
     assert played.reason == "max_iterations"
 
 
 def test_a_guard_that_is_off_never_asks() -> None:
-    """R18."""
+    """R18: a guard that is switched off never asks."""
     people = [{"name": "User", "replies": ["human"]}, {"name": "Assistant"}]
     end_chat = {"on_guard": "ask", "guards": {"role_flips": 0}, "max_iterations": "none"}
     quiet = load_conversation({"task": "Talk.", "speakers": people, "end_chat": end_chat})
@@ -147,13 +147,13 @@ def test_a_guard_that_is_off_never_asks() -> None:
     ],
 )
 def test_where_no_person_speaks_in_each_round_it_is_refused(speakers: list[Any]) -> None:
-    """R18."""
+    """R18: asking guards are refused unless a person speaks in each round."""
     with pytest.raises(SpecError, match=r"end_chat.on_guard: 'ask' needs two speakers in turn"):
         load_conversation({"task": "Talk.", "speakers": speakers, "end_chat": {"on_guard": "ask"}})
 
 
 def test_nothing_of_it_stands_in_the_agents_view() -> None:
-    """R18."""
+    """R18: the agent's view contains no trace of the question."""
     played = play(chat(), flipping(), [*ASKS[:3], "exit"])
     assert "guard" in because(played)
     assert not any(WHY in one.text for one in played.result.messages)

@@ -1,4 +1,4 @@
-"""Speakers who hand over to one another, and messages that only some hear."""
+"""Handoffs between speakers, and messages to some speakers only."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -54,7 +54,7 @@ def over(to: object, message: str | None = None, *, text: str = "", **more: Any)
 def play(
     conversation: Conversation, script: Sequence[Line], **options: Any
 ) -> tuple[Result, ScriptedChatModel]:
-    """Run it; every answer must be asked for."""
+    """Run a conversation on a script that must be used up."""
     model = ScriptedChatModel(script=list(script))
     options = {"store": f"memory:{uuid4().hex}"} | options
     result = converse(conversation, model=model, **options)
@@ -63,11 +63,11 @@ def play(
 
 
 def order_of(result: Result) -> str:
-    """The first letters of who spoke."""
+    """Return the first letters of the speakers in order."""
     return "".join(name[0] for name, _ in result.transcript)
 
 
-# Naming who is next
+# Handoffs
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_call_is_the_message_and_names_who_is_next_at_no_further_model_call(
     reply: Reply, said: str
 ) -> None:
     result, model = play(talk(), [reply, "I have looked at it.", "And I go on."])
-    # Who was handed over to and names nobody gives the word back.
+    # A speaker that was handed the turn and names no speaker returns it.
     assert result.transcript == [
         ("Ann", said),
         ("Cid", "I have looked at it."),
@@ -109,7 +109,7 @@ def test_what_is_said_beside_a_call_is_told_once(text: str, message: str) -> Non
             break
         told += event.text if isinstance(event, MessageToken) else ""
         starts += isinstance(event, MessageStarted)
-    # What did not come in pieces is told by the message itself.
+    # Text that did not arrive in pieces is sent with the message itself.
     assert told == (said if text.strip() else "")
     assert starts == bool(told)
 
@@ -147,7 +147,7 @@ def test_whom_nobody_may_name_is_asked_for_once_more_and_then_the_next_in_order_
     spec = talk(order=order, opening={"first_speaker": "Bob"})
     first, second = over("Zed", "Zed, please."), over("Bob", "I mean myself.")
     result, model = play(spec, [first, second, "Cid has the word.", "So has Ann."])
-    # Ann may name Cid alone, and is offered nothing to call.
+    # Ann may name only Cid, so no tool is offered.
     assert not model.calls[-1].tools
     assert order_of(result) == "BCA"
     said = next(one for one in result.messages if isinstance(metadata(one), Speech))
@@ -163,15 +163,15 @@ def test_whom_nobody_may_name_is_asked_for_once_more_and_then_the_next_in_order_
     ("order", "script", "expected"),
     [
         ("handoff", ["One of it.", "Two of it.", "Three of it.", "Four of it."], "ABCABC"),
-        # Asked by name, it gives the word back; Ann, who was not, leaves it to the order.
+        # A speaker that was named returns the turn; after Ann, who was not, the order decides.
         ("handoff", [over("Cid", "Cid?"), "Yes, here.", "Well then.", "Bob says it."], "ACABCA"),
-        # The word is given back only where that is allowed.
+        # The turn is returned only if that is allowed.
         (
             {"kind": "handoff", "to": {"Cid": ["Bob"]}},
             [over("Cid", "Cid?"), "Yes, here.", "Bob says it."],
             "ACBCBC",
         ),
-        # Nobody but who is named there, itself included.
+        # Only the speakers named there are allowed, including the speaker itself.
         (
             {"kind": "handoff", "to": {"Ann": ["Ann", "Bob"], "Bob": ["Ann"]}},
             [over("Ann", "Let me think."), over("Bob", "Bob, do it."), "Done it is."],
@@ -267,7 +267,7 @@ def test_a_name_that_begins_like_another_is_read_whole() -> None:
         assert [name for name, _ in result.transcript][1] == expected, said
 
 
-# With other calls, and beside what else a turn may be
+# With other calls, and with other options of a turn
 
 
 @tool
@@ -289,7 +289,7 @@ def test_beside_other_tools_these_run_first_and_the_name_stands() -> None:
     ]
     heard = model.calls[2].messages[-1].text
     assert "Ann: Wait.\n\nAnn: It is 42." in heard
-    # Another name at the end of the turn counts more.
+    # A name at the end of the turn overrides an earlier one.
     script: list[Line] = [both, over("Bob", "It is 42."), "Bob heard it.", "Back to Ann."]
     result, _ = play(spec, script, tools=[look])
     assert order_of(result) == "AABA"
@@ -380,7 +380,7 @@ def test_a_session_goes_on_forks_and_replays_as_it_handed_over() -> None:
     assert [fields_of(one).handed_to for one in again.messages] == [
         fields_of(one).handed_to for one in result.messages
     ]
-    # Another table is held against what was said before.
+    # A fork with another table applies it to the earlier messages.
     other = {"kind": "handoff", "to": {"Ann": ["Bob"]}}
     changed = Session("s", store=store).fork(at="m0001", turn_order=other).id
     model = ScriptedChatModel(script=["I am Bob.", RuntimeError("gone")])
@@ -412,7 +412,7 @@ def test_a_mistake_is_one_sentence(fields: dict[str, Any], message: str) -> None
     assert message in str(found.value)
 
 
-# Messages that only some hear
+# Messages to some speakers only
 
 ALONE = {"kind": "handoff", "private": True}
 
@@ -445,7 +445,7 @@ def test_a_speaker_says_something_to_one_other_alone() -> None:
 
 
 def test_who_speaks_to_some_alone_is_heard_by_no_other() -> None:
-    """In any order; whoever takes no part hears it all."""
+    """In any order, only the addressed speakers, judges and moderators hear the message."""
     judge = {"kind": "separate", "criteria": ["They agree."]}
     mode = {"mode": "end_chat_after_first_completion"}
     spec = talk(1, "round_robin", Ann={"speaks_to": ["Cid"]}, judge=judge, end_chat=mode)

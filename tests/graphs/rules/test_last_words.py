@@ -1,4 +1,4 @@
-"""Row R18: who has last words is told so, in that prompt alone; on request also the rounds left."""
+"""Row R18: announcements of last words and, on request, of the rounds left, in one prompt each."""
 
 import json
 from itertools import pairwise
@@ -31,7 +31,7 @@ def talk(mode: str = ONE, names: str = "Ann Bob", **end_chat: Any) -> Conversati
 
 
 def told(played: Played) -> list[bool]:
-    """For each prompt whether what was heard last ends with the announcement, and nothing else."""
+    """Return for each prompt whether only the last heard message ends with the announcement."""
     found = []
     for prompt in played.prompts:
         heard = [one["content"] for one in prompt if one["role"] == "user"]
@@ -48,7 +48,7 @@ def last_words(played: Played) -> list[str]:
 
 
 def test_those_who_have_last_words_are_told_so() -> None:
-    """R18."""
+    """R18: speakers with last words see the announcement."""
     played = play(talk(), ["It is done.", DONE, "Bye."])
     assert told(played) == [False, False, True]
     played = play(talk(ALL, "Ann Bob Cid"), ["Done.", DONE, "Bye.", "So long.", "The end."])
@@ -57,7 +57,7 @@ def test_those_who_have_last_words_are_told_so() -> None:
 
 
 def test_it_stands_in_no_view_and_in_no_log() -> None:
-    """R18."""
+    """R18: the announcement is in no view and in no log."""
     played = play(talk(ALL), ["Done.", DONE, "Bye.", "The end."])
     for name in ("Ann", "Bob"):
         assert not any(LAST_MESSAGE in one.text for one in played.result.viewpoint(name))
@@ -65,7 +65,7 @@ def test_it_stands_in_no_view_and_in_no_log() -> None:
 
 
 def test_it_can_be_switched_off_and_modes_without_last_words_say_nothing() -> None:
-    """R18."""
+    """R18: the announcement can be switched off; modes without last words have none."""
     quiet = play(talk(announce_last_words=False), ["It is done.", DONE, "Bye."])
     assert told(quiet) == [False, False, False]
     at_once = play(talk("end_chat_after_first_completion"), ["It is done.", DONE])
@@ -73,7 +73,7 @@ def test_it_can_be_switched_off_and_modes_without_last_words_say_nothing() -> No
 
 
 def test_within_the_turn_each_prompt_and_its_reply_begin_the_next() -> None:
-    """R18, R3: what is asked once more, and results of tools, come behind it."""
+    """R18, R3: requests for another reply, and results of tools, come after it."""
 
     @tool
     def look(at: str) -> str:
@@ -105,7 +105,7 @@ def test_within_the_turn_each_prompt_and_its_reply_begin_the_next() -> None:
 
 
 def test_a_group_solve_says_nothing_unless_told_to() -> None:
-    """R18, Y13, Y14."""
+    """R18, Y13, Y14: a group solve announces last words only on request."""
     people = [
         Speaker(name="Ann", task="Keep.", checks_completion=True),
         Speaker(name="Bob", task="Guess."),
@@ -121,7 +121,7 @@ def rounds_left(count: int) -> str:
 
 
 def test_on_request_each_is_told_how_many_rounds_are_left() -> None:
-    """R18."""
+    """R18: on request, each prompt shows the number of rounds left."""
     cap: dict[str, Any] = {"max_iterations": 3, "tell_rounds_left": True}
     played = play(talk("max_iterations_only", **cap), ["a", "b", "c", "d", "e", "f"])
     ends = [prompt[-1]["content"].rsplit("\n\n", 1)[-1] for prompt in played.prompts]
@@ -133,7 +133,7 @@ def test_on_request_each_is_told_how_many_rounds_are_left() -> None:
 
 
 def test_what_stands_before_it_is_the_beginning_of_the_next_prompt() -> None:
-    """R18: what varies goes last, so that a server's cache holds."""
+    """R18: the variable part is at the end of a prompt, so that a server's cache applies."""
     cap: dict[str, Any] = {"max_iterations": 3, "tell_rounds_left": True}
     played = play(talk("max_iterations_only", **cap), ["a", "b", "c", "d", "e", "f"])
     for before, then in zip(played.prompts, played.prompts[2:], strict=False):
@@ -144,14 +144,14 @@ def test_what_stands_before_it_is_the_beginning_of_the_next_prompt() -> None:
 
 
 def test_in_last_words_no_rounds_are_left_to_tell() -> None:
-    """R18."""
+    """R18: prompts for last words do not show the rounds left."""
     played = play(talk(ONE, tell_rounds_left=True), ["It is done.", DONE, "Bye."])
     assert told(played)[-1] is True
     assert "Rounds" not in json.dumps(played.prompts[-1])
 
 
 def test_a_run_that_was_killed_tells_it_again() -> None:
-    """R18."""
+    """R18: a run that was killed repeats the announcement."""
     store = "memory:killed-last-words"
     with pytest.raises(RuntimeError):
         play(talk(), ["Done.", DONE, RuntimeError("killed")], store=store)

@@ -1,4 +1,4 @@
-"""The table of moves: nothing in it is idle, and its picture stands in the documentation."""
+"""The table of moves: each move is used, and the documentation contains the table's diagram."""
 
 import re
 from pathlib import Path
@@ -36,7 +36,7 @@ _ENDED_BY: Final = {
 
 
 def picture() -> str:
-    """Draw the moves; phases after which the same one acts, and the same may end it, are a box."""
+    """Draw the moves; phases with the same node and the same possible ends share a box."""
     boxes: dict[object, list[Phase]] = {}
     for phase, move in MOVES.items():
         boxes.setdefault((move.actor, move.ends), []).append(phase)
@@ -85,7 +85,7 @@ def test_each_end_and_guard_of_the_spec_has_its_class() -> None:
 
 
 def talk(order: TurnOrder, when: Predicate | None, *, human: bool) -> Conversation:
-    """A conversation in which whatever can happen within a turn may happen."""
+    """Return a conversation in which every move within a turn is possible."""
     first = (HumanReply(), CodeReply()) if human else (CodeReply(),)
     speakers = tuple(
         Speaker(
@@ -112,7 +112,7 @@ def talk(order: TurnOrder, when: Predicate | None, *, human: bool) -> Conversati
 
 @pytest.mark.exhaustive
 def test_conversations_make_every_move_of_the_table() -> None:
-    """That they make no other is asserted by each walk."""
+    """The walks use every move of the table, and each walk asserts that it uses no other."""
     choices = Choices(
         drafts=True,
         cuts=True,
@@ -131,6 +131,6 @@ def test_conversations_make_every_move_of_the_table() -> None:
             for human in (False, True):
                 found |= Walk(talk(order, when, human=human), choices).moves
     moves = {(event, then) for event, move in MOVES.items() for then in move.then}
-    # Nobody in the walk sees calls before they run; `test_calls_through_the_proxy` has that. Nor
-    # does a guard give the turn to a person there; `test_guards_that_ask` has that.
+    # Two moves are tested elsewhere: a person that approves calls in
+    # `test_calls_through_the_proxy`, and a guard that asks a person in `test_guards_that_ask`.
     assert moves - found == {(Phase.CALLED, Phase.LEFT), (Phase.CALLED, Phase.SPOKEN)}

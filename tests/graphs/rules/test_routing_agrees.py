@@ -1,6 +1,6 @@
-"""Node and edge agree: through the compiled graph, on drawn conversations.
+"""Nodes and edges of the compiled graph agree, on drawn conversations.
 
-The walks compare the rules with the onlooker; here the graph is compared with the rules.
+The walks compare the rules with the onlooker; these tests compare the graph with the rules.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.exhaustive
 
 
 async def run(player: Player) -> list[State]:
-    """Run it, compare the edge behind every state with the rules, and return the states."""
+    """Run a conversation, compare the edge after every state with the rules, return the states."""
     conversation = player.conversation
 
     async def asked_to_stop(_session: str) -> bool:
@@ -67,7 +67,7 @@ async def run(player: Player) -> list[State]:
         states.append(state)
         decision = decide(conversation, Position.model_validate(state["position"]))
         assert route(state, RunningSessions()) == decision.node
-        # The edge goes where the rules say, and an outcome is set exactly where they say the end.
+        # The edge leads to the node of the rules, and the outcome is set exactly at their end.
         over = decision.node is Node.END
         assert moment.next == (() if over else (decision.node,))
         assert ("outcome" in state) is over
@@ -84,9 +84,9 @@ async def run(player: Player) -> list[State]:
 def test_what_the_graph_does_is_what_the_rules_say(
     *, shaped: bool, data: st.DataObject, seed: int
 ) -> None:
-    """Edges, end, reasons and facts; what the rules say themselves is compared in the walks.
+    """Edges, end, reasons and facts agree; the walks check the rules themselves.
 
-    With speakers that are shaped also A10, L7 and U5: summaries.
+    Speakers with more options add rows A10, L7 and U5 (summaries).
     """
     conversation = data.draw(talks(shaped=shaped))
     player = Player(conversation, seed)
@@ -98,13 +98,13 @@ def test_what_the_graph_does_is_what_the_rules_say(
     assert facts.model_dump(include=seen) == counted.model_dump(include=seen)
     assert outcome["messages"] == len(speeches(log)) <= most_messages(conversation)
     assert outcome["message"] == (place_of(speeches(log)[-1]) if speeches(log) else None)
-    # One model call a step at most: that is what makes each of them durable.
+    # At most one model call per step makes each call durable.
     assert len(player.answered) <= len(states) < max_steps(conversation)
     assert len({message.id for message in log}) == len(log)
 
 
 async def played(player: Player) -> tuple[State, int]:
-    """Run it, resuming it whenever something fails; how often that was."""
+    """Run a conversation, resume it after each failure, and return the number of failures."""
     conversation = player.conversation
     model = ScriptedChatModel(script=player.answer)
     graph = build_graph(checkpointer=InMemorySaver(), model=model, **player.registered)
@@ -117,7 +117,7 @@ async def played(player: Player) -> tuple[State, int]:
         try:
             await graph.ainvoke(given, config, durability="sync")
         except (Broken, SpecError):
-            # What was given is known from the first step on.
+            # The first step stores the input.
             given, broken = None, broken + 1
             continue
         state: Any = (await graph.aget_state(config)).values
@@ -125,7 +125,7 @@ async def played(player: Player) -> tuple[State, int]:
 
 
 def _timeless(state: State) -> dict[str, Any]:
-    """A state but for what differs from run to run."""
+    """Return a state without the values that differ from run to run."""
     position = {**state["position"]}
     facts = {**position["facts"], "seconds": 0}
     log = without_ids(log_of(state))
@@ -146,7 +146,7 @@ def _still(state: State) -> dict[str, Any]:
 def test_whatever_fails_on_the_way_resuming_gives_the_same_and_asks_no_model_twice(
     conversation: Conversation, seed: int, fails: int
 ) -> None:
-    """L7: models, hooks, functions, predicates and orders that fail when asked first."""
+    """L7: after any failure, a resumed run has the same result and repeats no model call."""
     smooth = Player(conversation, seed)
     state, broken = asyncio.run(played(smooth))
     assert broken == 0
@@ -162,7 +162,7 @@ class Busy:
     """A model for a conversation in which every turn takes as long as it can."""
 
     def __init__(self, conversation: Conversation) -> None:
-        # Z7, Y19: as many rounds that succeed, and as many errors of each kind as do not end it.
+        # Z7, Y19: the allowed rounds that succeed, and the most errors of each kind before the end.
         self._calls = [
             *["none"] * (conversation.max_call_errors - 1),
             *["book"] * (conversation.max_tool_errors - 1),
@@ -202,7 +202,7 @@ class Busy:
 
 
 def busy(rounds: int, cap: int, errors: tuple[int, int]) -> Conversation:
-    """Everything that takes a step is there, at each turn."""
+    """Return a conversation whose turns contain every possible step."""
     speaker = {
         "tools": ["bell", "book"],
         "hooks": ["around"],
@@ -234,9 +234,9 @@ def busy(rounds: int, cap: int, errors: tuple[int, int]) -> Conversation:
 async def test_a_conversation_with_hooks_on_everything_runs_to_its_end_within_its_bound(
     rounds: int, cap: int, errors: tuple[int, int]
 ) -> None:
-    """Z7, Y19, points 1 and 2: tools and errors up to the caps, drafts, summaries and questions.
+    """Z7, Y19: tools and errors up to the caps, drafts, summaries and questions fit the bound.
 
-    Predicates are asked and speakers chosen, too.
+    Predicates and choices of the next speaker are included.
     """
     conversation = busy(rounds, cap, errors)
 
@@ -277,14 +277,14 @@ async def test_a_conversation_with_hooks_on_everything_runs_to_its_end_within_it
     state, taken = await steps(most)
     assert state["outcome"]["reasons"] == ["max_iterations"]
     assert state["outcome"]["messages"] == most_messages(conversation) == 2 * cap
-    # Neither speaker's first turn has a past to sum up, and behind the last one nobody is chosen.
+    # Neither speaker's first turn has a past to summarize, and no choice follows the last turn.
     assert taken == most - 2 - 1
-    # LangGraph takes one more to see that it is over: that is all there is to spare.
+    # LangGraph needs one more step to detect the end; the limit has no other slack.
     assert (await steps(taken + 1))[1] == taken
     with pytest.raises(GraphRecursionError):
         await steps(taken)
 
 
 def test_until_the_task_stands_the_edge_goes_round_to_its_specification() -> None:
-    """Z2: an overlong rewrite is asked for once more."""
+    """Z2: an overlong rewrite is requested once more."""
     assert route({}, RunningSessions()) == Node.TASK_SPECIFICATION

@@ -1,8 +1,8 @@
-"""Every prompt of drawn conversations, by each context policy, with all that shapes a speaker.
+"""Every prompt of drawn conversations, under each context policy, with all options of speakers.
 
-Two to four speakers; examples, prefixes, labels, marks, private openings, hooks that change what
-is heard and said, functions, code, tools that a person approves of, a person who sees the calls,
-judges. Rows U5, L3, L4, L7, L9, Y16, Y18.
+Two to four speakers; examples, prefixes, labels, marks, private openings, hooks that change
+messages, functions, code, tools that need a person's approval, a person who sees the calls, judges.
+U5, L3, L4, L7, L9, Y16, Y18.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ QUESTIONS = (judging.JUDGE_OWN_TASK, judging.LIST_OBJECTIVES_LEFT, judging.IS_TA
 JUDGED = {it: it for it in QUESTIONS} | {
     judging.RETRY_FORMAT.replace("{question}", it): it for it in QUESTIONS
 }
-"""The questions to a judge, as they are asked first and once more (R17)."""
+"""Questions to a judge, in the first and the second request (R17)."""
 MENDING = speaking.REWRITE_REPLY.removeprefix("{problem}")
 BEGINNING = (speaking.BEGIN, speaking.CONTINUE_CONVERSATION)
 IN_SHORT = summaries.SUMMARY_HEADING.partition("\n")[0]
@@ -71,7 +71,7 @@ EXAMPLES = [
 
 
 def words(texts: Sequence[str]) -> list[str]:
-    """The words that are like no other: by a letter who made them."""
+    """Return the unique words; the first letter of each shows its author."""
     return re.findall(r"[a-z][0-9a-f]{12}x", " ".join(texts))
 
 
@@ -81,7 +81,7 @@ def words_of(message: BaseMessage, *, calls: bool = True) -> list[str]:
 
 
 class Troupe:
-    """All that speaks; no two things that it says are alike."""
+    """The authors of all messages; each message is unique."""
 
     def __init__(self, conversation: Conversation, seed: int, pad: int) -> None:
         self.conversation = conversation
@@ -284,11 +284,11 @@ class Word(NamedTuple):
     pinned: bool
     own: bool
     place: int
-    """The place of the message in the log."""
+    """Index of the message in the log."""
 
 
 def audible(result: Result, name: str) -> list[Word]:
-    """The words that a speaker said and heard, in the log's order, by the published rules."""
+    """Return the words that a speaker said and heard, in log order, by the published rules."""
     read = [(message, metadata(message)) for message in result.messages]
     begins = next(
         (
@@ -306,7 +306,7 @@ def audible(result: Result, name: str) -> list[Word]:
         if isinstance(about, HookVersion) and about.audience == (name,)
         for one in about.instead_of
     }
-    # What has the first speaker begin is out of date later.
+    # The message that starts the first speaker is obsolete later.
     cues = (Instruction, OpeningAnswer)
     told = [place for place in range(begins) if isinstance(read[place][1], cues)]
     begin_line = told[-1] if told and begins < len(read) else None
@@ -332,25 +332,25 @@ def audible(result: Result, name: str) -> list[Word]:
 class Asked(NamedTuple):
     name: str
     messages: list[BaseMessage]
-    """All that was sent."""
+    """All messages of the prompt."""
     view: list[BaseMessage]
-    """What the speaker saw, without what was asked behind it."""
+    """The speaker's view, without the question at the end."""
     reply: list[str]
     """The words of the answer."""
 
     @property
     def judges(self) -> bool:
-        """Whether it judges its own task."""
+        """Return whether the speaker judges its own task in this call."""
         return self.messages[-1].text in JUDGED
 
     @property
     def is_turn(self) -> bool:
-        """Whether it is asked for a reply, for the first time."""
+        """Return whether this is the first request for a reply."""
         return len(self.view) == len(self.messages) and not self.messages[-1].text.endswith(MENDING)
 
 
 def asked(troupe: Troupe, calls: Sequence[Sequence[BaseMessage]]) -> Iterator[Asked]:
-    """The calls in which a speaker is asked, and not who sums up."""
+    """Yield the calls for speakers, without the calls for summaries."""
     for messages, (_, reply) in zip(calls, troupe.answered, strict=True):
         name = next((it for it in NAMES if messages[0].text.startswith(f"You are {it}, ")), None)
         if name is None:
@@ -361,7 +361,7 @@ def asked(troupe: Troupe, calls: Sequence[Sequence[BaseMessage]]) -> Iterator[As
             keeps = troupe.conversation.speaker(name).keep_self_reflection
             del view[-3 if JUDGED[last] == judging.IS_TASK_COMPLETE and not keeps else -1 :]
         elif last.endswith(MENDING):
-            # Behind a blank draft the request stands alone, or behind what was heard.
+            # After a blank draft, the request is a separate message or at the end of the heard one.
             heard = view.pop().text.rpartition("\n\n")[0]
             if heard:
                 view.append(HumanMessage(heard))
@@ -384,15 +384,15 @@ def check(troupe: Troupe, result: Result, calls: Sequence[Sequence[BaseMessage]]
         examples = len(speaker.examples)
         shown = [message.text for message in one.messages[1 : 1 + examples]]
         assert shown == [example.text for example in speaker.examples]
-        # The summary's words are nobody's.
+        # The words of the summary belong to no speaker.
         stand = [it for message in one.view[1:] for it in words_of(message) if it[0] != "s"]
         found = cut_of(seen[one.name], stand, one.reply)
         assert found is not None, (stand, seen[one.name])
         free = seen[one.name][slice(*found)]
-        # The limit holds unless only the newest turn is left.
+        # The limit applies unless only the newest turn is left.
         own = {it.place for it in free if it.own and not it.pinned and is_speech(result, it)}
         context = speaker.context
-        # A judge asks about the turn that is just over.
+        # A judge's question is about the turn that has just ended.
         if isinstance(context, TokenBudget | RunningSummary) and len(own) > one.judges:
             tokens = sum(map(tokens_of_message, one.messages))
             tokens += fixed if speaker.tools else 0
@@ -411,7 +411,7 @@ def is_speech(result: Result, word: Word) -> bool:
 def cut_of(
     seen: Sequence[Word], stand: Sequence[str], reply: Sequence[str]
 ) -> tuple[int, int] | None:
-    """Where the cut is, and the end: all that is pinned before it, and all that is behind it."""
+    """Return the start and the end of the kept range, before which only pinned words are left."""
     order = [it.text for it in seen]
     ends = [order.index(reply[0])] if reply and reply[0] in order else range(len(order), -1, -1)
     for end in ends:
@@ -423,8 +423,8 @@ def cut_of(
 
 
 def goes_on(before: Asked, one: Asked, *, shortens: bool) -> None:
-    """A prompt begins the next, or the cut has moved on."""
-    # What it makes up for itself has no form, so the system prompt does not tell of one then.
+    """Check that a prompt begins the next one, or that the cut has moved forward."""
+    # A secret that the speaker invents has no format, so its system prompt describes none.
     old = [(it.type, it.text) for it in before.messages[1:]]
     new = [(it.type, it.text) for it in one.view[1:]]
     if new[: len(old)] == old:
@@ -432,13 +432,13 @@ def goes_on(before: Asked, one: Asked, *, shortens: bool) -> None:
         return
     were = [it for message in before.messages for it in words_of(message)]
     are = [it for message in one.view for it in words_of(message)]
-    # Something that stood there is left out; what had the first speaker begin has no words.
+    # A word is left out; the message that starts the first speaker has no words.
     left_out = [it for it in were if it not in are]
     if shortens:
-        # The answer to the prompt before may be the first that is left out.
+        # The answer to the earlier prompt may be the first to be left out.
         left_out += [it for it in before.reply if it not in are]
     is_new = [it for it in are if it[0] == "s" and it not in were]
-    # A summary may be too short for a word of its own; it comes after what a turn's tools push out.
+    # A summary may be too short for a unique word; it follows what a turn's tools push out.
     is_told = IN_SHORT in str(new) and IN_SHORT not in str(old)
     assert left_out or is_new or is_told or any(it in str(old) for it in BEGINNING), (old, new)
 
@@ -449,7 +449,7 @@ def goes_on(before: Asked, one: Asked, *, shortens: bool) -> None:
 def test_every_prompt_is_whole_behind_its_cut_and_can_be_sent(
     conversation: Conversation, seed: int, pad: int
 ) -> None:
-    """The properties of a view, with each policy and every option on: U5, L3, L4, L7, Y16, Y18."""
+    """Every prompt is valid under each policy, with all options on (U5, L3, L4, L7, Y16, Y18)."""
     troupe = Troupe(conversation, seed, pad)
     result = asyncio.run(aconverse(conversation, store=f"memory:{uuid4().hex}", **troupe.options))
     assert result.outcome is not None

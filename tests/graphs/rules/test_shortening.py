@@ -1,4 +1,4 @@
-"""Long histories: what of a log is put into a prompt, by each policy, and what always is."""
+"""Long histories: the part of a log that each policy puts into a prompt, and the fixed part."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -44,11 +44,11 @@ from duologue.graphs.text.words import tokens_of, tokens_of_message
 from support.fields import fields_of
 
 FIXED = PromptOverhead(30)
-"""The tokens of a system prompt, in these tests."""
+"""Tokens of a system prompt in these tests."""
 
 
 def with_context(conversation: Conversation, name: str, context: Context) -> Conversation:
-    """The same conversation, where one speaker has this policy."""
+    """Return the conversation with this policy for one speaker."""
     speakers = tuple(
         speaker.model_copy(update={"context": context}) if speaker.name == name else speaker
         for speaker in conversation.speakers
@@ -78,13 +78,13 @@ def shaped(draw: st.DrawFn) -> tuple[Run, Conversation, str]:
 
 
 def begins_at(run: Run, since: str | None) -> int:
-    """Where the kept part of a log begins."""
+    """Return the index in the log of the first kept message."""
     ids = [place_of(message) for message in run.log]
     return 0 if since is None else ids.index(since)
 
 
 def newest_turn(run: Run, length: int, name: str) -> int:
-    """The place behind the speaker's last finished turn, here or in what it came with."""
+    """Return the index after the speaker's last finished turn, also among remembered messages."""
     read = [metadata(message) for message in run.log[:length]]
     turns = (Speech, RememberedMessage)
     places = [
@@ -94,14 +94,14 @@ def newest_turn(run: Run, length: int, name: str) -> int:
 
 
 def is_new(message: BaseMessage, name: str) -> bool:
-    """Whether it is something heard that asks for a new turn, or a step of it."""
+    """Return whether the message is heard and requests a new turn or a step of it."""
     is_reflected = isinstance(metadata(message), JudgeQuestion | Reflection)
     is_blank = isinstance(metadata(message), ToolCalls) and not message.text
     return not is_reflected and not (is_blank and metadata(message).speaker != name)
 
 
 def well_formed(view: Sequence[BaseMessage]) -> None:
-    """User and assistant in turn, and no call without its results."""
+    """Check that roles alternate, and that each call has its results."""
     open_calls: list[str] = []
     before = ""
     for message in view:
@@ -145,7 +145,7 @@ def test_what_is_left_is_pinned_or_stands_behind_one_cut(
 def test_every_prompt_of_a_shortened_log_can_be_sent_and_ends_in_what_was_last_heard(
     drawn: tuple[Run, Conversation, str],
 ) -> None:
-    """U5: overflow is handled, and the properties of a view still hold."""
+    """U5: shortened prompts are valid and end with the last heard message."""
     run, conversation, name = drawn
     for length in run.prompts.get(name, []):
         lines, since = cut(conversation, run.log[:length], name)
@@ -164,7 +164,7 @@ def test_every_prompt_of_a_shortened_log_can_be_sent_and_ends_in_what_was_last_h
 def test_a_cut_stays_where_it_is_however_long_the_log_gets_and_only_moves_on(
     drawn: tuple[Run, Conversation, str],
 ) -> None:
-    """Servers cache prefixes: between moves a prompt and its reply begin the next prompt."""
+    """Servers cache prefixes: until the cut moves, a prompt and its reply begin the next prompt."""
     run, conversation, name = drawn
     asked = run.prompts.get(name, [])
     found = [cut(conversation, run.log[:length], name) for length in asked]
@@ -202,7 +202,7 @@ def test_a_prompt_keeps_within_its_limit_unless_what_must_stay_is_longer(
 
 
 def _talk(run: Run, log: Sequence[BaseMessage], name: str) -> int:
-    """How many messages a speaker said or heard."""
+    """Return the number of messages that a speaker said or heard."""
     pinned = {place_of(run.log[place]) for place in run.pinned.get(name, [])}
     mine = [
         one for one in log if (type(metadata(one)), metadata(one).speaker) != (OpeningAnswer, name)
@@ -217,7 +217,7 @@ def _talk(run: Run, log: Sequence[BaseMessage], name: str) -> int:
 
 
 def talk(*contexts: Context | str, **fields: Any) -> Conversation:
-    """A conversation of Ann, Bob and so on, each with a policy."""
+    """Return a conversation of Ann, Bob and so on, with a policy for each."""
     names = ("Ann", "Bob", "Cid")[: max(2, len(contexts))]
     given = [*contexts, *["all"] * (len(names) - len(contexts))]
     people = [{"name": name, "context": one} for name, one in zip(names, given, strict=True)]
@@ -225,7 +225,7 @@ def talk(*contexts: Context | str, **fields: Any) -> Conversation:
 
 
 def spoken(conversation: Conversation, turns: int, text: str = "Yes. " * 12) -> list[AnyMessage]:
-    """A log in which all speak in turn; the first line has Ann begin."""
+    """Return a log in which all speak in turn after an instruction to Ann to begin."""
     log: list[AnyMessage] = [make_message(0, "Please begin.", Instruction(audience=("Ann",)))]
     for number in range(turns):
         name = conversation.names[number % len(conversation.names)]
@@ -237,7 +237,7 @@ def spoken(conversation: Conversation, turns: int, text: str = "Yes. " * 12) -> 
 def summed_up(
     log: list[AnyMessage], since: str | None, text: str, name: str = "Ann"
 ) -> list[AnyMessage]:
-    """The log with a summary of a speaker's behind it."""
+    """Return the log with a summary for a speaker at its end."""
     about = Summary(speaker=name, audience=NOBODY, since=since)
     return [*log, make_message(len(log), text, about)]
 
@@ -279,7 +279,7 @@ def test_a_limit_of_one_message_keeps_what_was_said_since_the_last_turn() -> Non
 
 
 def test_what_has_the_rounds_begin_is_left_out_with_the_rest() -> None:
-    """A question for the first step would be wrong in front of the twentieth."""
+    """A cut also removes the message that starts the rounds, which would be wrong later."""
     conversation = talk(LastMessages(limit=2))
     lines, since = cut(conversation, spoken(conversation, 6), "Ann")
     assert "Please begin." not in [one.text for one in lines]
@@ -287,7 +287,7 @@ def test_what_has_the_rounds_begin_is_left_out_with_the_rest() -> None:
 
 
 def test_what_hooks_see_of_a_tool_in_an_opening_answer_does_not_begin_the_rounds() -> None:
-    """L7, Y4: a tool's answer before hooks have seen it belongs to the opening as its call does."""
+    """L7, Y4: a tool's result before its hooks belongs to the opening, like its call."""
     conversation = talk(
         LastMessages(limit=1),
         speakers=[{"name": "Ann", "task": "Sell."}, {"name": "Bob", "task": "Buy."}],
@@ -401,7 +401,7 @@ def test_a_cut_for_good_leaves_a_prompt_that_can_be_sent_and_at_most_half(
 def _tokens(
     conversation: Conversation, lines: Sequence[BaseMessage], name: str, pinned: set[str]
 ) -> int:
-    """The tokens of what a speaker sees of messages, but for those that are pinned."""
+    """Return the tokens of the messages in a speaker's view, without the pinned ones."""
     tokens = 0
     for one in lines:
         who = metadata(one).speaker
@@ -454,7 +454,7 @@ def test_whatever_is_left_out_is_summed_up_once_and_in_order(
                 summarised += [place_of(one) for one in lines]
                 log = summed_up(log, since, "w " * words, name)
                 log[-1].id = f"s{length}"
-                # Named by its id: the drawn log has taken its place.
+                # Identified by its id, because the drawn log stores its index.
                 del log[-1].additional_kwargs[PLACE]
                 assert History(conversation, name).to_summarise(log, FIXED) is None
         log.append(message)
@@ -485,7 +485,7 @@ def test_the_other_policies_sum_nothing_up(policy: Any) -> None:  # noqa: ANN401
 
 
 def test_what_a_hook_made_of_a_line_weighs_in_its_place() -> None:
-    """L7: a long line that a hook made short leaves room."""
+    """L7: a hook's version of a message replaces it in the token count."""
     conversation = talk(TokenBudget(limit=400))
     log: list[AnyMessage] = [make_message(0, "Go.", Instruction(audience=("Ann",)))]
     for number in range(10):
@@ -540,10 +540,10 @@ def test_one_summary_is_enough_however_much_was_said_before_it_is_made(limit: in
             if found is not None:
                 log = summed_up(log, found[1], "words " * 100)
                 log[-1].id = f"s{len(log)}"
-                # Named by its id: the drawn log has taken its place.
+                # Identified by its id, because the drawn log stores its index.
                 del log[-1].additional_kwargs[PLACE]
                 assert History(conversation, "Ann").to_summarise(log, FIXED) is None
-        # Long and short messages, so that the limit is reached at any of them.
+        # Long and short messages, so that any of them may reach the limit.
         about = {"content": "Yes. " * (3 + number * 17 % 60)}
         log.append(message.model_copy(update=about))
     assert History(conversation, "Ann").last_summary(log) is not None

@@ -1,4 +1,4 @@
-"""R7: what never moves is ended, in any language; what may still move is not."""
+"""R7: conversations without progress end, in any language; all others continue."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from duologue.nodes.testing import ScriptedChatModel
 
 
 def play(script: Sequence[str], rounds: int = 30, **end_chat: Any) -> Result:
-    """Have two speakers, or as many as are named, say a script again and again, word by word."""
+    """Let two speakers, or the speakers in `names`, repeat a script word by word."""
     names = end_chat.pop("names", ["Ann", "Bob"])
     heard = [0]
 
@@ -181,7 +181,7 @@ def test_r7_a_question_keeps_farewells_from_ending_it_where_a_standstill_would(
     ],
 )
 def test_r7_what_is_asked_without_a_question_mark_is_open(text: str, *, is_question: bool) -> None:
-    """In Japanese and Chinese a particle ends a question, in Greek what looks like a semicolon."""
+    """R7: questions without "?" count, such as those with particles, or a Greek question mark."""
     script = [text, *["Thank you!", "Goodbye!"] * 9]
     reason, messages, _ = ended(play(script, rounds=9))
     assert (reason, messages) == ("farewells", 6 if is_question else 5)

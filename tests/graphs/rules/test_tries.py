@@ -1,4 +1,4 @@
-"""Of two tries of a reply the better one is said (R15), and no request for one is heard (R23)."""
+"""The better of two drafts becomes the reply (R15), and no speaker hears the request (R23)."""
 
 from typing import Any
 from uuid import uuid4
@@ -23,7 +23,7 @@ ASKED_FOR_WORDS = fill_template(speaking.REWRITE_REPLY, problem=speaking.EMPTY_R
 
 
 def tried(worth: str) -> Checked:
-    """A reply of a kind."""
+    """Return a checked reply of this quality."""
     flaw, own = {
         "good": (None, KRAKEN),
         "content": (Flaw.FORM, KRAKEN),
@@ -46,7 +46,7 @@ RANKS = [
     ("repeat", "echo"),
     ("blank", "nothing", "flip"),
 ]
-"""Kinds of replies, the best first."""
+"""Qualities of replies, the best first."""
 
 
 def test_r15_content_beats_an_apology_and_an_apology_beats_what_was_said_before() -> None:
@@ -64,7 +64,7 @@ def test_r15_content_beats_an_apology_and_an_apology_beats_what_was_said_before(
 
 
 def played(*tries: Line, **options: Any) -> Result:
-    """What comes of these tries of a solver's model, which must all be needed."""
+    """Run a solver's model on these drafts, all of which must be used."""
     model = ScriptedChatModel(script=[ORDER, *tries])
     options = {"store": f"memory:{uuid4().hex}"} | options
     result = converse(options.pop("talk", ROLE_PLAY), model=model, **options)
@@ -140,7 +140,7 @@ def test_r23_a_message_about_messages_keeps_its_announcement() -> None:
     talk = role_play(task, "Lead", "Coder", specify_task=False, max_iterations=1)
     text = "Here is the rewritten message: Dear Ann, we ship on Monday."
     assert played("", f"Solution: {text}", talk=talk).parsed("Coder") == [{"Solution:": text}]
-    # But alone it is no reply to a request for another try.
+    # But without other text it does not answer a request for another draft.
     alone = "Solution: Here is the rewritten message:"
     assert played(KRAKEN, alone, talk=talk).parsed("Coder") == [{"Solution:": KRAKEN}]
 
@@ -148,7 +148,7 @@ def test_r23_a_message_about_messages_keeps_its_announcement() -> None:
 def test_r15_an_announcement_alone_is_asked_for_again_at_the_first_try() -> None:
     result = played("Solution: Sure, here's a new message:", f"Solution: {KRAKEN}")
     assert result.parsed("Coder") == [{"Solution:": KRAKEN}]
-    # Whoever is asked to write one may say so.
+    # A speaker that is asked for a rewrite may announce it.
     asked = "Instruction: Rewrite your last message in plain words.\nInput: None"
     model = ScriptedChatModel(script=[asked, "Solution: Sure, I'll rewrite my message."])
     result = converse(ROLE_PLAY, model=model, store="memory:")

@@ -1,4 +1,4 @@
-"""R19: nothing said or judged ends a conversation before another speaker has spoken."""
+"""R19: no message and no verdict ends a conversation before another speaker has spoken."""
 
 from typing import Any
 from uuid import uuid4
@@ -19,14 +19,14 @@ FIRST = "end_chat_after_first_completion"
 
 
 def talk(*names: str, **fields: Any) -> dict[str, Any]:
-    """A conversation of two rounds that a done token ends."""
+    """Return a conversation of two rounds that a done token ends."""
     end_chat = {"when": DEAL, "max_iterations": 2} | fields.pop("end_chat", {})
     speakers = [{"name": name} for name in names or ("Buyer", "Seller")]
     return {"task": "Agree.", "speakers": speakers, "end_chat": end_chat} | fields
 
 
 def play(spec: dict[str, Any], *script: Line, **options: Any) -> tuple[Result, ScriptedChatModel]:
-    """Run it; every answer must be asked for."""
+    """Run a conversation on a script that must be used up."""
     model = ScriptedChatModel(script=[*script])
     options = {"store": f"memory:{uuid4().hex}"} | options
     result = converse(load_conversation(spec), model=model, **options)
@@ -199,7 +199,7 @@ def test_no_piece_of_the_token_is_told(size: int) -> None:
     [
         ({}, ["Hi.", "Hello.", "1: met"], 2),
         ({"allow_unanswered_end": True}, ["Hi.", "1: met"], 1),
-        # It is asked at once, and its verdict waits.
+        # The judge is asked at once, and its verdict waits.
         ({"min_iterations": 1}, ["Hi.", "1: met", "Hello."], 2),
         # At a cap its verdict is the final one.
         ({"when": {"kind": "max_messages", "limit": 1}}, ["Hi.", "1: met"], 1),

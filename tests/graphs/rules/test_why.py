@@ -1,6 +1,6 @@
-"""Why a conversation ended: each verdict, draft, count, done token, tool and choice that led there.
+"""The causes of an end: each verdict, draft, count, done token, tool and choice that led to it.
 
-Row U1; the command line's side of it is in test_cli.py.
+Row U1; `test_cli.py` has the same for the command line.
 """
 
 from pathlib import Path
