@@ -1,4 +1,4 @@
-"""What the tests of memory as state share. No tests here."""
+"""Helpers for the tests of memory. No tests here."""
 
 import json
 from collections.abc import Sequence
@@ -23,18 +23,18 @@ MESSAGE = {"id": "m0000", "text": "Hi", "metadata": {"kind": "speech", "speaker"
 
 
 def stopped(conversation: Conversation, lines: Sequence[Line], store: str, session: str) -> None:
-    """Leave a session behind so many calls, by a model that then fails."""
+    """Leave a session unfinished after so many calls, because its model fails."""
     model = ScriptedChatModel(script=[*lines, Reply(error=500)])
     with pytest.raises(Exception, match="500"):
         converse(conversation, session=session, store=store, model=model, **FUNCTIONS)
 
 
 def seen(result: Result, name: str) -> list[tuple[str, str]]:
-    """A speaker's view without its system prompt."""
+    """Return a speaker's view without its system prompt."""
     return [(message.type, message.text) for message in result.viewpoint(name)[1:]]
 
 
 def through_json(dump: dict[str, Any]) -> dict[str, Any]:
-    """What is left of a dump behind JSON text."""
+    """Return a dump after a round trip through JSON."""
     again: dict[str, Any] = json.loads(json.dumps(dump, allow_nan=False))
     return again

@@ -1,7 +1,7 @@
-"""Rows A9, G5, G6: people are asked the same, and as often, by whatever way they are asked.
+"""Rows A9, G5, G6: people get the same questions, and as many, through every entry point.
 
-Whole conversations by every entry point, and one that waits: answered meanwhile, wrongly, never,
-by another process, after a crash.
+Whole conversations by every entry point; a waiting session with answers that come in between, are
+wrong, never come, or come from another process or after a crash.
 """
 
 import asyncio
@@ -38,14 +38,14 @@ from support.breaking import Breakage
 
 Answers = Callable[[Question], Any]
 Asked = tuple[str, str, str | None]
-"""Whom a question is for, why it is asked, and what no answer means."""
+"""Speaker of a question, its reason, and the meaning of no answer."""
 
 WORD = "It is 42. TERMINATE"
 DRAFTS = ("I try.", "I try again.", WORD, "I look once more.", "It is 42. TERMINATE")
 
 
 class Person:
-    """Who answers, and notes what was asked."""
+    """A person who answers and records the questions."""
 
     def __init__(self, *answers: object) -> None:
         self.answers = iter(answers)
@@ -65,7 +65,7 @@ class Person:
 
 
 class Went(NamedTuple):
-    """How a conversation went."""
+    """Course of a conversation."""
 
     transcript: list[tuple[str, str]]
     asked: list[Asked]
@@ -100,7 +100,7 @@ TWO_PEOPLE = Conversation.model_validate(
 )
 
 PLAYS: dict[str, tuple[Conversation, tuple[str, ...], int]] = {
-    # The conversation, what the person answers, and how often one is asked.
+    # The conversation, the person's answers, and the number of questions.
     "G6-chat": (chat(), ("Hello.", "And?", " Exit\n"), 3),
     "G5-chat-told": (chat("Hello."), ("And?", "exit"), 2),
     "A4-texts": (proxy("ALWAYS"), ("Sure?", "", ""), 3),
@@ -180,7 +180,7 @@ def store() -> str:
 def test_all_entry_points_ask_the_same_and_go_the_same_way(
     play: tuple[Conversation, tuple[str, ...], int],
 ) -> None:
-    """A9: sync and async, at once or step by step: same transcript, questions, order and end."""
+    """A9: sync and async, at once or step by step, have the same transcript, questions and end."""
     talk, answers, times = play
     found: dict[str, Went] = {}
     for name, run in RUNS.items():
@@ -196,7 +196,7 @@ def test_all_entry_points_ask_the_same_and_go_the_same_way(
 
 
 def _step_by_step(talk: Conversation, answers: tuple[str, ...], *, is_async: bool) -> Went:
-    """Answer each question by a call of its own."""
+    """Answer each question in a separate call."""
     store, said, person = f"memory:{uuid4().hex}", model(), Person()
     result = converse(talk, model=said, **options_of(store))
     for answer in answers:
@@ -217,7 +217,7 @@ def _step_by_step(talk: Conversation, answers: tuple[str, ...], *, is_async: boo
 
 
 def waiting(store: str) -> str:
-    """Leave a session waiting for the person's first message; give its question's id."""
+    """Leave a session waiting for the person's first message; return its question's id."""
     result = converse(chat(), session="one", store=store, model=ScriptedChatModel(script=[]))
     assert result.outcome is None
     assert result.messages == []
@@ -249,7 +249,7 @@ def test_a_session_that_failed_behind_an_answer_does_not_wait(store: str) -> Non
 
 
 def test_answers_in_between_and_a_callable_share_one_session(store: str) -> None:
-    """A9: a session that waits is answered by `Session.answer`, then goes on with a callable."""
+    """A9: after `Session.answer`, a callable answers the following questions of the session."""
     said = ScriptedChatModel(script=["One.", "Two.", "Three."])
     person = Person("Second.", None)
     converse(chat(), store=store, model=said, session="one")
@@ -269,7 +269,7 @@ def test_answers_in_between_and_a_callable_share_one_session(store: str) -> None
 
 
 def test_an_answer_to_what_is_not_asked_is_one_clear_error(store: str) -> None:
-    """What somebody else has answered, what was never asked, and what has ended."""
+    """An answer needs an open question: not an answered, unknown or ended one."""
     said = ScriptedChatModel(script=["Hi."])
     before = waiting(store)
     Session("one", store=store).answer("Hello.", question=before, model=said)
@@ -295,7 +295,7 @@ def test_a_session_that_asks_nothing_takes_no_answer(store: str) -> None:
 
 @pytest.mark.parametrize("bad", [7, 4.5, True, "", " \n", ["Hello."], {"text": "Hello."}], ids=str)
 def test_an_answer_that_does_not_fit_is_asked_again(store: str, bad: object) -> None:
-    """It says what was wrong, and the question stays the same one."""
+    """After an invalid answer, the same question is asked again with an error message."""
     seen: list[Question] = []
     answers = iter([bad, "Hello.", "exit"])
 
@@ -317,7 +317,7 @@ def test_an_answer_that_does_not_fit_is_asked_again(store: str, bad: object) -> 
 
 @pytest.mark.parametrize("bad", [7, "  "], ids=["number", "blank"])
 def test_what_never_fits_leaves_the_session_waiting(store: str, bad: object) -> None:
-    """After five tries it is an error; nothing is lost, and the next run asks again."""
+    """After five wrong answers there is an error; nothing is lost, and the next run asks again."""
     seen: list[Question] = []
 
     def answer(question: Question) -> object:
@@ -338,7 +338,7 @@ def test_what_never_fits_leaves_the_session_waiting(store: str, bad: object) -> 
 
 
 def test_an_answer_may_be_blank_where_that_means_something(store: str) -> None:
-    """A4: an automatic reply, or the end."""
+    """A4: an answer may be blank if that means an automatic reply, or the end."""
     result = converse(proxy("ALWAYS"), session="one", store=store, model=model())
     assert isinstance(result.pending[0], MessageQuestion)
     assert result.pending[0].empty == "auto_reply"
@@ -395,7 +395,7 @@ def test_the_end_of_input_leaves_the_session_waiting(store: str, is_async: bool)
 def test_a_hook_that_fails_behind_an_answer_costs_no_answer(
     store: str, point: str, answer: str
 ) -> None:
-    """L7: the answer is kept; resuming goes on without asking again. Who leaves runs no hook."""
+    """L7: the answer is kept, and the resumed run does not ask again; an exit runs no hook."""
     talk = Conversation.model_validate(
         {
             "speakers": [{"name": "User", "replies": ["human"], "hooks": ["odd"]}, {"name": "Bot"}],
@@ -455,7 +455,7 @@ def _copied(store: str) -> str:
 
 @pytest.mark.parametrize("make", [_forked, _dumped, _copied])
 def test_what_is_made_of_a_waiting_session_asks_too(store: str, make: Callable[[str], str]) -> None:
-    """L2: each is answered for itself."""
+    """L2: copies and forks of a waiting session ask the question, too."""
     said = ScriptedChatModel(script=["Hi.", "You too.", "Me too."])
     converse(chat("Hello."), session="one", store=store, model=said)
     new = make(store)
@@ -487,7 +487,7 @@ def served() -> Iterator[ScriptedServer]:
 def test_a_question_is_answered_in_another_process(
     start_child: Callable[..., Any], tmp_path: Path, served: ScriptedServer
 ) -> None:
-    """A9, G5: on SQLite one process asks, others answer, and each has ended before the next."""
+    """A9, G5: on SQLite one process asks, and others answer after its end."""
     shared: dict[str, Any] = {
         "environment": {"OPENAI_BASE_URL": served.url, "DUOLOGUE_MODEL": "scripted"},
         "session": "one",
@@ -514,7 +514,7 @@ def test_a_question_is_answered_in_another_process(
 def test_broken_off_right_behind_an_answer_nobody_is_asked_again(
     tmp_path: Path, point: str, durability: Literal["sync", "async"]
 ) -> None:
-    """What was said goes on later."""
+    """An interrupted run keeps the person's answer, and the resumed run uses it."""
     talk = Conversation.model_validate(
         {
             "speakers": [

@@ -1,6 +1,6 @@
-"""One agent by itself: asked, with its tools, forms, sessions and approvals.
+"""Questions to a single agent, with its tools, formats, sessions and approvals.
 
-After Lagent's agents, which are called (L1, L2), and Yacana's tasks, which are solved (Y16, Y18).
+The models are Lagent's agents, which are called (L1, L2), and Yacana's tasks (Y16, Y18).
 """
 
 import json
@@ -40,7 +40,7 @@ class Menu(BaseModel):
 
 
 def price(dish: str) -> str:
-    """What a dish costs."""
+    """Return the price of a dish."""
     return f"{dish}: 7"
 
 
@@ -58,7 +58,7 @@ def model_of(*script: Line) -> ScriptedChatModel:
 
 
 def test_an_agent_answers_once_by_its_prompt_and_no_more(store: str) -> None:
-    """L1, L3: one call, and the answer alone is the text of the result."""
+    """L1, L3: there is one call, and the result's text is the answer only."""
     model = model_of("Soup, then fish.")
     answer = ask(CHEF, "Plan a menu.", model=model, store=store)
     assert answer.text == "Soup, then fish."
@@ -72,7 +72,7 @@ def test_an_agent_answers_once_by_its_prompt_and_no_more(store: str) -> None:
 
 
 def test_one_session_remembers_and_another_does_not_until_it_is_reset(store: str) -> None:
-    """L2: memory by the session's id; the prompt is the beginning of the next one."""
+    """L2: the session's id selects the memory, and a prompt is the beginning of the next one."""
     model = model_of("Soup.", "Plums.", "For whom?", "Rice.", "Beans.", "Lentils.")
 
     def asked(text: str, session: str, **options: Any) -> str:
@@ -97,7 +97,7 @@ def test_one_session_remembers_and_another_does_not_until_it_is_reset(store: str
 
 
 async def test_tools_run_before_the_answer_those_of_one_question_too(store: str) -> None:
-    """Y18, L6: also for an agent that has none of its own, and from a coroutine."""
+    """Y18, L6: tools of the agent, and tools of a single question, run before the answer."""
     for agent, options in (
         (CHEF.replace(tools=[price]), {}),
         (CHEF, {"tools": [price]}),
@@ -114,7 +114,7 @@ async def test_tools_run_before_the_answer_those_of_one_question_too(store: str)
 def test_an_answer_that_must_fit_a_schema_is_read(
     tools: tuple[Callable[..., Any], ...], store: str
 ) -> None:
-    """L5: the fields stand beside the text; who has tools is told the schema instead."""
+    """L5: the result has fields and text; with tools, the schema is in the system prompt."""
     said = json.dumps({"starter": "Soup", "courses": 3})
     model = model_of("Well, soup!", said)
     answer = ask(CHEF, "A menu.", schema=Menu, tools=tools, model=model, store=store)
@@ -135,7 +135,7 @@ def test_an_answer_that_fits_no_schema_is_an_error_with_the_last_reply(
     assert (caught.value.reply, caught.value.session) == (last, "s")
     assert len(str(caught.value)) < 600
     assert Session("s", store=store).state().text == last
-    # It can be asked again.
+    # The question can be asked again.
     model = model_of('{"starter": "Soup", "courses": 3}')
     again = ask(CHEF, "Please!", session="s", schema=Menu, tools=tools, model=model, store=store)
     assert again.output == {"starter": "Soup", "courses": 3}
@@ -179,7 +179,7 @@ def test_r4_an_answer_is_read_as_models_write_it(said: str, store: str) -> None:
 
 
 def test_a_call_that_a_person_must_approve_of_waits_and_goes_on(store: str) -> None:
-    """G5: there is no answer meanwhile; the same question once more changes nothing."""
+    """G5: a call that needs approval waits, and repeating the question changes nothing."""
     careful = CHEF.replace(tools=[price], interrupt_on={"price": True})
     model = model_of("Hello.", calling("price", dish="Soup"), "It is 7.")
     ask(careful, "Hi!", session="s", model=model, store=store)
@@ -196,7 +196,7 @@ def test_a_call_that_a_person_must_approve_of_waits_and_goes_on(store: str) -> N
 
 
 def test_what_a_failure_has_left_open_is_answered_once(tmp_path: Path) -> None:
-    """The same question again goes on; `resume` does so, too. An answered one is asked anew."""
+    """The same question again resumes the session, like `resume`; after an answer it is new."""
     store = tmp_path / "new.db"
     for again in (lambda model: ask(CHEF, "Soup?", session="s", model=model, store=store), None):
         with pytest.raises(openai.InternalServerError):
@@ -210,7 +210,7 @@ def test_what_a_failure_has_left_open_is_answered_once(tmp_path: Path) -> None:
 
 
 def test_a_budget_holds_for_all_that_is_asked_in_a_session(store: str) -> None:
-    """R10, E3: caps on rounds count anew, budgets do not."""
+    """R10, E3: caps on rounds apply to each question, budgets to the whole session."""
     model = model_of("One.", "Two.")
 
     def asked() -> tuple[Reason, str]:
@@ -221,7 +221,7 @@ def test_a_budget_holds_for_all_that_is_asked_in_a_session(store: str) -> None:
     assert [asked() for _ in range(3)] == [
         (Reason.MAX_ITERATIONS, "One."),
         (Reason.MAX_CALLS, "Two."),
-        # The question stands there, without an answer.
+        # The log contains the question without an answer.
         (Reason.MAX_CALLS, ""),
     ]
 

@@ -1,4 +1,4 @@
-"""What an assistant of a LangGraph server sets, what its form shows, and what it may not name."""
+"""Assistants of a LangGraph server: their settings, their form, and the names they may not use."""
 
 from itertools import cycle
 from typing import Any
@@ -28,7 +28,7 @@ BEDS = cycle(f"{size} {colour} bed" for size in ("big", "old", "wet") for colour
 
 
 def speak(prompt: Prompt) -> str:
-    """Play both parts, with other words each time."""
+    """Return a different reply each time, for both speakers."""
     bed = next(BEDS)
     if "Solution:" in prompt[0]["content"]:
         return f"Solution: I dug the {bed}.\nNext request."
@@ -38,7 +38,7 @@ def speak(prompt: Prompt) -> str:
 
 
 class Played:
-    """A graph of a form, and what its models were asked."""
+    """The graph of a form, and a record of the calls of its models."""
 
     def __init__(self, form: type[Form] | None = RolePlayForm) -> None:
         self.default = ScriptedChatModel(script=speak)
@@ -52,7 +52,7 @@ class Played:
 
     @property
     def spoke(self) -> dict[str, list[Any]]:
-        """For each model that was asked, the temperatures it was asked with."""
+        """Return the temperatures of all calls, for each model that was called."""
         models = {"default": self.default, **self.named}
         return {
             name: [call.kwargs["temperature"] for call in model.calls]
@@ -72,10 +72,10 @@ ROUND = {"max_iterations": 1}
         ({"model": None, "temperature": None}, {}, {"default": [0.2, 0.2]}),
         ({"model": "big", "temperature": 0.7}, {}, {"big": [0.7, 0.7]}),
         ({"temperature": 0}, {}, {"default": [0, 0]}),
-        # What a run names goes first.
+        # The input of a run has priority.
         ({"model": "big", "temperature": 0.7}, {"model": "small"}, {"small": [0.7, 0.7]}),
         ({"model": "big", "temperature": 0.7}, {"temperature": 1}, {"big": [1, 1]}),
-        # A parent's context may hold its own things, or be no dict at all.
+        # A parent's context may contain other entries, or be no dict at all.
         ({"model": "big", "user_id": "u1"}, {}, {"big": [0.2, 0.2]}),
         (object(), {}, {"default": [0.2, 0.2]}),
     ],
@@ -152,7 +152,7 @@ PLACES = ["/etc/passwd.gguf", "weights.GGUF ", "http://10.0.0.1/v1", "huggingfac
 @pytest.mark.parametrize("where", ["form", "context", "speaker", "judge"])
 @pytest.mark.parametrize("place", PLACES)
 def test_no_client_names_a_file_or_an_address(place: str, where: str) -> None:
-    """Nor by a state that it writes itself."""
+    """Neither a client's input nor its state may name a file or an address as model."""
     talk = role_play(**FORM).stored()
     given, context = {
         "form": (FORM | {"model": place}, None),
@@ -200,7 +200,7 @@ def test_who_builds_a_graph_may_allow_it_and_names_of_its_own_are_none(name: str
 
 @pytest.mark.parametrize("form", forms_by_kind().values(), ids=lambda form: form.kind())
 def test_the_input_of_a_form_has_all_that_its_own_schema_says(form: type[Form]) -> None:
-    """Limits, patterns, choices, defaults, titles and descriptions."""
+    """A form's input has the limits, patterns, choices, defaults and texts of its schema."""
     own = form.model_json_schema()
     shown = TypeAdapter(form_input(form)).json_schema()
     for name, field in own["properties"].items():

@@ -1,4 +1,4 @@
-"""The graph as a component: run without a loop, inside of a graph of the user's own, or both."""
+"""The graph as a component: with and without an event loop, and as part of a user's graph."""
 
 import asyncio
 from collections.abc import Callable
@@ -29,7 +29,7 @@ SAID = ["Hi.", "", "Seen.", "They say Bob.", "So: Seen. They say Bob."]
 
 
 def answer(prompt: Prompt) -> Line:
-    """Call both tools, then tell what they gave."""
+    """Call both tools, then repeat their results."""
     if prompt[-1]["role"] != "tool":
         made = [
             ScriptedToolCall(name="look", args={}, id="c1"),
@@ -40,7 +40,7 @@ def answer(prompt: Prompt) -> Line:
 
 
 class Tools:
-    """Two tools: one answers at once and says so, one asks a person and uses what runs it."""
+    """Two tools: one counts its calls; the other asks a person and uses the runtime."""
 
     def __init__(self) -> None:
         self.looks = 0
@@ -135,9 +135,9 @@ def test_a_subgraph_asks_through_its_parent_whose_store_and_context_reach_tools(
     builder.add_edge(START, "talk")
     store = InMemoryStore()
     parent = builder.compile(checkpointer=InMemorySaver(), store=store)
-    # A context of the parent's own may be anything.
+    # A context of the parent may be any object.
     context = {"user": "Zoe", "model": None}
-    # LangGraph (1.2.22) tells a parent twice of what a task asks.
+    # LangGraph (1.2.22) reports a task's interrupt to its parent twice.
     asked = {
         one.id: one.value for one in run(parent, CONVERSATION, context=context)["__interrupt__"]
     }
@@ -150,7 +150,7 @@ def test_a_subgraph_asks_through_its_parent_whose_store_and_context_reach_tools(
 
 
 def test_it_is_called_in_a_node_of_a_graph_that_runs_in_a_loop(tools: Tools) -> None:
-    """As a synchronous node does: LangGraph gives it a thread."""
+    """A synchronous node, which LangGraph runs in a thread, can call the graph."""
     spec = chat("Hi.", tools=["look"], max_iterations=1).stored()
     model = ScriptedChatModel(script=["Good day."])
 
@@ -168,7 +168,7 @@ def test_it_is_called_in_a_node_of_a_graph_that_runs_in_a_loop(tools: Tools) -> 
 @pytest.mark.parametrize("begin", BOTH)
 @pytest.mark.parametrize("has_parent", [False, True], ids=["alone", "in a parent"])
 def test_agents_speak_and_ask_either_way(begin: Run, has_parent: bool) -> None:
-    """Also where the checkpointer is for threads alone, which those for loops go on with."""
+    """Agents reply and ask with and without an event loop, with either kind of checkpointer."""
 
     def think(state: MessagesState) -> dict[str, Any]:
         thought = ScriptedChatModel(script=["Which colour?"]).invoke(state["messages"])
@@ -202,7 +202,7 @@ def test_an_error_is_raised_as_it_is(tools: Tools) -> None:
 
 
 def test_the_conversation_may_be_the_object_itself_with_what_it_brings(tools: Tools) -> None:
-    """To go on with it, too, by a graph that does not know that yet, as in another process."""
+    """The input may be the conversation object, also to continue it with another graph."""
     talk = chat("Hi.", tools=tools.all[:1], max_iterations=1)
     made = ScriptedToolCall(name="look", args={}, id="c1")
     model = ScriptedChatModel(script=[ModelError("no model"), Reply(tool_calls=[made]), "Fine."])
@@ -212,6 +212,6 @@ def test_the_conversation_may_be_the_object_itself_with_what_it_brings(tools: To
     graph = build_graph(model=model, checkpointer=saver)
     given: Any = {"conversation": talk}
     assert texts(graph.invoke(given, CONFIG)) == ["Hi.", "", "Seen.", "Fine."]
-    # Given once more, it is the same one, and has ended.
+    # The same conversation again is the same session, which has ended.
     graph.invoke(given, CONFIG)
     assert len(model.calls) == 3

@@ -1,6 +1,6 @@
-"""An answer is for the question that waited when it was given, by whatever way it is given.
+"""An answer applies only to the question that waited when it was sent, through any entry point.
 
-Of two calls one gets the session first, and is asked something else before the other gets it.
+One of two calls gets the session first, and meets another question before the second call runs.
 """
 
 import asyncio
@@ -41,23 +41,23 @@ WIRES = chat("Pay.", tools=["wire", "pay"], interrupt_on={"wire": True})
 
 @pytest.fixture
 def ran() -> list[object]:
-    """What the tools have done, in order."""
+    """Return a list for the actions of the tools, in order."""
     return []
 
 
 @pytest.fixture
 def tools(ran: list[object]) -> list[BaseTool]:
-    """One that a person must approve, and one that asks by itself."""
+    """Return a tool that a person must approve, and a tool that asks a person."""
 
     @tool
     def wire(amount: int) -> str:
-        """Wires money."""
+        """Wire money."""
         ran.append(amount)
         return "Wired."
 
     @tool
     def pay(first: int) -> str:
-        """Asks a person for each of three payments."""
+        """Ask a person for each of three payments."""
         ran.append([interrupt(f"Pay {first + number}?") for number in range(3)])
         return "Paid."
 
@@ -75,14 +75,14 @@ def each_store(request: pytest.FixtureRequest) -> str:
 
 
 class Overtakes(Protocol):
-    """Plays two calls, of which the first to begin gets the session last."""
+    """A function that makes two calls, of which the first to begin gets the session last."""
 
     def __call__(self, late: Callable[[], T], first: Callable[[], object]) -> T: ...
 
 
 @pytest.fixture
 def overtakes(monkeypatch: pytest.MonkeyPatch) -> Overtakes:
-    """Hold up one call where it waits for its session, until the other has ended."""
+    """Delay one call while it waits for its session, until the other call has ended."""
 
     def play(late: Callable[[], T], first: Callable[[], object]) -> T:
         waits, freed, lock = threading.Event(), threading.Event(), Store.lock
@@ -116,7 +116,7 @@ def asked(result: Result) -> list[str]:
     return [one.summary() for one in result.pending]
 
 
-# Two calls that answer
+# Two calls with answers
 
 
 Answers = Callable[[Session, str, dict[str, Any]], object]
@@ -149,7 +149,7 @@ def test_an_answer_does_not_approve_a_call_that_nobody_has_seen(
             ),
         )
     assert ran == [100]
-    # Nothing is lost, and the next question waits for an answer to it.
+    # Nothing is lost, and the next question waits for its answer.
     assert Session("s", store=each_store).state() == after[0]
     (following,) = after[0].pending
     assert f"it now waits for an answer to {following.id!r}" in str(refused.value)
@@ -218,7 +218,7 @@ def test_the_same_answer_counts_once(store: str, ran: list[object], tools: list[
 def test_each_question_of_one_tool_takes_an_answer_of_its_own(
     named: bool, store: str, ran: list[object], tools: list[BaseTool], overtakes: Overtakes
 ) -> None:
-    """They are asked in one step, with nothing stored between them but the answers."""
+    """Each question of a tool needs its own answer, although all belong to one step."""
     run: dict[str, Any] = {"tools": tools}
     model = ScriptedChatModel(script=[calls(call("pay", 1, first=7)), "Done."])
     (question,) = converse(WIRES, session="s", model=model, store=store, **run).pending
@@ -242,7 +242,7 @@ def test_each_question_of_one_tool_takes_an_answer_of_its_own(
 def test_of_several_questions_each_keeps_its_answer(
     named: bool, store: str, ran: list[object], tools: list[BaseTool], overtakes: Overtakes
 ) -> None:
-    """An answer is taken as long as its own question waits, whatever else was answered."""
+    """An answer is accepted while its question waits, even if others were answered."""
     run: dict[str, Any] = {"tools": tools}
     both = calls(call("pay", 1, first=1), call("pay", 2, first=5))
     model = ScriptedChatModel(script=[both, "Done."])
@@ -253,7 +253,7 @@ def test_of_several_questions_each_keeps_its_answer(
 
     if not named:
         first()
-        # It is the tool's next question that waits beside the other now.
+        # The tool's next question now waits together with the other one.
         with pytest.raises(SessionError, match="waits for several answers; name the question"):
             Session("s", store=store).answer("which?", model=model, **run)
         return
@@ -343,7 +343,7 @@ def test_of_two_that_begin_a_chat_one_says_its_message(store: str, overtakes: Ov
 
 
 def test_a_message_to_a_session_that_begins_again_is_said(store: str) -> None:
-    """What waited before the reset is deleted."""
+    """A message to a reset session is said, because the reset deletes the open question."""
     converse(chat(), session="s", store=store)
     model = ScriptedChatModel(script=["What is it?"])
     result = converse(chat(), store=store, model=model, reset=True, **HELLO)
@@ -351,7 +351,7 @@ def test_a_message_to_a_session_that_begins_again_is_said(store: str) -> None:
 
 
 def test_two_that_ask_an_agent_at_once_are_both_answered(store: str, overtakes: Overtakes) -> None:
-    """Nobody has seen a question: what is asked of an agent waits for its turn."""
+    """Two simultaneous questions to an agent are answered one after the other."""
     chef, model = Speaker(name="Chef"), ScriptedChatModel(script=["Soup.", "Plums."])
     result = overtakes(
         lambda: ask(chef, "And then?", session="s", store=store, model=model),

@@ -1,4 +1,4 @@
-"""LangChain's callback handlers are told what happens in a run: starts, ends and errors (G7)."""
+"""LangChain's callback handlers receive the starts, ends and errors of a run (G7)."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,7 +20,7 @@ ALL += ["on_chat_model_start", "on_llm_end", "on_llm_error", "on_llm_new_token"]
 
 
 def handler(form: str, told: list[tuple[str, str]]) -> BaseCallbackHandler:
-    """A handler that notes what it is told: the event, and the name of what begins."""
+    """Return a handler that records each event with the name of its source."""
 
     def noting(event: str) -> Callable[..., Any]:
         def note(self: object, *given: Any, **also: Any) -> None:
@@ -85,7 +85,7 @@ def test_g7_handlers_are_told_of_each_start_and_end(how: str, form: str) -> None
     begun = [name for event, name in told if event == "on_chain_start"]
     assert {"task_specification", "user_agent", "tool_executor", "assistant_agent"} <= {*begun}
     assert events.count("on_chain_end") == len(begun)
-    # The run itself is around all.
+    # The events of the run itself enclose all others.
     assert (told[0][1], events[-1]) == (begun[0], "on_chain_end")
     assert ("on_llm_new_token" in events) is (how == "stream")
 
@@ -93,7 +93,7 @@ def test_g7_handlers_are_told_of_each_start_and_end(how: str, form: str) -> None
 @pytest.mark.parametrize("form", ["sync", "async"])
 @pytest.mark.parametrize("how", ["converse", "aconverse", "stream"])
 def test_g7_handlers_are_told_of_each_error(how: str, form: str) -> None:
-    """Of a tool, whose error the model is told, of a model, and of a hook."""
+    """The errors of a tool, which the model sees, of a model, and of a hook are reported."""
     told: list[tuple[str, str]] = []
     run(how, [calling(9), "Oh.", "Good."], handler(form, told), Hook())
     assert [event for event, _ in told if event.endswith("error")] == ["on_tool_error"]

@@ -1,6 +1,6 @@
-"""The same speaker through several conversations: what it remembers, or a summary, carried over.
+"""A speaker in several conversations: its memory, or a summary of it, goes along.
 
-After Yacana's solo tasks before a group solve (Y16), and Lagent's memory as state (L2).
+The sources are Yacana's solo tasks before a group solve (Y16), and Lagent's memory (L2).
 """
 
 import json
@@ -51,7 +51,7 @@ def called() -> Reply:
 
 
 def seen(result: Result, name: str) -> list[str]:
-    """A speaker's view, without its system prompt."""
+    """Return a speaker's view without its system prompt."""
     return shown(result.viewpoint(name)[1:])
 
 
@@ -67,7 +67,7 @@ def pair(first: Speaker | dict[str, Any], **fields: Any) -> Conversation:
 
 
 def test_tasks_solved_alone_come_before_a_group_and_stay_private(store: str) -> None:
-    """Y16, Y4, Y5: as Yacana's game of numbers; its history goes on where the task ended."""
+    """Y16, Y4, Y5: as in Yacana's number game, a speaker's history continues after its task."""
     model = model_of("Quince.", "Guess!", "Is it 7?", "Is it 8?", "Higher.")
     secret = ask(MASTER, "Choose a word.", model=model, store=store)
     game = group_solve(
@@ -86,7 +86,7 @@ def test_tasks_solved_alone_come_before_a_group_and_stay_private(store: str) -> 
         *("u:Guess the word.", "a:Is it 7?", "u:Guess!", "a:Is it 8?", "u:Higher."),
     ]
     assert "Quince" not in str([call.messages for call in model.calls if call.speaker == "Player"])
-    # Each prompt is the beginning of its speaker's next one, from the memory on.
+    # Each prompt is the beginning of its speaker's next one, memory included.
     first, second = [texts(call) for call in model.calls[1:] if call.speaker == "Master"]
     assert second[: len(first)] == first
     assert result.outcome is not None
@@ -96,7 +96,7 @@ def test_tasks_solved_alone_come_before_a_group_and_stay_private(store: str) -> 
 def test_several_conversations_are_remembered_in_order_each_call_with_its_result(
     store: str,
 ) -> None:
-    """Y18: ids of calls that are alike, here and there, keep their own results."""
+    """Y18: equal call ids in different conversations keep their own results."""
     able = MASTER.replace(tools=[higher])
     model = model_of(called(), "One.", called(), "Two.", called(), "Three.", "Ah.")
     both = [ask(able, text, model=model, store=store) for text in ("First?", "Second?")]
@@ -112,7 +112,7 @@ def test_several_conversations_are_remembered_in_order_each_call_with_its_result
 
 
 def test_a_speaker_goes_through_conversations_of_any_kind_under_another_name(store: str) -> None:
-    """L3: its own words stay its own; a stranger of its new name is somebody else."""
+    """L3: its own messages stay its own; a stranger with its new name is another speaker."""
     model = model_of("Seven?", "Yes.", "Right.", "So it was.")
     first = converse(pair({"name": "Boss", "system_prompt": "You lead."}), model=model, store=store)
     leader = remember({"name": "Player", "system_prompt": "You led."}, first, name="Boss")
@@ -127,7 +127,7 @@ def test_a_speaker_goes_through_conversations_of_any_kind_under_another_name(sto
         *(begin, "a:Seven?", f"u:Yes.\n\n{begin[2:]}"),
         *("a:Right.", "u:So it was."),
     ]
-    # What it remembers includes what it came with.
+    # A memory includes the earlier memory.
     third = remember(leader, result)
     assert [one.text for one in third.memory][:3] == [one.text for one in leader.memory]
     with pytest.raises(KeyError, match="Nobody"):
@@ -135,7 +135,7 @@ def test_a_speaker_goes_through_conversations_of_any_kind_under_another_name(sto
 
 
 def test_a_summary_takes_the_place_of_every_word(store: str) -> None:
-    """Asked of the speaker's own model, in a session of its own, and no longer than allowed."""
+    """The speaker's own model writes the summary in a separate session, within the word limit."""
     model = model_of("Quince.", "You chose Quince and told nobody of it at all.", "Hm.", "Hm?")
     secret = ask(MASTER, "Choose a word.", model=model, store=store)
     short = remember(MASTER, secret, words=6, model=model, store=store)
@@ -151,7 +151,7 @@ def test_a_summary_takes_the_place_of_every_word(store: str) -> None:
 
 
 def test_what_is_remembered_is_part_of_the_session_whatever_becomes_of_it(store: str) -> None:
-    """L2, Z1: dumped, copied, forked, replayed, read from a file, and forgotten."""
+    """L2, Z1: memory is dumped, copied, forked, replayed, read from a file, and deleted."""
     model = model_of("Quince.", "Guess!", "7?", "Higher.", "8?")
     secret = ask(MASTER, "Choose a word.", model=model, store=store)
     spec = pair(remember(MASTER, secret), end_chat={"max_iterations": 2})
@@ -175,7 +175,7 @@ def test_what_is_remembered_is_part_of_the_session_whatever_becomes_of_it(store:
 
 
 def test_a_short_context_leaves_out_what_it_came_with_before_its_secret(store: str) -> None:
-    """Z4, Y16: what it makes up here is known from before the rounds, and stays."""
+    """Z4, Y16: a secret invented here is older than the rounds, and is kept."""
     model = model_of(*(f"Old {number}." for number in range(6)), "Secret 5.", *"abcdefgh")
     for number in range(6):
         old = ask(MASTER, f"Question {number}?", session="old", model=model, store=store)
@@ -238,7 +238,7 @@ def test_a_memory_is_what_add_messages_accepts_and_what_any_model_accepts(store:
     assert [one.type for one in memory] == kinds
     assert [one.text for one in memory][1:3] == ["Seven?", "No."]
     assert [one.name for one in memory if one.type == "human"] == [None, "Player", None, "Player"]
-    # A strict server refuses calls without results, blank texts and odd names.
+    # A strict server refuses calls without results, blank texts and invalid names.
     assert model_of("Fine.").invoke([*memory, HumanMessage("Well?")]).text == "Fine."
     again = pair({"name": "Master", "memory": memory})
     assert converse(again, model=model_of("A.", "B."), store=store).memory("Master")[:9] != []
@@ -246,7 +246,7 @@ def test_a_memory_is_what_add_messages_accepts_and_what_any_model_accepts(store:
 
 
 def test_a_speaker_with_other_fields_keeps_those_that_nobody_set() -> None:
-    """What a short form fills in stays, and is not compared when its session goes on."""
+    """A changed speaker keeps the short form's values, which are not compared on resume."""
     talk = role_play("Plan.", "Cook", "Gardener")
     cook = talk.speakers[0]
     able = cook.replace(tools=["get_history"])

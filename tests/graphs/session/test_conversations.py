@@ -1,4 +1,4 @@
-"""Whole conversations through the compiled graph: who sees what, and why it ends."""
+"""Whole conversations through the compiled graph: views of the speakers, reasons of the end."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -46,11 +46,11 @@ class Ran:
 
     @property
     def said(self) -> list[str]:
-        """What was said, each with its speaker."""
+        """Return the messages, each with its speaker."""
         return [f"{metadata(message).speaker}: {message.text}" for message in speeches(self.log)]
 
     def seen(self, name: str) -> list[str]:
-        """A speaker's own history, in its roles."""
+        """Return a speaker's own history as roles and texts."""
         roles = {"human": "u", "ai": "a", "tool": "t"}
         view = viewpoint(self.conversation, self.log, name)
         return [f"{roles[message.type]}:{message.text}" for message in view]
@@ -78,7 +78,7 @@ async def run(
 
 
 async def scripted(conversation: Conversation, script: Sequence[Line]) -> Ran:
-    """Run it on a script that must be used up."""
+    """Run a conversation on a script that must be used up."""
     model = ScriptedChatModel(script=script)
     ran = await run(conversation, model)
     assert len(model.calls) == len(script)
@@ -86,7 +86,7 @@ async def scripted(conversation: Conversation, script: Sequence[Line]) -> Ran:
 
 
 async def served(conversation: Conversation, server: ScriptedServer) -> Ran:
-    """Run it through the real client."""
+    """Run a conversation with the real client."""
     chat = ChatOpenAI(
         base_url=server.url, api_key=SecretStr("any"), model="scripted", max_retries=0
     )
@@ -94,7 +94,7 @@ async def served(conversation: Conversation, server: ScriptedServer) -> Ran:
 
 
 def dual(count: int = 2, stoppers: str = "", **fields: Any) -> Conversation:
-    """Speakers A, B, …, each with a task P1, P2, … of its own."""
+    """Return a conversation of speakers A, B, …, with tasks P1, P2, …."""
     keep = fields.pop("keep", "")
     return Conversation.model_validate(
         {
@@ -116,7 +116,7 @@ def capped(cap: int, mode: EndChatMode = MODES[0]) -> dict[str, Any]:
     return {"mode": mode, "max_iterations": cap}
 
 
-# Opening and rounds. A last line that nobody answered still stands in the others' views.
+# Opening and rounds. The others' views contain the last message even if it has no answer.
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def capped(cap: int, mode: EndChatMode = MODES[0]) -> dict[str, Any]:
 async def test_after_opening_answers_the_shift_begins_the_rounds(
     opening: dict[str, Any], script: list[str], seen_by_a: list[str], seen_by_b: list[str]
 ) -> None:
-    """Y3, Y4: cap 1 gives two entries each, since opening answers are not counted."""
+    """Y3, Y4: cap 1 allows two messages each, because opening answers do not count."""
     ran = await scripted(dual(opening={"answers": True, **opening}, end_chat=capped(1)), script)
     assert ran.seen("A") == seen_by_a
     assert ran.seen("B") == seen_by_b
@@ -164,7 +164,7 @@ async def test_after_opening_answers_the_shift_begins_the_rounds(
 
 
 async def test_opening_answers_are_given_blindly_and_alone() -> None:
-    """Y4: B answers P2 without having heard P1 or A1."""
+    """Y4: B answers P2 without P1 and A1 in its prompt."""
     conversation = dual(opening={"answers": True}, end_chat=capped(1))
     model = ScriptedChatModel(script=["A1", "B1", "B2", "A2"])
     await run(conversation, model)
@@ -176,7 +176,7 @@ async def test_opening_answers_are_given_blindly_and_alone() -> None:
 
 @pytest.mark.parametrize("cap", [1, 2, 3])
 async def test_in_one_round_every_speaker_speaks_once(cap: int) -> None:
-    """Y3, Y11, Y20: also with three; nobody is asked anything."""
+    """Y3, Y11, Y20: three speakers also take turns, and no judge is asked."""
     names = ["A", "B", "C"] * cap
     script = [f"{name} says {number}" for number, name in enumerate(names)]
     ran = await scripted(dual(3, "ABC", task="P", end_chat=capped(cap)), script)
@@ -188,7 +188,7 @@ async def test_in_one_round_every_speaker_speaks_once(cap: int) -> None:
 
 
 async def test_a_done_token_in_an_opening_answer_ends_nothing() -> None:
-    """Z4, Y9: opening answers are heard by nobody."""
+    """Z4, Y9: no speaker hears opening answers."""
     conversation = dual(
         opening={"answers": True},
         end_chat={"max_iterations": 1, "when": {"kind": "done_token", "token": "DONE"}},
@@ -197,7 +197,7 @@ async def test_a_done_token_in_an_opening_answer_ends_nothing() -> None:
     assert ran.outcome.reasons == (Reason.MAX_ITERATIONS,)
 
 
-# How completed tasks end it.
+# Ends by completed tasks.
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ async def test_r11_last_words_belong_to_a_round(
 
 
 async def test_a_stopper_is_not_asked_after_its_opening_answer() -> None:
-    """Y9: after each of its turns in the rounds only."""
+    """Y9: a stopper is asked only after its turns in the rounds."""
     conversation = dual(2, "AB", opening={"answers": True}, end_chat=capped(1, MODES[1]))
     ran = await scripted(conversation, ["A1", "B1", "B2", NO, "A2", NO])
     assert [verdict.speaker for verdict in ran.verdicts] == ["B", "A"]
@@ -307,7 +307,7 @@ async def test_a_stopper_is_not_asked_after_its_opening_answer() -> None:
 
 
 async def test_a_structured_verdict_takes_one_call_at_its_own_temperature() -> None:
-    """Y9, Z1: speakers at 0.2, the verdict at 0.3."""
+    """Y9, Z1: speakers use 0.2, the verdict 0.3."""
     conversation = dual(2, "B", task="P", end_chat=capped(1, MODES[1]))
     with ScriptedServer(["a1", "b1", YES]) as server:
         ran = await served(conversation, server)
@@ -320,7 +320,7 @@ async def test_a_structured_verdict_takes_one_call_at_its_own_temperature() -> N
 
 
 async def test_the_two_questions_take_two_calls_at_two_temperatures() -> None:
-    """Y9: what is left at the speaker's own temperature, the one word at 0.3."""
+    """Y9: the list of open objectives uses the speaker's temperature, the yes or no 0.3."""
     conversation = dual(
         2, "B", task="P", end_chat=capped(1, MODES[1]), judge={"form": "two_questions"}
     )
@@ -413,7 +413,7 @@ async def test_r4_a_verdict_is_read_as_models_write_it(answer: str, http: bool) 
 
 
 async def test_an_answer_that_breaks_off_in_mid_list_is_not_read_as_complete() -> None:
-    """Y9: the rest of the objectives is unknown; with `ScriptedChatModel` it is unreadable."""
+    """Y9: an answer that is cut off in its list of objectives does not count as complete."""
     conversation = dual(2, "B", task="P", end_chat=capped(1, MODES[1]))
     broken_off = '{"complete": true, "objectives_left": ["pri'
     with ScriptedServer(["a1", "b1", broken_off, broken_off]) as server:
@@ -455,7 +455,7 @@ async def test_a_reflection_is_kept_in_its_speakers_view_or_vanishes(
         ran = await scripted(conversation, script)
         begun = f"u:{speaking.BEGIN}"
         if keep:
-            # Behind the kept answer the next line heard follows as ever.
+            # The next heard message follows the kept answer as usual.
             mine = [begun, "a:a1", *kept, "u:b1", "a:a2", *kept, "u:b2"]
         else:
             mine = [begun, "a:a1", "u:b1", "a:a2", "u:b2"]
@@ -477,7 +477,7 @@ def play(**options: Any) -> Conversation:
 
 
 async def test_a_role_play_goes_to_the_done_token_and_the_assistant_never_answers_it() -> None:
-    """Z3, Z4, Z5: the first instruction is asked for once."""
+    """Z3, Z4, Z5: a role-play runs to the done token, which the assistant never answers."""
     script = [STEP.format(1), DID.format(1), STEP.format(2), DID.format(2), DONE]
     ran = await scripted(play(), script)
     assert [message.text for message in ran.log[1:]] == script
@@ -489,7 +489,7 @@ async def test_a_role_play_goes_to_the_done_token_and_the_assistant_never_answer
 
 
 async def test_the_done_token_counts_alone_on_a_line_of_a_longer_message() -> None:
-    """Z4: and a mere mention of it does not."""
+    """Z4: a mere mention of the token does not count."""
     mention = f"Instruction: do 2, or I say {DONE}\nInput: None"
     script = [STEP.format(1), DID.format(1), mention, DID.format(2), f"Thank you.\n{DONE}"]
     ran = await scripted(play(), script)
@@ -498,7 +498,7 @@ async def test_the_done_token_counts_alone_on_a_line_of_a_longer_message() -> No
 
 
 async def test_a_done_token_on_the_first_turn_is_said_twice_or_not_at_all() -> None:
-    """Z4, R19: where it is said, the assistant is never called."""
+    """Z4, R19: after a done token in the first turn, the assistant is never called."""
     ran = await scripted(play(), [DONE, DONE])
     assert ran.said == [f"{USER}: {DONE}"]
     assert ran.outcome.reasons == (Reason.DONE_TOKEN,)
@@ -507,14 +507,14 @@ async def test_a_done_token_on_the_first_turn_is_said_twice_or_not_at_all() -> N
 
 
 async def test_the_two_temperatures_are_sent() -> None:
-    """Z1: 1.0 for the task, 0.2 for both agents."""
+    """Z1: the temperature is 1.0 for the task and 0.2 for both agents."""
     with ScriptedServer(["A tea bot", STEP.format(1), DID.format(1)]) as server:
         await served(play(specify_task=True, max_iterations=1), server)
     assert [call.body["temperature"] for call in server.calls] == [1.0, 0.2, 0.2]
 
 
 async def test_the_two_temperatures_can_be_set() -> None:
-    """Z1: both settable."""
+    """Z1: both temperatures can be set."""
     conversation = play(specify_task=True, max_iterations=1, task_temperature=0.7, temperature=0.0)
     with ScriptedServer(["A tea bot", STEP.format(1), DID.format(1)]) as server:
         await served(conversation, server)
@@ -548,7 +548,7 @@ async def test_a_broken_reply_is_asked_for_once_more_with_the_reason(
     else:
         assert [role for role, _ in shown] == ["system", "user"]
         assert first[-1]["content"] in again[-1]["content"]
-    # Nobody hears the draft or the reason: not the other, and not the speaker later on.
+    # No speaker hears the draft or the reason, neither the other nor its author later.
     assert [m["content"] for m in then[1:]] == [STEP.format(1)]
     drafts = ran.kinds(Draft)
     assert [message.text for message in drafts] == [broken]
@@ -558,7 +558,7 @@ async def test_a_broken_reply_is_asked_for_once_more_with_the_reason(
 
 
 async def test_a_reply_that_is_still_broken_is_taken_as_it_is_and_marked() -> None:
-    """Z3: asked again once, not more."""
+    """Z3: a second broken reply is kept and marked."""
     twice = "Instruction: {0}\nInstruction: {0}\nInput: None"
     script = [twice.format("one"), twice.format("two"), DID.format(1)]
     ran = await scripted(play(max_iterations=1), script)
@@ -574,7 +574,7 @@ async def test_r15_a_reply_whose_first_mark_is_still_missing_is_given_it() -> No
 
 
 async def test_roles_that_stay_flipped_end_it_and_say_who_flipped() -> None:
-    """Z3: once is borne, the second time ends it."""
+    """Z3: the first role flip is tolerated, the second ends the conversation."""
     flip = [STEP.format(7), STEP.format(8)]
     script = [STEP.format(1), *flip, STEP.format(2), *flip]
     ran = await scripted(play(), script)
@@ -584,7 +584,7 @@ async def test_roles_that_stay_flipped_end_it_and_say_who_flipped() -> None:
 
 
 async def test_the_task_is_rewritten_before_anyone_speaks() -> None:
-    """Z2: the rewrite is what both are told, and stands in the log, heard by nobody."""
+    """Z2: both speakers get the new task; it is in the log, but no speaker hears the request."""
     model = ScriptedChatModel(script=['"Build a bot that trades tea."', DONE])
     ran = await run(play(specify_task=True, end_chat=AT_ONCE), model)
     assert ran.task == "Build a bot that trades tea."
@@ -594,12 +594,12 @@ async def test_the_task_is_rewritten_before_anyone_speaks() -> None:
     assert "Build a bot" in request[0]["content"]
     assert "50 words" in request[0]["content"]
     assert [metadata(message).audience for message in ran.kinds(SpecifiedTask)] == [()]
-    # R1: others hear a message without its done token.
+    # R1: other speakers hear a message without its done token.
     assert ran.seen(HELPER) == ["u:(empty message)"]
 
 
 async def test_a_rewrite_over_the_limit_is_asked_for_once_more() -> None:
-    """Z2: with the number of words it has."""
+    """Z2: an overlong rewrite is requested once more, with its number of words."""
     model = ScriptedChatModel(script=["one two three four", "five six", DONE])
     ran = await run(play(specify_task=True, word_limit=3, end_chat=AT_ONCE), model)
     assert ran.task == "five six"
@@ -626,7 +626,7 @@ async def test_a_rewrite_that_stays_too_long_is_cut_at_a_sentence(rewrite: str, 
 
 
 async def test_without_specification_the_task_is_taken_as_given() -> None:
-    """Z2: switchable off."""
+    """Z2: the specification can be switched off."""
     model = ScriptedChatModel(script=[DONE])
     ran = await run(play(specify_task=False, end_chat=AT_ONCE), model)
     assert ran.task == "Build a bot"
@@ -644,7 +644,7 @@ async def test_a_blank_rewrite_leaves_the_task_as_given() -> None:
 
 @tool
 def price(item: str) -> str:
-    """Gives a price."""
+    """Return a price."""
     return f"{item}: 4"
 
 
@@ -663,7 +663,7 @@ def buying() -> Conversation:
 
 
 def shown(model: ScriptedChatModel, number: int) -> list[str]:
-    """One call's prompt behind the system prompt, as roles and texts."""
+    """Return the prompt of a call as roles and texts, without the system prompt."""
     return [f"{message['role']}:{message['content']}" for message in model.calls[number].prompt[1:]]
 
 
@@ -678,7 +678,7 @@ async def test_a_blank_reply_behind_a_tools_answer_leaves_the_answer_in_its_plac
 
 
 async def test_arguments_that_are_no_json_come_back_to_be_mended() -> None:
-    """Y19: a call error is text for the model that made it."""
+    """Y19: the model receives an error for arguments that are no JSON."""
     script: list[Line] = [calling("c1", "{item"), calling("c2", {"item": "tea"}), "Four.", "Fine."]
     model = ScriptedChatModel(script=script)
     ran = await run(buying(), model, [price])
@@ -691,7 +691,7 @@ async def test_arguments_that_are_no_json_come_back_to_be_mended() -> None:
 
 
 async def test_a_reply_is_asked_for_again_once_even_with_a_call_of_tools_between() -> None:
-    """Z3: once a turn."""
+    """Z3: there is one correction request per turn, even with tool calls in between."""
     script: list[Line] = ["", calling("c1", {"item": "tea"}), "", "Fine."]
     model = ScriptedChatModel(script=script)
     ran = await run(buying(), model, [price])

@@ -1,4 +1,4 @@
-"""Forks (U4): from every message, by the same rules or others, and killed half-way."""
+"""Forks (U4) from every message, with the same rules or others, also after a kill."""
 
 import asyncio
 import json
@@ -79,7 +79,7 @@ FORKED_ELSEWHERE = {
         InputMessage,
     )
 }
-"""Kinds of lines that none of these conversations holds."""
+"""Kinds of messages that none of these conversations contains."""
 
 
 def test_the_forked_conversations_hold_every_kind_of_line(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_the_forked_conversations_hold_every_kind_of_line(tmp_path: Path) -> Non
     assert kinds == {*get_args(AnyMetadata)} - FORKED_ELSEWHERE
 
 
-# What is said makes no difference to a store: one has every talk, and each other one of them.
+# Messages do not matter to a store, so one store runs all talks and each other store one.
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("any_store", "name"),
@@ -114,11 +114,11 @@ def test_a_fork_from_any_message_goes_on_as_the_original_did(any_store: str, nam
         kept = len(forked.messages)
         assert at in ids(forked)
         assert forked.messages == whole.messages[:kept]
-        # What was written in one step stays together: no more than that.
+        # Only the messages of one step must stay together.
         before = whole.messages[: ids(whole).index(at)]
         assert calls_in(forked) <= 1 + calls_in_log(before)
         assert (forked.outcome is None) is (kept < len(whole.messages))
-        # What a fork holds is what it goes on from: every third shows that it does.
+        # A fork continues from its messages; every third fork is run to show that.
         if ids(whole).index(at) % 3:
             continue
         ended = go_on(new, any_store, lines[calls_in(forked) :])
@@ -146,7 +146,7 @@ def test_a_fork_of_a_fork_goes_on_from_any_message_too(any_store: str) -> None:
 
 
 async def everything(target: str, session: str) -> list[Any]:
-    """All that a store holds of one session."""
+    """Return all data of a session in a store."""
     async with open_store(target) as store:
         config: Any = {"configurable": {"thread_id": session}}
         state = await build_graph(checkpointer=store.checkpointer).aget_state(config)
@@ -156,7 +156,7 @@ async def everything(target: str, session: str) -> list[Any]:
         with closing(sqlite3.connect(target.removeprefix("sqlite:///"))) as connection:
             for table in ("checkpoints", "writes", "duologue_sessions"):
                 column = "session" if table.startswith("duologue") else "thread_id"
-                query = f"SELECT * FROM {table} WHERE {column} = ?"  # noqa: S608 - from above
+                query = f"SELECT * FROM {table} WHERE {column} = ?"  # noqa: S608 - names from the list above
                 held.append(connection.execute(query, [session]).fetchall())
     return held
 
@@ -204,7 +204,7 @@ def test_a_fork_that_is_at_its_end_is_finished_and_asks_no_model(store: str) -> 
 
 def test_a_fork_that_new_rules_end_is_finished(store: str) -> None:
     run(talk(), script(), session="one", store=store)
-    # Behind Ben's first verdict; a round of two is not over yet.
+    # After Ben's first verdict; a round of two is not over yet.
     after_ann = place_name(16)
     whole = Session("one", store=store).state()
     assert whole.messages[16].additional_kwargs["duologue"]["verdict"]["speaker"] == "Ann"
@@ -229,7 +229,7 @@ def test_another_task_stands_as_it_is_given(store: str) -> None:
     conversation = plain(task_specification={"word_limit": 4})
     lines = ["Plan a very, very big garden.", "Plan a big garden.", "A1", "B1", "A2", "B2"]
     run(conversation, lines, session="one", store=store)
-    # From the rejected rewrite on, too, when the task did not stand yet.
+    # This includes the rejected rewrite, when there is no final task yet.
     for at in ("m0000", "m0001", "m0003"):
         new = Session("one", store=store).fork(at=at, task="Plan a park").id
         model = ScriptedChatModel(script=["A", "B", "A again", "B again"])
@@ -286,7 +286,7 @@ def test_a_new_task_of_a_speakers_own_is_in_its_system_prompt(store: str) -> Non
 def test_a_new_task_of_a_speakers_own_is_told_after_opening_answers(
     thorough: bool, store: str
 ) -> None:
-    """Wherever the fork is: in a turn, the lines it is about stay the newest."""
+    """A speaker's new task is announced after opening answers, but before the current turn."""
     lines = script()
     whole = run(talk(), lines, session="one", store=store)
     news = fill_template(speaking.NEW_TASK, task="Rest")
@@ -308,7 +308,7 @@ def test_a_new_task_of_a_speakers_own_is_told_after_opening_answers(
 @pytest.mark.part(1)
 @thorough
 def test_a_new_task_is_told_in_front_of_what_waits_for_hooks(thorough: bool, store: str) -> None:
-    """L7: an answer and what tools gave stay the newest lines until hooks have seen them."""
+    """L7: a new task is announced before messages that wait for hooks."""
     conversation, lines = hooked()
     whole = run(conversation, lines, session="one", store=store)
     news = fill_template(speaking.NEW_TASK, task="Rest")
@@ -352,7 +352,7 @@ def test_a_fork_before_a_forks_beginning_goes_on_by_the_forks_rules(store: str) 
     forked = Session(new, store=store).state()
     assert told(forked, "Ann") == ["Dig", fill_template(speaking.NEW_TASK, task="Rest")]
     assert forked.specified_task == "Plan a park"
-    # What was told already is not told again.
+    # An announced change is not announced again.
     again = Session(Session("two", store=store).fork().id, store=store).state()
     assert told(again, "Ann") == told(forked, "Ann")
 
@@ -365,7 +365,7 @@ ENDS: dict[EndChatMode, list[Line]] = {
     EndChatMode.ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION: ["A2", "B2"],
     EndChatMode.ALL_TASK_MUST_COMPLETE: ["A2", YES],
 }
-"""What is still said after Ben has completed its task in the first round of two."""
+"""Messages after Ben completes its task in the first round of two."""
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -389,7 +389,7 @@ def test_a_fork_after_a_completion_owes_what_the_new_mode_promises(
 
 
 class Gate:
-    """A model's answer, held until it is opened."""
+    """An answer of a model that is delayed until the gate opens."""
 
     def __init__(self, number: int) -> None:
         self.number, self.made = number, 0
@@ -412,7 +412,7 @@ class Slow(ScriptedChatModel):
 
 @pytest.fixture
 async def running(store: str) -> AsyncIterator[str]:
-    """A session whose third line is being waited for."""
+    """Yield a session that waits for its third message."""
     gate = Gate(3)
 
     def first() -> Result:
@@ -445,7 +445,7 @@ async def test_what_a_killed_fork_leaves_is_in_nobodys_way(store: str) -> None:
     await Session("one", store=store).afork(at="m0002", into="two")
     ended = await asyncio.to_thread(go_on, "two", store, lines[2:])
     assert without_ids(ended.messages) == without_ids(whole.messages)
-    # Nor does another conversation of that name go on from it.
+    # Nor does another conversation with that session id continue it.
     await Session("one", store=store).afork(at="m0003", into="three")
     async with open_store(store) as opened, opened.lock("three") as held:
         await held._remove()

@@ -1,4 +1,4 @@
-"""Forks in the middle of a turn: where hooks wait, between a tool and its hooks, at a summary."""
+"""Forks in the middle of a turn: before hooks, between a tool and its hooks, at a summary."""
 
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ def model_of(player: Player) -> dict[str, Any]:
 def test_a_fork_from_any_line_goes_on_as_the_original_did(
     conversation: Conversation, seed: int, data: st.DataObject
 ) -> None:
-    """L7: nothing that stands in the log is asked for again, whatever waits there."""
+    """L7: no message of the log is requested again, even if hooks or calls are pending."""
     store = f"memory:{uuid4().hex}"
     player = Player(conversation, seed)
     whole = converse(conversation, session="one", store=store, **model_of(player))
@@ -50,7 +50,7 @@ def test_a_fork_from_any_line_goes_on_as_the_original_did(
 
 
 RAN: list[str] = []
-"""The calls of the tool, in these tests."""
+"""Calls of the tool in these tests."""
 
 
 @tool
@@ -79,7 +79,7 @@ REGISTERED: dict[str, Any] = {
 
 
 def shaped(**fields: Any) -> Conversation:
-    """Ann digs and has hooks; both have answered their own task before."""
+    """Return a conversation with opening answers, in which Ann digs and has hooks."""
     ann = {"name": "Ann", "task": "Dig.", "tools": ["dig"], "hooks": ["all"]}
     return Conversation.model_validate(
         {
@@ -98,7 +98,7 @@ SAID: list[Line] = ["I will dig", "I will look on.", CALL, "I have dug", "I see.
 
 
 def run(session: str, store: str, script: list[Line], *, into: bool = False) -> Result:
-    """Run or resume it on a script that must be used up."""
+    """Run or resume a session on a script that must be used up."""
     model = ScriptedChatModel(script=script)
     if into:
         result = Session(session, store=store).resume(model=model, **REGISTERED)
@@ -110,14 +110,14 @@ def run(session: str, store: str, script: list[Line], *, into: bool = False) -> 
 
 @pytest.fixture
 def whole(tmp_path: Path) -> tuple[str, Result]:
-    """A whole run, and where it is kept."""
+    """Return the store and the result of a whole run."""
     RAN.clear()
     store = str(tmp_path / "store.db")
     return store, run("one", store, SAID)
 
 
 def found(result: Result, kind: type[MessageMetadata], text: str) -> str:
-    """The id of the line of this kind and text."""
+    """Return the id of the message of this kind and text."""
     (one,) = [one for one in result.messages if type(metadata(one)) is kind and one.text == text]
     return place_of(one)
 
@@ -133,7 +133,7 @@ WAITING = {
 def test_what_waits_for_hooks_is_said_by_the_new_rules(
     whole: tuple[str, Result], kind: type[MessageMetadata], text: str, rest: list[Line]
 ) -> None:
-    """L7: with the same hooks, and with none."""
+    """L7: a reply that waits for hooks follows the fork's rules, with hooks or without."""
     store, before = whole
     at = found(before, kind, text)
     same = run(Session("one", store=store).fork(at=at).id, store, rest, into=True)
@@ -148,7 +148,7 @@ def test_what_waits_for_hooks_is_said_by_the_new_rules(
     assert text in aloud
     assert f"{text}!" not in aloud
     assert f"{text} Well done." not in aloud
-    # A tool whose result stands in the log is not run again.
+    # A tool whose result is in the log is not run again.
     assert len(RAN) == (3 if text == "I dig" else 1)
 
 
@@ -156,7 +156,7 @@ def test_what_waits_for_hooks_is_said_by_the_new_rules(
 def test_what_is_answered_is_said_before_new_rules_end_it(
     whole: tuple[str, Result], kind: type[MessageMetadata], text: str, rest: list[Line]
 ) -> None:
-    """A hard stop of the fork's waits until the hooks have seen it."""
+    """A hard stop of the fork waits until the hooks have run."""
     store, before = whole
     at = found(before, kind, text)
     new = Session("one", store=store).fork(at=at, end_chat={"when": MaxCalls(limit=1)}).id
@@ -171,7 +171,7 @@ def test_what_is_answered_is_said_before_new_rules_end_it(
 def test_a_new_task_is_told_in_front_of_what_waits(
     whole: tuple[str, Result], kind: type[MessageMetadata], text: str, rest: list[Line]
 ) -> None:
-    """The lines that wait keep their places behind it, and their ids are in order."""
+    """A new task is announced before pending messages, and the ids are in order."""
     store, before = whole
     at = found(before, kind, text)
     new = Session("one", store=store).fork(at=at, speakers={"Ann": {"task": "Plant."}}).id
@@ -197,7 +197,7 @@ LONG = "This is said at some length. " * 9
     ids=["same", "all", "last", "over"],
 )
 def test_a_fork_at_a_summary_goes_on_with_it(changes: dict[str, Any], is_kept: bool) -> None:
-    """It is not made again, and stands for what went before by any policy."""
+    """The summary is not made again, and replaces the earlier messages under any policy."""
     store = f"memory:{uuid4().hex}"
     context = {"kind": "summary", "limit": 350, "words": 9}
     conversation = Conversation.model_validate(

@@ -1,4 +1,4 @@
-"""Forks of sessions in which something was put before what was said, or in its place."""
+"""Forks of sessions in which a message was inserted before another or replaced it."""
 
 from uuid import uuid4
 
@@ -26,7 +26,7 @@ from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 
 
 def said(result: Result) -> list[tuple[str, type[MessageMetadata], str]]:
-    """The places, kinds and texts of a log."""
+    """Return the ids, kinds and texts of a log."""
     return [(place_of(one), type(metadata(one)), one.text) for one in result.messages]
 
 
@@ -36,7 +36,7 @@ def store() -> str:
 
 
 def test_a_reset_before_calls_that_wait_is_in_the_fork(store: str) -> None:
-    """The memory reset precedes the calls, which were already in the log."""
+    """A fork contains a memory reset that comes before pending calls."""
     conversation = Conversation(
         task="Talk.",
         speakers=(Speaker(name="Ann", tools=("clock",)), Speaker(name="Ben")),
@@ -62,7 +62,7 @@ def test_a_reset_before_calls_that_wait_is_in_the_fork(store: str) -> None:
 def test_what_was_said_in_anothers_place_is_in_the_fork(
     loaded: bool, at: str | None, store: str
 ) -> None:
-    """Somebody takes over: who was told to speak is not, and the place is another message's."""
+    """Another speaker takes over: its message replaces the cue of the first, with the cue's id."""
     conversation = Conversation(
         task="Talk.", speakers=tuple(Speaker(name=name) for name in ("Ann", "Ben", "Cy"))
     )

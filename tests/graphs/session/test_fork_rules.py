@@ -1,4 +1,4 @@
-"""Forks by other rules: who speaks next, what they are told, and what still holds."""
+"""Forks with other rules: the next speaker, the instructions, and the ends that still apply."""
 
 import json
 from pathlib import Path
@@ -60,7 +60,7 @@ def spoken(result: Result) -> list[str]:
 
 
 def prompts_end_with_the_others(model: ScriptedChatModel) -> bool:
-    """Whether nobody was made to answer itself."""
+    """Return whether no speaker had to answer itself."""
     return all(call.prompt[-1]["role"] != "assistant" for call in model.calls)
 
 
@@ -100,7 +100,7 @@ ASKED_FIRST: list[tuple[dict[str, Any], list[Line]]] = [
         [NOT_MET],
     ),
 ]
-"""What asks somebody before the next turn, after Ann's."""
+"""Changes that make the fork ask another speaker before the turn after Ann's."""
 
 
 @pytest.mark.parametrize(("changes", "asked"), ASKED_FIRST, ids=["order", "speaker", "separate"])
@@ -161,7 +161,7 @@ LATER: list[tuple[EndChatMode, int, EndChatMode, list[Line], Reason]] = [
     (GROUP, 1, FIRST, [], Reason.COMPLETED),
     (GROUP, 1, ONE, [], Reason.COMPLETED),
     (GROUP, 1, GROUP, ["B, last"], Reason.COMPLETED),
-    # Ann's last words were a turn like any other: it is Ben's.
+    # Ann's last words were an ordinary turn, so Ben is next.
     (GROUP, 1, CAP, ["B2"], Reason.MAX_ITERATIONS),
     (GROUP, 1, ALL, [NO, "B2"], Reason.MAX_ITERATIONS),
     (GROUP, 1, ALL, [YES], Reason.COMPLETED),
@@ -217,7 +217,7 @@ def run_on(conversation: Conversation, model: ScriptedChatModel, store: str) -> 
     converse(conversation, session="one", model=model, store=store)
 
 
-# Completed is what was judged.
+# Completed speakers are those with a verdict.
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_what_is_now_another_task_is_not_complete(
 
 
 def answering() -> ScriptedChatModel:
-    """A model whose verdicts say that nothing is complete yet."""
+    """Return a model whose verdicts find nothing complete."""
 
     def script(prompt: list[dict[str, Any]]) -> Line:
         last = str(prompt[-1]["content"])
@@ -332,7 +332,7 @@ GUARDED: list[tuple[str, dict[str, Any], list[Line], list[Line]]] = [
     (
         "same_replies",
         {"same_replies": 2},
-        # What is said once more is asked for again.
+        # A repeated reply is requested again.
         ["I like beans very much.", "I like peas a great deal.", *BEANS_AND_PEAS_AGAIN],
         [],
     ),
@@ -362,7 +362,7 @@ def test_what_a_guard_stopped_goes_on_with_the_guard_off(
     end_chat = {"max_iterations": 2, "guards": guards}
     ended = run(plain(end_chat=end_chat), lines, session="one", store=store)
     assert reason(ended).value == name
-    # Without a change it stays ended.
+    # Without a change the fork has ended, too.
     assert timeless(go_on(Session("one", store=store).fork().id, store, []).outcome) == timeless(
         ended.outcome
     )
@@ -374,7 +374,7 @@ def test_what_a_guard_stopped_goes_on_with_the_guard_off(
 def test_calls_that_a_guard_did_not_run_are_run_with_the_guard_off(store: str) -> None:
     calls: list[Line] = [
         Reply(tool_calls=[ScriptedToolCall(name="weather", args={"day": "Monday"}, id=str(n))])
-        # The second one is asked for once more.
+        # The second reply is requested once more.
         for n in range(3)
     ]
     conversation = plain(
@@ -402,7 +402,7 @@ def test_unreadable_verdicts_count_on_in_a_fork(store: str) -> None:
 
 @pytest.mark.parametrize("speakers", [2, 3])
 async def test_what_was_stopped_from_outside_goes_on_in_a_fork(speakers: int, store: str) -> None:
-    """Y20: the next speaker is told its turn then."""
+    """Y20: a fork of a stopped session continues with a cue for the next speaker."""
 
     class Asked(ScriptedChatModel):
         async def ainvoke(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
@@ -427,7 +427,7 @@ async def test_what_was_stopped_from_outside_goes_on_in_a_fork(speakers: int, st
     ).stop_requested
 
 
-# What is carried over.
+# Values that a fork keeps.
 
 
 def secret() -> Conversation:
@@ -446,7 +446,7 @@ def secret() -> Conversation:
 
 @pytest.mark.parametrize("at", [None, "m0002", "m0003", "m0005"])
 def test_a_secret_stays_its_owners_in_a_fork(at: str | None, store: str) -> None:
-    """Y16: in each speaker's view and in every prompt."""
+    """Y16: in a fork, only the owner's view and prompts contain a secret."""
     whole = run(secret(), ["My number is 7.", "A1", "B1", "C1"], session="one", store=store)
     secrets = [one for one in whole.messages if "7" in one.text]
     new = Session("one", store=store).fork(at=at, end_chat={"max_iterations": 2}).id
@@ -482,7 +482,7 @@ def test_money_that_was_spent_stays_spent(store: str) -> None:
     more = {"when": {"limit": spent + 1}}
     again = go_on(Session("one", store=store).fork(end_chat=more).id, store, ["B1"])
     assert (reason(again), timeless(again.outcome).total.calls) == (Reason.MAX_COST, 2)
-    # Calls from here on have another price.
+    # The calls of the fork have another price.
     free = {"ScriptedChatModel": {"output": 0, "input": 0.001}}
     cheap = Session("one", store=store).fork(prices=free, end_chat={"max_iterations": 1, **more}).id
     paid = timeless(go_on(cheap, store, ["B1"]).outcome)

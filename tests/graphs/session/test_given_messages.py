@@ -1,4 +1,4 @@
-"""The chat protocol: what `messages` mean where a run of a compiled graph is started with them."""
+"""The chat protocol: the meaning of `messages` in the input of a compiled graph."""
 
 from typing import Annotated, Any
 
@@ -54,7 +54,7 @@ def texts(found: dict[str, Any]) -> list[str]:
 
 
 def prompts(model: ScriptedChatModel) -> list[str]:
-    """What the model was sent last, message by message."""
+    """Return the texts of the model's last prompt, message by message."""
     return [message.text for message in model.calls[-1].messages]
 
 
@@ -78,7 +78,7 @@ async def test_a_message_begins_a_chat_and_keeps_its_id(form: type[Form], messag
     assert found["messages"][0].id == "mine"
     assert isinstance(metadata(found["messages"][0]), Speech)
     assert found["__interrupt__"]
-    # The newest of what clients give back is the answer to what waits; the rest is known.
+    # The newest message from a client is the answer; the others are known.
     found = await on.give(*found["messages"], user("How are you?", "next"))
     assert texts(found) == ["Hi", "Hello!", "How are you?", "Fine."]
     assert found["messages"][2].id == "next"
@@ -131,7 +131,7 @@ async def test_a_message_instead_of_an_approval_is_said_and_nothing_runs() -> No
 
 
 async def test_an_edited_message_goes_on_from_the_checkpoint_before_the_first() -> None:
-    """As chat user interfaces edit: on the parent of the checkpoint where the old one came."""
+    """An edit in a chat interface runs from the parent of the old message's checkpoint."""
     on = Thread(ChatForm, ["A1", "A2", "A3", "A4"])
     await on.give(user("Q1"))
     known = await on.give(user("Q2", "old"))
@@ -181,7 +181,7 @@ async def test_the_message_is_the_task_and_the_last_one_the_answer(
     assert (texts(found)[0], found["messages"][0].id) == ("Do it.", "mine")
     assert texts(found)[-1] == answer
     assert found["outcome"]["complete"] is not False
-    # Another one is another task, of which the speakers know nothing of before.
+    # A different message is another task; the speakers know nothing of the earlier one.
     known = texts(found)
     found = await on.give(user("Do that."))
     assert texts(found) == [*known, "Do that.", *known[1:]]
@@ -247,7 +247,7 @@ async def test_of_several_people_the_message_names_one(name: str | None) -> None
 
 
 async def test_of_a_whole_conversation_without_a_task_the_message_is_the_task() -> None:
-    """Also where a client gives both again with its next message, or gives nothing new."""
+    """The first message is the task if the conversation has none, also when sent again."""
     spec = plain(end_chat={"max_iterations": 1}).model_dump(mode="json", exclude={"task"})
     on = Thread(GroupSolveForm, ["A1", "B1", "A2", "B2"])
     first = await on.give(user("Dig.", "a"), conversation=spec)

@@ -1,4 +1,4 @@
-"""R10: an ended session goes on with one more message, and one that waits can be stopped."""
+"""R10: an ended session continues after one more message, and a waiting one can be stopped."""
 
 from collections.abc import Callable
 from typing import Any
@@ -71,7 +71,7 @@ def test_r10_one_more_sentence_is_said_to_an_ended_session_and_its_caps_count_an
     assert outcome is not None
     assert str(outcome) == "Ended after 2 rounds and 4 messages: the round cap was reached."
     assert first is not None
-    # Budgets go on, and the earlier outcome stays readable.
+    # Budgets continue, and the earlier outcome stays readable.
     assert outcome.total.calls == first.total.calls + 3
     assert more.previous_outcomes == [first]
 
@@ -150,7 +150,7 @@ def test_r10_what_ended_in_its_opening_has_nothing_to_go_on_with(store: str) -> 
 
 
 def test_r10_a_user_proxy_is_sent_a_second_message(store: str) -> None:
-    """AutoGen's second ``send``, in one call."""
+    """R10: a user proxy accepts a second message, like AutoGen's second ``send``."""
     sums = user_proxy("What is 2 + 2?", human_input_mode="NEVER", code=False)
     options: dict[str, Any] = {"session": "s", "store": store}
     converse(sums, model=model("It is 4. TERMINATE"), **options)
@@ -168,7 +168,7 @@ def test_r10_a_user_proxy_is_sent_a_second_message(store: str) -> None:
 
 
 def test_r10_a_chat_takes_a_message_each_time(store: str) -> None:
-    """New, waiting and ended alike."""
+    """R10: new, waiting and ended sessions accept a message."""
     options: dict[str, Any] = {"session": "s", "store": store}
     first = converse(chat(), message="Hello.", model=model("Hello! What is it?"), **options)
     assert first.pending
@@ -189,7 +189,7 @@ def test_r10_a_message_comes_after_an_answer_that_ends_it(store: str) -> None:
 
 
 def test_r10_a_message_waits_for_the_end_of_what_was_broken_off(store: str) -> None:
-    """Where no person is asked it comes after the end."""
+    """R10: without a question to a person, the message comes after the end."""
     sums = user_proxy("What is 2 + 2?", human_input_mode="NEVER", code=False)
     options: dict[str, Any] = {"session": "s", "store": store}
     scripted = model("It is 4. TERMINATE", "It is 6. TERMINATE")
@@ -208,7 +208,7 @@ def test_r10_who_has_left_and_leaves_again_says_nothing_more(store: str) -> None
 
 
 def test_r10_a_message_that_nobody_could_say_is_not_lost_silently(store: str) -> None:
-    """Where calls of tools wait for a person, they are decided first."""
+    """R10: a message is refused while tool calls wait for a decision."""
     call = ScriptedToolCall(name="calculator", args={"expression": "6 * 7"}, id="1")
     helper = chat(tools=["calculator"], interrupt_on={"calculator": True})
     options: dict[str, Any] = {"session": "s", "store": store}
@@ -279,11 +279,11 @@ def test_r10_why_and_the_page_tell_each_end(store: str) -> None:
     )
     texts = [cause.text for cause in result.why()]
     assert texts == ["the round cap was reached", "the round cap was reached"]
-    # The end that it went on from has its place among the messages, so that each view tells it.
+    # The earlier end has a place among the messages, so each export shows it.
     assert [cause.message for cause in result.why()] == ["m0005", None]
     page = Session("s", store=store).export(format="markdown")
     assert "Ended after 2 rounds and 4 messages: the round cap was reached. It went on" in page
-    # Nobody hears of it.
+    # No speaker hears of it.
     for name in ("Ann", "Bob"):
         assert not any("Ended" in message.text for message in result.viewpoint(name))
 
@@ -324,7 +324,7 @@ def test_r10_a_session_that_waits_can_be_stopped(
     assert (result.outcome.reason.value, result.pending) == ("stop_requested", ())
     with pytest.raises(SessionError, match="has ended already"):
         Session("s", store=store).stop()
-    # It goes on as any other.
+    # The session continues like any other.
     assert Session("s", store=store).add_message("User", "Wait!").outcome is None
     assert Session("s", store=store).resume(model=model("Yes?")).last_message("Assistant") == "Yes?"
 
@@ -349,7 +349,7 @@ def test_r10_the_line_of_an_end_is_nobodys() -> None:
 
 
 def test_r10_a_replay_goes_on_from_each_end(store: str) -> None:
-    """Whatever ended it: a person, a stop while calls waited, a word; code begins anew."""
+    """R10: a replay continues after an exit, a stop during pending calls, and a word."""
     call = ScriptedToolCall(name="calculator", args={"expression": "6 * 7"}, id="1")
     helper = chat(tools=["calculator"], interrupt_on={"calculator": True})
     script: dict[str, Line] = {

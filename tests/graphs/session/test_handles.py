@@ -1,4 +1,4 @@
-"""Handles of sessions and batches, results that know theirs, and the last line of a result."""
+"""Handles of sessions and batches, the handles of results, and the last line of a result."""
 
 import inspect
 import pickle
@@ -147,7 +147,7 @@ def test_a_handle_has_its_store_and_refuses_another(result: Result) -> None:
         list(result.session.stream(**more))
 
 
-# What a result says
+# Text of a result
 
 
 def test_a_result_that_has_ended_says_why(result: Result) -> None:

@@ -55,7 +55,7 @@ WAYS = [
     pytest.param("hooked", ("sqlite", "postgresql"), marks=LIVE),
     pytest.param("hooked", ("postgresql", "sqlite"), marks=LIVE),
 ]
-"""What is said makes no difference to a store: every talk goes one way, one goes all ways."""
+"""Messages do not matter to a store: every talk takes one route, and one talk takes all routes."""
 
 
 @pytest.fixture(params=EACH_STORE)
@@ -74,7 +74,7 @@ def there(tmp_path: Path) -> str:
 
 
 def views(result: Result, *names: str) -> dict[str, list[BaseMessage]]:
-    """What these speakers see, but for the ids, which move in mid-turn."""
+    """Return the views of these speakers without ids, which change in the middle of a turn."""
     return {
         name: [message.model_copy(update={"id": None}) for message in result.viewpoint(name)]
         for name in names
@@ -119,7 +119,7 @@ def test_a_session_is_the_same_in_another_database_and_forks_from_any_message_th
 def test_a_session_dumped_after_any_message_goes_on_as_the_original_and_forks_from_each(
     name: str, here: str, there: str
 ) -> None:
-    """Rejected drafts, calls of tools, questions of the judge: nothing is asked twice."""
+    """A loaded dump continues like the original and can be forked, without repeated calls."""
     conversation, lines = TALKS[name]
     whole = run(conversation, lines, session="whole", store=here)
     for made in range(len(lines)):
@@ -129,7 +129,8 @@ def test_a_session_dumped_after_any_message_goes_on_as_the_original_and_forks_fr
         load_session(through_json(dump), store=there)
         assert Session(session, store=there).dump() == dump
         assert Session(session, store=there).state() == Session(session, store=here).state()
-        # Where the newest call left it: the longest, which has its past, is forked all along.
+        # Only the messages of the newest call; the longest session, with its past, is forked
+        # everywhere.
         newest = 0 if made == len(lines) - 1 else -4
         for at in ids(Session(session, store=there).state())[newest:]:
             new = Session(session, store=there).fork(at=at).id
@@ -138,7 +139,7 @@ def test_a_session_dumped_after_any_message_goes_on_as_the_original_and_forks_fr
             before = whole.messages[: ids(whole).index(at)]
             assert calls_in(held) <= 1 + calls_in_log(before)
             assert without_ids(held.messages) == without_ids(whole.messages[: len(held.messages)])
-        # What it holds is what it goes on from: every third shows that it does.
+        # A fork continues from its messages; every third fork is run to show that.
         if made % 3:
             continue
         ended = go_on(session, there, lines[made:])
@@ -176,7 +177,7 @@ def test_a_forked_session_is_dumped_with_the_rules_of_its_past(here: str, there:
     ]
     both = [replace(one, messages=without_ids(one.messages)) for one in earlier]
     assert both[0] == both[1]
-    # What the fork changed is told, since the rules of that time were others.
+    # The change of the fork is announced, because earlier messages followed other rules.
     assert told(earlier[1], "Ann") == ["Dig", fill_template(speaking.NEW_TASK, task="Rest")]
 
 
@@ -262,18 +263,18 @@ def test_a_copy_goes_into_a_file_that_is_not_there_yet(here: str, tmp_path: Path
 # One speaker's memory
 
 
-# In the hooked one what is said depends on what is heard.
+# In the hooked talk, messages depend on the heard messages.
 @pytest.mark.part(1)
 @pytest.mark.parametrize("name", ["structured", "moderated"])
 @thorough
 def test_a_reset_memory_changes_nothing_but_what_that_speaker_sees(
     thorough: bool, name: str, here: str
 ) -> None:
-    """After any call, in mid-turn too: the same speeches, verdicts and end; nothing counts anew."""
+    """A memory reset changes only the speaker's view: no message, count or end."""
     conversation, lines = TALKS[name]
     whole = run(conversation, lines, session="whole", store=here)
     for made in range(0, len(lines) + 1, 1 if thorough else 3):
-        # Each moment for one of them: the next is the other's.
+        # Alternate between the speakers from call to call.
         for speaker in conversation.names[made % 2 :: 2]:
             session = f"{speaker}-{made}"
             if made < len(lines):
@@ -283,7 +284,7 @@ def test_a_reset_memory_changes_nothing_but_what_that_speaker_sees(
             before = Session(session, store=here).state()
             Session(session, store=here).reset(speaker=speaker)
             _changes_its_own_view_only(conversation, before, speaker, here)
-            # What it remembers at its end, loaded in the middle.
+            # Load the memory of the end in the middle.
             memory = whole.memory(speaker)
             if was_reset(Session(session, store=here).state()):
                 Session(session, store=here).set_memory(speaker, memory)
@@ -295,12 +296,12 @@ def test_a_reset_memory_changes_nothing_but_what_that_speaker_sees(
 
 
 def was_reset(result: Result) -> bool:
-    """Whether a memory was reset in it."""
+    """Return whether the session contains a memory reset."""
     return any(isinstance(metadata(message), MemoryReset) for message in result.messages)
 
 
 def gist(result: Result) -> dict[str, Any]:
-    """How it ended, but for what prompts of another length use, and ids that have moved."""
+    """Return the outcome without token usage, which depends on prompt lengths, and without ids."""
     ended = result.outcome
     assert ended is not None
     found = ended.model_dump(exclude={"usage", "message", "seconds"})
@@ -365,7 +366,7 @@ def test_what_the_spec_tells_in_the_log_alone_is_told_again(here: str) -> None:
         Session("one", store=here).reset(speaker="Ann")
         held = Session("one", store=here).state()
         assert seen(held, "Ann") == [("human", f"You hate beans.\n\n{again}\n\nB2")]
-    # Before its first turn it still remembers them.
+    # Before its first turn the speaker still remembers them.
     stopped(conversation, [], here, "two")
     Session("two", store=here).reset(speaker="Ann")
     assert seen(Session("two", store=here).state(), "Ann") == [("human", "You hate beans.\n\nDig")]
@@ -376,7 +377,7 @@ PAIR: dict[str, Any] = {"speakers": [{"name": "Ann", "tools": ["weather"]}, {"na
 
 
 def test_a_loaded_memory_stands_before_what_is_not_answered_yet(store: str) -> None:
-    """Own lines as its own, others' as heard, calls of tools with their results."""
+    """A loaded memory comes before unanswered messages, with roles and results."""
     run(plain(**PAIR), ["A1", "B1", CALL, "Sun.", "B2"], session="past", store=store)
     stopped(plain(**PAIR), [CALL, "X1", "Y1"], store, "now")
     memory = Session("past", store=store).state().memory("Ann")
@@ -391,7 +392,7 @@ def test_a_loaded_memory_stands_before_what_is_not_answered_yet(store: str) -> N
         ("ai", "Sun."),
     ]
     assert seen(held, "Ann") == [*remembered, ("human", "B2\n\nY1")]
-    # Loaded once more, it is there once.
+    # Loading the memory again does not duplicate it.
     Session("now", store=store).set_memory("Ann", memory)
     assert seen(Session("now", store=store).state(), "Ann") == seen(held, "Ann")
     again = Session("now", store=store).state().memory("Ann")
@@ -407,7 +408,7 @@ def test_a_loaded_memory_stands_before_what_is_not_answered_yet(store: str) -> N
 
 
 def test_a_memory_may_become_another_speakers(here: str) -> None:
-    """Its own lines become that one's; a stranger of that one's name is heard."""
+    """A memory can be loaded into another speaker, whose own messages its owner's become."""
     run(plain(), ["A1", "B1", "A2", "B2"], session="past", store=here)
     stopped(plain(), ["X1"], here, "now")
     memory = Session("past", store=here).state().memory("Ann")

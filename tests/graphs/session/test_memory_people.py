@@ -1,4 +1,4 @@
-"""L2: memory as state where people take part: decisions, open questions, words beside calls."""
+"""L2: memory in sessions with people: decisions, open questions, text next to tool calls."""
 
 import json
 from pathlib import Path
@@ -69,7 +69,7 @@ DECIDED: dict[str, tuple[Conversation, list[Line], list[Any]]] = {
 
 
 def left_decided(name: str, store: str) -> list[Line]:
-    """Leave a session behind a person's decision, before the calls run; what is said then."""
+    """Leave a session after a person's decision, before its calls; return the remaining script."""
     conversation, rest, answers = DECIDED[name]
     ann = conversation.speaker("Ann").model_copy(update={"hooks": ("before",)})
     speakers = tuple(ann if one.name == "Ann" else one for one in conversation.speakers)
@@ -81,7 +81,7 @@ def left_decided(name: str, store: str) -> list[Line]:
 
 
 def ended(session: str, store: str, rest: list[Line]) -> Any:  # noqa: ANN401
-    """Go on without asking about the calls; the messages and the questions left."""
+    """Resume without questions about calls; return the messages and the remaining questions."""
     model = ScriptedChatModel(script=rest)
     result = Session(session, store=store).resume(model=model, **with_hook(_lets))
     assert len(model.calls) == len(rest)
@@ -90,7 +90,7 @@ def ended(session: str, store: str, rest: list[Line]) -> Any:  # noqa: ANN401
 
 @pytest.mark.parametrize("name", DECIDED)
 def test_what_a_person_has_decided_goes_with_a_session(name: str, tmp_path: Path) -> None:
-    """Nobody is asked once more, in a copy or behind a dump."""
+    """Copies and loaded dumps keep a person's decision and do not ask again."""
     store = f"memory:{tmp_path.name}"
     rest = left_decided(name, store)
     dump = json.loads(json.dumps(Session("s", store=store).dump()))
@@ -101,7 +101,7 @@ def test_what_a_person_has_decided_goes_with_a_session(name: str, tmp_path: Path
     assert "Sent to" in str(whole[0])
     for session in ("loaded", "copied"):
         assert ended(session, store, rest) == whole
-        # What was decided is not kept when it is done.
+        # A decision is deleted after its calls have run.
         assert "decisions" not in Session(session, store=store).dump()["steps"][-1]
 
 
@@ -131,7 +131,7 @@ def test_a_question_that_waits_is_asked_again_in_a_copy_and_by_a_new_memory(tmp_
 
 
 def test_words_said_beside_calls_are_remembered_as_what_they_are(tmp_path: Path) -> None:
-    """G1: the argument is put back where the memory is shown to who said it."""
+    """G1: in a loaded memory, its owner sees text next to a call as the call's argument."""
     here, there = f"memory:{tmp_path.name}-1", f"memory:{tmp_path.name}-2"
     said = [call("mail", to="Bob", to_user="I mail Bob."), call("mail", 2, to="Eve")]
     script: list[Line] = [calls(*said, text="Now"), "Done.", "Fine."]
@@ -141,7 +141,7 @@ def test_words_said_beside_calls_are_remembered_as_what_they_are(tmp_path: Path)
     )
     recorded = play(conversation, script, store=here, tools=[mail]).result
     memory = recorded.memory("Ann")
-    # Once into the very session, where the ids of its calls are taken, and once elsewhere.
+    # Load it once into the same session, in which its call ids are used, and once into another.
     Session("s", store=here).set_memory("Ann", memory)
     play(conversation, ["One.", "Two."], store=there, tools=[mail])
     Session("s", store=there).set_memory("Ann", memory)

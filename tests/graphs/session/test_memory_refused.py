@@ -1,4 +1,4 @@
-"""Dumps and memories that can't be had, loaded or replaced, each refused in one sentence."""
+"""Dumps and memories that can't be made, loaded or replaced: each error is one sentence."""
 
 import asyncio
 import json
@@ -45,7 +45,7 @@ def store(request: pytest.FixtureRequest) -> str:
     return store_address(request.param, request)
 
 
-# What bad input gets
+# Invalid input
 
 
 def test_what_can_not_be_done_is_named(here: str, there: str) -> None:
@@ -239,7 +239,7 @@ def test_a_memory_may_be_written_by_hand(here: str) -> None:
 
 
 def test_a_memory_that_is_set_again_changes_nothing(store: str) -> None:
-    """L2: what is not answered yet is in the memory, and is kept anyway."""
+    """L2: setting a speaker's own memory again changes nothing."""
     conversation = plain(end_chat={"max_iterations": 2})
     run(conversation, ["a1", "b1", "a2", "b2"], session="s", store=store)
     before = Session("s", store=store).state()

@@ -1,4 +1,4 @@
-"""Answers at odd moments, of odd shapes, to odd questions: nothing is lost or mixed up."""
+"""Answers at unusual times, of unusual types, to unusual questions: none is lost or confused."""
 
 import asyncio
 from collections.abc import Callable
@@ -51,11 +51,11 @@ def ran() -> list[str]:
 
 @pytest.fixture
 def tools(ran: list[str]) -> list[BaseTool]:
-    """Tools that ask a person, once or twice, and one that does not."""
+    """Return tools that ask a person once or twice, and one that does not ask."""
 
     @tool
     def twice(what: str) -> str:
-        """Asks twice."""
+        """Ask twice."""
         first = interrupt(f"first {what}?")
         second = interrupt(f"second {first}?")
         ran.append(f"{first} {second}")
@@ -63,14 +63,14 @@ def tools(ran: list[str]) -> list[BaseTool]:
 
     @tool
     def agree(what: str) -> str:
-        """Asks for a yes."""
+        """Ask for a yes."""
         found = interrupt(f"agree {what}?", response_schema=Yes)
         ran.append(f"agreed {what}")
         return str(found.ok)
 
     @tool
     def plain(what: str) -> str:
-        """Asks nobody."""
+        """Return the text without a question."""
         ran.append(what)
         return what
 
@@ -163,7 +163,7 @@ def test_what_is_no_message_is_one_error_and_the_question_stays(value: Any, stor
 def test_a_tool_may_be_given_any_answer_that_can_be_stored(value: Any, store: str) -> None:  # noqa: ANN401
     @tool
     def ask() -> str:
-        """Asks."""
+        """Ask a person."""
         return repr(interrupt("Well?"))
 
     given = options([Reply(tool_calls=[ScriptedToolCall(name="ask", id="a")]), "Ok."], [ask])
@@ -187,7 +187,7 @@ def test_a_tool_may_be_given_any_answer_that_can_be_stored(value: Any, store: st
 def test_whatever_a_tool_asks_the_session_can_be_read_and_answered(asks: Any, store: str) -> None:  # noqa: ANN401
     @tool
     def ask() -> str:
-        """Asks."""
+        """Ask a person."""
         return str(interrupt(asks))
 
     given = options([Reply(tool_calls=[ScriptedToolCall(name="ask", id="a")]), "Ok."], [ask])
@@ -200,7 +200,7 @@ def test_whatever_a_tool_asks_the_session_can_be_read_and_answered(asks: Any, st
 def test_a_tool_that_asks_what_cannot_be_stored_has_failed(store: str) -> None:
     @tool
     def ask() -> str:
-        """Asks."""
+        """Ask a person."""
         return str(interrupt(object()))
 
     given = options([Reply(tool_calls=[ScriptedToolCall(name="ask", id="a")]), "Ok."], [ask])
@@ -237,7 +237,7 @@ def test_an_interrupt_of_the_program_in_an_answer_ends_this_run_alone(store: str
 
 
 def test_an_answer_is_given_once_though_what_follows_fails(store: str) -> None:
-    """Somebody who answers again is told so; what was said first is said when it goes on."""
+    """An answer is kept when a later step fails, and a second answer is refused."""
     fails = [True]
 
     def failing(turn: Turn) -> None:
@@ -283,7 +283,7 @@ def test_hooks_before_tools_run_once_though_a_tool_asks(store: str, ran: list[st
 
     @tool
     def ask(what: str) -> str:
-        """Asks."""
+        """Ask a person."""
         found = interrupt(what)
         ran.append(what)
         return str(found)
@@ -298,14 +298,14 @@ def test_hooks_before_tools_run_once_though_a_tool_asks(store: str, ran: list[st
     assert isinstance(question, ToolQuestion)
     Session("s", store=store).answer("yes", **given)
     assert count == ["hook"]
-    # What was asked about is what ran.
+    # The call that ran is the call that was approved.
     assert ran == [question.value]
 
 
 def test_say_tells_who_called_that_nothing_came_of_it(store: str, ran: list[str]) -> None:
     @tool
     def ring() -> str:
-        """Rings."""
+        """Ring the bell."""
         ran.append("ring")
         return "rings"
 
@@ -325,7 +325,7 @@ def test_say_tells_who_called_that_nothing_came_of_it(store: str, ran: list[str]
 
 
 async def test_new_input_while_a_question_waits_leaves_it_waiting(tools: list[BaseTool]) -> None:
-    """As a plain submit in Studio is one."""
+    """A new input, such as a plain submit in Studio, leaves the question open."""
     model = ScriptedChatModel(script=[calls("twice"), "Done."])
     graph = build_graph(checkpointer=InMemorySaver(), model=model, tools=tools)
     config: Any = {"configurable": {"thread_id": "s"}}

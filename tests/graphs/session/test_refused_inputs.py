@@ -1,4 +1,4 @@
-"""An input that is refused leaves its thread as it was, whatever it waited for."""
+"""A refused input leaves its thread unchanged, whatever the thread waited for."""
 
 from contextlib import nullcontext
 from typing import Any, NamedTuple
@@ -42,7 +42,7 @@ class Thread:
             self.graph.invoke(given, CONFIG)
 
     def seen(self) -> dict[str, Any]:
-        """What a client sees of it, but for ids and times."""
+        """Return the thread's state as a client sees it, without ids and times."""
         state = self.graph.get_state(CONFIG)
         messages = state.values.get("messages", ())
         return {
@@ -65,7 +65,7 @@ FIRST: dict[str, Any] = {"messages": [HumanMessage("Hi", id="a")]}
 
 
 class Begun(NamedTuple):
-    """Where a thread is that is given an input which is refused."""
+    """State of a thread before a refused input."""
 
     script: list[Any]
     fields: dict[str, Any]
@@ -82,7 +82,7 @@ BEGUN: dict[str, Begun] = {
 
 
 async def begin(name: str, *, in_loop: bool) -> Thread:
-    """Make a thread, and run it so far."""
+    """Create a thread and run it to this state."""
     begun = BEGUN[name]
     on = Thread(begun.script, tools=[dig])
     on.in_loop = in_loop
@@ -116,7 +116,7 @@ NEXT: dict[str, Any] = {
 
 
 async def outcome(on: Thread, given: Any) -> Any:  # noqa: ANN401
-    """What a run comes to: what is seen of it, or its error."""
+    """Return the state after a run, or its error and the state."""
     try:
         await on.run(given)
     except Exception as error:
@@ -205,7 +205,7 @@ async def test_an_assistants_settings_count_where_an_input_is_checked() -> None:
 
 
 async def test_a_copy_of_the_graph_checks_its_inputs_too() -> None:
-    """As LangGraph's servers make one for each run."""
+    """A copy of the graph, as LangGraph's servers make for each run, checks its inputs, too."""
     saver = InMemorySaver()
     graph = build_graph(form=ChatForm, model=ScriptedChatModel(script=["One."]))
     copy: Any = graph.copy({"checkpointer": saver}).with_config(tags=["copied"])

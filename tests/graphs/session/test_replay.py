@@ -176,7 +176,7 @@ def test_a_fork_by_other_rules_is_told_to_differ(tmp_path: Path) -> None:
 def test_what_duologue_says_itself_may_be_worded_otherwise_meanwhile(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R14: a record outlives the prompts of the release that made it."""
+    """R14: a record remains valid after the prompts of its release have changed."""
     conversation, lines = TALKS[name]
     store = f"memory:{tmp_path.name}"
     recorded = run(conversation, lines, store=store, session="one")

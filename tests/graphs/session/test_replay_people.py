@@ -1,7 +1,6 @@
-"""Sessions with people, tools and code replay without asking anybody (U7).
+"""Sessions with people, tools and code replay without questions to people (U7).
 
-Each answer that a person gave stands in the log in one form or another: as a message, as what came
-of a call, or as the end.
+The log contains each person's answer in some form: as a message, as a call's result, or as the end.
 """
 
 from pathlib import Path
@@ -21,7 +20,7 @@ from support.logs import as_replayed
 from support.people_help import Played, call, calls, play
 
 RAN: list[str] = []
-"""The calls of the tools."""
+"""Calls of the tools."""
 
 
 @tool
@@ -69,7 +68,7 @@ REGISTERED: dict[str, Any] = {
 
 
 def two(ann: dict[str, Any] | None = None, ben: dict[str, Any] | None = None) -> Conversation:
-    """Ann, who may have tools, and Ben, who may be a person."""
+    """Return a conversation of Ann, who may have tools, and Ben, who may be a person."""
     speakers = [{"name": "Ann", **(ann or {})}, {"name": "Ben", **(ben or {})}]
     many = 9 if ben else 1
     return Conversation.model_validate(
@@ -78,13 +77,13 @@ def two(ann: dict[str, Any] | None = None, ben: dict[str, Any] | None = None) ->
 
 
 def asking(**rule: Any) -> Conversation:
-    """Ann asks before she mails."""
+    """Return a conversation in which Ann asks before she mails."""
     ann = {"tools": ["mail", "look"], "interrupt_on": {"mail": rule or True}}
     return two(ann)
 
 
 def speaking(**ann: Any) -> Conversation:
-    """Ann speaks while she mails."""
+    """Return a conversation in which Ann speaks while she mails."""
     return two({"tools": ["mail"], "speaks_with_tool_calls": True, **ann})
 
 
@@ -194,10 +193,10 @@ def test_what_people_and_models_said_is_taken_from_the_log(name: str) -> None:
 
 
 def test_what_was_told_while_an_answer_came_stays_where_it_stood(tmp_path: Path) -> None:
-    """G1: words of the content that came behind those of a call."""
+    """G1: streamed text that arrived after the calls keeps its place."""
 
     class Late(ScriptedChatModel):
-        """Says something behind its calls."""
+        """A model that streams text after its calls."""
 
         async def _astream(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             async for chunk in super()._astream(*args, **kwargs):
@@ -267,7 +266,7 @@ def test_a_tool_that_asks_a_person_is_named_and_may_be_replaced() -> None:
 
     @tool("wonder")
     def knows(what: str) -> str:
-        """Ask nobody."""
+        """Return an answer without a question to a person."""
         return f"{what}: Because."
 
     again = Session("s", store="memory:asks").replay(tools=[knows])
@@ -282,7 +281,7 @@ def test_what_was_said_for_a_person_by_say_replays_as_the_answer() -> None:
 
 
 def test_a_run_that_time_or_money_ended_replays_as_far_as_it_went() -> None:
-    """What a model used is not recorded call by call."""
+    """A run that a limit ended replays to its end, although single calls' usage is not stored."""
     ends: dict[str, dict[str, Any]] = {
         "tokens": {"end_chat": {"when": {"kind": "max_tokens", "limit": 60}}},
         "cost": {

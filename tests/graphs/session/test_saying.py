@@ -1,4 +1,4 @@
-"""Taking over: stop after the turn, say something as any speaker, change the rules, go on."""
+"""Takeovers: stop after the turn, add a message as any speaker, change the rules, continue."""
 
 from pathlib import Path
 from typing import Any
@@ -36,12 +36,12 @@ def store() -> str:
 
 
 def lines(count: int) -> list[str]:
-    """Lines that differ, so that no guard counts them."""
+    """Return lines that differ, so that no guard counts them."""
     return [f"Line {number}: {chr(97 + number) * 9}." for number in range(count)]
 
 
 def halted(store: str, spec: dict[str, Any], after: int) -> None:
-    """Run a session, named one, up to so many messages; the next call of a model fails."""
+    """Run session "one" up to so many messages; the next model call fails."""
     model = ScriptedChatModel(script=[*lines(after), RuntimeError("the line is dead")])
     with pytest.raises(Exception, match="the line is dead"):
         converse(Conversation.model_validate(spec), session="one", model=model, store=store)
@@ -70,7 +70,7 @@ def test_anybody_may_be_spoken_for_and_the_next_in_order_goes_on(
     assert result.outcome.reason.value == "max_iterations"
     heard = model.calls[0].prompt
     assert "I take over." in str(heard)
-    # Nobody but the one who speaks is told that it is their turn.
+    # Only the current speaker gets a cue for its turn.
     turns = [line for line in str(heard).split("\\n") if "it is your turn" in line]
     assert all(following in line for line in turns)
 

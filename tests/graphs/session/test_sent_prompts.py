@@ -1,4 +1,4 @@
-"""R14: what a speaker's model was sent is shown as it was sent, and made from what is stored."""
+"""R14: the prompt that a speaker's model received is rebuilt exactly from the stored session."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ def pair(**ann: object) -> list[dict[str, object]]:
 
 
 def numbered() -> Callable[[Prompt], Line]:
-    """A model that says something new each time."""
+    """Return a model's function whose replies all differ."""
     numbers = iter(range(1000))
     return lambda _: f"Bed {next(numbers)} is for herbs, and the next one is for roses."
 
@@ -79,7 +79,7 @@ def shown(messages: Sequence[BaseMessage]) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("name", TALKS)
 @pytest.mark.parametrize("speaker", ["Ann", "Bob"])
 def test_it_is_what_the_model_was_sent(name: str, speaker: str) -> None:
-    """R14: with the context policy, the cue, hooks and the request to mend; to the letter."""
+    """R14: the prompt is exact, including context policy, cue, hooks and correction requests."""
     guards = {"same_replies": 0}
     end_chat = {"max_iterations": 5, "guards": guards}
     talk = {"task": "Plan a garden.", "end_chat": end_chat} | TALKS[name]
@@ -93,7 +93,7 @@ def test_it_is_what_the_model_was_sent(name: str, speaker: str) -> None:
 
 
 def test_a_model_that_calls_tools_by_a_schema_was_told_of_them() -> None:
-    """R14: the text that stands for the tools is part of what was sent."""
+    """R14: the prompt includes the description of tools that are called by a schema."""
     talk: dict[str, Any] = {
         "task": "Plan.",
         "speakers": pair(tools=["seeds"], tool_calling="schema"),
@@ -107,7 +107,7 @@ def test_a_model_that_calls_tools_by_a_schema_was_told_of_them() -> None:
 
 
 def test_what_is_registered_is_needed_only_where_the_prompt_tells_of_it() -> None:
-    """R14."""
+    """R14: a registered object is only required if the prompt contains it."""
     talk: dict[str, Any] = {"task": "Plan.", "end_chat": {"max_iterations": 1}}
     for name in ("hook", "schema"):
         model = ScriptedChatModel(script=numbered())
@@ -119,7 +119,7 @@ def test_what_is_registered_is_needed_only_where_the_prompt_tells_of_it() -> Non
 
 
 def test_it_is_the_prompt_of_its_time_whatever_came_after() -> None:
-    """R14: of a fork by other prompts, until the speaker has spoken by them."""
+    """R14: a fork with other prompts shows the old ones until the speaker's next message."""
     talk = {"task": "Plan.", "speakers": pair(), "end_chat": {"max_iterations": 1}}
     first = ScriptedChatModel(script=["Roses.", "Lilies."])
     converse(talk, session="one", store="memory:sent", model=first)
@@ -139,7 +139,7 @@ def test_it_is_the_prompt_of_its_time_whatever_came_after() -> None:
 
 
 def test_the_embedded_model_was_sent_the_brief(monkeypatch: pytest.MonkeyPatch) -> None:
-    """R14: and not the long prompt, which it never got; which model spoke stands in the usage."""
+    """R14: the prompt is the short one if the embedded model replied."""
     small = {"system_prompt": "You cook. {task}", "reminder": "What next?"}
     talk = {
         "task": "Cook.",
@@ -165,7 +165,7 @@ def test_the_embedded_model_was_sent_the_brief(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_who_no_model_has_spoken_for_was_sent_nothing() -> None:
-    """R14."""
+    """R14: a speaker without a model call has no prompt."""
     people = [{"name": "Ann", "replies": ["human"]}, {"name": "Bob"}]
     converse({"speakers": people}, session="none", store="memory:sent")
     with pytest.raises(SessionError, match="No model has spoken for 'Bob' in session 'none' yet"):
@@ -177,7 +177,7 @@ def test_who_no_model_has_spoken_for_was_sent_nothing() -> None:
 def test_the_command_shows_it_with_roles_or_as_json(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """R14: ``duologue show --as X --prompt``."""
+    """R14: ``duologue show --as X --prompt`` prints the prompt with roles or as JSON."""
     isolate(monkeypatch, tmp_path)
     with ScriptedServer([FIRST, "Solution: Dug.\nNext request.", DONE]) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
@@ -197,7 +197,7 @@ def test_the_command_shows_it_with_roles_or_as_json(
 
 
 def test_between_two_what_the_conversation_says_is_told_from_what_the_other_says() -> None:
-    """R14: in prompts alone; viewpoints hold what was said."""
+    """R14: between two speakers, prompts label the moderator's messages; views do not."""
     talk = {
         "task": "Plan.",
         "speakers": pair(private_opening={"lines": ["You hate roses."]}),

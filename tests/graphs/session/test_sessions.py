@@ -1,4 +1,4 @@
-"""The rules for sessions: what a known one does, who may run it, what is listed and kept."""
+"""Rules for sessions: effects of a known id, concurrent runs, listing and deletion."""
 
 import asyncio
 import json
@@ -54,7 +54,7 @@ def model() -> ScriptedChatModel:
 
 
 def breaks_after(calls: int) -> ScriptedChatModel:
-    """A model that answers so often, and then fails."""
+    """Return a model that answers so often, and then fails."""
     made = 0
 
     def script(prompt: Prompt) -> str:
@@ -154,7 +154,7 @@ KNOWN: list[Callable[[Session], object]] = [
     Session.delete,
     Session.stop,
 ]
-"""What needs a session that is there."""
+"""Operations that need an existing session."""
 
 
 def test_an_unknown_session_is_one_clear_error(store: str) -> None:
@@ -193,7 +193,7 @@ def test_without_an_id_a_readable_one_is_made_up(store: str) -> None:
 
 
 class Gate:
-    """A model's first answer, held until it is opened."""
+    """A model's first answer, delayed until the gate opens."""
 
     def __init__(self) -> None:
         self.asked, self.opened = threading.Event(), threading.Event()
@@ -222,7 +222,7 @@ async def test_a_session_that_runs_is_busy_for_other_runs_and_for_deletion(store
             with pytest.raises(SessionError, match="'garden' is busy"):
                 await opened.delete("garden")
         assert asked.calls == []
-        # Looking is allowed meanwhile.
+        # Reading is allowed at the same time.
         assert [row.status for row in await alist_sessions(store=store)] == ["unfinished"]
         assert (await Session("garden", store=store).astate()).outcome is None
     finally:
@@ -328,7 +328,7 @@ def test_sessions_are_listed_newest_first_and_gone_when_deleted(store: str) -> N
     Session("one", store=store).delete()
     assert [row.session for row in list_sessions(store=store)] == ["two"]
     assert len(Session("two", store=store).state().transcript) == 3
-    # Nothing of it is left to go on with.
+    # No data remains from which the session could continue.
     assert len(converse(GARDEN, session="one", store=store, model=model()).transcript) == 4
 
 
@@ -413,7 +413,7 @@ async def test_a_run_that_is_cancelled_between_a_node_and_its_edge_goes_on(
     second = model()
     result = await Session("s1", store=store).aresume(model=second)
     assert result.transcript == whole.transcript
-    # What was answered before is not asked for again.
+    # Completed calls are not repeated.
     assert len(second.calls) == len(whole.transcript) - edge
 
 
@@ -434,7 +434,7 @@ async def test_the_sync_functions_work_from_several_threads(store: str) -> None:
 async def test_a_write_under_way_when_the_store_is_closed_locks_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As LangGraph leaves one behind when a step is cancelled."""
+    """A write that LangGraph leaves behind after a cancelled step locks nothing."""
     path = tmp_path / "sessions.db"
     config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "c"}}
     commit = SqliteStore._commit
@@ -488,7 +488,7 @@ def test_an_unknown_option_is_refused_and_the_known_ones_are_named() -> None:
 async def test_beginning_anew_holds_the_session_from_before_it_deletes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Else somebody else's run might begin in between."""
+    """A reset leases the session before it deletes, so that no other run begins in between."""
     store = f"memory:{tmp_path.name}"
     garden = Conversation.model_validate(
         {

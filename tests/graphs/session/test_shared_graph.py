@@ -1,4 +1,4 @@
-"""Graphs of one form share what is compiled, and nothing else."""
+"""Graphs of one form share only their compiled part."""
 
 import asyncio
 import gc
@@ -25,7 +25,7 @@ TALK: dict[str, Any] = {
 
 
 def after(count: int) -> Callable[[Sequence[BaseMessage]], bool]:
-    """A predicate by one name, which means another number of messages in each graph."""
+    """Return a predicate that has the same name but another limit in each graph."""
 
     def over(messages: Sequence[BaseMessage]) -> bool:
         return len(messages) >= count

@@ -1,6 +1,6 @@
-"""Stopping a session from outside: another one asks, and it ends after its current turn (Y20).
+"""Stop requests from another process or thread: the session ends after its current turn (Y20).
 
-The runs go on in threads, or in a process, against a server one of whose answers is held meanwhile.
+The runs are in threads, or in a process, and use a server that delays one of its answers.
 """
 
 import asyncio
@@ -112,7 +112,7 @@ CASES: dict[str, tuple[Conversation, list[Line], int, list[str], str]] = {
 
 @pytest.fixture(params=SHARED_STORES)
 def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    """Where sessions are kept, which is what the settings say."""
+    """Return the address of the store in the settings."""
     isolate(monkeypatch, tmp_path)
     store = store_address(request.param, request)
     monkeypatch.setenv("DUOLOGUE_STORE", store)
@@ -121,7 +121,7 @@ def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_p
 
 @pytest.fixture
 def sqlite(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    """A place in a file, which is what the settings say."""
+    """Return an SQLite file for the store; the settings name a scripted model."""
     isolate(monkeypatch, tmp_path)
     monkeypatch.setenv("DUOLOGUE_MODEL", "scripted")
     return str(tmp_path / "sessions.db")
@@ -131,7 +131,7 @@ def sqlite(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
 def running(
     conversation: Conversation, lines: list[Line], held: int
 ) -> Iterator[tuple[ScriptedServer, list[Result]]]:
-    """Run a conversation on a loop, and so in a store, of its own, with one answer held."""
+    """Run a conversation on its own loop and store, with one delayed answer."""
     results: list[Result] = []
 
     def run() -> None:
@@ -148,7 +148,7 @@ def running(
 
 
 def assert_stopped(store: str, said: list[str], why: str) -> None:
-    """What everybody is told of a session that was stopped, and that it is asked nothing more."""
+    """Check the state, the list and the pages of a stopped session, and that it asks no more."""
     result = Session("g", store=store).state()
     assert [text for _, text in result.transcript] == said
     assert result.outcome is not None
@@ -256,7 +256,7 @@ def test_a_session_that_was_broken_off_is_not_running_and_forgets_what_it_was_as
 
 @pytest.mark.parametrize("waits", [False, True])
 async def test_a_stop_in_a_tool_lets_the_turn_end(waits: bool, tmp_path: Path) -> None:
-    """Also where it waits for the message cap, with another turn in between."""
+    """A stop request in a tool waits for the end of the turn, or for the cap joined to it."""
     store = f"memory:{tmp_path.name}"
 
     @tool

@@ -1,4 +1,4 @@
-"""R14: a session goes on by the prompts it began with, whatever this release's kinds fill in."""
+"""R14: a session keeps the prompts that it began with, even if a new release has others."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ SOURCES: dict[str, dict[str, Any]] = {
     "user_proxy": {"message": "Hello.", "human_input_mode": "NEVER"},
     "group_solve": {"speakers": TASKS},
 }
-"""The least that each kind can be given."""
+"""The smallest valid input of each kind."""
 
 CHANGES: dict[str, dict[str, Any]] = {
     "role_play": {"user_prompt": "Lead.", "max_iterations": 9, "done_token": "<END>"},
@@ -44,7 +44,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "user_proxy": {"assistant_prompt": "Help.", "termination": "END"},
     "group_solve": {"shift_content": "Go.", "max_tool_rounds": 9},
 }
-"""Fields that must be those of a session, where they are given."""
+"""Fields that must equal the session's if they are set."""
 
 
 def made(kind: str, **fields: object) -> Conversation:
@@ -52,7 +52,7 @@ def made(kind: str, **fields: object) -> Conversation:
 
 
 def earlier(conversation: Conversation) -> Conversation:
-    """The same as another release would have filled it in."""
+    """Return the conversation as another release would have completed it."""
     data = conversation.stored()
     for speaker in data["speakers"]:
         if "system_prompt" in speaker:
@@ -70,7 +70,7 @@ def earlier(conversation: Conversation) -> Conversation:
 
 
 def begun(store: str, conversation: Conversation, session: str = "g") -> None:
-    """A session that broke off at its second call."""
+    """Create a session that fails at its second call."""
     model = ScriptedChatModel(script=["Instruction: Dig.\nInput: None"])
     with pytest.raises(ScriptExhaustedError):
         converse(conversation, session=session, store=store, model=model, answer=lambda _: "Go on.")
@@ -94,13 +94,13 @@ def test_what_a_kind_fills_in_is_not_compared_and_what_was_given_is(kind: str) -
     for name, value in CHANGES[kind].items():
         given = made(kind, **{name: value})
         assert first_difference(old, given) != "", name
-        # What it began with may be left out when it goes on.
+        # Fields that it began with are optional when it continues.
         assert first_difference(given, now) == "", name
 
 
 @pytest.mark.parametrize("kind", ["role_play", "blogger", "group_solve"])
 def test_a_session_with_other_prompts_goes_on_by_them(kind: str, store: str) -> None:
-    """By Python, in memory and in SQLite."""
+    """R14: a session keeps its older prompts, in memory and in SQLite."""
     now = made(kind, prompts={"begin": "Go."}) if kind == "role_play" else made(kind)
     begun(store, earlier(now))
     model = ScriptedChatModel(script=lambda _: DONE if kind == "role_play" else "Fine.")

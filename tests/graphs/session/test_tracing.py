@@ -1,4 +1,4 @@
-"""What OpenTelemetry is told of a conversation, by the instrumentation of LangChain alone."""
+"""OpenTelemetry spans of a conversation, made by the instrumentation of LangChain only."""
 
 import asyncio
 import json
@@ -61,7 +61,7 @@ def script(prompt: Prompt, call: Call) -> Reply | str:
 
 
 class Traced:
-    """Spans that are kept, and the tracer that makes them."""
+    """Recorded spans, and the tracer that makes them."""
 
     def __init__(self, config: TraceConfig) -> None:
         self.kept = InMemorySpanExporter()
@@ -70,7 +70,7 @@ class Traced:
         LangChainInstrumentor().instrument(tracer_provider=self.provider, config=config)
 
     def traces(self) -> list[list[ReadableSpan]]:
-        """The spans of each trace, in the order in which they began."""
+        """Return the spans of each trace, in the order of their starts."""
         found: dict[int, list[ReadableSpan]] = {}
         for span in sorted(self.kept.get_finished_spans(), key=lambda span: span.start_time or 0):
             found.setdefault(span.context.trace_id, []).append(span)
@@ -86,7 +86,7 @@ def traced(request: pytest.FixtureRequest) -> Iterator[Traced]:
 
 
 def tree(trace: Sequence[ReadableSpan]) -> list[str]:
-    """Each span of a trace with those that it is in."""
+    """Return the path of each span of a trace."""
     names: dict[int | None, str] = {None: ""}
     for span in trace:
         parent = names[span.parent.span_id if span.parent else None]
