@@ -1,4 +1,4 @@
-"""What a store keeps of batches, in every kind of store."""
+"""Rows of batches, in every kind of store."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -69,7 +69,7 @@ async def test_rows_are_read_back_as_they_were_written(store: Store) -> None:
 
 async def test_cells_are_found_page_by_page_in_the_order_of_their_numbers(store: Store) -> None:
     rows = store.batches
-    # Numbers may be the same for a while, where a batch has grown.
+    # Numbers may be duplicated for a while after a batch has grown.
     known = [cell(number % 7 + 1, session=f"b-{number}") for number in range(20)]
     for one in (*known, cell(1, batch="other")):
         async with store.lock_batch(one.batch) as lease:
@@ -110,7 +110,7 @@ async def test_a_batch_is_run_by_one_at_a_time(store: Store) -> None:
 
 
 async def refused(lease: BatchLease) -> None:
-    """Make sure that nothing can be written under a lease any more."""
+    """Check that a lease allows no more writes."""
     writes = (lease.put(batch("b")), lease.put_cell(cell(1)), lease.delete(), lease.check())
     for write in writes:
         with pytest.raises(BatchError, match="'b' was taken over by another run"):

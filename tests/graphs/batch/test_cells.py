@@ -1,4 +1,4 @@
-"""The cells of a batch: how many, in which order, by which ids, and with which values."""
+"""Cells of a batch: their number, order, ids and values."""
 
 import json
 import pickle
@@ -148,7 +148,7 @@ def test_each_trial_has_a_seed_of_its_own(
 
 
 PATHS: list[tuple[dict[str, Any], str, Any, str]] = [
-    # In a short form, by its own fields and by those of the whole conversation.
+    # In a short form: by its own fields and by those of the whole conversation.
     (PLAY, "word_limit", 9, "task_specification.word_limit"),
     (PLAY, "user_role", "Ann", "speakers.0.name"),
     (PLAY, "end_chat.max_iterations", 9, "end_chat.max_iterations"),
@@ -162,7 +162,7 @@ PATHS: list[tuple[dict[str, Any], str, Any, str]] = [
     (PLAY | {"sandbox": "monty"}, "sandbox.seconds", 3, "sandbox.seconds"),
     ({"kind": "chat", "user": "Ann"}, "speakers.Ann.task", "Ask", "speakers.0.task"),
     ({"kind": "chat", "user": "Ann"}, "user.task", "Ask", "speakers.0.task"),
-    # In a whole one.
+    # In a whole conversation.
     (TALK, "title", "T", "title"),
     (TALK, "model", "gpt-4.1", "model"),
     (TALK, "speakers.Ann.task", "Ask", "speakers.0.task"),
@@ -214,7 +214,7 @@ def test_paths_reach_any_field_of_a_conversation_made_in_python(
 def test_a_conversation_made_in_python_keeps_its_objects_and_what_nobody_set() -> None:
     @tool
     def price() -> str:
-        """Give the price."""
+        """Return the price."""
         return "3"
 
     base = role_play("Plan", "Buyer", "Seller", assistant={"tools": [price]})
@@ -227,7 +227,7 @@ def test_a_conversation_made_in_python_keeps_its_objects_and_what_nobody_set() -
     (name,) = made.speakers[1].tools
     assert isinstance(name, NamedObject)
     assert name.brought is price
-    # Only data leaves the process.
+    # The other process gets only data.
     assert pickle.loads(pickle.dumps(cell)).conversation() == made  # noqa: S301
 
 

@@ -1,4 +1,4 @@
-"""The commands `duologue batch …`: what they print, where, and their exit codes."""
+"""The commands `duologue batch …`: their output and exit codes."""
 
 import json
 import re
@@ -117,7 +117,7 @@ def test_where_people_are_asked_it_is_told_how_they_answer(tmp_path: Path) -> No
 
 
 def test_scores_that_are_missing_are_told(tmp_path: Path, player: Player) -> None:
-    # Nobody judges these conversations.
+    # These conversations have no judge.
     written(tmp_path, batch(2) | {"score": "complete"})
     for _ in range(2):
         ran = run()
@@ -186,7 +186,7 @@ def test_the_batch_that_init_writes_runs(monkeypatch: pytest.MonkeyPatch) -> Non
     with ScriptedServer(lambda prompt: "<CAMEL_TASK_DONE>") as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         ran = duologue("batch", "run", "batch.toml", "--model", "scripted")
-    # Each is asked twice for a first message that does not end it (R19).
+    # Each gets two requests for a first message that does not end it (R19).
     assert (ran.exit_code, len(server.calls)) == (0, 48)
     assert ran.stdout.startswith("Batch batch: 24 of 24 done\n48 model calls, ")
 
@@ -224,7 +224,7 @@ def test_a_second_signal_breaks_it_off_and_calls_in_flight_alone_are_made_again(
     def send() -> None:
         server.wait_for(6, timeout=60)
         main_thread_gets(signal.SIGINT)
-        time.sleep(0.2)  # or the two would be one
+        time.sleep(0.2)  # otherwise the two would be equal
         main_thread_gets(signal.SIGINT)
 
     with signals_kept(), meanwhile(send):
@@ -251,7 +251,7 @@ def test_on_a_terminal_a_table_is_drawn_and_nothing_of_it_is_left(
         terminals.append(terminal)
         server.wait_for(6, timeout=60)
         if name != "TERM":
-            # What is drawn before may still tell of less.
+            # Earlier output may show less progress.
             terminal.sees(f"1 of {CELLS} done")
             terminal.sees("5 calls")
         drawn.extend(terminal.rows)

@@ -1,4 +1,4 @@
-"""Which cells of a batch are run, how many at once, and when the rest is held back."""
+"""Choice of a batch's cells, their concurrency, and pauses."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -25,7 +25,7 @@ def cells(many: int) -> list[Cell]:
 
 
 class Crew:
-    """Runs cells by a rule of the test's own."""
+    """An executor that runs cells by a rule of the test."""
 
     def __init__(self, run: Callable[[Cell], dict[str, Any] | DuologueError] | None = None) -> None:
         self._rule = run or (lambda cell: {"status": "finished", "reason": "done_token"})
@@ -125,7 +125,7 @@ async def test_only_what_has_not_ended_is_run(
         await driver(store, lease, found, crew, retry_failed=retry, scores=("s",)).run()
     wanted = {None, "running", "paused", "waiting"}
     wanted |= {"failed"} if retry else set()
-    # A score that was added later is found of what has ended.
+    # A new score is also computed for ended sessions.
     wanted |= set() if scored else {"finished"}
     assert sorted(crew.ran) == [
         number for number, status in enumerate(known, 1) if status in wanted

@@ -1,4 +1,4 @@
-"""What batches that run in other processes need: settings, packages, and what was used before."""
+"""Batches in other processes: settings, packages, and earlier token usage."""
 
 import sys
 from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 def test_a_process_elsewhere_has_the_settings_of_this_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Without the file, and without a key that is not meant for the address in it."""
+    """Another process gets the settings without the file, and no key of an unrelated address."""
     for name in environment_variables():
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OPENAI_API_KEY", "of the environment")
@@ -73,7 +73,7 @@ async def test_what_sessions_under_way_have_used_is_known_from_their_logs(
     assert used.calls > 0
     assert used.input_tokens > 0
     for cell in Cells.of(Batch.model_validate(BATCH), "b"):
-        # So a row stands while its cell runs.
+        # The row looks like this while its cell runs.
         async with store.lock_batch("b") as lease:
             await lease.put_cell(new_cell_row("b", cell))
     assert await read_usage_before(store, "b") == used

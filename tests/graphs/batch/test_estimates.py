@@ -1,4 +1,4 @@
-"""Means of a batch's scores, and pass^k, with intervals that tell enough and are possible."""
+"""Means of a batch's scores, and pass^k, with intervals that are meaningful and possible."""
 
 from itertools import combinations
 from statistics import NormalDist, fmean, stdev
@@ -13,11 +13,11 @@ PASSES = st.lists(
     min_size=1,
     max_size=12,
 )
-"""How many trials combinations have, and how many of those pass."""
+"""Number of trials per combination, and number of passes among them."""
 
 
 def drawn(n: int, c: int, k: int) -> float:
-    """Which share of all draws of k of the trials holds nothing but passes."""
+    """Return the fraction of draws of k trials that contain only passes."""
     trials = [place < c for place in range(n)]
     return fmean(all(one) for one in combinations(trials, k))
 
@@ -36,7 +36,7 @@ def test_pass_k_is_the_share_of_draws_of_k_that_all_pass(
         assert one.low is not None
         assert one.high is not None
         assert 0 <= one.low <= one.value <= one.high <= 1
-        # Where all pass, or none does, others still might do otherwise.
+        # Even if all pass, or none does, other trials may differ.
         assert one.high > one.low
         if k > 1 and one.combinations == found[0].combinations:
             assert one.high <= (found[k - 2].high or 0)
@@ -55,7 +55,7 @@ def test_trials_that_resemble_each_other_tell_less_than_as_many_that_do_not() ->
     one_by_one = [Trials(1, 1), Trials(1, 0)] * 8
     whole, half, single = (mean_of(one, is_share=True) for one in (alike, mixed, one_by_one))
     assert whole.value == half.value == single.value == 0.5
-    # Four trials that are all the same tell as much as one of them.
+    # Four equal trials are no more informative than one.
     assert width(whole) >= width(single) > width(half)
 
 
@@ -71,7 +71,7 @@ def test_the_mean_of_numbers_has_students_interval_over_combinations() -> None:
     found = mean_of([Trials(2, 2 * one) for one in units], is_share=False)
     assert found.value == pytest.approx(5)
     assert found.high == pytest.approx(5 + 2.5706 * stdev(units) / 6**0.5, abs=1e-3)
-    # Of many it is the normal one.
+    # For many trials it is the normal interval.
     many = mean_of([Trials(1, one) for one in units] * 500, is_share=False)
     normal = NormalDist().inv_cdf(0.975) * stdev(units * 500) / 3000**0.5
     assert width(many) == pytest.approx(2 * normal, rel=1e-3)

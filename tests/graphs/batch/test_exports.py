@@ -1,4 +1,4 @@
-"""Batches as data sets, and as rows for tables."""
+"""Exports of batches as data sets, and as rows for tables."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ FAULTS = {"openai": openai_fault, "sharegpt": sharegpt_fault}
 
 
 def cell(number: int, result: StoredSession | None = None, **fields: Any) -> CellRow:
-    """The row that a cell gets whose session has ended so."""
+    """Return the row of a cell whose session has this result."""
     told: dict[str, Any] = {
         "batch": "b",
         "number": number,
@@ -70,7 +70,7 @@ def cell(number: int, result: StoredSession | None = None, **fields: Any) -> Cel
 
 
 def keep(store: str, *rows: CellRow) -> None:
-    """Put the rows of a batch into a store."""
+    """Write the rows of a batch to a store."""
     fixed = {"title": "T", "spec": "{}", "settings": "{}", "cells": len(rows)}
     batch = BatchRow.model_validate({"batch": "b", **fixed, "created_at": NOW, "updated_at": NOW})
 
@@ -101,7 +101,7 @@ SCRIPT: list[Line] = [
     "Beans?",
     "Peas.",
 ]
-"""A rejected draft, a call of a tool with a thought, and what is said."""
+"""A rejected draft, a tool call with a thought, and a message."""
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def store(tmp_path: Path) -> str:
 
 @pytest.fixture
 def one(store: str) -> StoredSession:
-    """A batch of one session."""
+    """Return the only session of a batch."""
     conversation = Conversation.model_validate(PAIR)
     result = run(conversation, SCRIPT, session="s-1", store=store)
     varied = {"task": "Plan a garden.", "labels.level": "easy \ud83d\u2028"}
@@ -270,11 +270,11 @@ def test_one_session_is_exported_as_examples_too(
     assert [one["metadata"]["speaker"] for one in found] == ["Ben"]
 
 
-# What trainers take
+# Formats of trainers
 
 
 def handed_over() -> tuple[Conversation, list[Line]]:
-    """Three who hand over by a call, beside which they speak."""
+    """Return three speakers that hand over with a call next to their text."""
     conversation = load_conversation(
         {
             "task": "Plan.",
@@ -311,7 +311,7 @@ def test_trainers_take_every_example(name: str, form: str) -> None:
     for one in found:
         row = TRAINING[form](one)
         assert FAULTS[form](row) is None
-        # What the trainers refuse, the checks refuse.
+        # The checks refuse the rows that trainers refuse.
         key = "messages" if form == "openai" else "conversations"
         assert FAULTS[form]({**row, key: row[key][:-1]}) is not None
         assert FAULTS[form]({**row, key: [*row[key], row[key][-1]]}) is not None
@@ -364,7 +364,7 @@ def call(number: int, text: str = "") -> AnyMessage:
 
 
 def turns(result: StoredSession, form: str = "sharegpt") -> list[tuple[str, str]]:
-    """What Ann's example holds, without its system prompt."""
+    """Return the turns of Ann's example without its system prompt."""
     (one,) = examples(result, "Ann")
     row = TRAINING[form](one)
     assert FAULTS[form](row) is None
@@ -375,7 +375,7 @@ def turns(result: StoredSession, form: str = "sharegpt") -> list[tuple[str, str]
 
 
 def test_what_was_heard_between_a_result_and_the_next_line_stands_with_the_result() -> None:
-    """Two heard turns in a row would not alternate; what a call gave stays that."""
+    """Messages heard after a result are joined to it, since two user turns do not alternate."""
     log = (
         spoken(0, "Hello.", "Ben"),
         call(1),
@@ -418,7 +418,7 @@ def test_only_what_a_model_an_agent_or_a_person_gave_is_learned() -> None:
     own = [turn for turn in one.messages if turn["role"] == "assistant"]
     weights = {turn["content"]: turn.get("weight", 1) for turn in own}
     assert weights == {"A": 0, **{source.value: weight for source, weight in sources.items()}}
-    # Without a speaker's name only those are given for whom a model has spoken.
+    # Without a speaker's name, only speakers with a model's messages have examples.
     assert [one.speaker for one in examples(made(*log))] == ["Ann", "Ben"]
     assert [one.speaker for one in examples(made(*log[4:]))] == ["Ben"]
     person = made(spoken(0, "And?", "Ben"), spoken(1, "Yes.", source=Source.HUMAN))
@@ -427,12 +427,12 @@ def test_only_what_a_model_an_agent_or_a_person_gave_is_learned() -> None:
     assert examples(text, "Ann") == []
 
 
-# Which sessions
+# Choice of sessions
 
 
 @pytest.fixture(scope="module")
 def many() -> str:
-    """Six cells in a store, in no order; one's session is deleted, one has failed."""
+    """Return a store with six unordered cells; one session is deleted, one has failed."""
     store = "memory:many-cells-to-export"
     conversation = Conversation.model_validate(PAIR)
     result = run(conversation, SCRIPT, session="s-1", store=store)
@@ -480,7 +480,7 @@ def test_sessions_are_chosen_and_the_others_counted(
 def test_a_speaker_that_only_some_sessions_have_is_taken_from_these(
     store: str, tmp_path: Path
 ) -> None:
-    """The names of the speakers may vary."""
+    """An export of a speaker uses the sessions with that name, because names may vary."""
     rows = []
     for number, names in enumerate((("Ann", "Ben"), ("Ben", "Cat"), ("Cat", "Ann")), start=1):
         speakers = [{"name": name} for name in names]
@@ -527,7 +527,7 @@ def test_a_manifest_says_what_is_in_the_file_and_the_same_batch_gives_the_same_b
     }
 
 
-# Nothing half
+# Incomplete data
 
 
 def files_in(folder: Path) -> dict[str, str]:

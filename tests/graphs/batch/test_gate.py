@@ -1,4 +1,4 @@
-"""What passes the gate: each try of each call; and a session that is paused there goes on."""
+"""Each attempt of each call passes the gate, and a session paused there can continue."""
 
 import asyncio
 from collections import Counter
@@ -26,7 +26,7 @@ from duologue.nodes.testing.server import Request, ScriptedServer
 
 
 class Turnstile:
-    """A gate that lets a few calls through and then pauses; and what it was told."""
+    """A gate that lets a few calls through, then pauses, and records its calls."""
 
     def __init__(self, most: int | None = None, *, needs_prices: bool = False) -> None:
         self.needs_prices = needs_prices
@@ -69,7 +69,7 @@ async def call_by_call(
     store: Path,
     **options: Any,
 ) -> tuple[StoredSession, Turnstile]:
-    """Run a session with a pause in front of each call."""
+    """Run a session with a pause before each call."""
     gate = Turnstile(0)
     while True:
         gate.left = 1
@@ -119,7 +119,7 @@ async def test_paused_before_each_call_it_goes_on_and_repeats_none(
 async def test_what_is_recorded_as_one_is_paused_before_its_first_call_alone(
     tmp_path: Path,
 ) -> None:
-    """An answer that was cut off for lack of room, and the next one, are one step."""
+    """An answer that the token limit cut off and the next one are one step without a pause."""
     cut_off = Reply(text="Yes, and", finish_reason="length")
     script: list[str | Reply] = ["One.", "Two.", cut_off, "Yes.", "No."]
     model, gate = ScriptedChatModel(script), Turnstile(3)
@@ -148,7 +148,7 @@ AGENT = {"kind": "agent", "name": "researcher"}
 
 
 def searching(asked: list[str]) -> Callable[[Prompt], str | Reply]:
-    """A script that calls a tool in each turn, then speaks."""
+    """Return a script that calls a tool in each turn, then speaks."""
 
     def answer(prompt: Prompt) -> str | Reply:
         turn = sum(message["role"] == "user" for message in prompt)
@@ -229,7 +229,7 @@ async def test_each_try_passes_the_gate_which_alone_waits(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Longer than OpenAI's client would wait, and more often than it would try."""
+    """Each attempt passes the gate, which waits longer than OpenAI's client would."""
     gate = Turnstile()
     with ScriptedServer([busy] * 12 + ["Yes.", "No."]) as server:
         served(server, monkeypatch)
@@ -255,8 +255,8 @@ async def test_one_refused_call_holds_back_all_sessions_and_those_under_way_are_
             going = run(source, gate, store, session=f"s{number}")
             sessions.append(asyncio.create_task(going))
             await asyncio.to_thread(server.wait_for, number + 1)
-        # Two are under way when the third is refused.
-        while gate.figures().refusals == 0:  # noqa: ASYNC110  # of another thread's doing
+        # Two calls are running when the third is refused.
+        while gate.figures().refusals == 0:  # noqa: ASYNC110  # another thread changes it
             await asyncio.sleep(0.01)
         server.release()
         while gate.figures().waiting < 3:  # noqa: ASYNC110
@@ -313,7 +313,7 @@ async def test_of_a_model_of_the_users_own_it_is_known_too_whether_it_can_be_had
     model = ScriptedChatModel([Reply(error=401)])
     with pytest.raises(ModelUnavailableError, match="401"):
         await run(talk(None, None), Turnstile(), tmp_path / "s.db", model=model)
-    # Where only one session runs it is the user's to read.
+    # With a single session, the user sees the error.
     model = ScriptedChatModel([Reply(error=401)])
     with pytest.raises(openai.AuthenticationError):
         await run(talk(None, None), None, tmp_path / "t.db", model=model)

@@ -27,7 +27,7 @@ def now() -> float:
 
 
 async def times(gate: Limiter, calls: int, model: str = "m", tokens: int = 0) -> list[float]:
-    """Let so many callers wait at once, and give when each was let through, in their order."""
+    """Let so many callers wait at once; return the times of their entries, in order."""
     found: list[tuple[int, float]] = []
 
     async def call(number: int) -> None:
@@ -54,7 +54,7 @@ def test_in_no_minute_there_are_more_calls_and_few_less(rate: int) -> None:
 
 @pytest.mark.parametrize(("rate", "tokens"), [(6000, 100), (600, 37), (60, 200), (59, 1), (1, 3)])
 def test_tokens_are_held_back_however_long_a_prompt_is(rate: int, tokens: int) -> None:
-    """A prompt of more than a minute's tokens waits for all of them, and is let through."""
+    """A prompt with more tokens than the rate per minute waits for all of them, and then passes."""
     gate = limiter(rates={"m": {"tokens_per_minute": rate}})
     calls = 3 * max(1, rate // tokens)
     when = virtually(times(gate, calls, tokens=tokens))
@@ -110,7 +110,7 @@ def test_where_a_server_does_not_say_how_long_it_is_longer_each_time() -> None:
     async def talk() -> None:
         gate, waits = limiter(), []
         for _ in range(9):
-            # Those that are under way are refused, too.
+            # The running calls are refused, too.
             gate.refused("m", None)
             gate.refused("m", None)
             before = now()
@@ -219,7 +219,7 @@ def test_figures_tell_how_it_goes() -> None:
 
 
 def test_many_that_wait_cost_no_rounds_of_the_loop() -> None:
-    """No busy loop: as many wake as are let through."""
+    """Only the callers that may enter wake up, without a busy loop."""
 
     async def rounds(waiting: int) -> int:
         loop = asyncio.get_running_loop()

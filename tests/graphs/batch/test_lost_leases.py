@@ -1,4 +1,4 @@
-"""A batch, or one of its sessions, that another run takes over: who writes, and what is written."""
+"""A batch, or one of its sessions, that another run takes over: the writers and their writes."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -17,7 +17,7 @@ from support.locks import remove_locks
 
 TAKEN = r"^Batch 'b' was taken over by another run, or its lock was removed: this run stops"
 CALLS = 4
-"""How many calls each cell makes."""
+"""Number of calls per cell."""
 
 BATCH = {
     "conversation": {
@@ -30,7 +30,7 @@ BATCH = {
 
 
 class Model:
-    """Answers all sessions, and does something at one of the calls."""
+    """A model for all sessions that runs an action at one of its calls."""
 
     def __init__(self, at: int = -1, event: Callable[[], object] = lambda: None) -> None:
         self.asked = list[tuple[str, int]]()
@@ -135,7 +135,7 @@ async def test_a_run_that_loses_its_batch_stops_with_one_error_and_writes_no_row
         await run(path, model)
     assert await rows_of(path) == left
     assert [row.status for row in left] == ["finished", "running"]
-    # The session under way goes on under its own lease; the next cell does not begin.
+    # The running session continues under its own lease; the next cell does not begin.
     assert len(model.asked) <= 2 * CALLS
     status = await run(path, model)
     assert (status.finished, status.failed, status.calls) == (3, 0, 3 * CALLS)

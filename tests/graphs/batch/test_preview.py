@@ -1,4 +1,4 @@
-"""What a dry run of a batch tells: its sessions, the calls that they may make, and two cells."""
+"""Dry runs of a batch: its sessions, the maximum number of their calls, and two cells."""
 
 from typing import Any
 

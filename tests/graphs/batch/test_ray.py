@@ -1,4 +1,4 @@
-"""Batches that Ray runs: on PostgreSQL or in a file, through kills, limits and errors."""
+"""Batches on Ray: with PostgreSQL or a file, through kills, limits and errors."""
 
 import asyncio
 import hashlib
@@ -30,7 +30,7 @@ from duologue.nodes.testing.server import Request, ScriptedServer
 pytestmark = [pytest.mark.ray, pytest.mark.live]
 
 CALLS = 9
-"""How many calls each session makes, that for the specified task included."""
+"""Number of calls per session, including the one for the specified task."""
 
 COMMAND = [sys.executable, "-c", "from duologue.graphs.cli.app import main; main()"]
 
@@ -40,7 +40,7 @@ TALK = {
     "model": "scripted",
     "end_chat": {"max_iterations": 2},
 }
-"""In a batch, with what varies."""
+"""The conversation of a batch, without the fields that vary."""
 
 
 def batch(sessions: int, **fields: Any) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def batch(sessions: int, **fields: Any) -> dict[str, Any]:
 
 
 def said(request: Request) -> str:
-    """What makes a call differ from all others: each answer depends on its prompt."""
+    """Return a hash of the whole prompt, which differs between calls."""
     return hashlib.sha1(json.dumps(request.body["messages"]).encode()).hexdigest()  # noqa: S324
 
 
@@ -63,7 +63,7 @@ def served(server: ScriptedServer) -> Counter[str]:
 
 
 def processes(name: str, of: int | None = None) -> list[int]:
-    """The processes of Ray's actors of a name that descend from a process."""
+    """Return the processes of Ray's actors with a name that descend from a process."""
     parents, named = dict[int, int](), list[int]()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -89,7 +89,7 @@ def kill(name: str, of: int | None = None) -> int:
 
 @pytest.fixture
 def cluster() -> Iterator[None]:
-    """One that a program has joined by itself; its machine knows none of the tests' settings."""
+    """Join a cluster as a program does; the cluster's machine lacks the settings of the tests."""
     import duologue.graphs.batch.ray  # noqa: F401  (Ray reads its settings when it is imported)
 
     import ray  # isort: skip
@@ -132,7 +132,7 @@ def test_workers_limiter_and_driver_are_killed_and_only_calls_in_flight_are_repe
     driver.kill()
     driver.communicate()
     out, err = started().communicate(timeout=200)
-    # What is printed is the rows alone: Ray says nothing there.
+    # Only the rows are printed, without messages of Ray.
     rows = [json.loads(line) for line in out.splitlines()]
     assert rows[-1]["finished"] == sessions
     assert {row["status"] for row in rows[:-1]} == {"finished"}
@@ -163,7 +163,7 @@ def test_a_stopped_driver_and_its_workers_write_nothing_over_the_next_driver(
     server.wait_for(20, timeout=100)
     first.send_signal(signal.SIGSTOP)
     with psycopg.connect(postgres_url, autocommit=True) as connection:
-        # Those of its workers, too, which live and make new ones.
+        # This includes the connections of its workers, which survive and make new ones.
         connection.execute(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
             "WHERE application_name = 'first'"
@@ -188,7 +188,7 @@ def test_a_stopped_driver_and_its_workers_write_nothing_over_the_next_driver(
 def test_limits_hold_for_all_workers_and_after_the_limiter_was_killed(
     server: ScriptedServer, tmp_path: Path
 ) -> None:
-    """In a file, which the workers of one machine share."""
+    """Limits apply to all workers, which share a file, and survive a kill of the limiter."""
     at_once, store = 4, f"sqlite:///{tmp_path / 'sessions.db'}"
 
     def meanwhile() -> None:
@@ -203,7 +203,7 @@ def test_limits_hold_for_all_workers_and_after_the_limiter_was_killed(
     killing.join()
     most = max(len(json.dumps(one.body["messages"]).split()) for one in server.calls) + 10
     assert status.stopped == f"limits.max_tokens of {tokens} is used up"
-    # What was in flight at the kill may be counted twice; what was at the end comes on top.
+    # Calls in flight at the kill may count twice, and calls at the end are added.
     assert abs(status.tokens - tokens) <= 2 * at_once * most
     assert processes("WorkerActor") + processes("LimiterActor") == []
     status = run_batch(batch(20), name="b", ray="auto", store=store, concurrency=at_once)
@@ -260,7 +260,7 @@ async def test_a_batch_whose_limiter_can_not_be_asked_says_why_it_stops() -> Non
 async def test_no_more_calls_begin_once_the_driver_has_lost_the_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The driver may be stopped, and pause nothing."""
+    """Calls stop when the driver has lost the batch, even if the driver can't pause them."""
     from duologue.graphs.batch.ray import workers as actors
     from duologue.graphs.batch.ray.workers import WorkerConfig
 
@@ -280,7 +280,7 @@ async def test_no_more_calls_begin_once_the_driver_has_lost_the_batch(
             await asyncio.sleep(0.1)
             assert await limiter.paused(None) is None
         async with asyncio.timeout(60):
-            while (why := await limiter.paused(None)) is None:  # noqa: ASYNC110  # it looks by itself
+            while (why := await limiter.paused(None)) is None:  # noqa: ASYNC110  # it updates itself
                 await asyncio.sleep(0.01)
         assert why.startswith("Batch 'b' was taken over by another run")
         assert await limiter.enter("m", 1) == why

@@ -52,7 +52,7 @@ def report(rows: Iterator[CellRow] | list[CellRow], cells: int = 0, **fields: An
 
 
 def grid() -> Iterator[CellRow]:
-    """Two prices and three towns, each with two trials; one of the cells has failed."""
+    """Yield rows for two prices and three towns, two trials each; one cell has failed."""
     number = 0
     for price in (30, 40):
         for town in ("Lyon", "Rome", "القاهرة"):
@@ -135,7 +135,7 @@ def test_of_many_values_the_most_frequent_stand_alone_and_the_rest_together() ->
         cell(number, varied={"labels.town": town, "labels.one": 1}, scores={"own": 1.0})
         for number, town in enumerate(["Rome", *towns], 1)
     ]
-    # What has one value for all does not vary.
+    # A field with the same value in all cells does not vary.
     (found,) = report(rows).varied
     assert [one.label for one in found.values][:2] == ["Rome", "Town 0"]
     assert (len(found.values), found.values[0].cells) == (12, 6)
@@ -156,7 +156,7 @@ def test_a_spread_keeps_its_figures_however_far_numbers_reach() -> None:
     bars = spread.bars(30)
     assert sum(bars) == 5
     assert len(bars) <= 30
-    # The small ones fall into the first, the largest into the last.
+    # The small values are in the first bin, the largest is in the last.
     assert (bars[0], bars[-1]) == (4, 1)
 
 
@@ -165,7 +165,7 @@ def test_every_reason_has_words() -> None:
 
 
 class Seen(HTMLParser):
-    """What a browser would find in a page; nothing in it may run or load."""
+    """The elements that a browser would find in a page; none of them may run or load."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -214,7 +214,7 @@ def test_hostile_texts_stay_texts_and_a_large_page_stays_small() -> None:
     assert 50 < lines < 1000
     assert f"{len(rows) - lines:,} more cells are left out" in page
     assert 400_000 < len(page.encode()) < 500_000
-    # What there is no room for is named.
+    # Fields without space on the page are named.
     assert "Fields left out to keep the page small" in page
     assert len(found.varied) == 20
 
@@ -244,7 +244,7 @@ async def test_the_page_links_to_the_transcripts_that_were_written(tmp_path: Pat
         found = await BatchRun("grid", store=store).areport(
             output=tmp_path / "r.html", transcripts=3
         )
-    # Of the cell that never began there is nothing to write, and two more are written.
+    # The cell that never began has no row to write, and two more rows are written.
     written = sorted(path.name for path in (tmp_path / "r-sessions").iterdir())
     assert written == ["grid-1.html", "grid-2.html"]
     assert (found.pages, found.page) == (2, str(tmp_path / "r.html"))

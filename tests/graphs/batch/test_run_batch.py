@@ -1,4 +1,4 @@
-"""Batches as a user runs them from Python: cells, going on, failures, scores, limits, people."""
+"""Batches in Python: cells, resumed runs, failures, scores, limits, people."""
 
 import asyncio
 from collections.abc import Callable
@@ -49,7 +49,7 @@ def batch(**fields: Any) -> Batch:
 
 
 class Player:
-    """Plays all sessions: each user gives one instruction, then it is done."""
+    """A model for all sessions: each user sends one instruction, then the done token."""
 
     def __init__(
         self, broken: Callable[[str], Exception | None] = lambda who: None, delay: float = 0
@@ -58,7 +58,7 @@ class Player:
         self.model = ScriptedChatModel(self._says)
         self._broken = broken
         self._delay = delay
-        """Seconds that the gardener takes for an answer."""
+        """Delay of the gardener's answers in seconds."""
 
     def _says(self, prompt: Prompt, call: Call) -> Line:
         who = call.speaker or ""
@@ -75,7 +75,7 @@ class Player:
 
 
 async def rows_of(store: str, name: str = "b") -> dict[str, CellRow]:
-    """The rows, by the role that varies."""
+    """Return the rows by the role that varies."""
     async with open_store(store) as opened:
         found = [row async for row in opened.batches.each(CellsWanted(batch=name))]
     return {str(row.varied["user_role"]): row for row in found}
@@ -148,7 +148,7 @@ async def test_a_session_that_failed_goes_on_where_it_was(store: str) -> None:
     player = Player(broken)
     status = await arun_batch(batch(), name="b", store=store, model=player.model)
     row = (await rows_of(store))["Nurse"]
-    # What it has used is known of a cell that has failed, too.
+    # The usage of a failed cell is known, too.
     assert (row.status, row.calls, row.messages, status.calls) == ("failed", 2, 2, 11)
     again = Player()
     await arun_batch(batch(), name="b", store=store, model=again.model, retry_failed=True)
@@ -199,7 +199,7 @@ async def test_what_was_broken_off_is_told_and_counts_for_the_budget_when_it_goe
     store: str,
 ) -> None:
     def until_all_gardeners_are_asked(who: str) -> None:
-        # A gardener is asked once its user's answer is stored.
+        # The gardener is called after its user's answer is stored.
         if len(player.calls) == 7:
             running.cancel()
 
@@ -225,7 +225,7 @@ async def test_a_batch_that_is_cancelled_counts_answers_that_are_not_stored_yet(
     read = SqlStore.stop_requested
 
     async def read_late(opened: SqlStore, session: str) -> bool:
-        """Cancel the batch when all users have answered, and let it come through meanwhile."""
+        """Cancel the batch after all users have answered, so that it stops during the read."""
         answered.append(session)
         if len(answered) == 4:
             running.cancel()
@@ -257,7 +257,7 @@ async def test_scores_are_kept_and_one_that_is_added_later_costs_no_call(store: 
 
     await arun_batch(batch(score=long), name="b", store=store, model=Player().model)
     assert {row.scores["long"] for row in (await rows_of(store)).values()} == {1.0}
-    # No model is needed for that, nor can be had here.
+    # This needs no model, and no model is available here.
     await arun_batch(
         batch(score=["long", "of_role"]),
         name="b",
@@ -355,7 +355,7 @@ async def test_what_is_wrong_is_said_before_any_call_and_nothing_is_stored(
     with pytest.raises(error, match=says):
         await arun_batch(batch(**fields), **given)
     assert player.calls == []
-    # Most is said before there is a file.
+    # Most messages come before there is a file.
     there = store if await asyncio.to_thread(Path(store).exists) else "memory:none"
     assert await alist_batches(store=there) == []
     assert await alist_sessions(store=there) == []

@@ -1,4 +1,4 @@
-"""Scores of a batch: found by name, given the session that has ended, and never lost together."""
+"""Scores of a batch: found by name, called with the ended session, and stored independently."""
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -20,7 +20,7 @@ MET: Line = {"criterion_1": "met", "criterion_2": "met"}
 
 
 def ended(*judged: Line, **fields: Any) -> Result:
-    """A conversation of two messages that has ended, judged so."""
+    """Return an ended conversation of two messages with these verdicts."""
     if judged:
         fields["judge"] = {"criteria": CRITERIA, "model": "judge"}
     talk = load_conversation(
@@ -40,12 +40,12 @@ ASKED = {"end_chat": {"mode": "end_chat_after_first_completion", "max_iterations
 
 
 def spoken(result: Result) -> int:
-    """How much was said."""
+    """Return the number of characters in the messages."""
     return sum(len(text) for _, text in result.transcript)
 
 
 async def awaited(result: Result, values: Mapping[str, Any]) -> bool:
-    """Whether it was about the boat of its cell."""
+    """Return whether the conversation is about the boat of its cell."""
     return values["labels.boat"] in result.transcript[0][1]
 
 
@@ -72,18 +72,18 @@ async def scored(function: Callable[..., Any], result: Result) -> tuple[dict[str
 
 
 async def test_a_score_may_be_sync_or_async_take_the_values_and_give_several_numbers() -> None:
-    """A session's score is a function's yes or no, or its number."""
+    """A score is a function's yes or no, or its number."""
     result = ended()
     rows: list[tuple[Callable[..., Any], dict[str, float]]] = [
         (spoken, {"own": 34.0}),
         (awaited, {"own": 1.0}),
         (Scorer(), {"own": 2.0}),
         (lambda result, values=None: values["labels.boat"] == "boat", {"own": 1.0}),
-        # An argument of its own, which has a default, is its own.
+        # Another argument with a default keeps it.
         (lambda result, least=3: len(result.transcript) >= least, {"own": 0.0}),
         (partial(lambda least, result: len(result.transcript) >= least, 2), {"own": 1.0}),
         (lambda result: {"said": 2, "short": True}, {"own.said": 2.0, "own.short": 1.0}),
-        # As many as are given, and what is written in C.
+        # Functions with any number of arguments, and functions written in C.
         (lambda *given: len(given), {"own": 1.0}),
         (bool, {"own": 1.0}),
     ]
@@ -127,10 +127,10 @@ async def test_what_a_function_does_to_its_values_stays_with_it() -> None:
 @pytest.mark.parametrize(
     ("judged", "fields", "given"),
     [
-        # Each speaker's turn that stops the chat is judged, and the cap asks for a final verdict.
+        # Each turn that checks completion is judged, and the cap asks for a final verdict.
         ([HALF, HALF], ASKED, {"complete": 0, "criteria": 0.5, "met": (1, 0)}),
         ([HALF, MET], {}, {"complete": 1, "criteria": 1, "met": (1, 1)}),
-        # What could not be read is not met.
+        # An unreadable verdict counts as not met.
         (["?"] * 4, ASKED, {"complete": 0, "criteria": 0, "met": (0, 0)}),
     ],
     ids=["half", "met", "unreadable"],
@@ -159,7 +159,7 @@ def test_a_function_may_stand_in_the_place_of_its_name() -> None:
     batch = Batch(conversation={}, score=spoken)
     assert batch.score == ("spoken",)
     assert find_scores(batch.score) == {"spoken": spoken}
-    # What is stored of it is its name, by which it is given again.
+    # The stored batch contains its name, under which the function is passed again.
     stored = Batch.model_validate_json(batch.model_dump_json())
     assert find_scores(stored.score, {"spoken": spoken}) == {"spoken": spoken}
     with pytest.raises(SpecError, match="two different scores are called 'spoken'"):

@@ -1,4 +1,4 @@
-"""The values of a batch: lists, files and tables, and one sentence for what is wrong with them."""
+"""The values of a batch: lists, files and tables, and an error message of one sentence for each."""
 
 from contextlib import chdir
 from pathlib import Path
@@ -78,7 +78,7 @@ def test_files_are_looked_for_where_the_batch_is(
 NONE = "nothing"
 
 READ: list[tuple[str, str, str, list[Any]]] = [
-    # A value a line.
+    # One value per line.
     ("task", "f.txt", "one\n\n  two \r\n# three\n", ["one", "two", "# three"]),
     ("task", "f.txt", "\ufeff42", ["42"]),
     ("word_limit", "f.txt", "9\n7", [9, 7]),
@@ -184,7 +184,7 @@ WRONG: list[tuple[object, str]] = [
     ({"task": "utf-16.txt"}, "utf-16.txt: is not UTF-8 text"),
     ({"task": "empty.txt"}, "vary.task: empty.txt: has no values"),
     ({"task": "empty.csv"}, "vary.task: empty.csv: has no column 'task'; it has no columns"),
-    # Else the first task would be taken for a name, and nobody would miss it.
+    # Otherwise the first task would silently be taken for a column name.
     ({"task": "bare.csv"}, "vary.task: bare.csv: has no column 'task'; it has 'Plan a garden'"),
     ({"task": "head.csv"}, "vary.task: head.csv: has no values"),
     ({"task": "again.csv"}, "vary.task: again.csv: has two columns called 'task'"),

@@ -1,6 +1,6 @@
-"""What trainers refuse in a row, as their own documentation and readers say. No tests here.
+"""Rules of trainers for a row, from their documentation and source code. No tests here.
 
-Each function gives what is wrong with a row, or None.
+Each function returns the fault of a row, or None.
 """
 
 import json
@@ -19,7 +19,7 @@ _KEYS = {
 
 
 def openai_fault(row: Mapping[str, Any]) -> str | None:
-    """OpenAI's fine-tuning of chat models, and Together's and Azure's readers of the same form."""
+    """Check a row for OpenAI's fine-tuning of chat models, also read by Together and Azure."""
     if not row.keys() <= {"messages", "tools"}:
         return "extra key"
     if any(_definition_fault(one.get("function", {})) for one in row.get("tools", ())):
@@ -73,7 +73,7 @@ def _message_fault(message: Mapping[str, Any]) -> str | None:
 
 
 def sharegpt_fault(row: Mapping[str, Any]) -> str | None:
-    """LLaMA-Factory's reader of ShareGPT's form; Axolotl's asks for less."""
+    """Check a row for LLaMA-Factory's ShareGPT reader; Axolotl's requires less."""
     if any(map(_definition_fault, json.loads(row.get("tools", "[]")))):
         return "tools"
     turns = list(row["conversations"])

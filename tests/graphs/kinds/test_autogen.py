@@ -1,4 +1,4 @@
-"""AutoGen's examples (rows A1 to A10), with scripted models: an assistant and its user's proxy."""
+"""AutoGen's examples (rows A1 to A10) with scripted models: an assistant and its user proxy."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +28,7 @@ def ran(output: str, code: int = 0) -> str:
 
 
 class Answers:
-    """A person whose answers are known, and how often one was asked."""
+    """A person with scripted answers, which counts the questions."""
 
     def __init__(self, *answers: str | None) -> None:
         self.answers = iter(answers)
@@ -45,7 +45,7 @@ def play(
     *answers: str | None,
     **options: Any,
 ) -> tuple[Result, ScriptedChatModel]:
-    """Run it on a script and answers that must be used up."""
+    """Run a conversation on a script and answers that must be used up."""
     model = ScriptedChatModel(script=list(script))
     person = Answers(*answers)
     result = converse(conversation, model=model, store="memory:", answer=person, **options)
@@ -64,7 +64,7 @@ def by_user(result: Result) -> list[str]:
 
 
 def sources(result: Result) -> list[Source]:
-    """What gave the user's messages."""
+    """Return the sources of the user's messages."""
     found = [fields_of(message) for message in speeches(result.messages)]
     return [about.source for about in found if about.speaker == "User"]
 
@@ -78,7 +78,7 @@ STOCKS = (
 
 
 def test_the_basic_example_solves_a_task_with_code() -> None:
-    """A1, A2, A3, A7: the proxy runs the code, the assistant mends it, and nobody is asked."""
+    """A1, A2, A3, A7: the proxy runs the code, the assistant corrects it, no person is asked."""
     broken = code("gains = {'AA': 0.5, 'BB': 1.25}\nprint(best)", "Let me compute it.")
     mended = code("print(max(gains.values()))")
     answer = "BB has gained most: 125 %. TERMINATE"
@@ -91,7 +91,7 @@ def test_the_basic_example_solves_a_task_with_code() -> None:
     assert second == ran("1.25")
     assert sources(result) == [Source.TEXT, Source.CODE, Source.CODE]
     assert end(result) == ("termination", "Assistant")
-    # The assistant receives the task first, and then what its code has given.
+    # The assistant receives the task first, and then the output of its code.
     assert model.calls[0].prompt[-1]["content"] == STOCKS
     assert model.calls[2].prompt[-1]["content"] == ran("1.25")
 
@@ -100,7 +100,7 @@ def test_the_basic_example_solves_a_task_with_code() -> None:
 
 
 def test_never_asks_nobody_and_stops_at_the_cap() -> None:
-    """A3: as in the document; runs of code count as automatic replies."""
+    """A3: as in AutoGen's documentation, runs of code count as automatic replies."""
     talk = user_proxy(
         "Count.", human_input_mode="NEVER", max_consecutive_auto_reply=2, sandbox=MONTY
     )
@@ -111,7 +111,7 @@ def test_never_asks_nobody_and_stops_at_the_cap() -> None:
 
 
 def test_always_asks_at_each_message_until_exit() -> None:
-    """A4: an empty answer has the code run, a text is sent instead of it."""
+    """A4: an empty answer lets the code run, and a text replaces its output."""
     talk = user_proxy("Count.", sandbox=MONTY, default_auto_reply=AUTO)
     script = [code("print(1)"), code("print(2)"), "What else?", "Well?"]
     result, _ = play(talk, script, "", "Do not run that.", "", "exit")
@@ -121,7 +121,7 @@ def test_always_asks_at_each_message_until_exit() -> None:
 
 
 def test_terminate_asks_at_a_termination_message_or_the_cap() -> None:
-    """A5: the person wants more, is asked at the cap, and is content at last."""
+    """A5: the person wants more, is asked at the cap, and then accepts the result."""
     talk = user_proxy(
         "Count.",
         human_input_mode="TERMINATE",
@@ -135,7 +135,7 @@ def test_terminate_asks_at_a_termination_message_or_the_cap() -> None:
     assert end(result) == ("termination", "Assistant")
 
 
-# A6: what a termination message is
+# A6: termination messages
 
 
 @pytest.mark.parametrize(
@@ -162,14 +162,14 @@ def test_terminate_asks_at_a_termination_message_or_the_cap() -> None:
     ],
 )
 def test_the_word_ends_the_message(text: str, ends: bool) -> None:
-    """A6, ours: AutoGen's own test misses all but the first."""
+    """A6: AutoGen's own test recognizes only the first of them."""
     talk = user_proxy("Go.", human_input_mode="NEVER", max_consecutive_auto_reply=0, code=False)
     result, _ = play(talk, [text])
     assert end(result)[0] == ("termination" if ends else "max_consecutive_auto_reply")
 
 
 def test_a_predicate_is_asked_instead_of_the_word() -> None:
-    """A6: it gets what all have heard, the received message last."""
+    """A6: the predicate gets all heard messages, the received message last."""
     seen: list[list[str]] = []
 
     def over(said: Sequence[BaseMessage]) -> bool:
@@ -198,13 +198,13 @@ def test_another_word_may_end_it() -> None:
     assert end(result) == ("termination", "Assistant")
 
 
-# A7: the word beside code
+# A7: the word next to code
 
 BESIDE = f"{code('print(6 * 7)')}\nTERMINATE"
 
 
 def test_code_beside_the_word_runs_first() -> None:
-    """A7: the word counts once it stands alone."""
+    """A7: the word counts only in a message without code."""
     for mode in ("NEVER", "TERMINATE"):
         talk = user_proxy("6 * 7?", human_input_mode=mode, sandbox=MONTY)
         answers = ("",) if mode == "TERMINATE" else ()
@@ -214,7 +214,7 @@ def test_code_beside_the_word_runs_first() -> None:
 
 
 def test_who_is_always_asked_leaves_code_beside_the_word_to_be_run_or_talks_instead() -> None:
-    """A4, A7: human text suppresses running."""
+    """A4, A7: a person's text prevents the run of the code."""
     talk = user_proxy("6 * 7?", sandbox=MONTY)
     result, _ = play(talk, [BESIDE, "42. TERMINATE"], "", "")
     assert by_user(result) == ["6 * 7?", ran("42")]
@@ -225,17 +225,17 @@ def test_who_is_always_asked_leaves_code_beside_the_word_to_be_run_or_talks_inst
 
 
 def test_where_no_code_is_run_the_word_ends_it_at_once() -> None:
-    """A7: it can be switched off."""
+    """A7: if code is switched off, the word ends the conversation at once."""
     talk = user_proxy("6 * 7?", human_input_mode="NEVER", code=False)
     result, _ = play(talk, [BESIDE])
     assert end(result) == ("termination", "Assistant")
 
 
-# A2, A10: what stands behind the person
+# A2, A10: replies after the person's
 
 
 def test_functions_are_tried_in_order_behind_the_person_and_before_code() -> None:
-    """A10: each may leave it to the next."""
+    """A10: each function may leave the reply to the next one."""
     heard: list[str] = []
 
     def first(turn: Turn) -> str | None:
@@ -253,12 +253,12 @@ def test_functions_are_tried_in_order_behind_the_person_and_before_code() -> Non
     result, _ = play(talk, script, "", "", "", "Go on, you.", "exit", functions=functions)
     assert by_user(result) == ["6 * 7?", "Check it.", "Is that all?", ran("1"), "Go on, you."]
     assert sources(result)[1:] == [Source.FUNCTION, Source.FUNCTION, Source.CODE, Source.HUMAN]
-    # Not where the person has said something.
+    # The functions are not called if the person has replied.
     assert heard == script[:3]
 
 
 def test_a_model_may_reply_for_the_user_in_the_place_of_the_default() -> None:
-    """A2: it is given one; its replies are automatic, so they are counted."""
+    """A2: the user gets a model, whose replies count as automatic."""
     talk = user_proxy(
         "6 * 7?",
         human_input_mode="NEVER",
@@ -276,7 +276,7 @@ def test_a_model_may_reply_for_the_user_in_the_place_of_the_default() -> None:
 
 
 def test_the_assistant_never_asks_and_runs_nothing() -> None:
-    """A1: code in the user's own words is not run by anybody."""
+    """A1: code in the user's own messages is not run."""
     talk = user_proxy(code("print(1)", "Run this:"), sandbox=MONTY)
     result, _ = play(talk, ["You run it. TERMINATE"], "")
     assert len(result.transcript) == 2
@@ -284,7 +284,7 @@ def test_the_assistant_never_asks_and_runs_nothing() -> None:
 
 @pytest.mark.parametrize("mode", ["ALWAYS", "TERMINATE", "NEVER"])
 def test_an_empty_default_is_a_blank_as_autogens_own(mode: str) -> None:
-    """A2: guards may end that, a cap on iterations may come first."""
+    """A2: an empty default reply counts as blank; a guard or a cap on iterations ends it."""
     talk = user_proxy("Go.", human_input_mode=mode, default_auto_reply="", max_iterations=2)
     answers = ("",) if mode == "ALWAYS" else ()
     result, _ = play(talk, ["One.", "Two."], *answers)
@@ -295,7 +295,7 @@ def test_an_empty_default_is_a_blank_as_autogens_own(mode: str) -> None:
 
 
 def test_the_function_calling_example_draws_two_agents() -> None:
-    """A8: the assistant calls ``python`` and ``sh``; what fails goes back as text."""
+    """A8: the assistant calls ``python`` and ``sh``, and receives failures as text."""
     ran_cells: list[str] = []
 
     @tool
@@ -332,7 +332,7 @@ def test_the_function_calling_example_draws_two_agents() -> None:
     assert model.calls[2].prompt[-1]["content"] == "A: Hello! B: Hi!"
 
 
-# People may talk as they like
+# Free texts of people
 
 ODD = {
     "the-same-again": ["Continue with the plan as I said before, please."] * 7,
@@ -346,7 +346,7 @@ ODD = {
 @pytest.mark.part(2)
 @pytest.mark.parametrize("said", ODD.values(), ids=ODD)
 def test_no_guard_ends_what_a_person_goes_on_with(said: list[str]) -> None:
-    """A4: guards ignore the messages of people, who may repeat themselves."""
+    """A4: guards count only automatic messages; a person may repeat itself."""
     script = [f"My advice number {number} is of no use." for number in range(len(said) + 1)]
     talk = user_proxy("Plan a garden.", code=False)
     result, _ = play(talk, script, *said, "exit")
@@ -357,7 +357,7 @@ def test_no_guard_ends_what_a_person_goes_on_with(said: list[str]) -> None:
 @pytest.mark.part(2)
 @pytest.mark.parametrize("said", ODD.values(), ids=ODD)
 def test_no_guard_ends_what_several_people_say_one_after_the_other(said: list[str]) -> None:
-    """A4: people may all repeat one another, with no model between them."""
+    """A4: several people may repeat each other without an agent's message in between."""
     names = ("Ann", "Ben", "Cid", "Dot", "Eve")
     talk = Conversation.model_validate(
         {
@@ -373,7 +373,7 @@ def test_no_guard_ends_what_several_people_say_one_after_the_other(said: list[st
 
 
 def test_the_default_reply_is_no_repetition_either() -> None:
-    """A2: it has no choice; the assistant that repeats itself is stopped."""
+    """A2: the default reply does not count, but the assistant that repeats itself is stopped."""
     talk = user_proxy("Go.", human_input_mode="NEVER", default_auto_reply=AUTO, code=False)
     same = "I keep on thinking about the best way to do it for you."
     result, _ = play(talk, ["One thought.", "Two thoughts.", same, f"{same}", "Z.", "TERMINATE"])
@@ -381,7 +381,7 @@ def test_the_default_reply_is_no_repetition_either() -> None:
 
 
 def test_the_proxy_is_data() -> None:
-    """A2: the spec says all of it."""
+    """A2: the spec contains the whole proxy."""
     talk = user_proxy("Go.", human_input_mode="NEVER", sandbox=MONTY)
     assert load_conversation(talk.model_dump(mode="json")) == talk
     user, assistant = talk.speakers

@@ -1,4 +1,4 @@
-"""The blogger: its form and what is wrong with one, files, the command line, the early end (L9)."""
+"""The blogger: its format and the errors in it, files, the command line, the early end (L9)."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ WHOLE = [text for pair in zip(VERSIONS, [*REMARKS, ""], strict=True) for text in
 
 @pytest.mark.parametrize("rounds", [1, 2, 3])
 def test_writer_and_critic_speak_in_rounds_and_the_writer_has_the_last_word(rounds: int) -> None:
-    """L9: a final version by the writer behind them."""
+    """L9: after the rounds, the writer sends a final version."""
     said = WHOLE[: 2 * rounds + 1]
     result, model = play(blogger("A post on bees", rounds=rounds), said)
     assert [text for _, text in result.transcript] == said
@@ -36,7 +36,7 @@ def test_writer_and_critic_speak_in_rounds_and_the_writer_has_the_last_word(roun
 
 
 def test_three_rounds_unless_told_otherwise() -> None:
-    """L9: seven calls."""
+    """L9: the default is three rounds, which are seven calls."""
     assert blogger("Bees") == blogger("Bees", rounds=3)
     _, model = play(blogger("Bees"), WHOLE)
     assert len(model.calls) == 7
@@ -45,7 +45,7 @@ def test_three_rounds_unless_told_otherwise() -> None:
 @pytest.mark.parametrize("at", [1, 3, 5])
 @pytest.mark.parametrize("said", [SATISFIED, f"It is good now.\n{SATISFIED}"])
 def test_a_satisfied_critic_ends_it_with_the_version_that_it_has_read(at: int, said: str) -> None:
-    """L9: may also stop early."""
+    """L9: a satisfied critic ends it early, with the version that it has read."""
     result, _ = play(blogger("Bees"), [*WHOLE[:at], said])
     assert result.outcome is not None
     assert (result.outcome.reasons[0], result.outcome.by) == (Reason.DONE_TOKEN, "Critic")
@@ -137,7 +137,7 @@ def test_it_is_written_to_files_and_read_again(tmp_path: Path) -> None:
 
 
 def test_the_command_line_runs_such_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """L9."""
+    """L9: the command line runs a file with a blogger."""
     isolate(monkeypatch, tmp_path)
     (tmp_path / "bees.toml").write_text('kind = "blogger"\ntask = "Bees"\nrounds = 1\n')
     with ScriptedServer(WHOLE[:3]) as server:
@@ -152,7 +152,7 @@ def test_the_command_line_runs_such_a_file(tmp_path: Path, monkeypatch: pytest.M
 
 
 async def test_studios_form_needs_only_the_task() -> None:
-    """The exported graph takes the form's fields, or a whole conversation."""
+    """The exported graph accepts the form's fields, or a whole conversation."""
     schema = graph.get_input_jsonschema()
     assert schema["required"] == ["task"]
     assert {"writer", "critic_prefix", "rounds", "conversation"} < set(schema["properties"])

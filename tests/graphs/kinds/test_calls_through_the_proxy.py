@@ -1,4 +1,4 @@
-"""Calls of tools pass through the user proxy (rows A5 and A8; AutoGen's function calling)."""
+"""Tool calls pass through the user proxy (rows A5 and A8; AutoGen's function calling)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +22,7 @@ Asked = list[MessageQuestion]
 
 
 def adds(*calls: tuple[str, int], text: str = "") -> Reply:
-    """A message that calls the tool once for each id and number."""
+    """Return a message that calls the tool once for each id and number."""
     made = [
         ScriptedToolCall(name="add", args={"left": number, "right": 1}, id=call_id)
         for call_id, number in calls
@@ -37,7 +37,7 @@ def ran() -> list[int]:
 
 @pytest.fixture
 def play(ran: list[int]) -> Callable[..., tuple[Result, Asked, ScriptedChatModel]]:
-    """Play a user proxy whose assistant has a tool; what the person says comes from a list."""
+    """Return a function that runs a user proxy, with a tool and a list of the person's answers."""
 
     @tool
     def add(left: int, right: int) -> int:
@@ -81,7 +81,7 @@ Play = Callable[..., tuple[Result, Asked, ScriptedChatModel]]
 
 
 def tools_said(model: ScriptedChatModel) -> list[str]:
-    """What the newest prompt tells of calls."""
+    """Return the tool results in the newest prompt."""
     return [line["content"] for line in model.calls[-1].prompt if line["role"] == "tool"]
 
 
@@ -99,7 +99,7 @@ def test_a8_text_while_calls_wait_interrupts_each_of_them(play: Play, ran: list[
         ("User", "Leave it."),
         ("Assistant", "As you wish."),
     ]
-    # It is the assistant's turn still: the round is not over before it has spoken.
+    # The assistant's turn continues, so the round is not over before it has spoken.
     assert result.outcome is not None
     assert result.outcome.rounds == 1
 
@@ -144,7 +144,8 @@ def test_a3_replies_and_runs_are_counted_together(play: Play, ran: list[int]) ->
 def test_a5_at_the_cap_the_person_is_asked_before_each_run(play: Play, ran: list[int]) -> None:
     script: list[Line] = [adds(("a", 1)), adds(("b", 2)), adds(("c", 3)), adds(("d", 4)), "Well."]
     result, asked, _ = play("TERMINATE", script, ["", "Not that.", "exit"], cap=1)
-    # One by itself, one that was let run, one interrupted, whose text begins the count anew.
+    # One call is automatic, one is approved, and one is interrupted by a text that resets the
+    # count.
     assert ran == [1, 2, 4]
     assert [question.because for question in asked] == ["max_consecutive_auto_reply"] * 3
     assert ("User", "Not that.") in result.transcript
@@ -172,7 +173,7 @@ def test_a7_a_termination_word_beside_calls_waits_until_they_have_run(
 
 
 def test_interrupted_calls_end_in_the_turns_last_word(play: Play, ran: list[int]) -> None:
-    """A person may interrupt each round; the turn's rounds are counted all the same."""
+    """A person may interrupt each round; the turn's rounds still count."""
     script: list[Line] = [adds((str(number), number)) for number in range(5)]
     answers = [f"No, not {number}." for number in range(5)]
     result, asked, _ = play("ALWAYS", [*script, "Then not."], [*answers, "exit"])
@@ -199,7 +200,7 @@ def test_g5_the_agent_of_a_chat_calls_without_asking(ran: list[int]) -> None:
 
 
 def test_autogen_function_calling_with_python_and_sh() -> None:
-    """AutoGen's example: an assistant that is offered `python` and a shell, and nobody is asked."""
+    """As in AutoGen's example, the assistant may call `python` and a shell without approval."""
     code = "print('A: Hello! B: Hi!')"
     script: list[Line] = [
         Reply(tool_calls=[ScriptedToolCall(name="python", args={"code": code}, id="a")]),

@@ -62,7 +62,7 @@ SPOKEN = [
 
 @pytest.fixture(params=["scripted", "http"])
 def model(request: pytest.FixtureRequest) -> Iterator[BaseChatModel]:
-    """The model that plays Agere's example, in process and over HTTP."""
+    """Yield a model that plays Agere's example, in process and over HTTP."""
     if request.param == "scripted":
         yield ScriptedChatModel(script=TALK)
         return
@@ -72,12 +72,12 @@ def model(request: pytest.FixtureRequest) -> Iterator[BaseChatModel]:
 
 
 def test_g1_g5_g6_ageres_example(model: BaseChatModel) -> None:
-    """Many rounds with a tool, speech beside the call; the person is asked anew, and leaves."""
+    """The example has many rounds, a tool, text next to a call, and a person who leaves."""
     spec = chat(tools=["get_current_weather"])
     found = play(spec, model, [*SAID_BY_USER, "exit"], tools=[get_current_weather])
     assert found.transcript == SPOKEN
     assert (found.reason, found.outcome.by, found.outcome.rounds) == ("quit", "User", 4)
-    # Asked once a round, when all of it has ended.
+    # There is one question per round, at its end.
     assert found.heard == [
         "",
         "Hello! Ask me about the weather.",
@@ -116,7 +116,7 @@ def test_g2_g3_ageres_example_as_it_is_followed(model: BaseChatModel) -> None:
     assert [kind for kind in kinds if kind != "token"] == [
         *("session", *once, *beside, *after, *again, *after, *once, "question", "outcome")
     ]
-    # The tokens of each message, joined, are its text.
+    # The joined tokens of each message are its text.
     told, heard = "", []
     for event in events:
         if isinstance(event, MessageToken):
@@ -172,7 +172,7 @@ def test_g5_a_blank_answer_is_asked_for_again(blank: str) -> None:
 
 @tool
 def fragile(weight: int) -> str:
-    """Put something on the shelf."""
+    """Put an object on the shelf."""
     raise OSError("the shelf broke")
 
 
@@ -197,11 +197,11 @@ def test_g4_it_calls_until_it_calls_no_more_and_faults_are_text() -> None:
     assert len(found.asked) == 1
 
 
-# The question waits; nothing blocks
+# The question waits and blocks nothing
 
 
 def test_g5_the_session_waits_and_goes_on_with_each_answer() -> None:
-    """Without anything that answers there is nothing to wait in: the run is over at once."""
+    """Without an `answer` function, the run ends at once."""
     store, script = f"memory:{uuid4().hex}", ["One.", "Two."]
     given: dict[str, Any] = {"model": ScriptedChatModel(script=script)}
     results = [converse(chat(), session="s", store=store, **given)]
@@ -222,7 +222,7 @@ def test_g5_the_last_event_of_a_session_that_waits_is_its_question() -> None:
     assert isinstance(last, QuestionAsked)
 
 
-# What ends it, and what does not
+# Ends, and the messages that do not end it
 
 
 def said_by(found: Result, name: str) -> list[str]:
@@ -249,13 +249,13 @@ AGAIN = "The capital of France is Paris, on the river Seine."
 def test_no_guard_ends_it_by_what_a_person_says(text: str, reply: str) -> None:
     found = play(chat(), [reply] * 8, [text] * 8 + ["exit"])
     assert said_by(found.result, "User") == [text] * 8
-    # Nor is the agent asked for another reply: whoever asks the same is told the same.
+    # The agent is not asked for another reply, because the same question gets the same answer.
     assert said_by(found.result, "Assistant") == [reply] * 8
     assert found.reason == "quit"
 
 
 def test_of_an_agent_that_speaks_for_the_person_the_person_is_told() -> None:
-    """R18: how it then goes on is in `test_guards_that_ask`."""
+    """R18: the person is informed if the agent keeps writing the person's part."""
     said = ["Where is Rome?", "And who lives there?", "exit"]
     found = play(chat(), ["User: I wonder where Rome is."] * 9, said)
     assert (found.reason, found.outcome.by) == ("quit", "User")
@@ -275,7 +275,7 @@ def test_it_ends_at_a_cap_that_is_given() -> None:
 
 @pytest.mark.exhaustive
 def test_it_goes_on_for_sixty_rounds() -> None:
-    """No cap stands in the way, of LangGraph's steps least of all."""
+    """No cap is reached, in particular not LangGraph's limit on steps."""
 
     def say(prompt: list[dict[str, Any]]) -> Line:
         last = prompt[-1]

@@ -1,6 +1,6 @@
-"""Tests of a person's decisions and messages while an agent's tool calls wait (G4, G5).
+"""Decisions and messages of a person while an agent's tools wait: rows G4 and G5.
 
-The rules themselves are in `test_approval`, the graph's part in `test_approval_runs`.
+`test_approval` tests the rules, and `test_approval_runs` the graph.
 """
 
 from collections.abc import Callable
@@ -27,29 +27,29 @@ from support.people_help import call, calls, play
 
 @pytest.fixture
 def ran() -> list[str]:
-    """What has run, in order."""
+    """Return a list for the completed calls, in order."""
     return []
 
 
 @pytest.fixture
 def tools(ran: list[str]) -> list[BaseTool]:
-    """One that is asked about, one that is not, and one that asks by itself."""
+    """Return a tool that needs approval, one that does not, and one that asks a person."""
 
     @tool
     def mail(to: str) -> str:
-        """Sends a mail."""
+        """Send a mail."""
         ran.append(f"mail {to}")
         return f"Sent to {to}."
 
     @tool
     def look(at: str) -> str:
-        """Looks at something."""
+        """Look at something."""
         ran.append(f"look {at}")
         return f"Seen {at}."
 
     @tool
     def size(of: str) -> str:
-        """Asks a person for a size."""
+        """Ask a person for a size."""
         ran.append(f"size {of}")
         return f"{of}: {interrupt({'size of': of})}"
 
@@ -86,7 +86,7 @@ def test_each_decision_of_a_person_in_the_chat(
     question = found.asked[0]
     assert isinstance(question, ApprovalQuestion)
     (request,), (review,) = question.action_requests, question.review_configs
-    # What is said beside the call is no argument that a person would have to keep.
+    # The text next to the call is no argument that a person must keep.
     assert (request["name"], request["args"]) == ("mail", {"to": "Bob"})
     assert review["allowed_decisions"] == ["approve", "edit", "reject", "respond"]
     assert sorted(ran) == sorted([*runs, "look a.txt"])
@@ -152,7 +152,7 @@ SIZES = calls(call("size", 1, of="coat"), call("look", 2, at="shop"), call("size
 
 @pytest.fixture
 def waiting(tools: list[BaseTool]) -> Callable[..., tuple[Result, dict[str, Any]]]:
-    """Start a chat in which two tools ask at once; give it, and how it goes on."""
+    """Return a function that starts a chat with two asking tools; it returns result and options."""
 
     def started(**more: Any) -> tuple[Result, dict[str, Any]]:
         options: dict[str, Any] = {
@@ -187,7 +187,7 @@ def test_two_tools_that_ask_at_once_are_each_answered(ran: list[str], waiting: W
     result, _ = waiting(answer=answer)
     assert results(result) == NOTED
     assert [one.kind for one in asked] == ["tool", "tool", "message"]
-    # A tool that asks runs from its start when the answer is there, the others do not.
+    # A tool that asked starts again with its answer; the others do not run again.
     assert ran.count("look shop") == 1
 
 
@@ -207,7 +207,7 @@ def test_each_is_answered_by_its_id_and_the_other_waits_alone(
     assert asks(result.pending) == [{"size of": other}]
     with pytest.raises(SessionError, match="the question was already answered"):
         session.answer(1, question=ids[first], **options)
-    # Going on without an answer asks the same again, and gives nobody another's answer.
+    # A run without an answer repeats the question, and no question gets another's answer.
     before = list(ran)
     for _ in range(2):
         result = session.resume(**options)

@@ -1,4 +1,4 @@
-"""Rows L8 and A7: code that is written is run, and what came of it is the reply."""
+"""Rows L8 and A7: code in a message is run, and its output is the reply."""
 
 import asyncio
 from collections.abc import Sequence
@@ -69,7 +69,7 @@ SOLUTION = "number = 63\nproduct = number * -number\nprint(product)"
 
 
 def test_lagents_coder_writes_code_sees_what_it_gave_and_answers() -> None:
-    """L8: it returns when no code is written; two calls of the model, one execution."""
+    """L8: two model calls, one execution, and an end at the message without code."""
     answer = "The product is -3969."
     result, model = play(coder(QUERY, sandbox=MONTY), [python(SOLUTION, "Let me see."), answer])
     assert result.transcript == [
@@ -87,7 +87,7 @@ def test_lagents_coder_writes_code_sees_what_it_gave_and_answers() -> None:
 
 
 def test_after_three_executions_the_agent_has_the_last_word_and_its_code_is_not_run() -> None:
-    """L8, ours: Lagent returns the executor's message there."""
+    """L8: the agent speaks last; Lagent returns the executor's message here."""
     script = [python(f"print({number})") for number in range(4)]
     result, model = play(coder("Count.", sandbox=MONTY), script)
     assert len(model.calls) == 4
@@ -101,7 +101,7 @@ def test_after_three_executions_the_agent_has_the_last_word_and_its_code_is_not_
 def test_it_runs_as_often_as_it_may_and_ends_at_the_first_message_without_code(
     writes: list[bool], most: int
 ) -> None:
-    """L8, for any number of executions."""
+    """L8: for any limit, code runs up to the limit or until a message has no code."""
     script = [python(f"print({n})") if code else f"Word {n}." for n, code in enumerate(writes)]
     result, model = play(
         coder("Count.", sandbox=MONTY, executions=most), [*script, *["It is done."] * 9]
@@ -115,7 +115,7 @@ def test_it_runs_as_often_as_it_may_and_ends_at_the_first_message_without_code(
 
 
 def test_variables_are_kept_and_a_failure_is_the_agents_to_mend() -> None:
-    """L8, A7."""
+    """L8, A7: variables are kept between runs, and the agent corrects its failed code."""
     script = [
         python("secret = 21"),
         python("print(secret / 0)"),
@@ -150,7 +150,7 @@ def test_a_session_that_is_reset_has_new_variables() -> None:
 
 
 async def test_variables_survive_a_resume_elsewhere() -> None:
-    """Monty's are in the checkpoint: another process has them, too."""
+    """Monty's variables are in the checkpoint, so that another process has them, too."""
     spec = coder("Go on.", sandbox=MONTY)
     model = ScriptedChatModel(script=[python("kept = [1, 2]")])
     with pytest.raises(ScriptExhaustedError):
@@ -202,7 +202,7 @@ def test_the_host_is_named_in_the_outcome_and_refused_in_a_served_graph() -> Non
 
 
 def proxied(*replies: object, **fields: object) -> Conversation:
-    """AutoGen's pair: an assistant, and a proxy that runs its code."""
+    """Return AutoGen's pair: an assistant, and a proxy that runs its code."""
     given: dict[str, object] = {
         "task": "What date is today? Which stock has gained the most this year?",
         "speakers": [
@@ -220,7 +220,7 @@ DEFAULT = {"kind": "text", "text": "Go on, or say TERMINATE alone."}
 
 
 def test_autogens_code_task_goes_to_and_fro_until_the_assistant_terminates() -> None:
-    """A7: the assistant writes code, the proxy runs it, the assistant mends it and concludes."""
+    """A7: the assistant writes code, the proxy runs it, the assistant corrects it and concludes."""
     stocks = "gains = {1.2: 'META', 1.9: 'NVDA', 1.0: 'TSLA'}"
     script: list[Line] = [
         python("print(gains[max(gains)])", "First the stocks."),
@@ -236,14 +236,14 @@ def test_autogens_code_task_goes_to_and_fro_until_the_assistant_terminates() -> 
 
 
 def test_without_code_the_next_reply_is_given() -> None:
-    """A2, A7: code, else the default text."""
+    """A2, A7: without code, the reply is the default text."""
     script: list[Line] = ["What shall I do?", "Fine.\nTERMINATE"]
     result, _ = play(proxied("code", DEFAULT), script)
     assert outputs(result, "user_proxy") == ["Go on, or say TERMINATE alone."]
 
 
 def test_blocks_run_in_order_and_stop_at_the_first_failure() -> None:
-    """A7."""
+    """A7: a failure skips the later blocks."""
     text = "\n".join([python("print('one')"), python("1/0"), python("print('three')")])
     result, _ = play(proxied("code", DEFAULT), [text, "TERMINATE"])
     [said] = outputs(result, "user_proxy")
@@ -257,7 +257,7 @@ def test_blocks_run_in_order_and_stop_at_the_first_failure() -> None:
 
 
 def test_only_the_newest_message_is_run() -> None:
-    """A7: of three, what the one before it wrote is not."""
+    """A7: among three speakers, the code of the message before the newest is not run."""
     conversation = proxied(
         speakers=[
             {"name": "Ann"},
@@ -283,7 +283,7 @@ def test_only_the_newest_message_is_run() -> None:
     ],
 )
 def test_what_can_not_be_run_is_an_error(block: str, words: str) -> None:
-    """A7: an unknown language, an unlabelled one, and a shell where there is none."""
+    """A7: an unknown language, unlabelled other code, and a missing shell are errors."""
     result, _ = play(proxied("code"), [block, "TERMINATE"])
     [said] = outputs(result, "user_proxy")
     assert said.startswith("Exit code: 1 (it failed)")
@@ -291,13 +291,13 @@ def test_what_can_not_be_run_is_an_error(block: str, words: str) -> None:
 
 
 def test_it_is_switched_off_by_leaving_it_out() -> None:
-    """A7."""
+    """A7: without the reply "code", nothing is run."""
     result, _ = play(proxied(DEFAULT), [python("print(1)"), "TERMINATE"])
     assert outputs(result, "user_proxy") == [DEFAULT["text"]]
 
 
 def test_a_termination_word_beside_code_waits_until_the_code_has_run() -> None:
-    """A7."""
+    """A7: a termination word next to code ends the conversation after the code's output."""
     result, model = play(proxied("code"), [python("print(6 * 7)") + "\nTERMINATE"])
     assert result.transcript[-1] == ("user_proxy", ran("42"))
     assert reasons(result)[0] is Reason.DONE_TOKEN
@@ -305,7 +305,7 @@ def test_a_termination_word_beside_code_waits_until_the_code_has_run() -> None:
 
 
 def test_a_termination_word_beside_code_that_nobody_runs_ends_it_at_once() -> None:
-    """A7."""
+    """A7: a termination word next to code that nobody runs ends the conversation directly."""
     at_once = {"when": {"kind": "done_token", "token": "TERMINATE"}, "allow_unanswered_end": True}
     spec = proxied(DEFAULT, end_chat=at_once)
     result, _ = play(spec, [python("print(6 * 7)") + "\nTERMINATE"])
@@ -313,7 +313,7 @@ def test_a_termination_word_beside_code_that_nobody_runs_ends_it_at_once() -> No
 
 
 def test_a_proxy_that_has_a_model_too_is_asked_where_there_is_no_code() -> None:
-    """A2, A7: its model sees what its code gave as its own words, and no call of a tool."""
+    """A2, A7: the proxy's model sees the code's output as its own message, without a tool call."""
     script: list[Line] = [python("print(1)"), "No code.", "What then?", "TERMINATE"]
     result, model = play(proxied("code", "model"), script)
     assert outputs(result, "user_proxy") == [ran("1"), "What then?"]
@@ -323,14 +323,14 @@ def test_a_proxy_that_has_a_model_too_is_asked_where_there_is_no_code() -> None:
 
 
 def test_the_same_output_again_and_again_ends_nothing() -> None:
-    """What code gives is not the speaker's choice: the guards count what minds say."""
+    """The output of code is not the speaker's choice, so guards do not count it."""
     script = [python(f"print('the same long line of output')  # {n}") for n in range(4)]
     result, _ = play(coder("Count.", sandbox=MONTY), script)
     assert reasons(result) == (Reason.MAX_MESSAGES,)
 
 
 def test_hooks_see_code_and_what_it_gave() -> None:
-    """L7: before and after an action, and after the speaker."""
+    """L7: hooks run before and after an action, and after the speaker."""
     seen: list[Any] = []
 
     def double(turn: Turn, call: ToolCall) -> ToolCall:
@@ -388,7 +388,7 @@ KEPT: dict[str, Any] = {"store": "memory:exported-coder", "session": "s"}
 
 
 def test_a_session_that_is_dumped_and_loaded_has_its_variables() -> None:
-    """In another store, and without touching those of the session that it comes from."""
+    """The variables are copied to another store, and the original session keeps its own."""
     here, there = "memory:dumped-coder", "memory:loaded-coder"
     model = ScriptedChatModel(script=[python("kept = 1")])
     with pytest.raises(ScriptExhaustedError):
@@ -400,7 +400,7 @@ def test_a_session_that_is_dumped_and_loaded_has_its_variables() -> None:
 
 
 def test_a_fork_has_an_interpreter_of_its_own() -> None:
-    """Its variables are gone, which it is told, and the other session's are as they were."""
+    """The fork starts without variables and gets a note; the original session keeps its own."""
     asyncio.run(need("bubblewrap"))
     spec = coder("Go on.", sandbox={"level": "bubblewrap"})
     store = "memory:forked-bubblewrap"
@@ -417,7 +417,7 @@ def test_a_fork_has_an_interpreter_of_its_own() -> None:
 
 
 def test_what_code_prints_is_data_and_ends_nothing() -> None:
-    """A done token that code prints was said by nobody, and code that it prints is not run."""
+    """A printed done token belongs to no speaker, and printed code is not run."""
     printed = "print('TERMINATE\\n' + '`' * 3 + 'python\\nprint(1)\\n' + '`' * 3)"
     conversation = proxied(
         speakers=[
@@ -435,7 +435,7 @@ def test_what_code_prints_is_data_and_ends_nothing() -> None:
 
 
 def test_a_hook_that_takes_the_code_away_is_named() -> None:
-    """L7."""
+    """L7: if a hook removes the code, the error names the hook."""
 
     def empty(turn: Turn, call: ToolCall) -> ToolCall:
         return ToolCall(name=call["name"], args={}, id=call["id"])

@@ -30,7 +30,7 @@ FINAL = [
 
 @pytest.mark.parametrize("text", FINAL)
 def test_a_last_word_with_another_fence_ends_it(text: str) -> None:
-    """R9."""
+    """R9: a fence in another language is text, so the coder ends."""
     played = play(coder("Count.", sandbox=MONTY), ["```python\nprint(6 * 7)\n```", text])
     assert [name for name, _ in played.transcript] == ["Coder", "Executor", "Coder"]
     assert played.outcome.reason is Reason.NO_CODE_BLOCK
@@ -38,14 +38,14 @@ def test_a_last_word_with_another_fence_ends_it(text: str) -> None:
 
 @pytest.mark.parametrize("label", ["python", "Py", "python3", "{.python}", "python:main.py"])
 def test_marked_code_runs_beside_other_fences(label: str) -> None:
-    """R9."""
+    """R9: only the marked code runs."""
     text = f"{fenced('x = ?', 'text')}\n{fenced('print(6 * 7)', label)}\n{fenced('2')}"
     played = play(coder("Count.", sandbox=MONTY), [text, "It is 42."])
     assert played.transcript[1] == ("Executor", "Exit code: 0 (it succeeded)\nOutput:\n42")
 
 
 def test_a_shell_is_run_where_the_sandbox_has_one() -> None:
-    """R9."""
+    """R9: shell code needs a sandbox with a shell."""
     both, one = coder("Count.").sandbox.languages, coder("Count.", sandbox=MONTY).sandbox.languages
     assert (both, one) == (("python", "shell"), ("python",))
     assert [block.language for block in code_blocks(fenced("ls", "bash"), both)] == ["shell"]
@@ -54,7 +54,7 @@ def test_a_shell_is_run_where_the_sandbox_has_one() -> None:
 
 
 def test_a_user_proxy_goes_by_its_own_rule() -> None:
-    """R9, A7: code without a label is made out, and another language is an error."""
+    """R9, A7: unlabelled code is recognized by its content, and another language is an error."""
     proxy = user_proxy("Count.", human_input_mode="NEVER", sandbox=MONTY)
     played = play(proxy, [fenced("print(6 * 7)"), fenced("42", "text"), "TERMINATE"])
     told = [text for name, text in played.transcript if name == "User"]
@@ -63,7 +63,7 @@ def test_a_user_proxy_goes_by_its_own_rule() -> None:
 
 
 def before() -> Conversation:
-    """A coder of the version before there was a choice."""
+    """Return a coder of the version without the choice of fences."""
     now = coder("Count.", sandbox=MONTY)
     old = now.speakers[0].model_copy(update={"replies": (CodeReply(),)})
     dumped = [old.model_dump(mode="json"), now.speakers[1].model_dump(mode="json")]
@@ -71,7 +71,7 @@ def before() -> Conversation:
 
 
 def test_an_older_session_goes_on_by_its_rule_by_the_same_python() -> None:
-    """R9: all fences are code there."""
+    """R9: an older session keeps its rule, by which all fences run."""
     store = "memory:older-coder"
     with pytest.raises(RuntimeError):
         play(before(), [fenced("print(1)"), RuntimeError("stopped")], store=store)
@@ -88,7 +88,7 @@ def test_an_older_session_goes_on_by_its_rule_by_the_same_python() -> None:
 
 
 def test_the_choice_is_stored() -> None:
-    """R9."""
+    """R9: the spec contains the choice."""
     store = "memory:newer-coder"
     with pytest.raises(RuntimeError):
         play(coder("Count.", sandbox=MONTY), [RuntimeError("stopped")], store=store)

@@ -1,7 +1,7 @@
-"""Group conversations: histories and prompts are exact, whatever is combined.
+"""Group conversations: histories and prompts are exact for all combinations of options.
 
-What is expected comes from `histories`, a small model of the rules of its own, and from examples
-spelled out by hand that hold that model itself to the rules.
+The expected values come from `histories`, an independent implementation of the rules, and from
+examples written by hand that check this implementation.
 """
 
 import random
@@ -25,7 +25,7 @@ def short(view: Sequence[tuple[str, str]]) -> list[str]:
     return [f"{role[0]}:{text}" for role, text in view]
 
 
-# By hand. A last line that nobody answered still stands, heard, in the others' views.
+# Examples by hand. The others' views contain the last message even if it has no answer.
 
 LEFT = judging.JUDGE_OWN_TASK
 BY_HAND: list[Any] = [
@@ -163,7 +163,7 @@ async def test_histories_are_as_spelled_out_by_hand(plan: Plan, views: Mapping[s
 
 
 async def test_each_is_asked_with_what_it_knows_and_nothing_else() -> None:
-    """Y4, Y9, Y12: blind openings, the shift, and the question after the turn."""
+    """Y4, Y9, Y12: each prompt contains only the speaker's own knowledge."""
     troupe = Troupe()
     await troupe.play(Plan(mode=MODES[1], completes={"B": 1}, cap=3))
     assert [short(entries(call.messages)) for call in troupe.model.calls] == [
@@ -174,11 +174,11 @@ async def test_each_is_asked_with_what_it_knows_and_nothing_else() -> None:
     ]
 
 
-# Everything combined, for two.
+# All combinations for two speakers.
 
 
 def endings(mode: Mode, cap: int) -> Iterator[dict[str, Any]]:
-    """Who stops the chat, who keeps its reflections, and who completes at which check."""
+    """Yield the stoppers, the speakers that keep reflections, and the completing checks."""
     if mode == MODES[0]:
         yield {"completes": {}}
         yield {"completes": {"A": 1, "B": 1}, "keeps": ("A", "B")}
@@ -192,7 +192,7 @@ def endings(mode: Mode, cap: int) -> Iterator[dict[str, Any]]:
 
 
 def all_of_two(mode: Mode, cap: int, *, two_questions: bool, reconcile: bool) -> list[Plan]:
-    """Every combination that differs in the conversation, or in what is replied."""
+    """Return every combination that differs in the conversation or in the replies."""
     plans: dict[str, Plan] = {}
     for ending, owner, content in product(endings(mode, cap), (None, "A"), (None, "go")):
         plan = Plan(
@@ -204,7 +204,7 @@ def all_of_two(mode: Mode, cap: int, *, two_questions: bool, reconcile: bool) ->
             two_questions=two_questions,
             **ending,
         )
-        # When another has ended it, it makes no difference when one would have completed.
+        # After another speaker has ended it, a speaker's own later completion makes no difference.
         replies = [call.reply for call in played(plan).calls]
         plans.setdefault(f"{replace(plan, completes={})}{[*plan.completes]}{replies}", plan)
     return list(plans.values())
@@ -227,7 +227,7 @@ async def test_for_two_combinations_are_exact(
 ) -> None:
     """Y4 to Y15: each mode with every shift, completion and kept reflection.
 
-    One in so many: what there is to choose comes in pairs, so an odd number leaves no choice out.
+    Each `each`-th plan is played. Options come in pairs, so an odd step omits no option.
     """
     troupe = Troupe(QuickModel)
     plans = all_of_two(mode, cap, two_questions=two_questions, reconcile=reconcile)
@@ -235,7 +235,7 @@ async def test_for_two_combinations_are_exact(
         await troupe.play(plan)
 
 
-# Everything combined, for more: a sample in which each two choices meet.
+# For more speakers: a sample in which each two options occur together.
 
 CHOICES: Mapping[str, Sequence[Any]] = {
     "names": tuple(CASTS.values()),
@@ -259,7 +259,7 @@ def some(rng: random.Random, names: Sequence[str], how: str) -> tuple[str, ...]:
 
 
 def plan_of(chosen: Mapping[str, Any], rng: random.Random) -> Plan:
-    """Make a plan of one choice of each kind; what is left open is drawn."""
+    """Return a plan with one option of each kind; the rest is drawn."""
     names, cap = chosen["names"], chosen["cap"]
     checks = {"never": (None,), "first": (1,), "last": (cap,), "any": (None, *range(1, cap + 1))}
     stoppers = some(rng, names, chosen["stoppers"])
@@ -291,7 +291,7 @@ def pairs(chosen: Mapping[str, Any]) -> set[tuple[Any, ...]]:
 
 
 def sample() -> list[Plan]:
-    """Draw plans until every two choices of different kinds have met."""
+    """Draw plans until every two options of different kinds have occurred together."""
     rng = random.Random(20)  # noqa: S311
     kinds = combinations(CHOICES.items(), 2)
     unmet = {
@@ -305,7 +305,7 @@ def sample() -> list[Plan]:
         best = max(drawn, key=lambda chosen: len(pairs(chosen) & unmet))
         unmet -= pairs(best)
         plans.append(plan_of(best, rng))
-        # Each choice also meets more than two others by chance.
+        # By chance, each option also occurs with more than one other.
         plans.append(plan_of(rng.choice(drawn), rng))
     return plans
 
@@ -313,7 +313,7 @@ def sample() -> list[Plan]:
 @pytest.mark.part(1)
 @pytest.mark.parametrize("part", range(4))
 async def test_for_more_each_two_choices_meet_and_are_exact(part: int) -> None:
-    """Y4 to Y16, Y20: two to four speakers, secrets and all, and nobody else hears a secret."""
+    """Y4 to Y16, Y20: two to four speakers with secrets, which no other speaker hears."""
     troupe = Troupe()
     plans = sample()[part::4]
     assert len({plan.names for plan in plans}) == len(CASTS)
@@ -328,7 +328,7 @@ async def test_for_more_each_two_choices_meet_and_are_exact(part: int) -> None:
 
 
 async def test_the_owner_that_is_not_named_is_the_second() -> None:
-    """Y5: naming it makes the same conversation."""
+    """Y5: the default owner of the shift is the second speaker."""
     for names in CASTS.values():
         plan = Plan(names=names)
         assert spec_of(plan).order == spec_of(replace(plan, owner="B")).order

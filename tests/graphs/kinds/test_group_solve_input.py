@@ -1,4 +1,4 @@
-"""What a group conversation refuses, when it is built and before any model is called."""
+"""Errors of a group conversation, when it is built and before any model is called."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -37,7 +37,7 @@ MODES = [
     "all_task_must_complete",
 ]
 
-# A rule on who or what is there, the fields that break it, and what the sentence says.
+# A rule on the parts of a conversation, fields that violate it, and the error message.
 BAD: list[Any] = [
     *(
         pytest.param(
@@ -195,7 +195,7 @@ def test_no_model_is_called_for_it(fields: dict[str, Any], sentence: str) -> Non
 
 @pytest.mark.parametrize("way", ["python", "dict", "json"])
 def test_a_cap_of_none_needs_a_person(way: str) -> None:
-    """Y2: TOML has no word for none."""
+    """Y2: only a conversation with a person may have no cap; TOML has no null for it."""
     with pytest.raises(
         SpecError, match=r"^(game.json: )?end_chat\.max_iterations: none is possible only"
     ):
@@ -203,7 +203,7 @@ def test_a_cap_of_none_needs_a_person(way: str) -> None:
 
 
 def test_a_price_table_without_the_default_model_is_refused_before_it_is_asked() -> None:
-    """Which model that is is known only when the run begins."""
+    """A price for the default model, known only at the run, is required before its first call."""
     model = ScriptedChatModel(script=[])
     conversation = group_solve(TWO, prices={"huge": PRICE})
     with pytest.raises(SpecError, match="prices: the model 'ScriptedChatModel' has no price"):
@@ -211,7 +211,7 @@ def test_a_price_table_without_the_default_model_is_refused_before_it_is_asked()
     assert model.calls == []
 
 
-# The same in full, without the short form.
+# The same rules apply to a full conversation without the short form.
 
 FULL: list[Any] = [
     pytest.param({"speakers": NO_STOPPER, "end_chat": {"mode": MODES[0]}}, "end_chat.mode: "),
@@ -249,7 +249,7 @@ def test_a_whole_conversation_is_held_to_the_same(fields: dict[str, Any], senten
 
 
 def test_the_objects_are_held_to_the_same() -> None:
-    """An end that can never hold, written with its operators."""
+    """Ends written with operators follow the same rules."""
     won = Predicate(name="won") & MaxMessages(limit=50)
     with pytest.raises(SpecError, match=r"end_chat\.when\.of\.1\.limit: can never hold"):
         group_solve(TWO, end_chat={"when": won})
@@ -259,7 +259,7 @@ def test_the_objects_are_held_to_the_same() -> None:
 
 
 def test_what_is_just_possible_is_taken() -> None:
-    """Each rule at its edge."""
+    """Each rule accepts its limit value."""
     possible = {"kind": "all", "of": [{"kind": "predicate", "name": "won"}, FOR_TWO]}
     assert group_solve(TWO, end_chat={"max_iterations": 2, "when": possible})
     assert group_solve(NO_STOPPER, end_chat={"mode": "max_iterations_only"})

@@ -1,7 +1,7 @@
-"""The guessing game of the Yacana document, with players who know only what they are shown.
+"""The guessing game of the Yacana documentation, with players that read only their prompts.
 
-Both read their prompts and nothing else, so that the game can be won only when the secret is where
-it belongs and every answer reaches the other.
+The game can be won only if the secret is in the right prompts and every answer reaches the other
+player.
 """
 
 import re
@@ -26,7 +26,7 @@ THANKS = "That was fun."
 
 
 def master(seen: list[str]) -> str:
-    """Compare the last guess with the secret, as far as both can be seen."""
+    """Compare the last guess with the secret, if the prompt contains both."""
     if seen[-1] == CHOOSE:
         return SECRET
     if seen[-1].endswith(KEEP):
@@ -41,7 +41,7 @@ def master(seen: list[str]) -> str:
 
 
 def player(seen: list[str], last: int) -> str:
-    """Guess upwards, as the answers say."""
+    """Increase the guess as the answers require."""
     if seen[-1] == GUESS:
         return "I shall guess."
     if "won" in " ".join(seen):
@@ -52,10 +52,10 @@ def player(seen: list[str], last: int) -> str:
 
 
 def players(*, last: int = 3) -> ScriptedChatModel:
-    """Both players, and their judgement of themselves, out of their prompts alone.
+    """Return a model for both players and for their judgements, which reads only their prompts.
 
     Args:
-        last: The highest number that the player dares to guess.
+        last: The highest number that the player guesses.
     """
 
     def answer(prompt: Prompt) -> Line:
@@ -105,7 +105,7 @@ def ended(result: Result) -> Outcome:
     return result.outcome
 
 
-# From the shift on, as the player has it: what it hears, and what it says.
+# The messages from the shift on, as the player's view contains them.
 WON = [
     f"u:{READY}",
     "a:My guess is 1.",
@@ -117,14 +117,14 @@ OTHER = {"u": "a", "a": "u"}
 
 
 def check_transcript(result: Result, rounds: list[str], secret: Mapping[str, Any]) -> None:
-    """Both views, exactly."""
+    """Check that both views are exact."""
     assert view(result, "Player") == [f"u:{GUESS}", "a:I shall guess.", *rounds]
     known = (
         [f"u:{CHOOSE}", f"a:{SECRET}", f"u:{KEEP}"]
         if secret is MADE_UP
         else [f"u:{SECRET}\n\n{KEEP}"]
     )
-    # The shift is its own opening answer.
+    # The shift is the player's own opening answer.
     turned = [f"{OTHER[said[0]]}{said[1:]}" for said in rounds[1:]]
     assert view(result, "Game master") == [*known, f"a:{READY}", *turned]
 
@@ -175,7 +175,7 @@ async def test_it_ends_at_the_right_guess(
     check_transcript(result, rounds, secret)
     assert ended(result).reasons == ("completed",)
     assert ended(result).completed == tuple(completed)
-    # R11: where both have last words, these are a round.
+    # R11: if both have last words, these are a round.
     told = 3 if mode == "one_last_group_chat_after_first_completion" else 2
     assert str(ended(result)).startswith(f"Ended after {told} rounds and ")
 
@@ -192,7 +192,7 @@ async def test_it_ends_at_the_right_guess(
     ],
 )
 async def test_the_cap_ends_it_without_a_right_guess(mode: str, secret: Mapping[str, Any]) -> None:
-    """Y2, Y3: a player who never dares to guess 2."""
+    """Y2, Y3: the cap ends the game of a player that never guesses 2."""
     model = players(last=1)
     result = await aconverse(game(secret, mode, cap=2), model=model, store="memory:")
     lost = [f"u:{READY}", *["a:My guess is 1.", "u:Higher."] * 2]
@@ -203,7 +203,7 @@ async def test_the_cap_ends_it_without_a_right_guess(mode: str, secret: Mapping[
 
 @pytest.mark.parametrize("secret", SECRETS)
 async def test_without_a_judge_it_goes_on_after_the_right_guess(secret: Mapping[str, Any]) -> None:
-    """Y11: MAX_ITERATIONS_ONLY, and nobody is asked."""
+    """Y11: in mode MAX_ITERATIONS_ONLY no judge is asked."""
     model = players()
     result = await aconverse(
         game(secret, "max_iterations_only", cap=3), model=model, store="memory:"
@@ -217,7 +217,7 @@ async def test_without_a_judge_it_goes_on_after_the_right_guess(secret: Mapping[
 async def test_the_right_guess_on_the_caps_turn_is_a_win_and_says_both(
     secret: Mapping[str, Any],
 ) -> None:
-    """Y13: the last word that a win promises is said past the cap."""
+    """Y13: the last word that a win promises is said after the cap."""
     result = await aconverse(
         game(secret, "one_last_chat_after_first_completion", cap=2),
         model=players(),
@@ -229,7 +229,7 @@ async def test_the_right_guess_on_the_caps_turn_is_a_win_and_says_both(
 
 @pytest.mark.parametrize("secret", SECRETS)
 async def test_the_player_is_never_shown_the_secret(secret: Mapping[str, Any]) -> None:
-    """Y16: in no prompt, the question of the judge included."""
+    """Y16: no prompt of the player, and no judge's question to it, contains the secret."""
     model = players()
     conversation = game(secret, "all_task_must_complete", stops="both")
     result = await aconverse(conversation, model=model, store="memory:")
@@ -246,7 +246,7 @@ async def test_the_player_is_never_shown_the_secret(secret: Mapping[str, Any]) -
 
 
 async def test_a_shift_that_would_give_the_secret_away_can_be_replaced() -> None:
-    """Y7: the document's own bad luck, and its cure."""
+    """Y7: a shift that would reveal the secret, as in the documentation, can be replaced."""
     careless = [SECRET, f"{SECRET} Guess!", "I shall guess.", "My guess is 1.", "Higher."]
     for shift, begun in ((None, f"u:{SECRET} Guess!"), ("Begin.", "u:Begin.")):
         conversation = game(MADE_UP, "max_iterations_only", cap=1, shift_content=shift)

@@ -1,6 +1,6 @@
-"""Lagent's examples, each as a conversation with scripted models, in our own words.
+"""Lagent's examples as conversations with scripted models, with texts of our own.
 
-Where Lagent's user only asks, here a speaker with a fixed text does.
+The user, which only asks, is a speaker with fixed texts.
 """
 
 import math
@@ -30,7 +30,7 @@ from support.shape_help import of_kind, play, shown, texts
 
 
 def asking(*questions: str, agent: dict[str, Any]) -> tuple[Conversation, dict[str, Any]]:
-    """A user who asks, and an agent that answers; and the function that asks."""
+    """Return a conversation of a user and an agent, and the function that asks the questions."""
     left = iter(questions)
     conversation = load_conversation(
         {
@@ -49,7 +49,7 @@ def asking(*questions: str, agent: dict[str, Any]) -> tuple[Conversation, dict[s
 
 
 def test_an_agent_that_has_three_words_answers_by_its_prompt_and_remembers() -> None:
-    """L1, L3: question and answer stand in one log, by who said them, and in its memory."""
+    """L1, L3: one log, and the agent's memory, contain question and answer with their speakers."""
     rule = "Reply with one of these words and nothing else: calm, mild, wild.\n{task}"
     spec, functions = asking("How is the sea?", "And the wind?", agent={"system_prompt": rule})
     result, model = play(spec, ["calm", "wild"], functions=functions)
@@ -67,7 +67,7 @@ def test_an_agent_that_has_three_words_answers_by_its_prompt_and_remembers() -> 
 
 
 def test_sessions_remember_each_their_own() -> None:
-    """L2: isolated, whatever is asked in between."""
+    """L2: sessions are isolated, whatever happens between their runs."""
     memories: list[list[str]] = []
     for question in ("How is the sea?", "How is the soup?"):
         spec, functions = asking(question, agent={})
@@ -82,7 +82,7 @@ def test_sessions_remember_each_their_own() -> None:
 
 
 def test_few_shots_stand_behind_the_system_prompt_and_set_the_form() -> None:
-    """L4: they belong to no memory, and stay the two they are."""
+    """L4: examples follow the system prompt, are in no memory, and stay two."""
     shots = [
         {"role": "user", "content": "Tides today"},
         {"role": "assistant", "content": "[low]"},
@@ -117,9 +117,9 @@ ACTION = (
 
 
 def test_a_solution_is_read_into_thought_action_and_status() -> None:
-    """L5, L1: the parsed reply stands beside the text, in the log and in the stream."""
+    """L5, L1: the log and the stream contain the parsed reply next to the text."""
     spec, functions = asking(PROBLEM, agent=SOLVER)
-    # The model stops at the end of the block, which is not in its answer then.
+    # The model stops at the end of the block, so its answer lacks the end mark.
     answer = f"{THOUGHT}```python\n{ACTION}"
     result, model = play(spec, [answer], functions=functions)
     assert model.calls[0].kwargs["stop"] == ["\n```\n"]
@@ -181,13 +181,13 @@ def interpreter(ran: list[str]) -> BaseTool:
 
 
 def code_alone(turn: Turn, call: ToolCall) -> ToolCall:
-    """Before the tool: the action of what was written, in the place of the whole text."""
+    """Replace the whole text of a call by its code, before the tool runs."""
     blocks: Any = parse(CODE, call["args"]["command"]).value
     return ToolCall(name=call["name"], args={"command": blocks[0]["action"]}, id=call["id"])
 
 
 def result_alone(turn: Turn, call: ToolCall, result: ToolMessage) -> ToolMessage:
-    """Behind the tool: what it gave, without what stands around it; or the error."""
+    """Reduce a tool's result to its value or its error."""
     text = result.text if result.status == "error" else result.text.split('"')[-2]
     return ToolMessage(text, tool_call_id=result.tool_call_id, status=result.status)
 
@@ -204,7 +204,7 @@ def result_alone(turn: Turn, call: ToolCall, result: ToolMessage) -> ToolMessage
 def test_action_hooks_turn_a_parsed_action_into_arguments_and_a_return_into_words(
     code: str, told: str
 ) -> None:
-    """L6, L7: as Lagent's processor of code does."""
+    """L6, L7: hooks of an action do the work of Lagent's code processor."""
     ran: list[str] = []
     spec, functions = asking(
         "What is 7 times 9?", agent={"tools": ["run_python"], "hooks": ["code"]}
@@ -249,7 +249,7 @@ def blog(script: list[Said]) -> tuple[Result, ScriptedChatModel]:
 
 
 def test_writer_and_critic_take_seven_calls_each_by_its_own_memory() -> None:
-    """L3, L9: each is the assistant to itself, and the critic alone hears the prefix."""
+    """L3, L9: each sees itself as the assistant, and only the critic hears the prefix."""
     said = [text for pair in zip(POSTS, [*ADVICE, ""], strict=True) for text in pair][:-1]
     result, model = blog([*said])
     assert len(model.calls) == 7
@@ -276,7 +276,7 @@ def test_writer_and_critic_take_seven_calls_each_by_its_own_memory() -> None:
 
 
 def test_a_critic_who_is_satisfied_ends_it_before() -> None:
-    """L9."""
+    """L9: a satisfied critic ends the conversation early."""
     result, model = blog([POSTS[0], ADVICE[0], POSTS[1], "SATISFIED"])
     assert len(model.calls) == 4
     assert result.last_message("writer") == POSTS[1]
@@ -285,7 +285,7 @@ def test_a_critic_who_is_satisfied_ends_it_before() -> None:
 
 
 def test_lagents_prefix_as_a_hook_is_the_same_to_the_critic() -> None:
-    """L7: the spec's prefix needs no code; a hook before the agent can do it, too."""
+    """L7: the spec's prefix needs no code, but a hook before the agent has the same effect."""
     with_prefix, model = blog([*POSTS[:1], *ADVICE[:1], *POSTS[1:2], "SATISFIED"])
     critic = {"name": "critic", "hooks": ["prefix"], "system_prompt": CRITIC}
     spec = load_conversation(

@@ -1,4 +1,4 @@
-"""Any speaker of any conversation can be a person: in the short forms too."""
+"""Any speaker of any conversation can be a person, also in the short forms."""
 
 from uuid import uuid4
 
@@ -21,7 +21,7 @@ def test_a_person_instructs_in_a_role_play_in_any_words() -> None:
     ]
     assert result.outcome is not None
     assert (result.outcome.reason.value, result.outcome.by) == ("done_token", "Owner")
-    # Only models are held to the form.
+    # The format applies only to models.
     assert "problem" not in str(result.messages[1].additional_kwargs)
     assert len(model.calls) == 1
 

@@ -1,4 +1,4 @@
-"""Short forms take all that a conversation and its speakers have; a conversation can be changed."""
+"""Short forms accept all fields of a conversation and its speakers, and can be changed."""
 
 import inspect
 import json
@@ -76,7 +76,7 @@ def test_the_kinds_are_all_that_there_are() -> None:
 @pytest.mark.parametrize("kind", SHORT)
 @pytest.mark.parametrize("options", WHOLE, ids=lambda options: "-".join(options))
 def test_each_form_takes_the_fields_of_a_conversation(kind: str, options: dict[str, Any]) -> None:
-    """What the form fills in stays; a file says the same."""
+    """A form accepts the fields of a conversation and keeps its own values, in a file, too."""
     made = short(kind, **options)
     changes: dict[str, Any] = {
         name: one.model_dump(exclude_unset=True) if isinstance(one, EndChat) else one
@@ -103,7 +103,7 @@ def test_each_form_takes_the_fields_of_its_speakers(kind: str) -> None:
         assert (speaker.context.kind, speaker.hooks, other.hooks) == ("last", ("shout",), ())
         assert speaker.model_settings.top_p == 0.5
         assert speaker.model_settings.temperature == own_temperature(kind, place)
-        # All else is as the form has it.
+        # Everything else is as in the form.
         kept = {name: getattr(own.speakers[place], name) for name in fields}
         assert speaker.model_copy(update=kept) == own.speakers[place]
         named = {name: one for name, one in fields.items() if name != "model_settings"}
@@ -112,7 +112,7 @@ def test_each_form_takes_the_fields_of_its_speakers(kind: str) -> None:
 
 
 def own_temperature(kind: str, place: int) -> float | None:
-    """What the one temperature of a form is for: a model that has a part in it."""
+    """Return the form's temperature if this speaker's model uses it."""
     only_agent = {"coder": 1, "chat": 1}
     return None if only_agent.get(kind, place) != place else 0.7
 
@@ -149,7 +149,7 @@ def test_each_form_takes_an_end_alone(kind: str, end: Any, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("kind", SHORT)
 def test_the_parameters_of_a_form_s_function_are_all_that_it_takes(kind: str) -> None:
-    """Types, defaults and descriptions: in Python, and in Studio's form, the task first."""
+    """Types, defaults and descriptions agree in Python and Studio; the task comes first."""
     form, parameters = forms_by_kind()[kind], inspect.signature(MADE[kind]).parameters
     assert {*parameters} == {*form.taken()}
     assert [*form.model_fields][: len(form.parameters)] == [
@@ -193,7 +193,7 @@ def test_other_ends_stand_beside_the_form_s_own(when: object) -> None:
     assert made.end_chat.when == own | MaxMessages(limit=8)
     assert made.end_chat.max_iterations == 9
     assert short("role_play", end_chat={"when": None}).end_chat.when == own
-    # A change puts them in its place.
+    # A change replaces them.
     assert short("role_play").replace(end_chat={"when": when}).end_chat.when == MaxMessages(limit=8)
 
 
@@ -242,7 +242,7 @@ def test_a_file_has_it_all(tmp_path: Path) -> None:
 
 
 def test_both_experts_may_read_the_history() -> None:
-    """LazyLLM's own example, row Z6: `get_history` for both."""
+    """Z6: as in LazyLLM's own example, both have `get_history`."""
     tools = {"tools": ["get_history"]}
     trading = role_play(
         *("Develop a trading bot for the stock market", "Stock Trader", "Python Programmer"),
@@ -348,7 +348,7 @@ def test_a_wrong_option_is_one_error_that_names_it(
 
 
 def test_what_the_form_fills_in_is_not_compared_when_a_session_goes_on() -> None:
-    """Another release may fill in something else; what the caller set belongs to the session."""
+    """Values from the form are not compared on resume, because another release may differ."""
     given = short("role_play", user={"tools": ["clock"]}, end_chat={"guards": {"echo": 0}})
     older = given.replace(
         speakers={"Owner": {"system_prompt": "You lead."}}, end_chat={"max_iterations": 8}
@@ -384,7 +384,7 @@ def test_a_conversation_is_changed_by_making_another() -> None:
     call = ScriptedToolCall(name="search", args={"query": "beans"}, id="1")
     model = ScriptedChatModel(script=[Reply(tool_calls=[call]), "Beans grow.", "Yes."])
     result = converse(after, model=model, store="memory:", answer=lambda question: "More?")
-    # The function that it was given is still there.
+    # The function of the first conversation is still there.
     assert [one.text for one in result.messages if one.type == "tool"] == ["found beans"]
     assert before.replace() == before
     capped = short("coder")

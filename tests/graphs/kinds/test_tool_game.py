@@ -1,4 +1,4 @@
-"""The guessing game of the Yacana document with its tool: the CPU compares, the player hears it."""
+"""The guessing game of the Yacana documentation with its tool, which compares the numbers."""
 
 import re
 
@@ -29,7 +29,7 @@ def game(**master: object) -> Conversation:
 
 
 def players(prompt: Prompt) -> Line:
-    """Both players, out of their prompts alone: the player halves what is left."""
+    """Reply for either player from its prompt; the player halves the remaining range."""
     system, *seen = prompt
     texts = [str(message["content"]) for message in seen]
     if texts[-1] == judging.JUDGE_OWN_TASK:
@@ -53,7 +53,7 @@ def master(seen: Prompt, texts: list[str]) -> Line:
     secret = re.search(r"secret number is (\d+)\.", texts[1])
     guess = re.search(r"(\d+)\?$", texts[-1])
     if guess is None:
-        # Nobody has guessed yet, or the tool has answered.
+        # There is no guess yet, or the tool has answered.
         return f"Hear this: {texts[-1]}" if seen[-1]["role"] == "tool" else "I am ready."
     assert secret is not None, "the master does not know its secret"
     numbers = {"secret_number": int(secret[1]), "guessed_number": int(guess[1])}
@@ -82,20 +82,20 @@ def rounds(result: Result) -> list[tuple[str, str]]:
 
 
 def test_what_the_tool_gives_is_what_the_player_hears() -> None:
-    """Y18: as in the document, the tool's output is the master's message."""
+    """Y18: as in the documentation, the tool's output is the master's message."""
     result, model = play(game(return_direct=True, tool_choice="high_low"))
     assert rounds(result) == ANSWERS
     assert result.outcome is not None
     assert result.outcome.completed == ("Player",)
     heard = [message.text for message in result.viewpoint("Player")]
     assert not any("secret_number" in text or "14." in text for text in heard)
-    # The tool's answer ends the master's turn: no call of the model comes after it.
+    # The tool's answer ends the master's turn without another model call.
     after_a_tool = [call for call in model.calls if call.prompt[-1]["role"] == "tool"]
     assert after_a_tool == []
 
 
 def test_by_default_the_master_answers_after_seeing_what_the_tool_gave() -> None:
-    """Y18, ours."""
+    """Y18: by default, the master replies after it has seen the tool's output."""
     result, _ = play(game())
     heard = [text for _, text in result.transcript if text.startswith("Hear this: ")]
     assert heard == [f"Hear this: {answer}" for _, answer in ANSWERS]

@@ -1,4 +1,4 @@
-"""Rows A2 to A6: mode, termination, cap and answers give these transcripts and these questions."""
+"""Rows A2 to A6: transcripts and questions for each mode, termination, cap and list of answers."""
 
 from typing import Literal, NamedTuple
 
@@ -13,7 +13,7 @@ AUTO = "Please go on."
 
 
 def lines_of(turn: int | None) -> list[str]:
-    """What the assistant says."""
+    """Return the assistant's messages."""
     words = ("first", "second", "third", "fourth")
     return [
         f"The {word} part of it is done. TERMINATE" if number == turn else f"I try a {word} way."
@@ -30,16 +30,16 @@ Mode = Literal["NEVER", "ALWAYS", "TERMINATE"]
 
 
 class Written(NamedTuple):
-    """A conversation as it must go."""
+    """The expected course of a conversation."""
 
     mode: Mode
     turn: int | None
     cap: int
     answers: tuple[str, ...]
     said: tuple[str, ...]
-    """What is said behind the first message."""
+    """Messages after the first one."""
     questions: int
-    """How often the person is asked; the last question stays open if there is no end."""
+    """Number of questions to the person. The last one stays open if there is no end."""
     end: tuple[str, str | None] | None
 
 
@@ -68,7 +68,7 @@ WRITTEN = {
         2,
         1,
         (OKAY,),
-        # The text has begun the count anew: one more, and the round cap comes first.
+        # The text has reset the count; one more reply follows, and then the round cap.
         (A[0], AUTO, LATE, OKAY, A[2], AUTO, A[3]),
         1,
         ROUND_CAP,
@@ -81,7 +81,7 @@ WRITTEN = {
         None,
         1,
         (OKAY,),
-        # The round cap comes before the next question.
+        # The round cap is reached before the next question.
         (A[0], AUTO, A[1], OKAY, A[2], AUTO, A[3]),
         1,
         ROUND_CAP,
@@ -95,7 +95,7 @@ WRITTEN = {
 
 @pytest.mark.parametrize("written", WRITTEN.values(), ids=WRITTEN)
 def test_conversations_go_as_they_are_written(written: Written) -> None:
-    """A2-A6: the transcript, how often the person is asked, the end and by whom."""
+    """A2-A6: the transcript, the number of questions, the end and its speaker are as expected."""
     answers, asked = iter(written.answers), 0
 
     def answer(question: Question) -> str | None:

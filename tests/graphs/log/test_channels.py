@@ -1,4 +1,4 @@
-"""What other programs see in the state: what was said is in `messages`, the rest beside it."""
+"""The state for other programs: `messages` contains the conversation, other channels the rest."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Row A7: which code of a message is run, and in which language."""
+"""Row A7: the code of a message that is run, and its language."""
 
 import pytest
 from hypothesis import given, strategies as st
@@ -20,7 +20,7 @@ def fenced(code: str, label: str = "", fence: str = "```") -> str:
     ],
 )
 def test_a_label_names_the_language(label: str, language: str) -> None:
-    """A7."""
+    """A7: the label of a code block determines its language."""
     assert code_blocks(fenced("print(1)", label)) == [RunnableBlock(language, "print(1)")]
 
 
@@ -51,13 +51,13 @@ def test_a_label_names_the_language(label: str, language: str) -> None:
     ],
 )
 def test_without_a_label_it_is_inferred(code: str, language: str) -> None:
-    """A7."""
+    """A7: the language of unlabelled code is inferred from its content."""
     assert inferred(code) == language
     assert code_blocks(fenced(code)) == [RunnableBlock(language, code)]
 
 
 def test_all_blocks_come_in_order_wherever_they_stand() -> None:
-    """A7."""
+    """A7: all code blocks are found in order, at any position in the text."""
     text = "\n\n".join(
         [
             "First:",
@@ -76,13 +76,13 @@ def test_all_blocks_come_in_order_wherever_they_stand() -> None:
     "text", ["", "print(1)", "`print(1)`", "Use python.", "    indented", "````"]
 )
 def test_what_is_not_fenced_is_not_code(text: str) -> None:
-    """A7."""
+    """A7: text without a fence is not code."""
     assert code_blocks(text) == []
 
 
 @given(st.text())
 def test_any_text_can_be_read(text: str) -> None:
-    """A7."""
+    """A7: no text causes an error."""
     for block in code_blocks(text):
         assert block.code.strip()
     for block in code_blocks(fenced(text.replace("`", "'"))):

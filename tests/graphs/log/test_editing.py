@@ -1,4 +1,4 @@
-"""A message that a person edits in a state, as in Studio: all that follows from its words."""
+"""Messages that a person edits in a state, as in Studio, and all consequences of the new text."""
 
 import asyncio
 from collections.abc import Iterator
@@ -26,13 +26,13 @@ from duologue.graphs.rules.position import Position
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from support.fields import fields_of
 
-# Whatever is edited
+# Any edits
 
 TOKENS = ("###OVER###", "<CAMEL_TASK_DONE>", "Solution: done.")
 
 
 async def run(player: Player, data: st.DataObject) -> dict[str, Any]:
-    """Run it step by step, and edit messages in between; give the last state."""
+    """Run a conversation step by step with edits in between; return the last state."""
     conversation = player.conversation
     model = ScriptedChatModel(script=player.answer)
     graph = build_graph(checkpointer=InMemorySaver(), model=model, **player.registered)
@@ -73,19 +73,19 @@ def test_whatever_is_edited_whenever_it_counts_as_it_stands_and_goes_on_to_its_e
     assert facts.model_dump(include=counted) == own.model_dump(include=counted)
 
 
-# One at a time
+# Single edits
 
 CONFIG: RunnableConfig = {"configurable": {"thread_id": "one"}}
 
 
 class Bed(BaseModel):
-    """What a speaker's JSON holds."""
+    """The fields of a speaker's JSON."""
 
     plant: str
 
 
 class Session:
-    """One session of a graph, which is edited in between."""
+    """A session of a graph with edits between its runs."""
 
     def __init__(self, spec: dict[str, Any], script: Any, **more: Any) -> None:  # noqa: ANN401
         self.model = ScriptedChatModel(script=script)
@@ -103,12 +103,12 @@ class Session:
     def edit(self, place: int, text: str, at: RunnableConfig = CONFIG, **more: Any) -> Any:  # noqa: ANN401
         message = log_of(self.graph.get_state(at).values)[place]
         channel = "messages" if metadata(message).audience is None else "unspoken"
-        # As user interfaces send it: nothing but what they know of.
+        # User interfaces send only the fields that they know.
         new = {"type": message.type, "id": message.id, "content": text, **more}
         return self.graph.update_state(at, {channel: [new]})
 
     def at(self, messages: int) -> RunnableConfig:
-        """Where so many messages had been said for the first time."""
+        """Return the first checkpoint with so many messages."""
         *_, first = (
             one
             for one in self.graph.get_state_history(CONFIG)
@@ -229,7 +229,7 @@ JUDGED: dict[str, Any] = TALK | {
 
 
 def judged(prompt: Prompt) -> Line:
-    """Speak, or judge by what was said last."""
+    """Speak, or judge by the last messages."""
     if "objective" in prompt[-1]["content"]:
         return {"objectives_left": [], "complete": "planted" in str(prompt)}
     return f"Word {len(prompt)} of many."

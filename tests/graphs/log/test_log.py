@@ -1,4 +1,4 @@
-"""What stands beside the messages of a log."""
+"""Metadata of the messages in a log."""
 
 from langchain_core.messages import HumanMessage, ToolMessage
 
@@ -30,7 +30,7 @@ def test_a_message_from_elsewhere_is_an_instruction_to_all() -> None:
 
 
 def test_only_turns_are_speeches() -> None:
-    """Y17: the log holds more than what was said in turn."""
+    """Y17: the log contains more than the messages of turns."""
     log = [
         make_message(0, "Begin.", Instruction(audience=("Ann",))),
         make_message(1, "x", Draft(speaker="Ann", audience=NOBODY)),

@@ -1,4 +1,4 @@
-"""Only the ends of a text are compared with marks: beside a slow reading, which compares it all."""
+"""Marks are compared only with the ends of a text; a slow reading of the whole text agrees."""
 
 import re
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ ends = st.sampled_from(ENDS)
 
 
 def slow_folded(text: str) -> tuple[str, list[int]]:
-    """All of a text as marks are compared, and of each character where it comes from."""
+    """Return a text in the form in which marks are compared, and the origin of each character."""
     spaces = {place for found in BEFORE_COLON.finditer(text) for place in range(*found.span())}
     pairs = [
         (sign, place)

@@ -1,4 +1,4 @@
-"""The ids of messages: each its own, whatever other conversations there are."""
+"""The ids of messages are unique, even if there are other conversations."""
 
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ SPEECHES = ["A1", "B1", "A2", "B2"]
 
 
 class Talks(MessagesState):
-    """What a program of the user's keeps: a chat, and the conversation that it starts."""
+    """The state of a user's program: a chat, and the conversation that it starts."""
 
     conversation: dict[str, Any]
 
@@ -70,7 +70,7 @@ async def test_each_reply_is_streamed_under_one_id_that_it_keeps(streaming: bool
     ):
         if mode == "values":
             state = found
-        elif isinstance(found[0], AIMessage):  # tokens too
+        elif isinstance(found[0], AIMessage):  # this includes tokens
             streamed[str(found[0].id)] = streamed.get(str(found[0].id), "") + found[0].text
     replies = [message for message in log_of(state) if isinstance(metadata(message), Speech)]
     assert streamed == {message.id: message.text for message in replies}
@@ -93,7 +93,7 @@ def test_a_models_id_is_kept_unless_the_log_has_it() -> None:
 
 
 class Repeating(ScriptedChatModel):
-    """A model whose server gives every answer the same id."""
+    """A model whose server sends the same id with every answer."""
 
     async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         found = await super()._agenerate(*args, **kwargs)
@@ -178,7 +178,7 @@ def test_a_role_play_of_models_holds_no_human_speech() -> None:
 
 
 async def test_the_messages_are_what_was_said_and_all_else_is_unspoken() -> None:
-    """L7: other programs that show `messages` show the conversation, and the log stays one."""
+    """L7: other programs that show `messages` show the conversation, and there is still one log."""
     conversation = plain(
         speakers=[
             {"name": "Ann", "private_opening": {"prompt": "Choose a number."}, "hooks": ["all"]},

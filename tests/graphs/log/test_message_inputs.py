@@ -1,4 +1,4 @@
-"""Messages in every form that LangGraph takes: read before they are stored, or refused whole."""
+"""Messages in every form that LangGraph accepts are converted before storage, or refused."""
 
 from collections.abc import AsyncIterator, Callable
 from copy import deepcopy
@@ -76,7 +76,7 @@ FORMS: dict[str, Any] = {
         ("user", "hi"),
     ],
 }
-"""What a user says as ``hi``, in all forms."""
+"""The user's message ``hi`` in all forms."""
 
 REFUSED: dict[str, Any] = {
     "None": None,
@@ -116,10 +116,10 @@ def kinds(messages: Any) -> list[tuple[str, str]]:  # noqa: ANN401
 
 @pytest.mark.parametrize("form", FORMS)
 def test_what_langgraph_takes_for_messages_is_read_as_langgraph_reads_it(form: str) -> None:
-    # It gives messages their ids where they are.
+    # `add_messages` adds the ids in place.
     expected: Any = add_messages([], deepcopy(FORMS[form]))
     if form == "one that it removes":
-        # `add_messages` knows only the removal of messages that were there before.
+        # `add_messages` can only remove messages that were there before.
         expected = [HumanMessage("no"), RemoveMessage(id="n"), HumanMessage("hi")]
     read = read_messages(FORMS[form])
     assert kinds(read) == kinds(expected)
@@ -136,7 +136,7 @@ def test_what_langgraph_takes_for_messages_is_read_as_langgraph_reads_it(form: s
 @pytest.mark.part(6)
 @pytest.mark.parametrize("form", FORMS)
 async def test_each_form_is_a_message_of_the_user_at_each_run(form: str) -> None:
-    """The thread is read again from what is stored: there a tuple is a list."""
+    """Every form is the user's message in each run, also after storage, which has no tuples."""
     model, graph = chat()
     for answer in ("One.", "Two."):
         given: Any = FORMS[form]
@@ -278,7 +278,7 @@ def test_whatever_is_written_is_read_as_langgraph_does_or_is_one_error(written: 
     try:
         expected = add_messages([], written) if written is not None else None
     except Exception:
-        # Of many types; an unknown id, which it removes, is none for us.
+        # There are many error types. An unknown id to remove is no error for duologue.
         expected = None
     try:
         read = read_messages(written)
@@ -287,7 +287,7 @@ def test_whatever_is_written_is_read_as_langgraph_does_or_is_one_error(written: 
         return
     if expected is not None and len({one.id for one in read}) == len(read):
         assert kinds(read) == kinds(expected)
-    # What is stored can be read back, however often.
+    # A stored message can be read again any number of times.
     once = append([], [read])
     assert append(append([], [read]), []) == once
 

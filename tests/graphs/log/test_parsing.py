@@ -1,4 +1,4 @@
-"""What a reply says by its speaker's format (L5): everything in order, and a reason where not."""
+"""Replies parsed by the speaker's format (L5): all parts in order, or a problem."""
 
 import json
 import re
@@ -20,7 +20,7 @@ TAGS = BlockFormat(begin="<do>", end="</do>")
 
 
 def blocks(form: Format, text: str, stop: Sequence[str] = ()) -> list[ParsedBlock]:
-    """The blocks of a reply, whatever is wrong with them."""
+    """Return the blocks of a reply, even if it has problems."""
     value = parse(form, text, stop=stop).value
     assert isinstance(value, list)
     return [ParsedBlock.model_validate(one) for one in value]
@@ -139,7 +139,7 @@ print(63 * -63)"""
 
 
 def test_the_parsed_solution_of_lagent() -> None:
-    """L5: generation stops at the end mark, so the last block comes without it."""
+    """L5: the last block may lack its end mark, at which generation stops."""
     (found,) = blocks(LAGENT, SOLVED, stop=("\n```\n",))
     assert found == ParsedBlock(
         thought="Both numbers are divisors of 63, and multiples of it: 63 and -63.\n\n",
@@ -170,7 +170,7 @@ def test_the_parsed_solution_of_lagent() -> None:
 def test_blocks_are_read_in_order_with_the_prose_before_each(
     text: str, read: list[tuple[str, str | None, int]]
 ) -> None:
-    """L5: all of them, where Lagent keeps the first."""
+    """L5: all blocks are kept, whereas Lagent keeps only the first."""
     assert short(TAGS, text) == read
 
 
@@ -267,7 +267,7 @@ def test_nothing_of_a_reply_is_lost_between_marks(form: BlockFormat, text: str) 
         assert left.startswith(form.begin + block.action)
         left = left.removeprefix(form.begin + block.action)
         if block.status is ParseStatus.VALID:
-            # In an empty block two line breaks are one; the text's end is the last one.
+            # In an empty block two line breaks count as one; the text's end is the last one.
             ends = [form.end, form.end.rstrip("\n")]
             ends += [end.removeprefix("\n") for end in ends if not block.action]
             end = next(end for end in ends if left.startswith(end))
@@ -329,7 +329,7 @@ def test_fenced_code_is_read_in_order(
 
 
 def test_code_in_another_language_is_prose() -> None:
-    """L5: so is code that names none."""
+    """L5: code in another language, or without a language, is prose."""
     text = "```\na\n```\n```JSON\nb\n```\n```python\nc\n```\n"
     form = CodeFormat(languages=("Python",), required=True)
     assert short(form, text) == [("```\na\n```\n```JSON\nb\n```\n", "c", 1)]
@@ -380,7 +380,7 @@ signs = st.sampled_from(["word", "word", "", "```", "```sh", "````", "~~~"])
 
 @given(parts=st.lists(st.tuples(indents, signs), max_size=12), end=st.sampled_from(["\n", "\r\n"]))
 def test_nothing_of_a_reply_is_lost_around_code(parts: list[tuple[str, str]], end: str) -> None:
-    """L5: every word is in a thought or an action, in order, whatever the fences around it."""
+    """L5: every word is in a thought or an action, in order, with any fences."""
     numbered = [sign.replace("word", f"word{place}") for place, (_, sign) in enumerate(parts)]
     text = end.join(indent + sign for (indent, _), sign in zip(parts, numbered, strict=True))
     for form in (CodeFormat(), CodeFormat(languages=("sh",))):
@@ -486,11 +486,11 @@ def test_a_schema_needs_its_class() -> None:
     ],
 )
 def test_only_a_fence_around_a_whole_answer_is_taken_away(text: str, left: str) -> None:
-    """L5: a verdict quoted among prose is no verdict."""
+    """L5: a verdict quoted inside prose is no verdict."""
     assert without_fences(text) == left
 
 
-# Any text at all
+# Arbitrary texts
 
 
 @pytest.mark.part(3)

@@ -1,4 +1,4 @@
-"""What stands in front of what a speaker hears: prefixes for others, and labels (L9, Y20)."""
+"""Text in front of the messages that a speaker hears: prefixes for others, and labels (L9, Y20)."""
 
 from typing import Any
 
@@ -24,12 +24,12 @@ NEWEST = {"when": {"kind": "max_messages", "limit": 4}}
 def test_l9_between_two_a_prefix_stands_in_front_of_each_line(
     labels: bool | None, heard: str
 ) -> None:
-    """L9, Y20: between two it goes without saying who spoke."""
+    """L9, Y20: between two speakers, a message has its prefix, and by default no label."""
     ann = {"name": "Ann", "prefixes": {"Bob": "B> "}, "labels": labels}
     said = ["One.", "Two.", "Three.", "Four."]
     result, model = play(talk(ann, "Bob", rounds=2), said)
     assert texts(model.calls[2])[-1] == f"u:{heard}"
-    # Nobody else hears it.
+    # No other speaker hears the prefix.
     assert texts(model.calls[3])[-1] == "u:Three."
     assert [text for _, text in result.transcript] == said
 
@@ -45,7 +45,7 @@ def test_l9_between_two_a_prefix_stands_in_front_of_each_line(
 def test_l9_among_three_each_line_has_the_prefix_for_who_said_it(
     labels: bool | None, heard: str
 ) -> None:
-    """L9, Y20: labels come behind prefixes, unless they are switched off."""
+    """L9, Y20: labels follow prefixes, unless they are switched off."""
     ann = {"name": "Ann", "prefixes": PREFIXES, "labels": labels}
     said = ["One.", "Two.", "Three.", "Four."]
     _, model = play(talk(ann, "Bob", "Cid", rounds=2, end_chat=NEWEST), said)

@@ -1,6 +1,6 @@
-"""Y16: what one speaker alone knows, told or made up, and that nobody else ever sees it.
+"""Y16: secrets of a speaker, given or invented, which no other speaker ever sees.
 
-Secrets combined with all else are in the sample of `test_group_solve`.
+The sample of `test_group_solve` combines secrets with all other options.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ def short(result: StoredSession, name: str) -> str:
 
 
 def unheard_by_others(troupe: Troupe, result: StoredSession, owner: str) -> None:
-    """A secret is in no prompt of another, and in no other's view."""
+    """Check that a secret is in no prompt and in no view of another speaker."""
     for call in troupe.model.calls:
         (_, system), *heard = entries(call.messages)
         if not system.startswith(f"You are {owner}."):
@@ -118,7 +118,7 @@ async def test_a_secret_comes_first_and_is_its_owners_alone(
 
 @pytest.mark.parametrize("answers", [True, False], ids=["opening-answers", "shared-task"])
 async def test_a_secret_is_made_up_before_anything_else_and_is_no_turn(answers: bool) -> None:
-    """Y3, Y16: it counts as a message, not in a round; nobody is asked after it."""
+    """Y3, Y16: an invented secret counts as a message but not in a round, and is not judged."""
     plan = Plan(
         mode="end_chat_after_first_completion",
         completes={"A": None, "B": None},
@@ -135,7 +135,7 @@ async def test_a_secret_is_made_up_before_anything_else_and_is_no_turn(answers: 
 
 
 async def test_what_is_made_up_is_not_held_to_the_form_that_others_read() -> None:
-    """Y16, Z3: and a blank one is asked for once more."""
+    """Y16, Z3: an invented secret needs no format, but a blank one is requested once more."""
     conversation = Conversation(
         task="Play.",
         speakers=(
@@ -159,7 +159,7 @@ async def test_what_is_made_up_is_not_held_to_the_form_that_others_read() -> Non
 
 
 async def test_a_secret_stays_in_mind_to_the_end() -> None:
-    """Y16: it stands at the beginning of every later prompt of its owner, the judge's too."""
+    """Y16: every later prompt of a secret's owner begins with it, also the judge's."""
     plan = Plan(
         mode="one_last_group_chat_after_first_completion",
         completes={"A": 2},

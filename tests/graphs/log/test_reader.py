@@ -1,7 +1,7 @@
-"""What is read of a log that grows is the same as what is read of the whole log at once.
+"""An incremental reading of a growing log equals a reading of the whole log.
 
-The counts are held to plain functions over the whole log, the views and what a context policy
-keeps to a reader that has read nothing before.
+The counts are compared with plain functions over the whole log. The views, and the messages kept by
+a context policy, are compared with a new reader.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ def test_a_log_that_grows_is_read_as_the_whole_log_is(seed: int) -> None:
         state = {"messages": [one for one in log if metadata(one).is_spoken]}
         state["unspoken"] = [one for one in log if one not in state["messages"]]
         assert channels.of(state) == log_of(state)
-        # What a model is asked with may not come into the log, and is read all the same.
+        # Messages of a prompt need not be added to the log, but are read as well.
         tried = [*log, odd_line(random, conversation.names, log)]
         for one in (tried, log) if random.random() < 0.2 else (log,):
             check(conversation, reader, one, random.choice(AROUND))
@@ -51,7 +51,7 @@ FEW = ("OK.", "Thank you!", "Is it done?", "We go on with the beans.", "We go on
 
 @drawn_cases(20, 60, data=st.data())
 def test_r7_what_never_moves_is_counted_as_by_a_look_at_the_whole_log(data: st.DataObject) -> None:
-    """Logs of few texts, in which most come again."""
+    """R7: in logs with many repetitions, the incremental counts equal the full ones."""
     names = ("Ann", "Bob", "Cid")[: data.draw(st.integers(2, 3))]
     speakers = [{"name": name} for name in names]
     conversation = Conversation.model_validate({"task": "Talk.", "speakers": speakers})
@@ -114,7 +114,7 @@ def test_who_is_given_a_copy_of_a_view_can_change_nothing() -> None:
 
 
 def test_threads_share_nothing_of_what_is_read() -> None:
-    """One graph may run in several loops, and sessions without an id are all the same to it."""
+    """Threads share no state, because a graph can't distinguish sessions without an id."""
     random = Random(7)  # noqa: S311  # nothing secret
     running, state = RunningSessions(), {"spec": odd_conversation(random).stored()}
     mine = running.of(None, state)

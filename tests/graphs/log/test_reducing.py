@@ -1,4 +1,4 @@
-"""The log's reducer: append, replace by id, remove, and the same log however writes are batched."""
+"""The log's reducer: append, replace by id, remove; the grouping of writes does not matter."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -82,7 +82,7 @@ WRITES = st.lists(st.one_of(WRITTEN, st.lists(WRITTEN, max_size=3)), max_size=6)
 
 
 def as_the_server_reads(value: Any) -> Any:  # noqa: ANN401
-    """Give a value as LangGraph's dev server reads it from its store: messages as dicts."""
+    """Return a value as LangGraph's dev server reads it from its store: messages as dicts."""
     _, stored = JsonPlusSerializer().dumps_typed(value)
     options = ormsgpack.OPT_NON_STR_KEYS
     return ormsgpack.unpackb(stored, ext_hook=_msgpack_ext_hook_to_json, option=options)
@@ -167,7 +167,7 @@ def kinds(log: list[AnyMessage]) -> list[type[MessageMetadata]]:
 def test_an_edited_message_keeps_its_place_its_speaker_and_what_it_is(
     place: int, text: str, is_edited: bool
 ) -> None:
-    """Whatever a user interface sends of it. A reply's other words are marked."""
+    """An edited message keeps its place, speaker and kind; a reply with new text is marked."""
     old = LOG[place]
     edits: list[AnyMessage] = [
         AIMessage(text, id=old.id),
@@ -184,7 +184,7 @@ def test_an_edited_message_keeps_its_place_its_speaker_and_what_it_is(
 
 
 def removed(wanted: int, log: Sequence[AnyMessage] = LOG) -> list[str]:
-    """The places that are marked in a log from which this one is removed."""
+    """Return the ids of the messages marked as removed after this one is removed."""
     messages = append(log, [RemoveMessage(id=str(log[wanted].id))])
     found = log_of({"messages": messages})
     return [place_of(message) for message in found if isinstance(metadata(message), RemovedMessage)]
@@ -227,7 +227,7 @@ def test_results_go_with_the_calls_that_they_belong_to() -> None:
 
 def test_what_a_hook_made_of_a_message_goes_with_it() -> None:
     assert removed(4) == ["m0004", "m0005"]
-    # What the speaker hears then is what was said.
+    # The speaker then hears the original message.
     assert removed(5) == ["m0005"]
 
 

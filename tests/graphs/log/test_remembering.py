@@ -1,4 +1,4 @@
-"""L2: what a speaker still remembers of a log, as a rule."""
+"""L2: the part of a log that a speaker remembers, as a rule."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -75,7 +75,7 @@ def test_what_was_loaded_stands_in_front_and_the_newest_reset_counts() -> None:
 
 
 def test_what_is_new_to_a_speaker_is_the_same_behind_a_memory_that_was_loaded() -> None:
-    """L2, L7: what its functions, hooks and people are told is what its model would be."""
+    """L2, L7: functions, hooks and people get the same new messages as the model."""
     loaded: dict[str, Any] = {"kind": RememberedMessage, "audience": ("Ann",)}
     log = [spoke(0, "Ann"), spoke(1, "Ben", "News.")]
     conversation = Conversation(task="Talk.", speakers=tuple(Speaker(name=it) for it in NAMES))
@@ -91,7 +91,7 @@ def test_a_summary_of_what_is_forgotten_is_forgotten_too() -> None:
     assert ids(remembered(log, "Ann")) == ["m0002"]
     later = [*log, spoke(4, "Ben", **summary)]
     assert ids(remembered(later, "Ann")) == ["m0002", "m0004"]
-    # It is a way to show a memory, and none of its own.
+    # A summary only replaces forgotten messages in the view; it is no memory.
     assert ids(memory(later, "Ann")) == ["m0002"]
 
 
@@ -107,7 +107,7 @@ def test_a_memory_holds_what_a_hook_made_of_a_message_in_its_place() -> None:
 
 
 def test_a_memory_holds_what_was_said_and_heard_and_no_more() -> None:
-    """Own answers that were handed on, drafts, others' calls and results are left out."""
+    """L2: opening answers, drafts, and others' calls and results are excluded."""
     log = [
         make_message(0, "Begin.", Instruction(audience=("Ann",))),
         spoke(1, "Ann", kind=Draft, audience=NOBODY),
@@ -146,7 +146,7 @@ def test_of_any_log_each_message_is_remembered_once_and_nothing_new_is_forgotten
         kept = ids(remembered(log, name))
         assert len(kept) == len({*kept})
         assert {*kept} <= {*ids(log)}
-        # What is said from now on is remembered by all, behind the rest.
+        # All speakers remember new messages, after the older ones.
         assert ids(remembered([*log, spoke(len(log), "Ben")], name)) == [
             *kept,
             place_name(len(log)),

@@ -1,4 +1,4 @@
-"""A removed message is in `messages` no more, however it was removed; the log keeps its place."""
+"""Removed messages disappear from `messages`, by any kind of removal; the log keeps their place."""
 
 from collections.abc import Callable
 from typing import Any
@@ -58,7 +58,7 @@ class Thread:
 
     @property
     def removed(self) -> list[str]:
-        """What stands in the log, marked as removed."""
+        """Return the log's texts that are marked as removed."""
         return [one.text for one in self.log if isinstance(metadata(one), RemovedMessage)]
 
     def check_places(self) -> None:
@@ -153,7 +153,7 @@ def test_one_run_may_remove_and_say(gone: str) -> None:
 @pytest.mark.parametrize("marked", [True, False], ids=["as read", "ids and texts"])
 @pytest.mark.parametrize("by_hand", [True, False], ids=["state", "input"])
 def test_all_can_be_removed_but_for_what_is_written_again(marked: bool, by_hand: bool) -> None:
-    """As graphs do that trim their messages."""
+    """An input can remove all messages except those that it contains, as graphs that trim do."""
     on = chat()
     kept = on.messages[1:3]
     written = [
@@ -193,7 +193,7 @@ def test_a_command_that_answers_may_remove() -> None:
 
 
 def test_whoever_sends_a_removed_message_again_says_nothing_with_it() -> None:
-    """As clients do that send all they know; with and without our marks."""
+    """A removed message that a client sends again has no effect, with or without our marks."""
     on = chat()
     known = on.messages
     remove(on.graph, "a", "b")
@@ -216,7 +216,7 @@ def test_removing_what_is_not_there_or_twice_changes_nothing() -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_what_was_only_kept_leaves_nothing(way: Callable[..., None]) -> None:
-    """The task of a conversation, and what came with it, are no lines of the log."""
+    """Removed messages that were not in the log, such as the task, leave no trace in it."""
     on = Thread(CoderForm, ["It is 4.", "It is 9."])
     on.give(AIMessage("Yes?", id="y"), HumanMessage("2 + 2", id="a"))
     log = on.log
@@ -228,7 +228,7 @@ def test_what_was_only_kept_leaves_nothing(way: Callable[..., None]) -> None:
 
 @pytest.mark.parametrize("way", [remove, remove_by_an_input])
 def test_what_is_still_to_be_said_is_not_said(way: Callable[..., None]) -> None:
-    """The run broke off before the person's node; the person is asked then."""
+    """A removed message that was still to be said is not said, and the person is asked."""
     on = Thread(ChatForm, ["One."])
     given: Any = {"messages": [HumanMessage("First", id="a")]}
     on.graph.invoke(given, CONFIG, interrupt_before=["user_agent"])
@@ -279,7 +279,7 @@ def test_a_removal_as_the_node_of_an_input_is_hidden_by_the_run_that_follows() -
 
 
 def test_whoever_gives_an_input_takes_no_line_out_of_the_log() -> None:
-    """Not even with the mark that our own writes carry."""
+    """An input can't remove messages from the log, even with the mark of our own writes."""
     on = chat()
     on.give(RemoveMessage(id="a", additional_kwargs={TAKEN_BACK: True}))
     assert on.removed == ["First"]

@@ -1,4 +1,4 @@
-"""Messages removed from a session: nobody hears them, nothing counts them, and it goes on."""
+"""Messages removed from a session are neither heard nor counted, and the session continues."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, Scrip
 from support.cases import drawn_cases
 
 WORD = re.compile(r"\b[a-p]{8}\b")
-"""What the player makes up; no two are alike."""
+"""Unique words that the player generates."""
 
 
 def standing(log: list[AnyMessage]) -> list[AnyMessage]:
@@ -48,7 +48,7 @@ def words(log: list[AnyMessage]) -> set[str]:
 
 
 def check_prompt(prompt: Prompt) -> None:
-    """What providers ask of a prompt."""
+    """Check the requirements of providers on a prompt."""
     roles = [message["role"] for message in prompt]
     assert "system" not in roles[1:]
     assert roles[-1] in ("user", "tool")
@@ -59,7 +59,7 @@ def check_prompt(prompt: Prompt) -> None:
 
 
 async def run(player: Player, data: st.DataObject) -> State:
-    """Run it step by step, and remove messages in between; give the last state."""
+    """Run a conversation step by step with removals in between; return the last state."""
     conversation = player.conversation
     graph = build_graph(
         checkpointer=InMemorySaver(),
@@ -85,15 +85,15 @@ async def run(player: Player, data: st.DataObject) -> State:
         given, log = None, log_of(state)
         if removals < 5 and log and data.draw(st.sampled_from((True, False, False)), "remove"):
             removals += 1
-            # Often the newest ones, on which the next step may rest.
+            # These are often the newest messages, on which the next step may depend.
             place = data.draw(st.integers(0, min(len(log), 30) - 1), "places from the end")
             removed = RemoveMessage(id=str(log[-1 - place // 3].id))
-            # Where its id is not known, nothing changes.
+            # In a channel without the id, nothing changes.
             await graph.aupdate_state(config, {"messages": [removed], "unspoken": [removed]})
             found = await graph.aget_state(config)
             log = log_of(found.values)
             assert found.next
-            # The log keeps its place, and other programs see it no more.
+            # The log keeps the place of the message; other programs no longer see it.
             assert removed.id in {one.id for one in log}
             assert removed.id not in {one.id for one in found.values["messages"]}
             gone |= words(log) - words(standing(log))
@@ -134,21 +134,21 @@ def dig() -> str:
 
 
 def halted(store: str, after: int) -> None:
-    """Run a session, named one, up to so many calls of its model; the next fails."""
+    """Run session "one" up to so many model calls; the next one fails."""
     model = ScriptedChatModel(script=[*SAID[:after], RuntimeError("the line is dead")])
     with pytest.raises(RuntimeError, match="the line is dead"):
         converse(SPEC, session="one", model=model, store=store, tools=[dig])
 
 
 def remove(store: str, *wanted: str) -> None:
-    """Remove the messages at these places, or all."""
+    """Remove the messages with these ids, or all."""
     ids = {place_of(one): str(one.id) for one in Session("one", store=store).state().messages}
 
     async def removing() -> None:
         async with known_store(store) as opened:
             gone = [RemoveMessage(id=ids.get(one, one)) for one in wanted]
             config = RunnableConfig(configurable={"thread_id": "one"})
-            # Where an id is not known, nothing changes.
+            # In a channel without the id, nothing changes.
             written = {"messages": gone, "unspoken": gone}
             await build_graph(checkpointer=opened.checkpointer).aupdate_state(config, written)
 
@@ -170,7 +170,7 @@ def test_a_removed_message_is_in_no_prompt_and_leaves_no_ghost(store: str) -> No
     model = ScriptedChatModel(script=SAID[3:])
     ended = Session("one", store=store).resume(model=model, tools=[dig])
     assert [text for _, text in ended.transcript] == ["I dig.", "I have dug.", "Roses.", "Tulips."]
-    # Ann has heard nothing since she last spoke.
+    # Ann has heard nothing since her last message.
     assert told(model.calls[0].prompt)[-2:] == [
         ("assistant", "I have dug."),
         ("user", speaking.CONTINUE_CONVERSATION),
@@ -182,7 +182,7 @@ def test_a_removed_message_is_in_no_prompt_and_leaves_no_ghost(store: str) -> No
 
 
 def test_what_is_removed_in_the_middle_of_a_turn_is_not_gone_on_with(store: str) -> None:
-    """The tool has answered, and whoever called it is to speak."""
+    """A turn does not continue after its tool call was removed."""
     halted(store, 1)
     remove(store, "m0001")
     model = ScriptedChatModel(script=["Nothing to dig.", *SAID[2:]])

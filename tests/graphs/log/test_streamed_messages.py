@@ -1,4 +1,4 @@
-"""What LangGraph's streams and traces show of a conversation: each reply once, and nothing else."""
+"""LangGraph's streams and traces show each reply of a conversation once, and nothing else."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ SPOKEN = ["A1", "Let me see.", "Monday: sun", "B1"]
 
 
 def everything(**fields: Any) -> Conversation:
-    """A conversation with all that is no message of the chat, but for drafts."""
+    """Return a conversation with all internal messages except drafts."""
     return plain(
         speakers=[
             {"name": "Ann", "private_opening": {"prompt": "Choose a number."}},
@@ -38,7 +38,7 @@ def everything(**fields: Any) -> Conversation:
 
 
 class Talks(MessagesState):
-    """What a program of the user's keeps."""
+    """The state of a user's program."""
 
     conversation: dict[str, Any]
 
@@ -84,7 +84,7 @@ async def test_only_what_is_said_is_streamed_and_once(
 
 
 class Names(AsyncCallbackHandler):
-    """Notes what calls of models are called."""
+    """A callback that records the names of model calls."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
@@ -115,12 +115,12 @@ async def test_traces_and_messages_tell_who_spoke_by_which_model_for_how_much(
     assert {one.response_metadata["model_name"] for one in answers} == {"scripted"}
     (used,) = values["usage"].values()
     told = [one.usage_metadata for one in answers]
-    # The task as it was made specific is said by nobody.
+    # The specified task is no speaker's message.
     assert 0 < sum(one["output_tokens"] for one in told if one) < used["output_tokens"]
 
 
 async def test_of_an_agent_that_is_no_graph_the_reply_alone_is_streamed_and_once() -> None:
-    """However many models it asks, and in whatever form it says what they gave."""
+    """Only the reply of a plain agent is streamed, once, however many models the agent calls."""
     model = ScriptedChatModel(script=["Red or blue?", "Blue.", "A secret."])
     agent: Any = (
         RunnableLambda(lambda heard: model.invoke([model.invoke(heard)])) | StrOutputParser()

@@ -1,4 +1,4 @@
-"""A result printed, and as messages in OpenAI's form that evaluators of agents take."""
+"""The text of a result, and its messages in OpenAI's format for evaluators of agents."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The log as one speaker sees it: what holds for any log, and for logs of real runs."""
+"""A speaker's view of the log: properties for any log, and for logs of real runs."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -98,16 +98,16 @@ KINDS: list[type[MessageMetadata]] = [
 
 @st.composite
 def any_log(draw: st.DrawFn) -> tuple[Conversation, list[AnyMessage]]:
-    """Any lines whatever, also such as no run leaves behind."""
+    """Draw any log, including logs that no run can produce."""
     conversation = talk(draw(NAMES))
     who = st.sampled_from(conversation.names)
     audiences = st.one_of(st.none(), st.lists(who, max_size=3, unique=True).map(tuple))
     ids = st.sampled_from(["c1", "c2", "c3", "c4"])
     log: list[AnyMessage] = []
     for number in range(draw(st.integers(0, 12))):
-        # A word of its own tells each line from all others.
+        # A unique word identifies each message.
         text = draw(st.sampled_from(["", " \n", f"word{number}x", f" word{number}x\n\nand more "]))
-        # What a speaker has forgotten is not shown whole.
+        # A view does not contain the whole of a forgotten message.
         kind = draw(st.sampled_from(KINDS))
         if kind is ToolResult:
             speaker = draw(who)
@@ -133,11 +133,11 @@ def any_log(draw: st.DrawFn) -> tuple[Conversation, list[AnyMessage]]:
 
 
 def audible(message: BaseMessage, name: str) -> bool:
-    """Whether a line's text belongs in a speaker's view."""
+    """Return whether a message's text belongs in a speaker's view."""
     about = metadata(message)
     if about.speaker == name:
         if isinstance(about, OpeningAnswer):
-            return False  # its own answer stands there already
+            return False  # the view contains its own answer already
         if isinstance(about, Speech | ToolCalls):
             return True
     return about.audience is None or name in about.audience
@@ -151,7 +151,7 @@ def words(text: str) -> list[str]:
 def test_any_log_is_shown_whole_and_in_a_shape_that_providers_take(
     drawn: tuple[Conversation, list[AnyMessage]], system: str | None
 ) -> None:
-    """L3, Y17, Y20: roles, order, labels, and nothing that the speaker may not hear."""
+    """L3, Y17, Y20: roles, order and labels are right, and private messages are absent."""
     conversation, log = drawn
     before = deepcopy(log)
     for name in conversation.names:
@@ -184,7 +184,7 @@ def test_any_log_is_shown_whole_and_in_a_shape_that_providers_take(
 def test_every_line_of_another_stands_in_a_paragraph_of_its_own_with_its_speaker(
     drawn: tuple[Conversation, list[AnyMessage]],
 ) -> None:
-    """L3: joined with a blank line. Y20: with three or more, marked with its speaker."""
+    """L3, Y20: others' messages are joined by a blank line, and labelled among three or more."""
     conversation, log = drawn
     for name in conversation.names:
         heard = []
@@ -209,7 +209,7 @@ def test_every_line_of_another_stands_in_a_paragraph_of_its_own_with_its_speaker
 
 @drawn_cases(60, 300, names=NAMES)
 def test_names_sent_to_providers_are_valid_and_differ(names: list[str]) -> None:
-    """L1: the display name is kept apart from what a provider takes."""
+    """L1: the display name and the name for the provider are separate."""
     mapped = provider_names(names)
     assert list(mapped) == names
     assert len({*mapped.values()}) == len(names)
@@ -240,10 +240,10 @@ def test_a_view_names_its_speakers_as_providers_take_it(
 
 
 @st.composite
-def real_log(  # noqa: C901  # one branch for each thing a turn may hold
+def real_log(  # noqa: C901  # one branch for each possible part of a turn
     draw: st.DrawFn,
 ) -> tuple[Conversation, list[AnyMessage], list[tuple[str, int, int]]]:
-    """The log of a possible run, and for each turn its speaker, start and last line."""
+    """Draw the log of a possible run, and for each turn its speaker, start and last message."""
     names = draw(st.sampled_from([["Ann", "Bob"], ["Ann", "Bob", "Cid"], ["A b", "A-b", "é", "è"]]))
     keep = draw(st.lists(st.sampled_from(names), unique=True))
     conversation = talk(names, keep=keep)
@@ -303,7 +303,7 @@ def real_log(  # noqa: C901  # one branch for each thing a turn may hold
 def test_a_prompt_and_its_reply_begin_the_speakers_next_prompt(
     drawn: tuple[Conversation, list[AnyMessage], list[tuple[str, int, int]]],
 ) -> None:
-    """Providers cache prefixes; reflections (Y10), repairs and tools (Y18) break none."""
+    """Providers cache prefixes; reflections (Y10), corrections and tools (Y18) keep them."""
     conversation, log, turns = drawn
     for name in conversation.names:
         own = [(start, end) for speaker, start, end in turns if speaker == name]
@@ -325,7 +325,7 @@ def views(conversation: Conversation, log: Sequence[BaseMessage], name: str) -> 
 
 
 def test_own_lines_are_the_assistants_and_all_others_the_users() -> None:
-    """L3, Y20: neighbours in the user role are joined by a blank line, each with its speaker."""
+    """L3, Y20: adjacent user messages are joined by a blank line, each with its speaker."""
     conversation = talk(["Ann", "Bob", "Cid"])
     log = [
         make_message(0, "Begin.", Instruction(audience=("Ann",))),
@@ -346,7 +346,7 @@ def test_own_lines_are_the_assistants_and_all_others_the_users() -> None:
 
 
 def test_two_speakers_hear_each_other_without_labels() -> None:
-    """Y17: user and assistant as each agent sees it."""
+    """Y17: each agent sees itself as the assistant and the other as the user."""
     conversation = talk(["Ann", "Bob"])
     log = [
         make_message(0, "Hello.", Speech(speaker="Ann")),
@@ -357,7 +357,7 @@ def test_two_speakers_hear_each_other_without_labels() -> None:
 
 
 def test_others_hear_the_text_beside_a_call_and_not_the_call() -> None:
-    """Y18: calls and results belong to the caller."""
+    """Y18: other speakers hear the text of a message, but not its calls and results."""
     conversation = talk(["Ann", "Bob"])
     call = tool_call(name="add", args={"a": 1}, id="c1")
     log = [
@@ -385,7 +385,7 @@ def test_the_newest_of_two_results_is_shown() -> None:
 
 
 def test_a_call_whose_arguments_are_no_json_is_told_to_its_caller() -> None:
-    """Y19: the text goes back to the model to mend its arguments."""
+    """Y19: the model gets the text back to correct its arguments."""
     conversation = talk(["Ann", "Bob"])
     log = [
         make_message(0, "Begin.", Instruction(audience=("Ann",))),
