@@ -1,4 +1,4 @@
-"""The command line in one process: each command, what it prints, and what bad input gets."""
+"""The command line in one process: the output of each command, and its errors."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator["Serve"]:
 
 
 class Serve:
-    """Starts a scripted server and points the settings at it."""
+    """A function that starts a scripted server and sets the environment for it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch
@@ -54,7 +54,7 @@ def test_a_run_into_a_pipe_is_plain_text(serve: Serve) -> None:
     ran = duologue(*TASK, "--session", "g")
     assert ran.exit_code == 0
     assert ran.stderr == ""
-    # How long the prompts are is not the command line's business.
+    # The lengths of prompts are irrelevant to the command line.
     assert re.sub(r"\d+ tokens read", "N tokens read", ran.stdout) == (
         "Plan a garden\n"
         "Session g begins.\n"
@@ -177,7 +177,7 @@ def test_a_group_is_run_from_a_file(serve: Serve, tmp_path: Path) -> None:
 
 
 def test_a_blogger_is_run_from_a_file(serve: Serve, tmp_path: Path) -> None:
-    """Row A10."""
+    """A10: a file with a blogger is run."""
     serve("Bees dance.", "Say why.", "They map.", "SATISFIED")
     (tmp_path / "post.toml").write_text('kind = "blogger"\ntask = "A post on bees"\n')
     ran = duologue("run", "post.toml")
@@ -188,7 +188,7 @@ def test_a_blogger_is_run_from_a_file(serve: Serve, tmp_path: Path) -> None:
 def test_a_file_names_what_a_package_offers_by_entry_points(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows L1, L4 and L5: function, hook and schema; what is read stands in each event."""
+    """L1, L4, L5: a file can name a package's function, hook and schema."""
     install_package(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     beds = [{"bed": f"bed {number}"} for number in range(6)]
@@ -201,7 +201,7 @@ def test_a_file_names_what_a_package_offers_by_entry_points(
     assert [event["parsed"] for event in said[:2]] == [{"bed": "BED 0"}, None]
     assert said[1]["text"].startswith('It rains on {"bed": "BED 0"} and rains')
     shown = duologue("show", "s").stdout
-    # What the model had answered is kept for the record alone.
+    # The model's original answer is kept only for the record.
     assert '{"bed": "BED 5"}' in shown
     assert '{"bed": "bed 5"}' not in shown
 
@@ -224,7 +224,7 @@ def test_an_unregistered_name_is_refused_before_a_session_is_said_to_begin(
 def test_a_hook_that_fails_says_how_to_go_on_and_nothing_is_asked_again(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Row L5."""
+    """L7: the output of a failed hook names the next command, and no call is repeated."""
     install_package(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     server = serve({"bed": "bed 0"})
@@ -240,7 +240,7 @@ def test_a_hook_that_fails_says_how_to_go_on_and_nothing_is_asked_again(
 
 
 def test_a_summary_is_shown_and_is_an_event(serve: Serve, tmp_path: Path) -> None:
-    """Row L7."""
+    """The summary is printed and sent as an event."""
     long = [f"{number} " + "is a number. " * 30 for number in range(3)]
     serve(long[0], long[1], "Numbers came.", long[2])
     (tmp_path / "short.toml").write_text(
@@ -298,7 +298,7 @@ def test_a_session_is_shown_as_a_speaker_sees_it(serve: Serve) -> None:
     assert shown.startswith("\nsystem:\nYou are Gardener.")
     assert (
         f"\nuser (Owner):\n{FIRST}\n\nassistant (Gardener):\n{ANSWER}\n\n"
-        # R1: others hear a message without its done token.
+        # R1: other speakers hear a message without its done token.
         "user (Owner):\n(empty message)\n"
     ) in shown
     assert "Ended after 1 round and 3 messages: Owner said the done token." in shown

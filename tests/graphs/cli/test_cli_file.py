@@ -1,4 +1,4 @@
-"""Conversations in files are begun from a template, checked and drawn, without any model."""
+"""Conversations in files: templates, checks and diagrams, without any model."""
 
 import re
 import tomllib
@@ -33,7 +33,7 @@ def test_what_init_writes_passes_the_check_and_runs(kind: str) -> None:
     model = ScriptedChatModel(lambda prompt: "Instruction: Dig.")
     result = converse(f"{kind}.toml", model=model, store="memory:", answer=lambda asked: "exit")
     assert result.outcome is not None
-    # Whoever begins has its fields in front of it, each with what it means.
+    # The template shows each field with its meaning.
     text = Path(f"{kind}.toml").read_text(encoding="utf-8")
     assert all(len(line) < (100 if " = " in line else 80) for line in text.splitlines())
     assert "None: " not in text.replace("None: no cap", "")
@@ -166,7 +166,7 @@ def test_without_a_command_it_says_what_to_do_first() -> None:
     commands = re.findall(r"^  duologue (.+)", said.stdout, re.MULTILINE)
     assert len(said.stdout.splitlines()) <= 24
     assert all(len(line) <= 80 for line in said.stdout.splitlines())
-    # What it names is there.
+    # The commands that it names exist.
     for command in {one.split()[0] for one in commands}:
         assert duologue(command, "--help").exit_code == 0
     first, second = (one for one in commands if "garden.toml" in one and "run" not in one)

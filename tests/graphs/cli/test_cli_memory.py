@@ -21,7 +21,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """A store with a finished session, g, and one in its middle, h."""
+    """Return a store with a finished session, g, and an unfinished one, h."""
     store = tmp_path / "sessions.db"
     garden = role_play("Plan a gärden", "Owner", "Gardener", specify_task=False)
     model = ScriptedChatModel(script=[FIRST, ANSWER, DONE])
@@ -40,7 +40,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
 
 
 def view(session: str, speaker: str, store: Path | str) -> str:
-    """What a speaker sees, without its system prompt."""
+    """Return a speaker's view without its system prompt."""
     return str(Session(session, store=store).state().viewpoint(speaker)[1:])
 
 
@@ -96,7 +96,7 @@ def test_a_session_and_a_speakers_memory_are_reset(store: Path) -> None:
 
 
 def test_r10_what_has_ended_goes_on_with_something_said(store: Path) -> None:
-    """A fork at its end, by the same rules, has ended, too."""
+    """An ended session continues after a message; a fork at its end has ended, too."""
     ran = duologue("fork", "g", "--into", "j")
     assert (ran.stdout, ran.stderr) == (
         "j\n",

@@ -1,4 +1,4 @@
-"""G5 and G6 on the command line without a terminal: pipes, JSON, and answers from elsewhere."""
+"""G5 and G6 on the command line without a terminal: pipes, JSON, answers from elsewhere."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ CHAT = ["chat", "--session", "c"]
 
 
 def waits() -> str:
-    """What is said of a session "c" that waits for a message."""
+    """Return the lines about a session "c" that waits for a message."""
     return f"Session c waits for an answer. User, it is your turn. exit: leave.\n{ways_on()}"
 
 
@@ -38,7 +38,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
 
 @pytest.fixture
 def offer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[str], None]]:
-    """Offer tools that ask a person, of which the agent calls one."""
+    """Yield a function that offers tools which ask a person; the agent calls one of them."""
     with ExitStack() as servers:
 
         def offered(name: str) -> None:
@@ -52,10 +52,10 @@ def offer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[
 
 
 def test_a_chat_is_read_from_a_pipe_until_exit(server: ScriptedServer) -> None:
-    """Rows G5 and G6."""
+    """G5, G6: each line of the pipe is a message."""
     ran = duologue(*CHAT, lines="What is it?\n\nThanks.\n EXIT \nnot read\n")
     assert ran.exit_code == 0
-    # Nobody is prompted; an empty line, where there must be an answer, is told and passed over.
+    # There is no prompt, and an empty line is reported and skipped if an answer is required.
     assert ran.stderr == "Something must be said here; exit leaves.\n"
     assert ran.stdout.startswith(
         "Chat with Assistant\n"
@@ -78,7 +78,7 @@ def test_a_chat_is_read_from_a_pipe_until_exit(server: ScriptedServer) -> None:
 
 
 def test_the_end_of_the_input_leaves_the_session_waiting(server: ScriptedServer) -> None:
-    """Row G5."""
+    """G5: at the end of the input, the question stays open."""
     ran = duologue("chat", "Hello.", "--session", "c")
     assert (ran.exit_code, ran.stderr) == (5, waits())
     assert ran.stdout.endswith("\nUser:\nHello.\n\nAssistant:\nIt is 42.\n")
@@ -192,7 +192,7 @@ def test_a_call_that_waits_is_told_with_a_command_that_lets_it_run(
 def test_a_command_that_was_copied_answers_the_question_that_it_was_shown_with(
     offer: Callable[[str], None],
 ) -> None:
-    """Somebody else has answered, and another call waits, by the time it is run."""
+    """A copied command does not answer a later question."""
     offer("send")
     approve = '{"decisions": [{"type": "approve"}]}'
     duologue("chat", "Go.", "--session", "c", "--tool", "send", lines="e\n")
@@ -231,7 +231,7 @@ def test_a_tools_own_question_takes_json_or_text(
 def test_a_file_with_a_person_is_run_and_says_what_nothing_does(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Row A5: a person is asked at a termination message, where nothing ends it."""
+    """A5: the person is asked at a termination message if nothing else ends it."""
     (tmp_path / "sums.toml").write_text(
         'kind = "user_proxy"\nmessage = "What is 2 + 2?"\nhuman_input_mode = "TERMINATE"\n'
     )
@@ -253,7 +253,7 @@ def test_a_file_with_a_person_is_run_and_says_what_nothing_does(
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store in which one session waits, one has ended, and one failed."""
+    """Return a store with a waiting, an ended and a failed session."""
     folder = tmp_path_factory.mktemp("kept")
     with pytest.MonkeyPatch.context() as patch, ScriptedServer([FIRST, Reply(error=400)]) as server:
         isolate(patch, folder, OPENAI_BASE_URL=server.url)
@@ -305,7 +305,7 @@ def test_bad_input_gets_one_sentence_before_any_model_is_called(
     assert named in error
     assert error.startswith(("Error: ", "Missing", "│"))
     assert "Traceback" not in ran.output
-    # What does not go on is not said to.
+    # A session that did not continue is not reported as continued.
     assert "goes on" not in ran.stdout
     assert duologue("show", "c").stdout.endswith("duologue resume c\n")
 

@@ -1,4 +1,4 @@
-"""Signals, closed pipes, and two who run the same session."""
+"""Signals, closed pipes, and two processes that run the same session."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_a_signal_that_is_sent_twice_in_mid_turn_leaves_a_session_that_goes_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """In a process of its own; no call that was answered is made again."""
+    """After two signals in the middle of a turn, a session continues without repeated calls."""
     store = str(tmp_path / "a file.db")
     with ScriptedServer([FIRST, "lost", ANSWER, DONE], hold=[1]) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
@@ -52,7 +52,7 @@ def test_a_signal_that_is_sent_twice_in_mid_turn_leaves_a_session_that_goes_on(
             time.sleep(0.05)
         out, err = process.communicate(timeout=60)
         assert process.returncode == 143
-        # On a busy machine it also says how long it has worked.
+        # On a busy machine it also prints the duration.
         told = [line for line in err.splitlines() if not line.endswith(" s so far.")]
         assert told == [
             "",
@@ -92,7 +92,7 @@ def test_a_signal_in_mid_turn_leaves_a_session_that_goes_on_without_repeating_a_
 def assert_goes_on(server: ScriptedServer, *options: str) -> None:
     ran = duologue("resume", *options, "g")
     assert ran.exit_code == 0
-    # One call was in flight; the others were not made again.
+    # One call was in flight, and the others were not repeated.
     assert len(server.calls) == 4
     assert f"\nGardener:\n{ANSWER}\n\nOwner:\n{DONE}\n" in ran.stdout
     assert FIRST not in ran.stdout
@@ -157,7 +157,7 @@ def test_a_session_that_is_running_is_busy(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_question_outlives_the_process_that_asked_it_and_was_killed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Row G5, on SQLite: a process of its own asks between pipes."""
+    """G5: a question in SQLite survives the kill of the process that asked it."""
     store = str(tmp_path / "my chats.db")
     with serving(monkeypatch, "It is 42.", "Bye.") as server:
         process = started(
@@ -174,7 +174,7 @@ def test_a_question_outlives_the_process_that_asked_it_and_was_killed(
         process.communicate()
         ran = duologue("answer", "c", "Thanks.", "--store", store, "--model", "scripted")
         assert ran.exit_code == 5
-        # What the session does not hold must be said again.
+        # The output repeats the options that the session does not store.
         assert ran.stderr.endswith(
             ways_on("--store", f"'{store}'", "--model", "scripted", store=store)
         )

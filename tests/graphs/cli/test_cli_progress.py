@@ -1,4 +1,4 @@
-"""While something is waited for, a terminal shows what and for how long; a pipe is told seldom."""
+"""Progress of a wait: a terminal shows its purpose and duration, a pipe gets only rare lines."""
 
 import io
 import json
@@ -52,7 +52,7 @@ class Screen(io.StringIO):
 
 
 class Waiting:
-    """A command that waits, with a clock of its own."""
+    """A command that waits, with its own clock."""
 
     def __init__(self, *, live: bool, width: int = 40) -> None:
         self.now = 100.0
@@ -64,7 +64,7 @@ class Waiting:
         self.progress = Progress(console, "Starting", lambda: self.now)
 
     def passes(self, seconds: float, *, ticks: int = 1) -> str:
-        """Let time pass; give what is written meanwhile."""
+        """Let time pass; return the output during that time."""
         before = len(self._file.getvalue())
         for _ in range(ticks):
             self.now += seconds / ticks
@@ -72,7 +72,7 @@ class Waiting:
         return self._file.getvalue()[before:]
 
     def shows(self, event: Event | None = None, *, goes_on: bool = False) -> str:
-        """Show something else; give what is written before it."""
+        """Show another text; return the output before it."""
         before = len(self._file.getvalue())
         with self.progress.aside(goes_on=lambda: goes_on):
             written = self._file.getvalue()[before:]
@@ -81,7 +81,7 @@ class Waiting:
         return written
 
     def follows(self, event: Event, transcript: Transcript) -> str:
-        """Show an event of a conversation; give what is written on this screen."""
+        """Show an event of a conversation; return the output on this screen."""
         before = len(self._file.getvalue())
         self.progress.show(event, transcript)
         return self._file.getvalue()[before:]
@@ -98,7 +98,7 @@ def test_a_line_with_seconds_comes_after_a_moment_and_goes_when_something_is_sho
     assert waiting.shows(BEGAN) == ERASED
     assert waiting.passes(0.4) == ""
     assert waiting.passes(22).endswith("Getting the model ready… 22 s")
-    # What is not on the screen is not erased.
+    # Only text on the screen is erased.
     waiting.shows(BEGAN)
     assert waiting.shows(BEGAN) == ""
 
@@ -229,7 +229,7 @@ def test_a_pipe_is_told_at_first_and_then_seldom() -> None:
 def test_what_waits_leaves_nothing_in_what_goes_into_a_pipe(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    # A wait is shown on stderr alone, and with --json nowhere.
+    # A wait is shown only on stderr, and not at all with --json.
     isolate(monkeypatch, tmp_path_factory.mktemp("work"), DUOLOGUE_MAX_RETRIES="2")
     busy = Reply(error=503, retry_after=0)
     slow = Reply(text=FIRST, delay=0.5)
@@ -269,7 +269,7 @@ def test_where_no_address_is_set_none_is_to_be_checked(
 ) -> None:
     isolate(monkeypatch, tmp_path_factory.mktemp("work"))
     monkeypatch.setenv("OPENAI_API_KEY", "sk-mine")
-    # Nothing must leave this machine.
+    # No request may leave this machine.
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     ran = duologue(*SHORT)
     assert ran.exit_code == 3

@@ -1,4 +1,4 @@
-"""G5 and G6 at a terminal: typing, keys that end it, and what the screen looks like."""
+"""G5 and G6 at a terminal: typing, keys that end it, and the contents of the screen."""
 
 import signal
 import subprocess
@@ -34,7 +34,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
 
 
 def answers(*lines: str) -> Callable[[Terminal], None]:
-    """A person who types these where it is asked to."""
+    """Return a person who types these lines when asked."""
 
     def person(terminal: Terminal) -> None:
         for keys in lines:
@@ -53,7 +53,7 @@ def test_an_error_is_wrapped_between_words_at_a_terminal() -> None:
 
 
 def test_a_chat_at_a_terminal_shows_each_line_once_until_exit(server: ScriptedServer) -> None:
-    """Rows G5 and G6."""
+    """G5, G6: the screen of a chat shows each line once."""
     person = answers("\r", "What is it?\r", "Thx\x7fanks.\r", " Exit\r")
     code, text = at_terminal("chat", "--session", "c", person=person)
     assert code == 0
@@ -74,7 +74,7 @@ def test_a_chat_at_a_terminal_shows_each_line_once_until_exit(server: ScriptedSe
     )
     assert f"\n\n── Assistant {rule}\nBye.\n\nUser>  Exit\n\n╭{'─' * 78}╮\n" in text
     assert "│ Ended after 2 rounds and 4 messages: User left.   " in text
-    # The key that rubs out did so.
+    # The key that deletes a character worked.
     assert "Thanks." in duologue("show", "c").stdout
 
 
@@ -94,7 +94,7 @@ def test_a_chat_at_a_terminal_shows_each_line_once_until_exit(server: ScriptedSe
 def test_who_leaves_a_question_leaves_the_session_waiting(
     sent: str | signal.Signals, code: int, told: str, server: ScriptedServer
 ) -> None:
-    """Row G5."""
+    """G5: when the person leaves a question, it stays open."""
 
     def person(terminal: Terminal) -> None:
         terminal.sees("User> ")
@@ -185,7 +185,7 @@ def test_prompts_stay_out_of_output_that_goes_into_a_file(
 def test_in_a_terminal_of_its_own_calls_are_edited_and_ctrl_c_sent_twice_is_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Here a line begins with what it is now, long arguments are cut, and a key is a signal."""
+    """Edits start from the current value, long arguments are cut, and a key is a signal."""
     install_package(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     words = "word " * 60 + "\x1b[2J\u202e\u200b  last"
@@ -202,7 +202,7 @@ def test_in_a_terminal_of_its_own_calls_are_edited_and_ctrl_c_sent_twice_is_one(
                 ("(v)> ", "v\r"),
                 ("last", ""),
                 ("(v)> ", "e\r"),
-                # The line begins with what it is now.
+                # The line starts with the current value.
                 ("last", "x\r"),
                 ("That is not JSON", ""),
                 ("nothing: back)> ", '\x15["ann"]\r'),
@@ -213,7 +213,7 @@ def test_in_a_terminal_of_its_own_calls_are_edited_and_ctrl_c_sent_twice_is_one(
                 terminal.sees(asked)
                 terminal.types(keys)
             while process.poll() is None:
-                # Before the waiting for a line begins it is seen at the next key.
+                # If it comes before the wait for a line, it takes effect at the next key.
                 time.sleep(0.05)
                 terminal.types("\x03")
                 with suppress(subprocess.TimeoutExpired):
@@ -225,7 +225,7 @@ def test_in_a_terminal_of_its_own_calls_are_edited_and_ctrl_c_sent_twice_is_one(
     assert text.endswith("\nInterrupted.\nGo on with: duologue resume c\n")
     assert "Traceback" not in text
     assert not {"\u202e", "\u200b"} & {*text}
-    # Once where it is shown, and once where it is edited.
+    # It appears once in the display and once in the editor.
     assert text.replace("\n", "").count(r"word \u001b[2J\u202e\u200b  last") >= 2
     assert server.calls[0].prompt[-1]["content"] == "Go."
     assert "'args': {'to': 'bob'}" in server.calls[1].prompt[-1]["content"]
@@ -246,7 +246,7 @@ def test_in_a_terminal_of_its_own_a_message_is_brought_back_edited_and_pasted_wh
             for keys in (
                 "漢字 is?\r",
                 f"{up}{left}\x7ft\r",
-                # What a terminal puts around what is pasted.
+                # The marks that a terminal puts around pasted text.
                 "\x1b[200~First.\nSecond.\x1b[201~\r",
                 f"{up}{up}{up}\r",
             ):
@@ -257,5 +257,5 @@ def test_in_a_terminal_of_its_own_a_message_is_brought_back_edited_and_pasted_wh
             process.wait(60)
     said = [text for speaker, text in Session("c").state().transcript if speaker == "User"]
     assert said == ["漢字 is?", "漢字 it?", "First.\nSecond.", "漢字 is?"]
-    # None of it is kept for another time.
+    # None of it is stored.
     assert not list((tmp_path / "home").iterdir())

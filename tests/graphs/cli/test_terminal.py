@@ -1,4 +1,4 @@
-"""What a terminal shows: text wrapped as it streams, rejected replies taken back."""
+"""Output on a terminal: text wrapped as it streams, and rejected replies erased."""
 
 import io
 
@@ -89,7 +89,7 @@ def test_a_streamed_reply_is_shown_once_and_taken_back_when_rejected() -> None:
         transcript.show(event)
     text = written(console)
     assert text.count("Hello there") == 1
-    # Back up over the one line of the draft, which is then written once more, dimmed.
+    # The cursor moves up over the line of the draft, which is then written again, dimmed.
     assert "Wrong\n\x1b[1A\x1b[2KWrong\n(Rejected and asked again: No.)\n" in text
     assert text.endswith("Right\n(Kept, though asked for again: Odd.)\n")
 
@@ -225,7 +225,7 @@ def ended(cost: float, *because: str) -> ConversationEnded:
 
 
 def panel(*events: Event, width: int = 80) -> list[str]:
-    """The lines of the panel at the end, without its border."""
+    """Return the lines of the panel at the end, without its border."""
     lines = [line for line in shown(*events, width=width) if line.startswith(("╭", "│", "╰"))]
     assert all(cell_len(line) == width for line in lines)
     return [line.strip("│ ") for line in lines if line.startswith("│")]

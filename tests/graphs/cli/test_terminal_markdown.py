@@ -1,4 +1,4 @@
-"""What speakers say is shown as Markdown on a terminal, and no part of it is hidden or acts."""
+"""Messages are shown as Markdown on a terminal; no part of them is hidden or takes effect."""
 
 import io
 import re
@@ -21,7 +21,7 @@ class Screen(io.StringIO):
 
 
 def written(text: str, width: int = 40, *, pieces: int = 0, height: int = 1000, **how: Any) -> str:
-    """What is written of a text that comes in pieces of this length, or whole."""
+    """Return the output for a text that arrives in pieces of this length, or whole."""
     console = Console(
         file=Screen(), force_terminal=True, width=width, height=height, _environ={}, **how
     )
@@ -35,7 +35,7 @@ def written(text: str, width: int = 40, *, pieces: int = 0, height: int = 1000, 
 
 
 def on_screen(written: str) -> str:
-    """What the screen shows in the end, without styles."""
+    """Return the final content of the screen without styles."""
     lines: list[str] = []
     for part in _STYLES.sub("", written).splitlines(keepends=True):
         while part.startswith(_ERASED):
@@ -67,7 +67,7 @@ def shown(text: str, width: int = 40) -> str:
         ("```\nnever closed", "never closed"),
         ("a\n\n\n    b c\n\n", "a\n\n\n    b c"),
         ("漢字**漢字**漢字", "漢字漢字漢字"),
-        # What is no mark, or would be hidden, is shown as it is written.
+        # Text that is no markup, or that would be hidden, is shown unchanged.
         ("**b** 2*3*4 and 2**3 + 4**5", "b 2*3*4 and 2**3 + 4**5"),
         ("**b** __init__ and _x_", "b __init__ and _x_"),
         ("**b** <DONE> &amp; \\(x\\)", "b <DONE> &amp; \\(x\\)"),

@@ -1,4 +1,4 @@
-"""The background loop: results, errors, interrupts and nesting of the synchronous entry points."""
+"""The background loop: results, errors, interrupts and nesting of the synchronous functions."""
 
 import asyncio
 import inspect
@@ -73,7 +73,7 @@ def test_a_coroutine_that_waits_for_another_on_its_own_loop_is_refused_not_stuck
 
 def test_a_synchronous_twin_looks_like_its_async_function_but_for_the_name() -> None:
     async def adouble(number: int, *, times: int = 1) -> int:
-        """Double a number, again and again."""
+        """Double a number several times."""
         return number if times == 0 else await adouble(2 * number, times=times - 1)
 
     twin = in_background(adouble)
@@ -83,7 +83,7 @@ def test_a_synchronous_twin_looks_like_its_async_function_but_for_the_name() -> 
     assert twin.__doc__ == adouble.__doc__
     with pytest.raises(TypeError, match=r" double\(\) missing 1 required|\.double\(\) missing 1"):
         twin()  # type: ignore[call-arg]
-    # Frameworks look behind wrappers for what is to be awaited.
+    # Frameworks look behind wrappers for coroutine functions.
     assert not inspect.iscoroutinefunction(inspect.unwrap(twin))
 
 

@@ -1,4 +1,4 @@
-"""A .env file that somebody else has put into the working folder gets no key and runs nothing."""
+"""A .env file from someone else in the working folder gets no key and runs nothing."""
 
 import asyncio
 from contextlib import nullcontext
@@ -20,7 +20,7 @@ LOCAL = "http://localhost:11434/v1"
 
 
 def refused() -> dict[str, str]:
-    """The settings that can't be read, and what is said then."""
+    """Return the settings that can't be read, with their errors."""
     settings, found = load_settings(), {}
     for name in Settings.model_fields:
         try:
@@ -31,7 +31,7 @@ def refused() -> dict[str, str]:
 
 
 def dotenv(text: str) -> None:
-    # Each test has a working folder of its own.
+    # Each test has a separate working folder.
     Path(".env").write_text(text, encoding="utf-8")
 
 
@@ -68,7 +68,7 @@ def test_an_address_on_this_machine(url: str) -> None:
         "http://evil.example\\@localhost",
         "http://localhost\\.evil.example",
         "http://localhost%2eevil.example",
-        # Who resolves these decides where they lead.
+        # A resolver decides the destination of these names.
         "http://localhost.",
         "http://a.localhost",
         "http://localhost.localdomain",
@@ -77,7 +77,7 @@ def test_an_address_on_this_machine(url: str) -> None:
         "http://2130706433",
         "http://0x7f000001",
         "http://0177.0.0.1",
-        # Every interface of this machine, and its own network.
+        # All interfaces of this machine, and its local network.
         "http://0.0.0.0:8000",
         "http://[::]:8000",
         "http://192.168.1.1",
@@ -93,7 +93,7 @@ def test_an_address_that_is_not_certain_to_be_on_this_machine(url: str) -> None:
 @pytest.mark.parametrize(
     ("environment", "text", "key", "url"),
     [
-        # The file's address goes with the file's key.
+        # The file's address is used with the file's key.
         ({}, f"OPENAI_API_KEY=filed\nOPENAI_BASE_URL={EVIL}", "filed", EVIL),
         ({}, f"DUOLOGUE_BASE_URL={EVIL}\nOPENAI_API_KEY=filed", "filed", EVIL),
         (
@@ -108,11 +108,11 @@ def test_an_address_that_is_not_certain_to_be_on_this_machine(url: str) -> None:
             "filed",
             EVIL,
         ),
-        # On this machine it needs none, and gets none of the environment's.
+        # A server on this machine needs no key, and gets none from the environment.
         ({}, f"OPENAI_BASE_URL={LOCAL}", None, LOCAL),
         ({"OPENAI_API_KEY": REAL}, f"OPENAI_BASE_URL={LOCAL}", None, LOCAL),
         ({"OPENAI_API_KEY": REAL}, f"OPENAI_BASE_URL={LOCAL}\nOPENAI_API_KEY=f", "f", LOCAL),
-        # The environment's address wins, under either name, with whatever key there is.
+        # The environment's address has priority under either name, with any key that is set.
         ({"OPENAI_BASE_URL": "http://mine"}, f"DUOLOGUE_BASE_URL={EVIL}", None, "http://mine"),
         (
             {"OPENAI_BASE_URL": "http://mine", "OPENAI_API_KEY": REAL},
@@ -151,7 +151,7 @@ def test_which_key_goes_with_which_address(
         ({}, f"OPENAI_BASE_URL={EVIL}", ["OPENAI_BASE_URL", EVIL]),
         ({"OPENAI_API_KEY": REAL}, f"OPENAI_API_KEY=\nOPENAI_BASE_URL={EVIL}", [EVIL]),
         ({}, "OPENAI_BASE_URL=http://me:pass@evil.example/v1", ["http://***@evil.example"]),
-        # Nothing of the environment is filled in, as a shell would do.
+        # Variables of the environment are not replaced, as a shell would do.
         (
             {"OPENAI_API_KEY": REAL},
             f"OPENAI_API_KEY=${{OPENAI_API_KEY}}\nOPENAI_BASE_URL={EVIL}",
@@ -311,7 +311,7 @@ def test_the_key_of_the_environment_never_reaches_an_address_of_the_file(
     monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "0")
     talk = role_play("Plan", "Owner", "Gardener")
     with ScriptedServer(["Plant beans.", *["<CAMEL_TASK_DONE>"] * 2]) as server:
-        # Whatever goes anywhere else comes by here, and finds no such page.
+        # Requests to any other address pass this proxy and get "not found".
         monkeypatch.setenv("HTTP_PROXY", server.url.removesuffix("/v1"))
         monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
         dotenv(f"OPENAI_BASE_URL={server.url if is_here else EVIL}\n{filed}")
@@ -323,7 +323,7 @@ def test_the_key_of_the_environment_never_reaches_an_address_of_the_file(
                     notices.append(event.text)
 
         with nullcontext() if is_here else pytest.raises((SpecError, ModelError)):
-            # In a loop of its own, since the loop's client knows the proxy of its first call.
+            # Use a new loop, because a loop's client keeps the proxy of its first call.
             asyncio.run(run())
         requests = list(server.requests)
     assert {request.headers.get("authorization") for request in requests} == set(keys)

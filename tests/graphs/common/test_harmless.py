@@ -1,4 +1,4 @@
-"""Text of others on its way to a terminal: control characters, and errors of any length."""
+"""Foreign text for a terminal: control characters, and errors of any length."""
 
 import json
 from pathlib import Path
@@ -109,7 +109,7 @@ def test_no_control_character_of_a_message_reaches_the_terminal(
     converse(talk, session="one", model=ScriptedChatModel(script=[HOSTILE] * 4), store=store)
     shown = duologue(*arguments, "--store", store)
     assert shown.exit_code == 0, shown.output
-    # On a page of prose the marks stay that Hebrew and Arabic need.
+    # On a page of prose, the direction marks of Hebrew and Arabic stay.
     kept = {"\n", *MARKS} if arguments == ["export", "one"] else {"\n"}
     assert (CONTROLS - kept).isdisjoint(shown.output)
     assert kept.isdisjoint(MARKS) or MARKS.issubset(shown.output)
@@ -155,7 +155,7 @@ def nested(levels: int) -> Any:  # noqa: ANN401
 
 
 def ends(levels: int) -> dict[str, Any]:
-    """An end within an end, and so on."""
+    """Return an end nested so many levels deep."""
     found: dict[str, Any] = {"kind": "done_token", "token": "X"}
     for _ in range(levels // 2):
         found = {"kind": "any", "of": [found, {"kind": "done_token", "token": "Y"}]}

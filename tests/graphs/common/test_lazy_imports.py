@@ -1,7 +1,7 @@
-"""What needs no model server does not load the client of OpenAI, which would cost more than it.
+"""Work without a model server does not import OpenAI's client, which takes longer than the work.
 
-One process does one thing after the other: what is loaded stays so, and the first one is told.
-Commands that run no conversation and show none do not load LangGraph either.
+One process does several things in turn. Imports accumulate, so the first action that loads the
+client is reported. Commands that neither run nor show a conversation do not load LangGraph either.
 """
 
 import json
@@ -79,7 +79,7 @@ def test_nothing_but_a_model_that_needs_it_loads_the_client_of_openai(tmp_path: 
     without, with_it = map(json.loads, ran.stdout.splitlines())
     steps = ["import", "converse", "run", "--help", "sessions", "show", "dump", "state"]
     assert without == {step: [] for step in steps}
-    # Or this would tell nothing.
+    # Otherwise the test would prove nothing.
     assert {"openai", "langchain_openai"} <= set(with_it)
 
 
@@ -107,7 +107,7 @@ main()
         (("models",), "On this machine", False),
         (("batch", "list", "--store", "kept.db"), "There are no batches yet", False),
         (("batch", "status", "b", "--store", "kept.db"), "There is no batch 'b'", False),
-        # Or this would tell nothing.
+        # Otherwise the test would prove nothing.
         (("show", "s", "--store", "kept.db"), "Dig.", True),
     ],
 )

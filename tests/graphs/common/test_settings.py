@@ -1,4 +1,4 @@
-"""Settings: from the environment and a .env file, with one error that names what is wrong."""
+"""Settings from the environment and a .env file, with one error that names the fault."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from duologue.nodes.testing import ScriptedChatModel
 
 
 def dotenv(*lines: str) -> None:
-    # Each test has a working folder of its own.
+    # Each test has a separate working folder.
     Path(".env").write_text("\n".join(lines), encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Editors, consoles and `help` show which arguments there are, before anything was made."""
+"""Editors, consoles and `help` show the arguments before any object is made."""
 
 import inspect
 import pydoc
@@ -27,7 +27,7 @@ FUNCTIONS = {name: found for name, found in PUBLIC.items() if inspect.isfunction
 
 @pytest.fixture(scope="module")
 def complete() -> Callable[[str], set[str]]:
-    """IPython's completion of arguments, as they are offered behind a bracket."""
+    """Return IPython's completion of arguments after an opening bracket."""
     completer = IPCompleter(namespace=PUBLIC, use_jedi=False)  # type: ignore[no-untyped-call]
 
     def options(name: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""Calls that may wait: each has a thread of its own, and nobody waits for it in vain."""
+"""Blocking calls run in a thread each, and no caller waits in vain."""
 
 import asyncio
 from contextvars import ContextVar
@@ -9,16 +9,16 @@ import pytest
 from duologue.graphs.common.threads import in_thread
 from duologue.tools.registry.functions import call
 
-# More than asyncio's own threads, of which there are 32 at most.
+# More than the threads of asyncio, which has at most 32.
 MANY = 40
 PATIENCE = 30
-"""Seconds after which a test has failed."""
+"""Seconds until a test fails."""
 
 WHERE: ContextVar[str] = ContextVar("WHERE", default="nowhere")
 
 
 async def test_functions_that_wait_for_each_other_run_at_once() -> None:
-    """L7: however many wait, none holds up another."""
+    """L7: no number of waiting calls blocks another one."""
     meeting = Barrier(MANY)
 
     def meet(number: int) -> int:

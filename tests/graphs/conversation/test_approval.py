@@ -1,4 +1,4 @@
-"""Approval before tools run, as data: what may be asked for, the question, what fits as an answer.
+"""Approval before tools run, as data: the rules, the question, and valid answers.
 
 The shapes are those of LangChain's human in the loop (langchain 1.x, batched).
 """
@@ -23,13 +23,13 @@ from duologue.tools.registry.functions import parameters_of
 
 @tool
 def send_mail(to: str, text: str = "") -> str:
-    """Sends a mail."""
+    """Send a mail."""
     return f"Sent to {to}: {text}"
 
 
 @tool
 def read_mail(number: int) -> str:
-    """Reads a mail."""
+    """Read a mail."""
     return f"Mail {number}"
 
 

@@ -1,4 +1,4 @@
-"""Objects given in the place of their names: registered by themselves, stored as names alone."""
+"""Objects passed in place of names: registered automatically, stored as names."""
 
 import copy
 import pickle
@@ -76,7 +76,7 @@ LOUD = Hook(after_speaker=shout)
 
 
 def brought(**fields: Any) -> Conversation:
-    """A conversation that names one of each kind."""
+    """Return a conversation with one object of each kind."""
     ann: dict[str, Any] = {
         "name": "Ann",
         "tools": [search],
@@ -94,7 +94,7 @@ def brought(**fields: Any) -> Conversation:
 
 
 def named() -> Conversation:
-    """The same, by names."""
+    """Return the same conversation with names."""
     ann: dict[str, Any] = {"name": "Ann", "tools": ["search"], "hooks": ["shout"]}
     ann["replies"] = [{"kind": "function", "name": "greet"}, "model"]
     bob = {"name": "Bob", "format": {"name": "Plan", "form": "text"}}
@@ -139,7 +139,7 @@ def test_what_is_brought_runs_as_what_is_registered() -> None:
 
 
 def test_copies_bring_the_same_objects() -> None:
-    """A pickle holds names alone: functions made in functions can't be pickled."""
+    """Copies keep the objects, but a pickle has only names, as local functions can't be pickled."""
     made = chat("Hi.", tools=[another()])
     for one in (made, made.model_copy(), made.model_copy(deep=True), copy.deepcopy(made)):
         result = converse(one, model=ScriptedChatModel(script=["Hi."]), store="memory:")
@@ -148,7 +148,7 @@ def test_copies_bring_the_same_objects() -> None:
 
 
 def test_a_session_goes_on_with_the_same_objects(tmp_path: Any) -> None:  # noqa: ANN401
-    """By its id alone, they are to be registered, and the error says which."""
+    """A resume by id needs registered objects, and the error names the missing ones."""
     talk = chat("Beans?", tools=[search], interrupt_on={"search": True})
     store = tmp_path / "s.db"
     waits = converse(talk, session="s", model=ScriptedChatModel(script=[SCRIPT[0]]), store=store)

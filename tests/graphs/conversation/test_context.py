@@ -1,4 +1,4 @@
-"""Context policies as data: how they are written, and which can't be met."""
+"""Context policies as data: their notation, and policies that can't be met."""
 
 from typing import Any
 
@@ -92,7 +92,7 @@ def test_a_budget_smaller_than_what_always_stands_in_the_prompt_is_refused(
 
 
 def test_a_budget_smaller_than_the_tools_is_refused_before_any_model_is_called() -> None:
-    """What a tool or a schema takes is known when the conversation is run."""
+    """A budget must exceed the tools and schemas, whose size is known at the run."""
 
     @tool
     def look(where: str) -> str:
@@ -126,7 +126,7 @@ def test_the_least_budget_holds_the_system_prompt_and_room_for_a_message() -> No
 
 
 def test_a_speakers_examples_stand_in_every_prompt_too() -> None:
-    """L4: they are sent each time, so a budget must hold them."""
+    """L4: a budget must include the examples, which are part of each prompt."""
     text = "Weather? " * 30
     examples = [("user", text), ("assistant", "Rain.")]
     conversation = talk("all")

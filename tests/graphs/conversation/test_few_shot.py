@@ -1,4 +1,4 @@
-"""Examples as data: whose they are, in which order, and what can't be shown (L4)."""
+"""Examples as data: their speakers, their order, and invalid examples (L4)."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ ANSWERED = {"role": "assistant", "content": "It is\n\nlate."}
     ],
 )
 def test_examples_are_given_as_data_or_as_langchains_messages(pair: list[Any]) -> None:
-    """L4: each stays a message of its own, its blank lines with it."""
+    """L4: each example stays a separate message and keeps its blank lines."""
     spec = talk({"name": "Ann", "examples": pair}, "Bob")
     assert spec.speakers[0].model_dump()["examples"] == (ASKED, ANSWERED)
     _, model = play(spec, ["One.", "Two."])
@@ -76,7 +76,7 @@ def test_examples_that_show_no_answer_are_refused_before_any_call(
     examples: Any,  # noqa: ANN401
     words: str,
 ) -> None:
-    """L4: one sentence that names the field; nothing of what was given is left out in silence."""
+    """L4: invalid examples are refused in one sentence that names the field."""
     spec = {"task": "x", "speakers": [{"name": "Ann"}, {"name": "Bob", "examples": examples}]}
     with pytest.raises(SpecError) as caught:
         converse(spec, model=never(), store="memory:")

@@ -1,4 +1,4 @@
-"""Output formats as data (L5): read from any file, and refused when they can't be told apart."""
+"""Output formats as data (L5): readable from any file, and refused if ambiguous."""
 
 from typing import Any
 
@@ -102,7 +102,7 @@ REFUSED: list[tuple[object, str]] = [
 
 @pytest.mark.parametrize(("form", "said"), REFUSED, ids=[f"L5-{said[:40]}" for _, said in REFUSED])
 def test_a_format_that_can_t_be_read_is_refused_when_built(form: object, said: str) -> None:
-    """L5: in a sentence that names the field, before any model is called."""
+    """L5: an invalid format is refused in a sentence that names the field."""
     with pytest.raises(SpecError) as caught:
         talk(format=form)
     assert str(caught.value).startswith(f"speakers.0.{said}")
@@ -127,7 +127,7 @@ def test_speakers_may_share_their_marks(ann: Format, bob: Format) -> None:
 
 
 def test_who_is_held_to_a_schema_has_no_tools() -> None:
-    """L5: the error says what to do; read from text, the schema leaves room for calls."""
+    """L5: a strict schema excludes tools, and the error recommends the form "text"."""
     with pytest.raises(SpecError, match=r'speakers\.0\.tools: .* set format\.form = "text"'):
         talk(format={"name": "Plan"}, tools=["weather"])
     assert talk(format={"name": "Plan", "form": "text"}, tools=["weather"])

@@ -1,4 +1,4 @@
-"""What type checkers know of arguments agrees with what the models take."""
+"""Argument types for type checkers agree with the types of the models."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +36,7 @@ MODELS = {
 
 
 def typed(of: object, name: str) -> Any:  # noqa: ANN401
-    """The typed dict of this name that stands beside something, or that its module imports."""
+    """Return the typed dict of this name in or imported by an object's module."""
     module = inspect.getmodule(of)
     found = getattr(module, name, None)
     return found if is_typeddict(found) else None
@@ -57,7 +57,7 @@ def test_the_models_whose_fields_are_given_in_other_types_are_these() -> None:
 @pytest.mark.parametrize("name", GIVEN)
 def test_each_field_may_be_given_and_no_other(name: str) -> None:
     fields, model = GIVEN[name], MODELS[name]
-    # What may be given by position is declared as an argument of its own: `tests/typed` has it.
+    # Positional arguments are declared separately: `tests/typed` tests them.
     by_name = {
         name: field for name, field in model.model_fields.items() if field.kw_only is not False
     }
@@ -74,23 +74,23 @@ def test_each_field_of_a_conversation_and_of_a_speaker_may_be_changed() -> None:
 
 
 def agree(hints: Mapping[str, object], model: type[BaseModel]) -> None:
-    """See that all that a field may hold may be given."""
+    """Check that the arguments allow every type of a field."""
     every = {**graphs.Conversation.model_fields, **model.model_fields}
     for name, hint in hints.items():
         held, given = kinds_in(every[name].annotation), kinds_in(hint)
         missing = held - given - {one for one in held if _is_covered(one, given)}
         assert not missing, name
-        # What is read as something else, beside it.
+        # Additional types that are converted.
         assert given - held <= READ_AS_ANOTHER, name
 
 
 def _is_covered(one: object, given: set[object]) -> bool:
-    """Whether it is a kind of message, and any message may be given."""
+    """Return whether the type is a kind of message and any message is allowed."""
     return BaseMessage in given and isinstance(one, type) and issubclass(one, BaseMessage)
 
 
 def kinds_in(annotation: object) -> set[object]:
-    """The types in an annotation: a list, a dict or a literal by what is in it."""
+    """Return the types in an annotation; a list, a dict or a literal counts as its contents."""
     if get_origin(annotation) is Annotated:
         return kinds_in(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):

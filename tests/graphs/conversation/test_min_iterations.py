@@ -42,7 +42,7 @@ DONE = {"kind": "done_token", "token": "DONE"}
 
 @pytest.mark.parametrize(("least", "messages"), [(1, 2), (2, 4)])
 def test_r5_a_token_waits(least: int, messages: int) -> None:
-    """R19: and its message is not asked for again."""
+    """R5, R19: an early done token waits, and its message is not requested again."""
     script = ["DONE", "Really?", "Yes, I think so.", "Well then."]
     assert ended(play(script, when=DONE, min_iterations=least)) == ("done_token", messages)
 
@@ -87,7 +87,7 @@ def test_r5_above_a_cap_it_is_refused(
 def test_r5_no_path_ends_before_the_least_number_of_rounds(
     thorough: bool, mode: EndChatMode, answers: bool
 ) -> None:
-    """What would have ended it before does so then, and promised last words are spoken then."""
+    """R5: an end before the minimum number of rounds takes effect then, with last words."""
     guards = NO_GUARDS.model_copy(update={"blank_replies": 1})
     for least, stoppers in product((1, 2), [*stopping(mode, 2)][0 if thorough else -1 :]):
         conversation = spec(

@@ -1,4 +1,4 @@
-"""Tests that names with the same appearance are refused (R13)."""
+"""Names with the same appearance are refused, because readers cannot distinguish them (R13)."""
 
 # ruff: noqa: RUF001
 

@@ -1,4 +1,4 @@
-"""A mistake in a spec is one sentence, a `SpecError`, wherever the spec is made."""
+"""An error in a spec is one sentence, a `SpecError`, however the spec is created."""
 
 from collections.abc import Callable
 from functools import partial
@@ -111,7 +111,7 @@ def test_what_is_made_in_python_says_what_is_wrong(
 def test_pydantic_s_own_reading_raises_its_own_error(
     made: type[BaseModel], fields: dict[str, Any], said: str
 ) -> None:
-    """What embeds a spec in models of its own gets errors with their paths."""
+    """Models that embed a spec get pydantic's errors with their paths."""
     with pytest.raises(ValidationError):
         made.model_validate(fields)
 
@@ -136,7 +136,7 @@ def test_python_and_a_file_say_the_same(fields: dict[str, Any]) -> None:
 
 
 def test_all_that_is_wrong_inside_is_collected() -> None:
-    """Only what a user makes raises a `SpecError`: models inside of it are read by pydantic."""
+    """Only the outermost model raises a `SpecError`; pydantic reads the models inside it."""
     with pytest.raises(SpecError) as caught:
         Conversation(**minimal(speakers=[{"nam": "Ann"}, {"name": "Bob", "labels": "x"}]))
     cause = caught.value.__cause__
@@ -215,7 +215,7 @@ def test_a_field_of_a_part_points_to_its_place(name: str, place: str) -> None:
 @pytest.mark.parametrize("given", list(EndChatMode))
 @pytest.mark.parametrize("written", [str, str.upper, str.title])
 def test_a_mode_is_read_in_any_case(given: EndChatMode, written: Callable[[str], str]) -> None:
-    """Upper case is its name in Python."""
+    """A mode is read in any case, because its name in Python is in upper case."""
     assert EndChat(mode=written(given)).mode is given
     assert EndChatMode[given.name] is EndChat(mode=given.name).mode
     made = role_play("Plan", "Owner", "Gardener", mode=written(given))

@@ -1,4 +1,4 @@
-"""Row A2: how people speak for speakers, as data that survives every file, and its errors."""
+"""Row A2: people as speakers, as data that survives every file format, and its errors."""
 
 import json
 from pathlib import Path
@@ -39,7 +39,7 @@ def talks(draw: st.DrawFn) -> Conversation:
         one = [draw(people)] if draw(st.booleans()) else []
         replies = [*([draw(first)] if draw(st.booleans()) else []), *one, *draw(behind)]
         speakers.append({"name": name, "replies": replies})
-    # One at least, so that neither a task nor a cap is needed.
+    # At least one, so that neither a task nor a cap is needed.
     speakers[0]["replies"] = [draw(people), *draw(behind)]
     return load_conversation(
         {
@@ -53,7 +53,7 @@ def talks(draw: st.DrawFn) -> Conversation:
 @settings(max_examples=60, deadline=None)
 @given(conversation=talks())
 def test_people_survive_dict_json_and_toml(conversation: Conversation) -> None:
-    """A2: no cap on rounds too, though TOML has no null."""
+    """A2: people, and an absent cap on rounds, survive every format, although TOML has no null."""
     assert load_conversation(conversation.model_dump(mode="json")) == conversation
     assert load_conversation(conversation.stored()) == conversation
     assert Conversation.model_validate_json(conversation.model_dump_json()) == conversation
@@ -159,7 +159,7 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
 def test_what_is_wrong_is_one_sentence_that_names_the_field(
     given: dict[str, Any], words: list[str]
 ) -> None:
-    """Before any model is called."""
+    """An error about people is raised before any model is called."""
     with pytest.raises(SpecError) as caught:
         converse(given, store="memory:", model=ScriptedChatModel(script=[]))
     sentence = str(caught.value)
@@ -185,7 +185,7 @@ GOOD: dict[str, Replies] = {
 
 @pytest.mark.parametrize("replies", GOOD.values(), ids=GOOD)
 def test_a_person_or_a_first_message_says_what_it_is_about(replies: Replies) -> None:
-    """No task is needed; no cap on rounds where a person is in every round."""
+    """No task is needed, and no cap on rounds if a person takes part in every round."""
     found = load_conversation(talk(replies, task=None))
     assert found.task is None
     has_person = "human" in replies
@@ -199,7 +199,7 @@ def test_a_person_or_a_first_message_says_what_it_is_about(replies: Replies) -> 
 
 
 def test_a_predicate_that_nobody_registered_is_named_before_a_model_is_called() -> None:
-    """A6."""
+    """A6: the error names the predicate that is not registered."""
     talk = user_proxy("6 * 7?", is_termination="over", code=False)
     with pytest.raises(SpecError, match=r"speakers\.0\.replies\.1\.is_termination: .* 'over'"):
         converse(

@@ -1,4 +1,4 @@
-"""Replies that are JSON of a pydantic model (L5): its JSON schema, and what may go wrong in it."""
+"""Replies that are JSON of a pydantic model (L5): its JSON schema, and possible errors."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -37,7 +37,7 @@ class Box(BaseModel, Generic[T]):
 
 
 class Named(BaseModel):
-    """Its field has another name in JSON, and no other field is let in."""
+    """A model whose field has another name in JSON, and that forbids other fields."""
 
     model_config = ConfigDict(extra="forbid")
     first: int = Field(alias="the first")
@@ -108,7 +108,7 @@ class Callback(BaseModel):
 
 
 def asked(form: str = "structured") -> Conversation:
-    """A speaker held to a schema, and one who answers."""
+    """Return a conversation of a speaker with a schema and a speaker that answers."""
     answers = {"name": "Bob", "replies": [{"kind": "text", "text": "I see."}]}
     return talk({"name": "Ann", "format": {"name": "Wanted", "form": form}}, answers)
 
@@ -120,7 +120,7 @@ def asked(form: str = "structured") -> Conversation:
 def test_a_model_of_any_name_and_one_that_holds_itself_is_an_object_with_a_plain_name(
     model: type[BaseModel], name: str
 ) -> None:
-    """L5: servers take no other root, and refuse other names."""
+    """L5: every schema has an object as its root and a plain name, as servers require."""
     schema = schema_of(model)
     assert (schema["title"], schema["type"]) == (name, "object")
     assert is_object(model)
@@ -143,7 +143,7 @@ def test_a_name_that_servers_would_refuse_is_another_one() -> None:
 def test_openais_strict_form_is_asked_for_where_it_can_say_the_whole_schema(
     model: type[BaseModel], strict: bool
 ) -> None:
-    """L5: it closes all objects, so that one with free keys would be empty."""
+    """L5: the strict form closes all objects, so an object with free keys would be empty."""
     assert is_strict(schema_of(model)) is strict
 
 
@@ -159,7 +159,7 @@ def test_openais_strict_form_is_asked_for_where_it_can_say_the_whole_schema(
 def test_each_kind_of_model_goes_over_the_wire(
     model: type[BaseModel], text: str, read: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """L5: as a JSON schema that a client of OpenAI's can send."""
+    """L5: OpenAI's client can send every kind of model as a JSON schema."""
     with ScriptedServer([text]) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         result = converse(asked(), schemas={"Wanted": model}, store="memory:")
@@ -179,7 +179,7 @@ def test_numbers_that_no_store_keeps_are_none_whatever_the_model_writes() -> Non
 
 
 def test_a_field_is_named_as_it_is_given() -> None:
-    """L5: the speaker is told of the name that its reply must have."""
+    """L5: the problem shows the name that the reply must use."""
     problem = parse(SchemaFormat(name="x"), '{"first": 1}', schema=Named).problem
     assert problem is not None
     assert "did you mean 'the first'?" in problem
@@ -188,7 +188,7 @@ def test_a_field_is_named_as_it_is_given() -> None:
 @pytest.mark.parametrize("form", ["structured", "text"])
 @pytest.mark.parametrize("model", [Refusing, Unwritable])
 def test_a_function_of_the_model_that_fails_is_named(model: type[BaseModel], form: str) -> None:
-    """L5: no reply could mend that; resuming reads it again."""
+    """L5: an error in a model's function is raised; a resumed run parses the reply again."""
     with pytest.raises(SpecError) as caught:
         play(asked(form), ['{"value": 1}'], schemas={"Wanted": model})
     assert str(caught.value).startswith(f"the pydantic model {model.__name__!r} failed: ")
@@ -208,7 +208,7 @@ def test_what_has_no_json_schema_is_refused_before_any_model_is_called(
 
 @pytest.mark.parametrize("model", [RootModel[list[int]], RootModel[int | str]])
 def test_models_are_held_to_objects_and_told_of_anything(model: type[BaseModel]) -> None:
-    """L5: no provider holds an answer to a list; as text it is read."""
+    """L5: providers only support objects; as text, any value is parsed."""
     with pytest.raises(SpecError) as caught:
         converse(asked(), model=never(), schemas={"Wanted": model}, store="memory:")
     assert str(caught.value).startswith("speakers.0.format.name: 'Wanted' is not a JSON object, ")
@@ -220,7 +220,7 @@ def test_models_are_held_to_objects_and_told_of_anything(model: type[BaseModel])
 
 @pytest.mark.parametrize("text", ["", "I answer by the form."])
 def test_an_answer_that_is_a_call_of_a_tool_is_said_as_it_was_given(text: str) -> None:
-    """L5: as some providers hold their models to schemas; the names are those of the JSON."""
+    """L5: an answer in a tool call, as some providers enforce schemas, keeps the JSON's names."""
     given = {"the first": 2}
 
     class Calling(ScriptedChatModel):

@@ -1,4 +1,4 @@
-"""The spec: data that survives every file format, and says in a sentence what is wrong."""
+"""The spec: data that survives every file format, with errors of one sentence."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ from duologue.nodes.testing import Prompt, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 from support.spec_help import as_toml, minimal
 
-# What is wrong, in one sentence
+# Errors in one sentence
 
 Load = Callable[[dict[str, Any]], Conversation]
 
@@ -234,7 +234,7 @@ def test_the_short_form_means_the_same_everywhere(short_load: Load) -> None:
     assert found.task_specification is not None
     assert found.task_specification.word_limit == 9
     assert found.seed == 7
-    # What the form gives is a whole conversation, which can be written down again.
+    # The form's result is a whole conversation, which can be written again.
     assert load_conversation(found.model_dump(mode="json")) == found
 
 
@@ -337,7 +337,7 @@ def test_a_newer_version_asks_for_an_upgrade(load: Load) -> None:
 
 @pytest.fixture
 def two_releases_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A release two versions on, in which the task was first a job, then a chore."""
+    """Simulate a release two versions later, in which the task was first a job, then a chore."""
 
     def first(data: dict[str, Any]) -> dict[str, Any]:
         return {"chore": data["job"]} | {k: v for k, v in data.items() if k != "job"}
@@ -381,7 +381,7 @@ def test_a_session_stores_the_version_it_was_written_in(monkeypatch: pytest.Monk
     model = ScriptedChatModel(script=["Hi.", "Ho."])
     conversation = load_conversation(minimal(end_chat={"max_iterations": 1}))
     converse(conversation, session="s", model=model, store="memory:versions")
-    # Later its shape changes, and what was stored has to be told from the new shape.
+    # When its shape changes later, the old shape must be distinguishable.
     seen: list[object] = []
 
     def step(data: dict[str, Any]) -> dict[str, Any]:
@@ -420,7 +420,7 @@ def test_every_field_of_the_json_schema_is_described(
     schema = model.model_json_schema()
     parts = schema.get("$defs", {})
     found = {
-        # A part whose field says the same as its class is described by the class.
+        # If a field's description equals its class's, only the class has it.
         path: part.get("description") or _referred(part, parts).get("description")
         for path, part in _properties(schema)
     }

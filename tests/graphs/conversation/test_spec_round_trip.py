@@ -47,7 +47,7 @@ printable = st.text(
 )
 marks = st.builds(
     LabelledFormat,
-    # None begins with another.
+    # No name begins with another.
     lines=st.tuples(printable.map("a{}".format))
     | st.tuples(printable.map("a{}".format), printable.map("b{}".format)),
     end=st.none() | printable.map("c{}".format),
@@ -99,7 +99,7 @@ messages = st.builds(HumanMessage, texts, name=st.none() | names) | st.builds(AI
 
 
 def ends(called: list[str]) -> st.SearchStrategy[End]:
-    """Ends of all kinds that any conversation may have, joined in all ways."""
+    """Draw ends of all kinds that any conversation may have, in all combinations."""
     anyone = st.none() | st.sampled_from(called)
     single: st.SearchStrategy[End] = st.one_of(
         st.builds(DoneToken, token=printable, by=anyone),
@@ -125,7 +125,7 @@ def conversations(draw: st.DrawFn) -> Conversation:
     shared_task = draw(st.none() | texts)
     answers = draw(st.booleans())
     stoppers = draw(st.sets(st.sampled_from(called)))
-    # A price table must know every model.
+    # A price table must contain every model.
     prices = draw(st.just({}) | st.fixed_dictionaries({PRICED: price}))
     speakers = [
         {

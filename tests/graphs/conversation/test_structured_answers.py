@@ -1,4 +1,4 @@
-"""R4: structured answers are requested strictly and read leniently, all in one place."""
+"""R4: structured answers are requested strictly and parsed leniently, all in one place."""
 
 import json
 from contextlib import suppress
@@ -13,7 +13,7 @@ from duologue.graphs.conversation.judges import Finding
 from duologue.graphs.speakers.structured_answers import OwnAnswer, read_structured
 from duologue.graphs.text.json_objects import UnreadableJsonError, find_objects, is_equal
 
-# How models write the object that they were asked for.
+# Ways in which models write the requested object.
 AROUND = {
     "alone": "{}",
     "prose before": "Here is my verdict: {}",
@@ -63,7 +63,7 @@ def test_r4_braces_and_quotes_in_strings_change_nothing() -> None:
         written = json.dumps({"left": [text], "complete": False})
         for around in AROUND.values():
             assert read_structured(Judged, around.format(written)).left == [text]
-    # Models write line breaks as they are.
+    # Models do not escape line breaks.
     assert read_structured(Judged, '{"left": ["a\nb"], "complete": false}').left == ["a\nb"]
 
 
@@ -182,10 +182,10 @@ def test_l5_a_users_object_is_found(around: str) -> None:
         (order(parts=[{"size": "x large"}]), order(parts=[{"size": "X-Large"}])),
         (order(parts=[{"Size": "SMALL"}]), order()),
         (order(colour="blue", by="bob"), order(colour="Blue", by="Bob")),
-        # A key that the model would ignore by its spelling is not lost.
+        # A key whose spelling the model would ignore is not lost.
         (order(Tags=["a"]), order(tags=["a"])),
         (order(Tags="no list"), order()),
-        # What may be any text is data, to the letter.
+        # Free text is data and stays unchanged.
         (
             order(colour="blue", parts=[{"size": "small", "note": "X Large"}], tags=["BLUE"]),
             order(colour="Blue", parts=[{"size": "Small", "note": "X Large"}], tags=["BLUE"]),
@@ -252,7 +252,7 @@ def test_l5_two_different_objects_of_a_user_are_told() -> None:
     one, other = json.dumps(order()), json.dumps(order(colour="Blue"))
     with pytest.raises(UnreadableJsonError, match="two different JSON objects"):
         read_structured(Order, f"{one} or {other}")
-    # A fence says which one is meant.
+    # A fence marks the right one.
     assert read_structured(Order, f"{one}, no:\n```json\n{other}\n```").colour is Colour.BLUE
 
 

@@ -1,4 +1,4 @@
-"""Templates and the system prompts made of them."""
+"""Templates, and the system prompts made from them."""
 
 import pytest
 from hypothesis import given, strategies as st
@@ -99,7 +99,7 @@ FORMS: list[tuple[Format, list[str]]] = [
 def test_the_form_of_a_reply_is_told_in_a_sentence_with_every_mark(
     form: Format, told: list[str]
 ) -> None:
-    """L5: in the system prompt, and in the request to mend a reply."""
+    """L5: the system prompt and a correction request describe the format with every mark."""
     sentence = describe_format(form, Plan)
     assert [part for part in told if part not in sentence] == []
     assert "\n" not in sentence

@@ -1,4 +1,4 @@
-"""R14: what models are told, each prompt in a file of its own, in a conversation's own words."""
+"""R14: prompts of models, each in a separate file; a conversation may replace any of them."""
 
 import re
 from pathlib import Path
@@ -29,12 +29,12 @@ def placeholders(text: str) -> list[str]:
 
 
 def other(name: str) -> str:
-    """Other words for a prompt, with its placeholders in another order."""
+    """Return another text for a prompt, with its placeholders in another order."""
     return f"OTHER {name} " + " ".join(f"{{{one}}}" for one in placeholders(PROMPTS[name])[::-1])
 
 
 def test_each_prompt_has_a_file_and_nothing_else_stands_there() -> None:
-    """R14: by the file's name."""
+    """R14: each prompt has a file of its name, and there are no other files."""
     folder = Path(texts.__file__).parent / "texts"
     files = {file.stem for file in folder.glob("*")} - {"kinds"}
     assert files == PROMPTS.keys()
@@ -42,7 +42,7 @@ def test_each_prompt_has_a_file_and_nothing_else_stands_there() -> None:
 
 
 def test_no_prompt_shows_a_form_that_is_nothing_when_it_is_copied() -> None:
-    """R14, R15: small models copy ``<your solution>``."""
+    """R14, R15: no prompt has a placeholder like ``<your solution>``; small models copy it."""
     every: list[str | Path] = [
         *PROMPTS.values(),
         *(Path(texts.__file__).parent / "texts/kinds").glob("*.txt"),
@@ -54,7 +54,7 @@ def test_no_prompt_shows_a_form_that_is_nothing_when_it_is_copied() -> None:
 
 @pytest.mark.parametrize("name", PROMPTS)
 def test_any_prompt_may_be_said_in_other_words(name: str) -> None:
-    """R14: a text by the prompt's name."""
+    """R14: a text replaces the prompt of that name."""
     conversation = load_conversation(talk(**{name: other(name)}))
     values = dict.fromkeys(placeholders(PROMPTS[name]), "x")
     assert (
@@ -65,7 +65,7 @@ def test_any_prompt_may_be_said_in_other_words(name: str) -> None:
 
 
 def test_other_words_are_what_the_model_is_told() -> None:
-    """R14: to begin, as who it is, when it is asked to judge, and in what it is told of that."""
+    """R14: models get the replaced prompts for the start, the role and the verdict."""
 
     def script(prompt: Prompt) -> Line:
         asked = prompt[-1]["content"]
@@ -108,7 +108,7 @@ def test_other_words_are_what_the_model_is_told() -> None:
 def test_words_that_can_not_be_filled_are_refused_by_name(
     name: str, given: object, words: str
 ) -> None:
-    """R14: a SpecError that names the field, in a whole spec and in a kind's short form."""
+    """R14: a SpecError names the field, in a whole spec and in a kind's short form."""
     for source in (
         talk(**{name: given}),
         {"kind": "blogger", "task": "Bees.", "prompts": {name: given}},
@@ -120,7 +120,7 @@ def test_words_that_can_not_be_filled_are_refused_by_name(
 
 
 def test_braces_that_are_no_placeholder_stay_and_so_do_all_of_a_role_prompt() -> None:
-    """R14."""
+    """R14: only placeholders are replaced."""
     conversation = load_conversation(
         talk(begin='Write {"json": {}} { }')
         | {"speakers": [{"name": "A", "system_prompt": "{you}"}, {"name": "B"}]}
@@ -131,7 +131,7 @@ def test_braces_that_are_no_placeholder_stay_and_so_do_all_of_a_role_prompt() ->
 
 
 def test_a_registered_text_is_stored_when_the_session_begins() -> None:
-    """R14: another one by its name later changes nothing, and a fork is given the text itself."""
+    """R14: registering another text later changes nothing, and a fork contains the text itself."""
     given = talk(begin={"name": "short"}) | {"end_chat": {"max_iterations": 1}}
 
     def run(**prompts: str) -> list[str]:
@@ -153,7 +153,7 @@ def test_a_registered_text_is_stored_when_the_session_begins() -> None:
 
 
 def test_a_registered_text_must_fit_the_prompt() -> None:
-    """R14."""
+    """R14: a registered text must have the placeholders of its prompt."""
     with pytest.raises(SpecError, match=r"prompts\.begin: the registered text 'bad': unknown"):
         converse(talk(begin={"name": "bad"}), store="memory:", prompts={"bad": "{you}"})
     with pytest.raises(SpecError, match="prompts: 'bad' must be a text, not int"):
@@ -162,12 +162,12 @@ def test_a_registered_text_must_fit_the_prompt() -> None:
 
 @pytest.mark.parametrize("kind", forms_by_kind())
 def test_every_kind_takes_other_words(kind: str) -> None:
-    """R14."""
+    """R14: every short form accepts replaced prompts."""
     assert "prompts" in forms_by_kind()[kind].model_fields
 
 
 def test_a_role_play_takes_prompts_of_its_own() -> None:
-    """R14: with the roles, the task and the done token in them."""
+    """R14: a role-play's own prompts may contain the roles, the task and the done token."""
     play = role_play(
         "Plan a garden",
         "Owner",
@@ -184,6 +184,6 @@ def test_a_role_play_takes_prompts_of_its_own() -> None:
 
 
 def test_both_questions_say_that_agreeing_is_not_doing() -> None:
-    """R5: the separate judge's and the speaker's own."""
+    """R5: judges' prompts explain that agreeing to do something is not the same as doing it."""
     for name in ("judge_own_task", "list_objectives_left", "separate_judge"):
         assert "Agreeing to do something is not the same as doing it." in PROMPTS[name]

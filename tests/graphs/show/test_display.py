@@ -1,4 +1,4 @@
-"""Tests of the display of results, specs and outcomes in notebooks and consoles."""
+"""Displays of results, specs and outcomes in a notebook and in a console."""
 
 import asyncio
 import io
@@ -38,7 +38,7 @@ PAIR = Conversation.model_validate(
 
 
 class Shows(Protocol):
-    """What shows itself."""
+    """An object with an HTML display."""
 
     def _repr_html_(self) -> str: ...
     def _repr_markdown_(self) -> str: ...
@@ -46,7 +46,7 @@ class Shows(Protocol):
 
 
 class Seen(HTMLParser):
-    """What a reader finds in HTML whose styles are taken away."""
+    """A reader's view of HTML without styles."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ def test_a_result_shows_the_talk_and_the_end_without_any_style(tmp_path: Path) -
     ):
         assert found in seen.words, found
     assert "left out" not in seen.words
-    # No headings, which would stand in the notebook's contents, and nothing to be linked to.
+    # Headings would appear in the notebook's table of contents, and ids could be link targets.
     assert not {"script", "h1", "h2", "h3", "svg"} & {tag for tag, _ in seen.tags}
     assert not [one for _, one in seen.tags if "id" in one]
 
@@ -190,7 +190,7 @@ def test_no_text_becomes_code_wherever_it_stands(text: str) -> None:
 
 
 class Kernel:
-    """What a notebook shows below a cell."""
+    """The output of a notebook below a cell."""
 
     def __init__(self) -> None:
         self.shown: list[tuple[str, str, bool]] = []
@@ -202,7 +202,7 @@ class Kernel:
 
 
 class Slow(BaseChatModel):
-    """A model that answers when a line about its speaker was shown."""
+    """A model that answers after a line about its speaker was shown."""
 
     kernel: Any
     speakers: list[str]
@@ -242,7 +242,7 @@ def test_a_cell_shows_how_far_it_is_and_then_nothing(
     texts = [text for text, _, _ in kernel.shown]
     assert any("Waiting for Ann… 0 s · round 1 of 1" in text for text in texts)
     assert any("Waiting for Ben… 0 s · round 1 of 1 · 1 call" in text for text in texts)
-    # One line, which is gone at the end.
+    # There is one line, which is removed at the end.
     assert len({place for _, place, _ in kernel.shown}) == 1
     assert [update for _, _, update in kernel.shown] == [False, *[True] * (len(texts) - 1)]
     assert texts[-1] == ""

@@ -1,4 +1,4 @@
-"""L1, L2: sessions written down: a page that any text leaves whole, and lines for programs."""
+"""L1, L2: exports of sessions: a page that no text can break, and lines for programs."""
 
 import json
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def page_of(markdown: str) -> list[Token]:
 
 
 def headings(tokens: list[Token]) -> list[str]:
-    """The headings of the page itself, not those inside a quotation, as a reader sees them."""
+    """Return the page's own headings as a reader sees them, without those inside quotations."""
     return [
         "".join(child.content for child in after.children or ())
         for token, after in pairwise(tokens)
@@ -37,12 +37,12 @@ def headings(tokens: list[Token]) -> list[str]:
 
 
 def blocks(tokens: list[Token]) -> list[str]:
-    """The kinds of blocks that the page itself consists of."""
+    """Return the kinds of the page's own blocks."""
     return [token.type for token in tokens if token.level == 0 and token.nesting >= 0]
 
 
 def made(*texts: str, names: tuple[str, str] = ("Ann", "Ben"), **line: Any) -> StoredSession:
-    """A session in which these texts were said in turn."""
+    """Return a session with these messages, from each speaker in turn."""
     conversation = Conversation.model_validate(
         {"task": "Plan", "speakers": [{"name": name} for name in names]}
     )
@@ -78,7 +78,7 @@ BAD = [
 
 @pytest.mark.parametrize("text", BAD)
 def test_no_text_breaks_the_page(text: str) -> None:
-    """What comes behind it stands under its own heading, and nothing is hidden."""
+    """Later messages keep their headings, and nothing is hidden, after any text."""
     tokens = page_of(as_markdown(made(text, "Fine.", text)))
     assert headings(tokens) == ["Plan", "Ann (m0000)", "Ben (m0001)", "Ann (m0002)"]
     quoted = ["heading_open", "blockquote_open"]
@@ -144,14 +144,14 @@ def test_a_page_has_the_title_the_task_each_message_and_how_it_ended(tmp_path: P
         "**Ended after 2 rounds and 7 messages: Ben completed its task.**",
     ):
         assert f"\n{found}\n" in page, found
-    # What only speakers are told is not said in the conversation.
+    # Instructions to speakers are no part of the conversation.
     assert "> Dig\n" not in page
     assert "> Dig\n" in as_markdown(whole, "Ann")
     assert "Not finished." in as_markdown(made("Hi"))
 
 
 def test_what_was_parsed_stands_beside_its_message() -> None:
-    """L1: the parsed result beside the content, in both formats."""
+    """L1: both formats contain the parsed result and the text."""
     result = made("The price is 5 €.", parsed={"price": 5, "currency": "€"})
     assert '```json\n{\n  "price": 5,\n  "currency": "€"\n}\n```' in as_markdown(result)
     (found,) = objects(as_json_lines(result))
@@ -197,7 +197,7 @@ def test_a_speakers_export_holds_what_it_has_said_and_heard(tmp_path: Path) -> N
     run(conversation, lines, session="one", store=store)
     found = list(objects(Session("one", store=store).export(format="jsonl", speaker="Ben")))
     texts = [one["text"] for one in found]
-    assert "I dig." in texts  # it was handed on to it
+    assert "I dig." in texts  # the answer was passed on to it
     assert "Dig" not in texts
     assert "Monday: sun" not in texts
     page = Session("one", store=store).export(format="markdown", speaker="Ben")
@@ -219,7 +219,7 @@ def test_an_odd_format_and_a_stranger_are_refused(tmp_path: Path) -> None:
 
 
 def test_control_characters_are_shown_and_break_no_line() -> None:
-    """Neither a page nor a line does anything to the terminal or the program that reads it."""
+    """Exports show control characters, which affect no terminal and no program."""
     text = "a\x1b[31mb\x00c\x07d\u202ee\x85f\u2028g\u2029h\x1ci"
     result = made(text, "Fine.")
     page = as_markdown(result)

@@ -1,4 +1,4 @@
-"""Tests of the HTML page of a session: views, the end, and text that never becomes code (L1)."""
+"""L1: a session as one HTML page: views, reasons of the end; and no text becomes code."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ from support.fork_talks import TALKS
 
 
 class Seen(HTMLParser):
-    """What a browser would find in a page."""
+    """The elements that a browser would find in a page."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Seen(HTMLParser):
         return [attributes for name, attributes in self.tags if name == tag]
 
     def is_harmless(self) -> None:
-        """Nothing runs, loads or looks otherwise but what the templates say."""
+        """Check that nothing runs, loads or has styles except as in the templates."""
         assert {tag for tag, _ in self.tags} <= ALLOWED
         assert [len(self.all(tag)) for tag in ("script", "style", "meta")] == [1, 1, 5]
         for _, attributes in self.tags:
@@ -108,7 +108,7 @@ def test_what_each_sees_on_the_page_is_what_stands_in_its_viewpoint(
 
 
 def roles(lines: Sequence[Line], number: int) -> Iterator[tuple[str, str]]:
-    """What a speaker sees of lines, each with its role."""
+    """Yield the lines that a speaker sees, each with its role."""
     for line in lines:
         role = line.roles.get(number)
         if role in ("assistant", "user"):
@@ -168,7 +168,7 @@ def test_a_speakers_page_holds_its_memory_and_nothing_else(tmp_path: Path) -> No
     alone = Session("s", store=store).export(format="html", speaker="Ben")
     Seen(alone).is_harmless()
     assert "You hate beans." in alone
-    # Ann's secret, and what was rejected or used.
+    # Ann's secret, and the texts of drafts and of token usage.
     for other in ("Seven.", "Your message was empty", "Tokens"):
         assert other in whole
         assert other not in alone
@@ -256,7 +256,7 @@ def test_two_hundred_messages_are_at_most_300_kb_and_a_message_few_elements() ->
     steps = [Spent(who="Ann", is_new_turn=True, calls=1, input_tokens=9, seconds=0.5)] * 200
     text = render(of(StoredSession("s", pair(), log, "Plan", None), steps=steps))
     assert len(text.encode()) <= 300_000
-    # What ten thousand messages are shown with at once.
+    # Elements shown at once for ten thousand messages.
     first = render(of(StoredSession("s", pair(), log[:100], "Plan", None)))
     both = render(of(StoredSession("s", pair(), log, "Plan", None)))
     talk = [re.findall(r"<(?!circle|title|li|a )[a-z]", page) for page in (first, both)]
@@ -290,7 +290,7 @@ def test_markdown_shows_what_was_said_and_fetches_nothing() -> None:
     assert "<details" in as_html("```python\n" + "x = 1\n" * 20 + "```")
     assert "<details" not in as_html("```python\nx = 1\n```")
     assert r"\x1b" in as_html("a\x1b[31mb")
-    # What turns the direction is needed in prose, and could hide something in code.
+    # Direction marks are needed in prose, and could hide text in code.
     assert "\u200f" in as_html("שלום\u200f!")
     assert "\u202e" not in as_html("`a\u202eb`")
 

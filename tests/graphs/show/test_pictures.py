@@ -1,4 +1,4 @@
-"""A picture of a conversation shows what may follow what in it, and nothing else."""
+"""A diagram of a conversation shows exactly its possible transitions."""
 
 import sys
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ def talk(mode: str, cap: int = 3, count: int = 2, **fields: Any) -> Conversation
 
 
 def arrows(conversation: Conversation) -> set[str]:
-    """The arrows between places, by short names."""
+    """Return the arrows between places, by short names."""
     return {f"{_short(way.start)} > {_short(way.to)}: {way.when}" for way in ways(conversation)}
 
 
@@ -189,7 +189,7 @@ def test_each_turn_that_may_follow_another_is_drawn_and_no_other(
 
 
 def _turns(conversation: Conversation) -> set[tuple[Place, Place]]:
-    """Which turn is drawn behind which, whatever judges between them."""
+    """Return the drawn pairs of consecutive turns, without the judges between them."""
     drawn = [(way.start, way.to) for way in ways(conversation)]
     found = set()
     for start, to in drawn:
@@ -223,7 +223,7 @@ def test_who_hands_over_leads_to_those_it_may_hand_over_to() -> None:
         "judge Cid > end: 2 rounds",
     }
     assert arrows(handed) == drawn
-    # Two who take turns end an odd number of turns otherwise than an even one.
+    # With two alternating speakers, odd and even numbers of turns end differently.
     for rounds, last in ((27, "Ann"), (28, "Bob")):
         ends = arrows(handed.replace(end_chat={"max_iterations": rounds}))
         assert f"speaker {last} > end: {rounds} rounds" in ends

@@ -1,4 +1,4 @@
-"""One suite over every store."""
+"""One test suite for every kind of store."""
 
 import asyncio
 import operator
@@ -32,7 +32,7 @@ from support.stores import EACH_STORE, SHARED_STORES, store_address
 pytestmark = pytest.mark.every_store
 
 PATHS = [str(Path(__file__).parents[up]) for up in (0, 2)]
-"""What the processes import from: this module, and what it imports of the tests."""
+"""Import paths of the child processes: this folder, and the tests' folder."""
 
 
 @pytest.fixture(params=EACH_STORE)
@@ -42,7 +42,7 @@ def target(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=SHARED_STORES)
 def shared(request: pytest.FixtureRequest) -> str:
-    """A target that other processes can open too."""
+    """Return the address of a store that other processes can open, too."""
     return store_address(request.param, request)
 
 
@@ -164,7 +164,7 @@ async def test_sessions_are_found_by_what_is_said_of_them_page_by_page(store: St
 
     assert await found() == "edcba"
     assert await found(text="plan") == "dba"
-    # They stand for themselves, and for nothing else.
+    # Wildcards match only themselves.
     assert [await found(text=sign) for sign in ("%", "_", "!", "'", "0% o")] == [*"adc", "", "a"]
     assert await found(text="Äpf") == "e"
     assert await found(status="finished") == "db"
@@ -398,7 +398,7 @@ async def test_many_sessions_at_once_do_not_mix(store: Store) -> None:
         ]
 
 
-# Imported once and forked, since importing takes far longer than what is tried here.
+# Imported once and forked, because importing takes far longer than the tested code.
 WRITERS = """
 import asyncio, os, sys
 sys.path[:0] = sys.argv[2:]
@@ -509,7 +509,7 @@ async def test_cancelled_writes_block_nobody(shared: str) -> None:
                         await asyncio.sleep(0)
                     task.cancel()
                     await asyncio.wait([task])
-            # Another loop has a store of its own, which a transaction left open would hold up.
+            # Another loop has a separate store, which an open transaction would block.
             await asyncio.to_thread(asyncio.run, add_alone(shared, f"{steps}-other"))
         assert not await store.is_locked("s11")
 

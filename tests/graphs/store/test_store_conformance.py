@@ -1,4 +1,4 @@
-"""LangGraph's own suite for checkpointers, over the savers of every store."""
+"""LangGraph's own test suite for checkpointers, with the savers of every store."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
@@ -22,9 +22,9 @@ pytestmark = pytest.mark.every_store
 
 
 class EachInItsLock(BaseCheckpointSaver[str]):
-    """Writes each session by the saver of who holds it, and reads by the store's.
+    """A saver that writes each session under its lease, and reads from the store.
 
-    The suite counts versions in whole numbers, from which no saver on a database can go on; they
+    The suite counts versions in whole numbers, from which no saver on a database can continue. They
     are stored as LangGraph's loop counts them.
     """
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a store's address, file or server, and what is said of it."""
+"""Faults in a store's address, file or server, and their error messages."""
 
 import asyncio
 import os
@@ -92,7 +92,7 @@ async def test_a_closed_store_is_one_complete_file(tmp_path: Path) -> None:
     async with open_store(file) as store:
         await add(store, "s")
     assert {found.name for found in tmp_path.iterdir()} == {"x.db", "x.db.locks"}  # noqa: ASYNC240
-    # Moved, and another begun in its place, while nothing of it is open here.
+    # The file is moved and replaced by a new one while it is not open here.
     file.rename(tmp_path / "moved.db")
     for name, sessions in {"x.db": [], "moved.db": ["s"]}.items():
         async with open_store(tmp_path / name) as store:
@@ -156,7 +156,7 @@ async def test_a_folder(tmp_path: Path) -> None:
 
 @pytest.fixture
 def powerless() -> Iterator[Path]:
-    """A folder of somebody's who is not root, as whom the test runs."""
+    """Yield a folder of a user without root's rights, as whom the test runs."""
     with TemporaryDirectory() as name:
         root = os.geteuid() == 0
         if root:
@@ -208,7 +208,8 @@ async def test_a_full_disk_is_named_and_leaves_the_file_usable(tmp_path: Path) -
                 put(held, 500_000),
                 held.checkpointer.aput_writes(config, large, "task"),
                 held.add(title="", spec="x" * 500_000),
-                # Committed together with those that fail, and not taken along.
+                # This write is committed together with the failing ones, but does not fail with
+                # them.
                 other.add(title="", spec=""),
             )
             *failed, added = await asyncio.gather(*calls, return_exceptions=True)
@@ -279,7 +280,7 @@ async def test_a_wrong_password_is_not_shown(postgres_url: str) -> None:
 @pytest.mark.process
 @pytest.mark.live
 async def test_a_server_that_goes_away_in_mid_run_is_named() -> None:
-    """A server of its own, which is stopped."""
+    """The error names a server that stops during a run."""
     with ExitStack() as stack:
         url = stack.enter_context(server(apart=True))
         address = f"{url}&connect_timeout=1"

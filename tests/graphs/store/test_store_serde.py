@@ -1,4 +1,4 @@
-"""What stores write of values and read back; hostile ones are in `tests/faults`."""
+"""Serialization of values in stores; `tests/faults` has the hostile values."""
 
 import dataclasses
 import re
@@ -74,7 +74,7 @@ class Colour(Enum):
 
 
 class Seat(BaseModel):
-    """Something of the user's own."""
+    """A class of the user."""
 
     number: int = 1
     colour: Any = Colour.RED
@@ -90,7 +90,7 @@ class Place:
     row: int
 
 
-Pair = namedtuple("Pair", "left right")  # as users write them
+Pair = namedtuple("Pair", "left right")  # users write them so
 
 SEAT = {"number": 1, "colour": "red"}
 
@@ -102,7 +102,7 @@ SEAT = {"number": 1, "colour": "red"}
         (Row([Seat()]), {"seats": [SEAT]}),
         (Pair(1, Row([])), {"left": 1, "right": {"seats": []}}),
         ({Colour.RED}, {"red"}),
-        # What can't be in a set once it is plain is in a list.
+        # Members of a set that become unhashable are stored in a list.
         ({(1, 2)}, [[1, 2]]),
         ({"a": frozenset({(1, (2, frozenset({3})))})}, {"a": [[1, [2, frozenset({3})]]]}),
         ({Place(1)}, [{"row": 1}]),
@@ -119,7 +119,7 @@ def test_what_is_of_the_users_own_is_written_as_plain_data(value: object, plain:
     serializer = PlainSerializer()
     written = serializer.dumps_typed(value)
     assert serializer.loads_typed(written) == plain
-    # No name of the user's is left in it.
+    # No name of the user's class is left in it.
     assert __name__.rpartition(".")[2].encode() not in written[1]
 
 

@@ -1,4 +1,4 @@
-"""How the steps of a session are written: what is one transaction, and how much it takes."""
+"""Writes of a session's steps: their transactions, and their size."""
 
 import asyncio
 import sqlite3
@@ -29,7 +29,7 @@ from duologue.nodes.testing import Prompt, ScriptedChatModel
 KINDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.live)]
 
 NODE = "~__pregel_pull, user_agent"
-"""How LangGraph writes the path of a node's task."""
+"""LangGraph's path of a node's task."""
 
 HERE: RunnableConfig = {
     "configurable": {"thread_id": "s", "checkpoint_ns": "", "checkpoint_id": "1"}
@@ -45,7 +45,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Any]]:
-    """What is committed, each time; nobody else writes, so that nothing is put together."""
+    """Return a list of all commits; there is no other writer, so no writes are grouped."""
     found: list[Sequence[Any]] = []
     write = Writer.write
 
@@ -54,7 +54,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Any]]:
         return await write(self, *statements, **named)
 
     monkeypatch.setattr(Writer, "write", noted)
-    # On a busy machine a checkpoint may come late, and what waits for it is written before.
+    # On a busy machine a checkpoint may be late, and the writes that wait for it come first.
     monkeypatch.setattr(saver, "_SOON", 600.0)
     return found
 
@@ -95,7 +95,7 @@ async def test_a_round_of_short_messages_takes_at_most_five_kibibytes(tmp_path: 
 
 
 async def read(held: SessionLease | Store) -> list[tuple[str, Any]]:
-    """Read what tasks wrote to the one checkpoint that is there."""
+    """Return the tasks' writes to the only checkpoint."""
     found = await held.checkpointer.aget_tuple(HERE)
     assert found is not None
     return [(channel, value) for _, channel, value in found.pending_writes or ()]
@@ -135,7 +135,7 @@ async def test_what_waits_for_its_checkpoint_is_not_lost_where_none_comes(target
             await begun(held)
             await held.checkpointer.aput_writes(HERE, [("said", "hi"), ("plain", 1)], "task", NODE)
             assert await read(store) == []
-            # Whoever writes reads what it wrote.
+            # A writer reads its own writes.
             assert await read(held) == [("said", "hi"), ("plain", 1)]
             await held.checkpointer.aput_writes(HERE, [("said", "ho")], "this", NODE)
         assert await read(store) == [("said", "hi"), ("plain", 1), ("said", "ho")]
@@ -144,7 +144,7 @@ async def test_what_waits_for_its_checkpoint_is_not_lost_where_none_comes(target
 async def test_a_session_is_read_as_it_stood_at_one_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """LangGraph reads a checkpoint and what was written to it by two queries."""
+    """A read is consistent, although LangGraph reads a checkpoint and its writes separately."""
     root: RunnableConfig = {"configurable": {"thread_id": "s", "checkpoint_ns": ""}}
     path = tmp_path / "sessions.db"
     async with open_store(f"sqlite:///{path}") as store, store.lock("s") as held:
@@ -169,7 +169,7 @@ async def test_a_session_is_read_as_it_stood_at_one_moment(
 
 
 async def test_writes_of_another_step_are_saved_whole(target: str) -> None:
-    """As with `durability="async"`, where the next node may end before a checkpoint is saved."""
+    """With `durability="async"`, the writes of the next step are saved completely."""
     async with open_store(target) as store, store.lock("s") as held:
         await begun(held)
         await held.checkpointer.aput_writes(HERE, [("plain", 1)], "task", NODE)
@@ -180,7 +180,7 @@ async def test_writes_of_another_step_are_saved_whole(target: str) -> None:
 
 
 async def test_what_is_told_is_saved_while_its_reader_takes_time(target: str) -> None:
-    """LangGraph tells of a step before it saves the step's checkpoint."""
+    """A streamed step is saved while its reader is busy."""
     conversation = {"task": "Agree", "speakers": [{"name": "Ann"}, {"name": "Bob"}]}
     told = 0
     events = astream(
@@ -194,18 +194,18 @@ async def test_what_is_told_is_saved_while_its_reader_takes_time(target: str) ->
             continue
         told += 1
         async with asyncio.timeout(10):
-            while event.id not in await stored(target):  # noqa: ASYNC110  # nobody tells of it
+            while event.id not in await stored(target):  # noqa: ASYNC110  # no event shows it
                 await asyncio.sleep(0.01)
     assert told == 4
 
 
 async def stored(target: str) -> list[str]:
-    """Give the places of the messages that the session has in its store."""
+    """Return the ids of the session's messages in its store."""
     return [place_of(message) for message in (await Session("s", store=target).astate()).messages]
 
 
 async def test_a_write_that_fails_takes_none_of_another_step_with_it(target: str) -> None:
-    """As with `durability="async"`, where the next step has begun before a checkpoint is saved."""
+    """With `durability="async"`, a failed write does not affect the writes of another step."""
     async with open_store(target) as store, store.lock("s") as held:
         await begun(held)
         await held.checkpointer.aput_writes(HERE, [("said", "hi")], "task", NODE)
@@ -234,7 +234,7 @@ async def test_what_could_not_be_saved_is_saved_with_its_checkpoint(
 
 
 async def test_a_step_that_runs_again_adds_nothing_to_what_it_wrote(target: str) -> None:
-    """As LangGraph does from an older checkpoint, from which later ones read these writes."""
+    """A repeated step adds nothing to its earlier writes, which later checkpoints share."""
     writes = [("plain", 1), ("said", "hi")]
     led_to = empty_checkpoint() | {"id": "2", "channel_values": {"plain": 1}}
     async with open_store(target) as store:
@@ -295,7 +295,7 @@ class Said(TypedDict):
 
 
 def asking(held: SessionLease | Store) -> Any:  # noqa: ANN401
-    """A graph that says a word at each step, and asks at the fifth what the word is."""
+    """Return a graph that adds a word at each step, and asks for the fifth word."""
 
     async def speak(state: Said) -> dict[str, Any]:
         number = len(state["log"])
@@ -335,7 +335,7 @@ async def test_all_steps_are_read_back_with_snapshots_and_questions_among_them(
 async def test_a_session_whose_versions_are_langgraphs_own_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As it was stored before versions were shorter."""
+    """A session with LangGraph's own versions, which are longer than duologue's, continues."""
     config: RunnableConfig = {"configurable": {"thread_id": "s"}}
     async with open_store(tmp_path / "sessions.db") as store:
         with monkeypatch.context() as patch:

@@ -1,6 +1,6 @@
-"""The corpus: what each reply gives, with false and missed endings counted.
+"""The result of each reply in the corpus, with counts of false and missed ends.
 
-A false ending loses a conversation's result; a missed one costs calls. There is none of either.
+A false end loses a conversation's result, and a missed one costs calls. Both counts are zero.
 """
 
 from collections import Counter
@@ -50,8 +50,7 @@ ENDS: dict[str, Callable[[str], bool]] = {
     "announcements": only_announces,
     "requests": lambda text: all_repeat(text, ASKED_AGAIN),
 }
-"""What may be found in a reply, by name: an end, the form that it was asked for in, or that there
-is no reply."""
+"""Properties of a reply by name: an end, the requested format, or that it is no reply."""
 
 TABLES = (
     ("done_tokens", "ends", "done_tokens", True),
@@ -80,17 +79,17 @@ TABLES = (
     *(("remarks", name, name, True) for name in REMARKS),
     *(("remarks", f"no_{name}", name, False) for name in REMARKS),
 )
-"""The tables of the corpus: a file, its rows, what is looked for, and whether it is to be found."""
+"""Tables of the corpus: a file, its rows, the property, and whether the rows have it."""
 
 
 class Counted(NamedTuple):
-    """What came of the rows of one kind."""
+    """The result for rows of one kind."""
 
     rows: int
     false: list[str]
-    """What was found where nothing is."""
+    """Rows that wrongly seem to have the property."""
     missed: list[str]
-    """What was not found."""
+    """Rows whose property was missed."""
 
 
 def of_replies(file: str, what: str, looked_for: str, there: bool) -> Counted:
@@ -100,7 +99,7 @@ def of_replies(file: str, what: str, looked_for: str, there: bool) -> Counted:
 
 
 def ended(talk: Talk) -> tuple[int, list[str]] | None:
-    """After how many messages the first guards end a conversation, and which."""
+    """Return the number of messages until guards end a conversation, and the guards."""
     names = tuple(dict.fromkeys(name for name, _ in talk.said))
     forms = {"Instruction:": INSTRUCTION, "Solution:": SOLUTION}
     speakers = [{"name": name, "format": _form(name, talk, forms)} for name in names]
@@ -165,7 +164,7 @@ def test_r8_a_form_gives_what_it_says(marks: LabelledFormat, row: list[str]) -> 
 
 @pytest.mark.parametrize("looked_for", ENDS)
 def test_each_kind_has_rows_that_are_and_rows_that_are_not(looked_for: str) -> None:
-    """Else a rule that always says the same would have no false and no missed ending."""
+    """Each property has positive and negative rows, so that no constant rule passes."""
     given = Counter[bool]()
     for file, what, kind, there in TABLES:
         given[there] += len(rows(file, what)) if kind == looked_for else 0

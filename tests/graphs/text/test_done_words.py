@@ -1,4 +1,4 @@
-"""Which messages say a done token: as models write their last message, and as they mention it."""
+"""Done tokens in messages: endings as models write them, and mere mentions."""
 
 # ruff: noqa: RUF001
 
@@ -51,7 +51,7 @@ PROSE = st.text(st.characters(categories=["L", "Nd", "Zs"]), min_size=1)
 
 @given(PROSE, ENDINGS, st.sampled_from(["", " ", "\n", "\n\n"]))
 def test_r1_what_147_real_endings_look_like_is_said(text: str, end: str, gap: str) -> None:
-    """The token is the message, begins a line, or stands behind a sentence's end; nothing after."""
+    """R1: a token counts as the message, at the start of a line, or after a sentence."""
     assert says(STOP, f"Well, {text}x{end}{gap}{STOP}", "last")
     assert says(STOP, f"{text}x\n{STOP}", "last")
     assert says(STOP, STOP, "last")
@@ -66,7 +66,7 @@ CLOSED = {"(": ")", "[": "]", "<": ">", "“": "”", "«": "»", "「": "」"}
 
 @st.composite
 def decorated(draw: st.DrawFn, word: str) -> str:
-    """Draw a word with nothing around it but decoration, its speaker's label and final signs."""
+    """Draw a word that has only decoration, its speaker's label and final punctuation around it."""
     for sign, end in draw(st.lists(st.tuples(SIGNS, ENDS), max_size=2)):
         inner = end if end in (".", "!", "…", "。") else ""
         word = f"{sign}{word}{inner}{CLOSED.get(sign, sign)}"

@@ -1,4 +1,4 @@
-"""R2: what a model thinks within its text is told from what it says, however the text arrives."""
+"""R2: a model's thoughts inside its text are separated from its message, even in pieces."""
 
 # ruff: noqa: RUF001
 
@@ -16,7 +16,7 @@ FINAL = "<|start|>assistant<|channel|>final<|message|>"
 CALL = "<|channel|>commentary to=functions.look <|constrain|>json<|message|>"
 
 SPLIT = [
-    # The text, what it says, and what it thinks.
+    # The text, its message, and its thoughts.
     ("Ready.", "Ready.", ""),
     ("", "", ""),
     ("  \n", "  \n", ""),
@@ -33,13 +33,13 @@ SPLIT = [
     ("So. <think>Hm.</think> Ready.", "So. Ready.", "Hm."),
     ("So.\n\n<think>Hm.</think>\n\nReady.", "So.\n\n\n\nReady.", "Hm."),
     ("So<think>Hm.</think>, ready.", "So, ready.", "Hm."),
-    # Not closed: all behind it is thought, as where the answer was cut off.
+    # Not closed: everything after the tag is a thought, because the answer was cut off.
     ("<think>I wonder", "", "I wonder"),
     ("<think>", "", ""),
     ("Ready. <think>I wonder whether", "Ready. ", "I wonder whether"),
     ("<think>I wonder</thi", "", "I wonder</thi"),
     ("<thinking>One tag </think> is no other", "", "One tag </think> is no other"),
-    # Not opened: the tag stands in the prompt, as some templates have it.
+    # Not opened: the opening tag is in the prompt, as in some templates.
     ("My secret is 42.</think>Ready.", "Ready.", "My secret is 42."),
     ("Hm.\n</think>\n\nReady.", "Ready.", "Hm."),
     ("Hm.</thinking>Ready.", "Ready.", "Hm."),
@@ -86,7 +86,7 @@ SPLIT = [
         "<reason>Hm.</reason><thoughts>x</thoughts>",
         "",
     ),
-    # A tag that nothing closes is a word of its sentence.
+    # A tag that is never closed is a word of its sentence.
     ("I use the <reasoning> tag here.", "I use the <reasoning> tag here.", ""),
     ("We call it <thought>, as they do.", "We call it <thought>, as they do.", ""),
     ("There, <think> and", "There, <think> and", ""),
@@ -267,5 +267,5 @@ def test_r2_no_part_of_a_done_token_is_told_before_it_is_known(
     heard, known = without(word, text, match, "Ann"), 0
     for end in range(0, len(text) + 1, size):
         known = settled(word, text[:end], match, known, "Ann")
-        # What was told is the begin of what is heard.
+        # The streamed text is the beginning of the heard text.
         assert heard.startswith(text[:known])

@@ -1,4 +1,4 @@
-"""Wording: what is blank, said, a farewell, the same."""
+"""Wording: blank messages, done tokens, farewells and repetitions."""
 
 # Texts are typed as people and models type them.
 # ruff: noqa: RUF001
@@ -266,9 +266,9 @@ def test_r22_reading_a_message_takes_few_calls_however_long_it_is() -> None:
 
 
 def calls_of(text: str) -> int:
-    """Count the Python functions that reading a message calls."""
+    """Return the number of Python functions called to read a message."""
     calls = Counter[str]()
-    is_farewell(text, ("Bob",), MARKS)  # The phrases are read, and the names and marks.
+    is_farewell(text, ("Bob",), MARKS)  # Fill the caches of phrases, names and marks.
     sys.setprofile(lambda frame, event, argument: calls.update([event]))
     try:
         is_farewell(text, ("Bob",), MARKS)
@@ -392,7 +392,7 @@ def test_content_is_never_hidden_by_what_stands_before_it(text: str, content: st
 )
 @thorough
 def test_huge_texts_are_no_trouble(thorough: bool, piece: str) -> None:
-    """A rule that is not linear would run into the time limit of a test."""
+    """Rules take linear time; any other rule would reach the time limit of a test."""
     huge = piece * (50_000 if thorough else 20_000)
     is_blank(huge)
     is_farewell(huge, ("Bob", "[name"), MARKS)

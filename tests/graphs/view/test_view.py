@@ -1,4 +1,4 @@
-"""Tests of the local page: access, lists, sessions and actions."""
+"""The local page: its access control, its lists, its pages and its actions."""
 
 import asyncio
 import json
@@ -43,21 +43,21 @@ def guard(store: str, model: ScriptedChatModel) -> Guard:
 
 @pytest.fixture
 def stranger(guard: Guard) -> Iterator[TestClient]:
-    """Somebody who has no cookie yet."""
+    """Yield a client without a cookie."""
     with TestClient(guard, base_url=HOME, follow_redirects=False) as client:
         yield client
 
 
 @pytest.fixture
 def user(stranger: TestClient) -> TestClient:
-    """Who has opened the address with the token."""
+    """Return a client that has opened the address with the token."""
     assert stranger.get("/", params={"token": "the token"}).status_code == 200
     stranger.headers["Origin"] = HOME
     return stranger
 
 
 def sums(store: str, session: str = "sums", **call: Any) -> None:
-    """A session that waits for a decision on a call."""
+    """Create a session that waits for a decision on a call."""
     called = ScriptedToolCall(name="calculator", args={"expression": "2*3"} | call, id="c1")
     model = ScriptedChatModel(script=[Reply(tool_calls=[called])])
     talk = chat("How many?", tools=["calculator"], interrupt_on={"calculator": True})
@@ -65,7 +65,7 @@ def sums(store: str, session: str = "sums", **call: Any) -> None:
 
 
 def shade(store: str, session: str = "shade") -> None:
-    """A session that waits for what the user says."""
+    """Create a session that waits for the user's message."""
     converse(chat(), session=session, store=store, model=ScriptedChatModel(script=[]))
 
 
@@ -199,7 +199,7 @@ def test_hostile_texts_stay_texts(user: TestClient, store: str, first: int) -> N
     sums(store, expression=text, **{text: text})
     for path in ("/", f"/?{urlencode({'q': text, 'show': text})}", "/sessions/s", "/sessions/sums"):
         page = Seen(user.get(path).text)
-        # The page's own: what is hidden in a picture, a link or a frame would stand out.
+        # All elements are those of the page itself, without images, frames or foreign links.
         assert not page.all("img") + page.all("iframe") + page.all("base") + page.all("object")
         assert len(page.all("script")) <= 1
         assert not [name for _, found in page.tags for name in found if name.startswith("on")]
@@ -302,14 +302,14 @@ def test_what_does_not_fit_is_said_and_the_question_stays(
 
 
 def more_sums(store: str) -> Result:
-    """Somebody else approves of the call, and another one waits."""
+    """Approve the call as another user, so that another call waits."""
     called = ScriptedToolCall(name="calculator", args={"expression": "7*8"}, id="c2")
     model = ScriptedChatModel(script=[Reply(tool_calls=[called])])
     return Session("sums", store=store).answer({"decisions": [{"type": "approve"}]}, model=model)
 
 
 def form_of(page: str) -> dict[str, str]:
-    """The hidden fields of the form that a page shows."""
+    """Return the hidden fields of the form on a page."""
     fields = [one for one in Seen(page).all("input") if one.get("type") == "hidden"]
     return {str(one["name"]): str(one["value"]) for one in fields}
 
@@ -318,7 +318,7 @@ def form_of(page: str) -> dict[str, str]:
 def test_a_form_decides_no_call_that_it_did_not_show(
     user: TestClient, store: str, model: ScriptedChatModel, is_named: bool
 ) -> None:
-    """The page is open while somebody else answers."""
+    """A form does not decide a call that came after the page was opened."""
     sums(store)
     shown = form_of(user.get("/sessions/sums").text)
     assert shown == {"question": question(store, "sums")}
@@ -334,7 +334,7 @@ def test_a_form_decides_no_call_that_it_did_not_show(
 def test_of_two_forms_that_are_sent_at_once_one_decides(
     user: TestClient, store: str, model: ScriptedChatModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody else answers after this form was read, and before the session is held."""
+    """Only the first of two simultaneous forms decides."""
     sums(store)
     after: list[Result] = []
 
@@ -352,7 +352,7 @@ def test_of_two_forms_that_are_sent_at_once_one_decides(
 
 def test_what_only_a_program_registers_is_said(user: TestClient, store: str) -> None:
     def peel(fruit: str) -> str:
-        """Peels a fruit."""
+        """Peel a fruit."""
         return fruit
 
     called = ScriptedToolCall(name="peel", args={"fruit": "pear"}, id="c1")
@@ -400,7 +400,7 @@ def test_what_is_new_is_told_from_where_the_page_stands(user: TestClient, store:
     assert "&lt;b&gt;What&lt;/b&gt; grows" in new["lines"]
     assert "finished" in new["parts"]["standing"]["html"]
     assert told(**{"Last-Event-ID": mark})[1]["lines"] == ""
-    # What the page shows is not what the session holds.
+    # The page is not up to date with the session, so it must reload.
     assert told(**{"Last-Event-ID": "1-0123456789abcdef"})[1] == {"reload": True}
 
 
@@ -410,7 +410,7 @@ def test_a_port_is_free_again_at_once_and_not_shared() -> None:
         port = first.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)):
             answering, _ = first.accept()
-            # Whoever closes first keeps the port busy for a while.
+            # The side that closes first keeps the port busy for a while.
             answering.close()
             with pytest.raises(SpecError, match=f"--port: {port} can't be had"):
                 bind_port(port)
