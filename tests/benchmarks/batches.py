@@ -1,4 +1,4 @@
-"""A batch of many sessions. Run as a program, it prints what they took."""
+"""A batch of many sessions. Run as a program, it prints its costs."""
 
 import asyncio
 import gc
@@ -20,7 +20,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Family:
-    """What this process and all that it has started use, looked at now and then."""
+    """A monitor of the resources used by this process and its descendants."""
 
     def __init__(self) -> None:
         self._spent = dict[int, float]()
@@ -29,29 +29,29 @@ class Family:
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> "Family":
-        """Begin to look."""
+        """Start the measurements."""
         self.look()
         self._before = self.seconds
         self._thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End."""
+        """Stop the measurements."""
         self._ended.set()
         self._thread.join()
 
     @property
     def seconds(self) -> float:
-        """The CPU time of all, as it was last seen."""
+        """Return the total CPU time at the last measurement."""
         return sum(self._spent.values())
 
     @property
     def spent(self) -> float:
-        """The CPU time since the block began."""
+        """Return the CPU time since the block began."""
         return self.seconds - self._before
 
     def look(self) -> None:
-        """Look once."""
+        """Measure once."""
         parents, used = dict[int, int](), dict[int, tuple[float, int]]()
         for path in Path("/proc").glob("[0-9]*/stat"):
             try:
@@ -81,14 +81,14 @@ def _is_below(pid: int, parents: dict[int, int]) -> bool:
 async def figures(
     count: int, store: Path, latency: float, concurrency: int, ray: str | None
 ) -> dict[str, Any]:
-    """Run a batch of so many sessions, so many at once.
+    """Run a batch of many sessions and return its figures.
 
     Args:
-        count: How many.
+        count: Number of sessions.
         store: The SQLite file.
-        latency: Seconds that the server takes for an answer.
-        concurrency: How many run at once.
-        ray: Where Ray runs them. None: this process does.
+        latency: Delay of the server's answers in seconds.
+        concurrency: Number of sessions at once.
+        ray: Address of Ray. This process runs the sessions if None.
     """
     conversation = talk(CALLS)
     await arun_batch(Batch(conversation=conversation), name="first", store=store)
@@ -105,7 +105,7 @@ async def figures(
         "at_once": concurrency,
         "by": "asyncio" if ray is None else "Ray",
         "seconds": round(wall, 1),
-        # It can't take less than this, however fast all else is.
+        # The ratio can't be below 1, however fast the rest is.
         "of_latency": round(wall / (calls * latency / concurrency), 2),
         "calls_per_second": round(calls / wall, 1),
         "cpu_ms_per_call": round(family.spent / calls * 1000, 2),

@@ -1,4 +1,4 @@
-"""What a model call costs this process, by the number of messages: peers' loops beside ours."""
+"""CPU time of a model call by the number of messages, for hand-written loops and for duologue."""
 
 import gc
 import time
@@ -13,20 +13,20 @@ from benchmarks.peers import Mark
 LENGTHS = (10, 100, 400)
 
 WINDOW = 10
-"""How many messages are measured from each length on."""
+"""Number of messages measured at each length."""
 
 
 class Row(NamedTuple):
-    """What is measured."""
+    """A row of measurements."""
 
     name: str
     run: Callable[[int, Mark, Path], Coroutine[Any, Any, None]]
-    """Says so many messages and calls the mark after each; keeps them in the file, if at all."""
+    """Sends so many messages, calls the mark after each, and stores them in the file if at all."""
     lengths: tuple[int, ...] = LENGTHS
 
 
 LONG = (60, 600, 3000)
-"""The lengths of messages in a role-play, in words."""
+"""Lengths of messages in a role-play, in words."""
 
 PLAIN = "duologue, SQLite"
 NEW_FILE = "duologue, SQLite, a new file"
@@ -39,7 +39,7 @@ JUDGED = "a structured judge (two model calls)"
 
 
 def playing(words: int, *, formed: bool) -> str:
-    """Name the row of a role-play."""
+    """Return the name of a role-play's row."""
     return f"role-play, {words:,} words, {'with' if formed else 'without'} its format"
 
 
@@ -63,29 +63,29 @@ ROWS = (
         for formed in (False, True)
     ),
 )
-"""All but the one on PostgreSQL, whose address is only known when it runs."""
+"""All rows except the one on PostgreSQL, whose address is known only at run time."""
 
 
 def on_postgres(url: str) -> Row:
-    """Give the row whose sessions are kept in this database."""
+    """Return the row whose sessions are stored in this database."""
     return Row(POSTGRES, lambda count, mark, _: talks.plain(count, mark, url))
 
 
 Found = Mapping[str, Mapping[int, float]]
-"""CPU in ms for a message, by the row's name and the number of messages."""
+"""CPU time per message in ms, by the row's name and the number of messages."""
 
 
 async def measured(
     rows: Sequence[Row], rounds: int, folder: Path, tell: Callable[[str], None]
 ) -> Found:
-    """Measure all rows: the median of some rounds.
+    """Measure all rows, and return the median of some rounds.
 
-    The rows take turns, so that whatever else the machine does falls on all alike.
+    The rows take turns, so that other load on the machine affects all alike.
     """
     found: dict[str, dict[int, list[float]]] = {
         row.name: {length: [] for length in row.lengths} for row in rows
     }
-    for row in rows:  # what is loaded or made once
+    for row in rows:  # loads modules and fills caches
         await row.run(4, lambda: None, _new_file(folder))
     for number in range(rounds):
         for row in rows:
@@ -105,16 +105,16 @@ def _new_file(folder: Path) -> Path:
 
 
 async def set_ups(rounds: int, folder: Path, tell: Callable[[str], None]) -> Mapping[str, float]:
-    """Measure what a session of ten messages takes beside its messages, in messages.
+    """Measure the fixed cost of a session of ten messages, in messages.
 
-    The median of some rounds, each with a session in memory, one in a SQLite file that has held
-    others, and one in a new file.
+    The median of some rounds, each with a session in memory, one in a SQLite file with earlier
+    sessions, and one in a new file.
     """
     rows = [row for row in ROWS if row.name in (MEMORY, PLAIN)]
     rows.append(rows[0]._replace(name=NEW_FILE))
     found: dict[str, list[float]] = {row.name: [] for row in rows}
     used = _new_file(folder)
-    for row in rows:  # what is loaded or made once
+    for row in rows:  # loads modules and fills caches
         await row.run(4, lambda: None, used)
     for number in range(4 * rounds):
         tell(f"set-up {number + 1} of {4 * rounds}")
@@ -129,7 +129,7 @@ async def set_ups(rounds: int, folder: Path, tell: Callable[[str], None]) -> Map
 
 
 async def _stamps(row: Row, store: Path) -> list[float]:
-    """Run a conversation; give the CPU seconds of this process after each message."""
+    """Run a conversation; return the CPU seconds of this process after each message."""
     gc.collect()
     return await _said(row, max(row.lengths) + WINDOW, store)
 

@@ -1,4 +1,4 @@
-"""Many conversations at once in one process. Run as a program, it prints what they took."""
+"""Many conversations at once in one process. Run as a program, it prints their costs."""
 
 import asyncio
 import gc
@@ -13,26 +13,26 @@ from benchmarks.talks import talk
 from duologue.graphs import aconverse
 
 CALLS = 10
-"""Of each conversation."""
+"""Number of calls per conversation."""
 
 
 def peak_kib() -> int:
-    """The most memory this process has had: `ru_maxrss` would begin with that of its parent."""
+    """Return the peak memory of this process; `ru_maxrss` would include that of its parent."""
     found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert found is not None
     return int(found[1])
 
 
 async def figures(count: int, store: Path, latency: float) -> dict[str, Any]:
-    """Hold so many conversations at once.
+    """Run many conversations at once and return their figures.
 
     Args:
-        count: How many.
+        count: Number of conversations.
         store: The SQLite file.
-        latency: Seconds that the server takes for an answer.
+        latency: Delay of the server's answers in seconds.
     """
     conversation = talk(CALLS)
-    await aconverse(conversation, session="first", store=store)  # what is loaded once
+    await aconverse(conversation, session="first", store=store)  # loads modules once
     memory, wall, cpu = peak_kib(), time.monotonic(), time.process_time()
     sessions = (aconverse(conversation, session=f"s{n}", store=store) for n in range(count))
     results = await asyncio.gather(*sessions)

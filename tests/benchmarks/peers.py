@@ -1,6 +1,6 @@
-"""What people would write by hand: the same conversation of two without duologue.
+"""The same conversation of two speakers as people would write it by hand, without duologue.
 
-Each says a number of messages in turn, in the same words to the model, and calls `mark` after each.
+Each function sends a number of messages with the same prompts, and calls `mark` after each.
 """
 
 import os
@@ -25,13 +25,13 @@ NAMES = ("Ann", "Bob")
 
 
 def system_prompt(name: str) -> str:
-    """Give what a speaker is told first."""
+    """Return a speaker's system prompt."""
     other = NAMES[1 - NAMES.index(name)]
     return f"You are {name}, in a conversation with {other}.\n\nThe task: {TASK}"
 
 
 def seen_by(name: str, log: list[tuple[str, str]]) -> list[dict[str, str]]:
-    """Give the messages as one of the two sees them."""
+    """Return the messages as one of the two speakers sees them."""
     prompt = [{"role": "system", "content": system_prompt(name)}]
     for speaker, text in log:
         prompt.append({"role": "assistant" if speaker == name else "user", "content": text})
@@ -39,7 +39,7 @@ def seen_by(name: str, log: list[tuple[str, str]]) -> list[dict[str, str]]:
 
 
 def turns(count: int) -> Iterator[str]:
-    """Give whose turn it is, in turn."""
+    """Yield the names of the speakers in turn."""
     return islice(cycle(NAMES), count)
 
 
@@ -61,7 +61,7 @@ async def openai_client(count: int, mark: Mark, store: Path) -> None:
 
 
 async def openai_extra_body(count: int, mark: Mark, store: Path) -> None:
-    """Use OpenAI's client without letting it walk through the messages."""
+    """Use OpenAI's client, but bypass its traversal of the messages."""
     await _with_client(
         count, mark, lambda prompt: {"messages": [], "extra_body": {"messages": prompt}}
     )
@@ -80,7 +80,7 @@ async def _with_client(
 
 
 class State(TypedDict):
-    """What the graph by hand keeps."""
+    """The state of the hand-written graph."""
 
     messages: Annotated[list[AnyMessage], add_messages]
 

@@ -1,9 +1,9 @@
-"""A model server in a process of its own, so that what it costs is not counted: an ASGI app.
+"""A model server in a separate process, so that its cost is not measured: an ASGI app.
 
-It speaks OpenAI's chat completions. What it answers follows from the request: the model `judge`
-never finds anything complete, any other says something new in each answer; who has tools calls the
-first one before it says something. The model `600` says 600 words, `600 instruction` and
-`600 solution` say them in the form of a role-play. `/N/v1` takes N milliseconds to answer.
+It implements OpenAI's chat completions. The request determines the answer: the model `judge` finds
+nothing complete, and any other model has new text in each answer. A model with tools calls the
+first one before it answers. The model `600` answers in 600 words; `600 instruction` and `600
+solution` use the form of a role-play. `/N/v1` takes N milliseconds to answer.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 WORDS = 24
-"""The length of an answer; streamed, each word is an event."""
+"""Length of an answer in words. When streamed, each word is an event."""
 
 _SYLLABLES = ("ba", "de", "fi", "go", "ku", "la", "me", "ni", "po", "ru", "sa", "te", "vi", "zo")
 
@@ -33,7 +33,7 @@ _USAGE = {"prompt_tokens": 100, "completion_tokens": WORDS, "total_tokens": 100 
 
 @contextmanager
 def running() -> Iterator[str]:
-    """Run it in a process; gives its address, to which `/0/v1` and the like is added."""
+    """Run the server in a process; yield its address, to which a path such as `/0/v1` is added."""
     command = [sys.executable, "-m", "benchmarks.server"]
     folder = Path(__file__).parents[1]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
@@ -68,7 +68,7 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def _answer(body: dict[str, Any]) -> dict[str, Any]:
-    """Give the message with which a request is answered."""
+    """Return the message that answers a request."""
     if body.get("tools") and body["messages"][-1]["role"] != "tool":
         number = next(_NUMBERS)
         guess = {"secret_number": 0, "guessed_number": number}
@@ -91,7 +91,7 @@ def _text(body: dict[str, Any]) -> str:
 
 
 def said_in(number: int, words: int, form: str = "") -> str:
-    """Give what is said in so many words, another text for each number."""
+    """Return a text of so many words, a different one for each number."""
     sentences = [sentence(number * 1000 + place) for place in range(max(1, words // WORDS))]
     text = "\n\n".join(" ".join(sentences[at : at + 4]) for at in range(0, len(sentences), 4))
     if form == "instruction":
@@ -100,7 +100,7 @@ def said_in(number: int, words: int, form: str = "") -> str:
 
 
 def sentence(number: int) -> str:
-    """Give a sentence of words that mean nothing, another one for each number."""
+    """Return a sentence of meaningless words, a different one for each number."""
     chosen = random.Random(number)  # noqa: S311
     return " ".join("".join(chosen.choices(_SYLLABLES, k=3)) for _ in range(WORDS)) + "."
 
@@ -111,7 +111,7 @@ def _completion(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _events(message: dict[str, Any]) -> list[bytes]:
-    """Give the events of a streamed answer: a word each, then the end, then what was used."""
+    """Return the events of a streamed answer: one per word, then the end, then the usage."""
     first: dict[str, Any] = {**message, "content": ""}
     words = (message["content"] or "").split()
     deltas = [first, *({"content": f"{word} "} for word in words)]
@@ -133,8 +133,8 @@ def _envelope(kind: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Serve at a free port, whose address is printed."""
-    # With the protocol given, asyncio turns off Nagle's algorithm, which costs 40 ms an answer.
+    """Serve at a free port, and print the address."""
+    # With an explicit protocol, asyncio turns off Nagle's algorithm, which costs 40 ms per answer.
     with socket.socket(proto=socket.IPPROTO_TCP) as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen(2048)

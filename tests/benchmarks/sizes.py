@@ -1,4 +1,4 @@
-"""How much a SQLite file grows with each round of two messages."""
+"""Growth of a SQLite file with each round of two messages."""
 
 import subprocess
 import sys
@@ -9,9 +9,9 @@ from typing import Any
 from benchmarks.peers import Mark
 
 _AROUND = 50
-"""How many messages before and after the length are written between the two sizes."""
+"""Number of messages before and after the length, between the two measurements."""
 
-# In a process of its own: closing a file here would drop the locks of the store that is open.
+# In a separate process, because closing a file here would release the locks of the open store.
 _SIZE = """
 import sqlite3, sys
 read = sqlite3.connect(sys.argv[1]).execute
@@ -22,7 +22,7 @@ print(read("PRAGMA page_count").fetchone()[0] * read("PRAGMA page_size").fetchon
 async def bytes_per_round(
     run: Callable[[int, Mark, Path], Coroutine[Any, Any, None]], length: int, store: Path
 ) -> int:
-    """Run a conversation beyond so many messages; give the growth of its file there."""
+    """Run a conversation past so many messages; return the growth of its file at that point."""
     said, sizes = 0, list[int]()
 
     def mark() -> None:

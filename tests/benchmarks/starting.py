@@ -1,4 +1,4 @@
-"""What it costs to start: CPU of whole processes."""
+"""CPU time of whole processes at startup."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ _PROGRAM = Path(sys.executable).with_name("duologue")
 LANGGRAPH = "import langgraph.graph"
 IMPORT = "from duologue.graphs import converse"
 
-# A conversation that is kept, for `sessions` and `show`.
+# A stored conversation for `sessions` and `show`.
 _KEPT = """
 import sys
 from duologue.graphs import Conversation, converse
@@ -25,7 +25,7 @@ converse(talk, session="one", store=sys.argv[1], model=ScriptedChatModel(["Beans
 
 
 def measured(rounds: int, store: Path) -> Mapping[str, float]:
-    """Give the CPU seconds of each, the median of some rounds in which they take turns."""
+    """Return the CPU seconds of each command, the median of rounds in which they take turns."""
     _spent([sys.executable, "-c", _KEPT, str(store)])
     commands = {
         LANGGRAPH: [sys.executable, "-c", LANGGRAPH],
@@ -35,7 +35,7 @@ def measured(rounds: int, store: Path) -> Mapping[str, float]:
         "duologue show": [str(_PROGRAM), "show", "one", "--store", str(store)],
     }
     found: dict[str, list[float]] = {name: [] for name in commands}
-    for command in commands.values():  # what Python compiles once
+    for command in commands.values():  # compiles the modules
         _spent(command)
     for _ in range(rounds):
         for name, command in commands.items():

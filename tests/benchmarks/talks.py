@@ -1,6 +1,6 @@
-"""Conversations of duologue, as the benchmark runs them.
+"""Conversations of duologue for the benchmark.
 
-Each says a number of messages and calls `mark` after each.
+Each sends a number of messages and calls `mark` after each.
 """
 
 import logging
@@ -23,7 +23,7 @@ def talk(
     of_each: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> Conversation:
-    """Make a conversation of at least so many messages, that nothing but the cap ends."""
+    """Return a conversation of at least so many messages, which only the cap ends."""
     names = NAMES if speakers == 2 else LETTERS[:speakers]
     end_chat = {"max_iterations": -(-count // speakers), **fields.pop("end_chat", {})}
     return Conversation.model_validate(
@@ -37,12 +37,12 @@ def talk(
 
 
 def role_play_of(count: int, words: int = 0, *, formed: bool) -> Conversation:
-    """Make a role-play of at least so many messages, with its format or without.
+    """Return a role-play of at least so many messages, with its format or without.
 
     Args:
-        count: How many messages.
-        words: What the server's models say. 0: whatever model is given says it.
-        formed: Whether its speakers keep the form of a role-play.
+        count: Number of messages.
+        words: Length of the server's answers. The session's own model is used if 0.
+        formed: Whether the speakers use the format of a role-play.
     """
     form: dict[str, Any] = {} if formed else {"format": None}
     says = [f"{words} {mark}" if formed else f"{words}" for mark in ("instruction", "solution")]
@@ -59,7 +59,7 @@ def role_play_of(count: int, words: int = 0, *, formed: bool) -> Conversation:
 
 
 def playing(words: int, *, formed: bool) -> Callable[[int, Mark, Path | str], Any]:
-    """Let two play their roles, in so many words each."""
+    """Return a function that runs a role-play with messages of so many words."""
 
     async def run(count: int, mark: Mark, store: Path | str) -> None:
         await _converse(role_play_of(count, words, formed=formed), mark, "memory:")
@@ -70,24 +70,24 @@ def playing(words: int, *, formed: bool) -> Callable[[int, Mark, Path | str], An
 async def plain(
     count: int, mark: Mark, store: Path | str, model: BaseChatModel | None = None
 ) -> None:
-    """Let two talk."""
+    """Run a conversation of two speakers."""
     await _converse(talk(count), mark, store, model)
 
 
 async def streamed(count: int, mark: Mark, store: Path | str) -> None:
-    """Follow two token by token."""
+    """Stream a conversation of two speakers token by token."""
     async for event in astream(talk(count), store=store):
         if event.event == "message":
             mark()
 
 
 async def with_tools(count: int, mark: Mark, store: Path | str) -> None:
-    """Let two call a tool in each of their turns."""
+    """Run a conversation of two speakers that call a tool in each turn."""
     await _converse(talk(count, of_each={"tools": ["high_low"]}), mark, store)
 
 
 def judged(form: str) -> Callable[[int, Mark, Path | str], Any]:
-    """Let two talk, and a judge be asked after each turn."""
+    """Return a function that runs two speakers, with a judge after each turn."""
 
     async def run(count: int, mark: Mark, store: Path | str) -> None:
         judge = {"criteria": ["All beds are planned."], "model": "judge", "form": form}
@@ -98,7 +98,7 @@ def judged(form: str) -> Callable[[int, Mark, Path | str], Any]:
 
 
 async def judging_themselves(count: int, mark: Mark, store: Path | str) -> None:
-    """Let two talk, each of whom is asked after its turns whether its task is complete."""
+    """Run two speakers that judge their own task after each of their turns."""
     end_chat = {"mode": "end_chat_after_first_completion"}
     await _converse(
         talk(count, of_each={"checks_completion": True}, end_chat=end_chat), mark, store
@@ -106,7 +106,7 @@ async def judging_themselves(count: int, mark: Mark, store: Path | str) -> None:
 
 
 def of(speakers: int) -> Callable[[int, Mark, Path | str], Any]:
-    """Let more than two talk."""
+    """Return a function that runs a conversation of more than two speakers."""
 
     async def run(count: int, mark: Mark, store: Path | str) -> None:
         await _converse(talk(count, speakers), mark, store)
@@ -125,7 +125,7 @@ async def _converse(
 
 @contextmanager
 def _told_of_messages(mark: Mark) -> Iterator[None]:
-    """Call `mark` at each message: duologue logs them, at next to no cost."""
+    """Call `mark` at each message; duologue logs messages, at almost no cost."""
 
     class Marker(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

@@ -1,6 +1,6 @@
-"""What a group conversation costs in model calls and prompts, per mode, beside Yacana's.
+"""Model calls and prompt tokens of a group conversation, per mode, compared with Yacana's.
 
-Calls are the cost. Yacana asks two questions after each turn of a stopper; its figures are a call
+Calls are the cost. Yacana asks two questions after each turn of a stopper; its figures are one call
 for each message and two for each check.
 """
 
@@ -18,7 +18,7 @@ SPOKEN = 12
 """Two opening answers, and five rounds of two."""
 
 WORDS = 40
-"""The length of a message."""
+"""Length of a message in words."""
 
 MODES = (
     "max_iterations_only",
@@ -30,22 +30,22 @@ MODES = (
 
 
 class Cost(NamedTuple):
-    """What one conversation took."""
+    """The cost of a conversation."""
 
     calls: int
     tokens: int
-    """Of all prompts, words standing for tokens."""
+    """Number of words in all prompts, in place of tokens."""
     characters: int
-    """Of all prompts."""
+    """Number of characters in all prompts."""
 
 
 async def cost(mode: str, form: str, completes: Mapping[str, int | None]) -> Cost:
-    """Run five rounds.
+    """Run five rounds and return their cost.
 
     Args:
         mode: The end-chat mode.
         form: The judge's form.
-        completes: For each stopper at which of its checks it completes; None for never.
+        completes: The check at which each stopper's task is complete. Never if None.
     """
     checks: dict[str, int] = {}
 
@@ -98,7 +98,7 @@ async def test_five_rounds_take_as_many_calls_as_promised(
     rows = []
     for mode in MODES:
         for stoppers, completes in NEVER.items():
-            # Others need a stopper, and this one asks none.
+            # The other modes need a stopper, but this mode asks none.
             if (mode == MODES[0]) is not (stoppers == "nobody"):
                 continue
             ours = await cost(mode, "structured", completes)
@@ -118,7 +118,7 @@ async def test_five_rounds_take_as_many_calls_as_promised(
 
 
 # A completes at its third check, B at its fourth. B speaks first in each round, so that A's third
-# is the sixth turn, when B has been asked three times, and B's fourth the seventh.
+# check is at the sixth turn, when B has been asked three times, and B's fourth at the seventh.
 EARLY: Mapping[str, tuple[int, int]] = {
     "end_chat_after_first_completion": (2 + 6, 6),
     "one_last_chat_after_first_completion": (2 + 6 + 1, 6),
@@ -128,7 +128,7 @@ EARLY: Mapping[str, tuple[int, int]] = {
 
 
 async def test_completed_tasks_save_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
-    """Y12 to Y15: messages and checks by hand; nobody is asked in last words, or once finished."""
+    """Y12 to Y15: the calls equal the messages and checks counted by hand."""
     rows = []
     for mode, (messages, checks) in EARLY.items():
         ours = await cost(mode, "structured", {"A": 3, "B": 4})
@@ -142,7 +142,7 @@ async def test_completed_tasks_save_the_rest(capsys: pytest.CaptureFixture[str])
 
 
 def show(title: str, rows: list[tuple[str, str, Cost, Cost]]) -> None:
-    """Print ours, in one call a check, beside Yacana's two questions a check."""
+    """Print duologue's costs with one call per check, and those with Yacana's two questions."""
     lines = [
         "",
         f"{title}: ours / with two questions a check, as Yacana's",

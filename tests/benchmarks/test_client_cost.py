@@ -1,4 +1,4 @@
-"""What a call costs this process: our client beside the stock one, in one run."""
+"""CPU time of a call in this process: duologue's client and the standard one, in one run."""
 
 import json
 import time
@@ -21,7 +21,7 @@ CALLS = 5
 
 
 def answering(seen: list[int]) -> httpx2.MockTransport:
-    """A server in this process that costs next to nothing."""
+    """Return a server in this process that costs almost nothing."""
     body = {
         "id": "1",
         "object": "chat.completion",
@@ -45,10 +45,10 @@ def answering(seen: list[int]) -> httpx2.MockTransport:
 
 
 async def cost(kind: type[ChatOpenAI], seen: list[int]) -> float:
-    """CPU seconds of the cheapest of some calls."""
+    """Return the CPU seconds of the cheapest of some calls."""
     async with httpx2.AsyncClient(transport=answering(seen)) as client:
         chat = kind(model="scripted", api_key=SecretStr("k"), http_async_client=client)
-        await chat.ainvoke(MESSAGES)  # what is only built once
+        await chat.ainvoke(MESSAGES)  # creates the cached objects
         spent = []
         for _ in range(CALLS):
             begun = time.process_time()
@@ -64,7 +64,7 @@ async def test_our_client_costs_less_than_half_of_the_stock_one(
     our_sizes: list[int] = []
     stock = await cost(ChatOpenAI, stock_sizes)
     ours = await cost(ChatModel, our_sizes)
-    # The same was sent, so that the ratio compares like with like.
+    # Both sent the same request, so the ratio is fair.
     assert set(our_sizes) == set(stock_sizes)
     assert len(our_sizes) == CALLS + 1
     numbers = {"stock_ms": round(stock * 1000, 1), "ours_ms": round(ours * 1000, 1)}

@@ -1,8 +1,8 @@
-"""What each context policy costs on the embedded model: prompt tokens, and how many are cached.
+"""Cost of each context policy on the embedded model: prompt tokens, and cached ones.
 
-Prints for each policy the tokens of the prompt at turns 10 and 40, with how many of them the server
-found cached, as the model counts them; then the prompt tokens per turn, and the most of any of the
-40 turns, by our estimate, since the model is asked in four turns only.
+Prints for each policy the tokens of the prompt at turns 10 and 40, with the number that the server
+found cached, as counted by the model; then the prompt tokens per turn, and the maximum of all 40
+turns, by duologue's estimate, because the model is called in four turns only.
 """
 
 from itertools import pairwise
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.live, pytest.mark.exhaustive]
 
 TURNS = 40
 MEASURED = (9, 10, 39, 40)
-"""The turns that the model has, each with the one before it, whose prompt it can find cached."""
+"""The model's turns: each measured turn and the one before it, whose prompt may be cached."""
 
 LIMIT = 300
 
@@ -42,7 +42,7 @@ class Prompt(NamedTuple):
 
 
 class Meter(AsyncCallbackHandler):
-    """Notes the tokens of each prompt for the model's own turns."""
+    """A callback that records the tokens of each prompt in the model's own turns."""
 
     def __init__(self) -> None:
         self.turns: list[Prompt] = []
@@ -62,12 +62,12 @@ class Meter(AsyncCallbackHandler):
 
 
 class Garden:
-    """Speaks for both: for the farmer always, for the cook in the turns that are not measured."""
+    """The replies of both speakers: always the farmer's, and the cook's in unmeasured turns."""
 
     def __init__(self) -> None:
         self.turns = 0
         self.estimates: list[int] = []
-        """The tokens of what the cook sees, turn by turn."""
+        """Tokens of the cook's view, turn by turn."""
 
     def cook(self, turn: Turn) -> str | None:
         self.turns += 1
@@ -82,7 +82,7 @@ class Garden:
 
 
 async def measured(policy: dict[str, Any]) -> tuple[dict[int, Prompt], list[int]]:
-    """The prompts that the model was sent, by turn, and the estimates of those of all turns."""
+    """Return the prompts of the model by turn, and the estimates of all turns."""
     meter, garden = Meter(), Garden()
     speaker = {
         "name": "Cook",
@@ -105,7 +105,7 @@ async def measured(policy: dict[str, Any]) -> tuple[dict[int, Prompt], list[int]
         }
     )
     functions = {"farmer": garden.farmer, "cook": garden.cook}
-    # What it costs to sum up is not measured: only what is then sent.
+    # The cost of summaries is not measured, only the later prompts.
     cheap = ScriptedChatModel(script=lambda prompt: "Many beans were put into many beds.")
     result = await aconverse(
         talk,
@@ -130,7 +130,7 @@ async def test_prompts_are_bounded_and_mostly_cached() -> None:
         shown += [f"~{sum(estimates) // TURNS}", f"~{max(estimates)}"]
         print(f"{name:10}", *(f"{text:>13}" for text in shown))  # noqa: T201
     last = {name: prompts[TURNS].tokens for name, prompts in found.items()}
-    # Nothing bounds a history that is kept as a whole.
+    # A history that is kept as a whole has no bound.
     assert all(before < after for before, after in pairwise(both["all"][1]))
     assert last["all"] > 2.5 * found["all"][10].tokens
     for name, prompts in found.items():
@@ -141,6 +141,6 @@ async def test_prompts_are_bounded_and_mostly_cached() -> None:
             assert max(both[name][1]) < 0.6 * max(both["all"][1])
         if name in ("tokens", "summary"):
             assert max(both[name][1]) <= LIMIT
-        # Cuts stay put: what was sent a turn ago is found in the cache, but where one has moved.
+        # Cuts rarely move: each prompt begins with a cached one, except after a move.
         warm = [turn for turn in turns if prompts[turn].cached > prompts[turn].tokens / 2]
         assert len(warm) >= len(turns) - 1, name

@@ -1,4 +1,4 @@
-"""What an utterance and a session take, in counts, which are the same on every machine."""
+"""Costs of an utterance and of a session in counts, which are the same on every machine."""
 
 import sys
 from collections import Counter
@@ -25,36 +25,38 @@ MOST = {
     "decide": 2,
     "bytes a round": 5_000,
 }
-"""Of an utterance; the bytes of a round of two, at 400 messages. A little above what it takes."""
+"""Limits for an utterance, and for the bytes of a round of two at 400 messages. Slightly above the
+current values.
+"""
 
 MOST_FRAMES = {
     "two": {WORDS: 850, 600: 850},
     "two with a format": {WORDS: 950, 600: 990},
 }
-"""Of an utterance, by the kind of conversation and the number of words that are said."""
+"""Limits for an utterance, by the kind of conversation and the number of words in a message."""
 
 SET_UP = 2.2
-"""The frames of a session beside those of its messages, in frames of a message."""
+"""Frames of a session without those of its messages, in frames of a message."""
 
 FEW, MANY = 20, 40
-"""Messages of the two conversations whose difference is counted."""
+"""Lengths of the two conversations whose difference is counted."""
 FEW_LONG, MANY_LONG = 6, 12
-"""The same where they are long."""
+"""The same with long messages."""
 
 
 def model(count: int, words: int = WORDS, *, formed: bool = False) -> ScriptedChatModel:
-    """Give a model that says so many different things."""
+    """Return a model with so many different messages."""
     forms = ("instruction", "solution") if formed else ("", "")
     return ScriptedChatModel([said_in(n, words, forms[n % 2]) for n in range(count)])
 
 
 @contextmanager
 def counted() -> Iterator[Counter[tuple[str, str]]]:
-    """Count the frames of our own code, by module and name, but for the scripted model's.
+    """Count the frames of duologue's code by module and name, without those of the scripted model.
 
     A frame is counted each time it is entered: when a function, a comprehension or a class body is
-    called, and when a generator or a coroutine goes on. Newer versions of Python have no frames for
-    comprehensions, so they count less.
+    called, and when a generator or a coroutine continues. Newer versions of Python have no frames
+    for comprehensions, so they count less.
     """
     frames = Counter[tuple[str, str]]()
 
@@ -89,7 +91,7 @@ async def frames_of(
 async def test_an_utterance_takes_few_frames(
     kind: str, words: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await frames_of(2, kind, words)  # what is made once
+    await frames_of(2, kind, words)  # creates the cached objects
     fewer, more = (FEW, MANY) if words == WORDS else (FEW_LONG, MANY_LONG)
     few, many = await frames_of(fewer, kind, words), await frames_of(more, kind, words)
     found = (many - few).total() / (more - fewer)
@@ -143,7 +145,7 @@ async def test_why_reads_a_log_once() -> None:
 
 
 class Steps(BaseCallbackHandler):
-    """Notes the steps of the graph."""
+    """A callback that counts the steps of the graph."""
 
     def __init__(self) -> None:
         self.seen: set[int] = set()

@@ -1,4 +1,4 @@
-"""What many conversations at once take: a table of figures, of which only counts are asserted."""
+"""Costs of many conversations at once: a table of figures, of which only counts are asserted."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ CROWD = Path(__file__).parents[1] / "crowd.py"
 def test_none_fails_however_many_there_are(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest, faults: Faults
 ) -> None:
-    """With `--faults=10` up to 1,000 conversations."""
+    """No conversation fails, up to 1,000 at once with `--faults=10`."""
     table = []
     for count in (1, 10, 100, 1000):
         if count > faults.times(100):
@@ -42,7 +42,7 @@ def test_none_fails_however_many_there_are(
 
 
 def break_between_rows(url: str) -> None:
-    """Forget the sessions, whose ids the next row takes again."""
+    """Delete the sessions, because the next row uses the same ids."""
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as connection:

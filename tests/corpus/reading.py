@@ -1,7 +1,7 @@
-"""The corpus: replies and conversations as models and people write them, and what each gives.
+"""The corpus: replies and conversations as models and people write them, with expected results.
 
-Each file is a list of rows. A row more is a line more in its file; what reads the rows of a file
-stands in `tests/graphs/text/test_corpus.py`.
+Each file is a list of rows, to which rows can be added. `tests/graphs/text/test_corpus.py` reads
+them.
 """
 
 import tomllib
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 Transcript = list[tuple[str, str]]
-"""Who said what, in order."""
+"""Speakers and messages in order."""
 
 
 class Talk(NamedTuple):
@@ -19,7 +19,7 @@ class Talk(NamedTuple):
     name: str
     said: Transcript
     guard: str | None
-    """What ends it, at its last message. None: it goes well."""
+    """The guard that ends it at its last message. No guard does if None."""
 
 
 @cache
@@ -29,13 +29,13 @@ def table(name: str) -> dict[str, Any]:
 
 
 def rows(name: str, what: str) -> list[Any]:
-    """Give the rows of a file that give the same."""
+    """Return the rows of a file with this result."""
     found: list[Any] = table(name)[what]
     return found
 
 
 def talks(name: str) -> list[Talk]:
-    """Give the conversations of a file."""
+    """Return the conversations of a file."""
     return [Talk(talk["name"], _said(talk), talk.get("guard")) for talk in table(name)["talks"]]
 
 
@@ -50,7 +50,7 @@ def _said(talk: dict[str, Any]) -> Transcript:
 
 
 ORDINARY = {talk.name: talk.said for talk in talks("ordinary")}
-"""Conversations of every kind that go well, by what they are."""
+"""Correct conversations of every kind, by name."""
 
 ENDLESS = talks("endless")
-"""Conversations that go wrong, each with the guard that ends it at its last message."""
+"""Faulty conversations, each with the guard that ends it at its last message."""

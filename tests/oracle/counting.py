@@ -1,6 +1,6 @@
-"""What guards count in a log, by plain functions over the whole of it.
+"""Counts of the guards in a log, computed by plain functions over the whole log.
 
-Written from the rules and not from the engine, which counts message by message.
+They follow the rules and not the engine, which counts message by message.
 """
 
 import re
@@ -41,7 +41,7 @@ def in_a_row(found: Iterable[bool]) -> int:
 
 
 def counts(conversation: Conversation, log: Sequence[BaseMessage]) -> dict[str, int]:
-    """What guards count in a log, but for zeros; R10: since it ended, where it has gone on."""
+    """Return the nonzero counts of guards in a log, since its last end (R10)."""
     read = [(message, metadata(message)) for message in log]
     ends = [place for place, (_, about) in enumerate(read) if isinstance(about, EarlierEnd)]
     read = read[ends[-1] + 1 :] if ends else read
@@ -55,7 +55,7 @@ def counts(conversation: Conversation, log: Sequence[BaseMessage]) -> dict[str, 
     by_models = [
         (one, about.source is not Source.HUMAN)
         for one, about in reversed(heard)
-        # A blank text that nobody has chosen is as if unsaid.
+        # A blank text counts as no message unless its speaker chose it.
         if about.source in (Source.HUMAN, *CHOICE) or not is_blank(one.text)
     ]
     found = {
@@ -78,7 +78,7 @@ def counts(conversation: Conversation, log: Sequence[BaseMessage]) -> dict[str, 
 
 
 def echoes(heard: Heard) -> int:
-    """R16: how many messages in a row, of whoever spoke last, are echoes."""
+    """R16: return the number of latest messages of the last speaker that are echoes."""
     own = (about.flaw for _, about in reversed(heard) if about.speaker == heard[-1][1].speaker)
     return in_a_row(flaw is Flaw.ECHO for flaw in own)
 
@@ -89,7 +89,7 @@ def _marks(conversation: Conversation, about: MessageMetadata) -> Sequence[str]:
 
 
 def closing(heard: Heard) -> Heard:
-    """R7: the messages that may close a conversation: none while a question is open."""
+    """R7: return the messages that may close a conversation: none while a question is open."""
     found: Heard = []
     asker: str | None = None
     for message, about in heard:
@@ -103,7 +103,7 @@ def closing(heard: Heard) -> Heard:
 
 
 def standstill(conversation: Conversation, heard: Heard) -> int:
-    """R7: rounds of sentences in which nobody says anything new since a person has spoken."""
+    """R7: return the rounds of sentences without anything new since a person has spoken."""
     people = [place for place, (_, about) in enumerate(heard) if about.source is Source.HUMAN]
     since = heard[people[-1] + 1 :] if people else heard
     found = 0
@@ -117,7 +117,7 @@ def standstill(conversation: Conversation, heard: Heard) -> int:
                 break
             asked = any("?" in one.text for one, _ in since[max(place - 1, 0) : place + 1])
             weights.append((1 if asked else 2) if is_short(message.text) else 6)
-        # The lightest line says what kind of rounds they are.
+        # The lightest message decides the kind of the rounds.
         weight = len(weights) * min(weights, default=0)
         found = max(found, weight // (6 * len(conversation.speakers)))
     if since and not is_short(since[-1][0].text) and since[-1][1].source not in FREE:
@@ -134,7 +134,7 @@ def standstill(conversation: Conversation, heard: Heard) -> int:
 
 
 def same_replies(heard: Heard) -> int:
-    """R7: how often the newest reply was given since anybody said something new."""
+    """R7: return how often the newest reply was sent since any new message."""
     if not heard or heard[-1][1].source in FREE:
         return 0
     latest, who = heard[-1]
@@ -148,7 +148,7 @@ def same_replies(heard: Heard) -> int:
 
 
 def is_new(heard: Heard, place: int) -> bool:
-    """R7: whether a person says it, or its speaker has not said the same before."""
+    """R7: return whether a person sends it, or its speaker has not sent the same before."""
     message, its = heard[place]
     own = [one.text for one, about in heard[:place] if about.speaker == its.speaker]
     same = is_equal if is_short(message.text) else is_same
@@ -156,12 +156,12 @@ def is_new(heard: Heard, place: int) -> bool:
 
 
 class Made(NamedTuple):
-    """A message that makes calls, and what came of it."""
+    """A message with calls, and their results."""
 
     calls: set[str]
     results: set[str]
     waits: bool
-    """Whether a result is not there."""
+    """A result is missing."""
     failed: bool
     refused: bool
 
@@ -192,7 +192,7 @@ def made(turn: Read, place: int) -> Made:
 
 
 def same_tool_calls(turn: Read) -> int:
-    """R21: how many messages in a row make the same calls, and get the same results."""
+    """R21: return the number of latest messages with the same calls and the same results."""
     places = [
         place
         for place, (message, about) in enumerate(turn)
@@ -200,7 +200,7 @@ def same_tool_calls(turn: Read) -> int:
     ]
     rounds = [made(turn, place) for place in places]
     row = list(takewhile(lambda one: one.calls == rounds[-1].calls, reversed(rounds)))
-    # What is not there, or was not run, may be the same; else it counts if no call has failed.
+    # Missing results and refused calls may be the same; others count if no call has failed.
     count, known = 0, None
     for one in reversed(row):
         if one.waits or (one.failed and not one.refused):

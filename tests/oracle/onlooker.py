@@ -1,8 +1,8 @@
-"""How a conversation goes, by its published rules: an onlooker with an agenda of turns.
+"""A conversation by its published rules: an onlooker with an agenda of turns.
 
-Written from the rules and not from the engine, so that the two can be compared. The onlooker
-knows the whole agenda beforehand, crosses turns off, and rewrites it when somebody is done. What
-a message says and what is in the log is not here; what is noted of it is in `reckoning`.
+It follows the rules and not the engine, so that the two can be compared. The onlooker knows the
+whole agenda from the start, removes finished turns, and rewrites it when a speaker's task is
+complete. It knows neither texts nor the log; `reckoning` has the facts about messages.
 """
 
 from collections.abc import Iterator
@@ -29,59 +29,59 @@ from oracle.reckoning import (
 )
 
 Spent = tuple[tuple[str, float], ...]
-"""How much of what is used, by the reason that a limit on it is."""
+"""Used amounts, by the reason for their limit."""
 
 
 class Person(NamedTuple):
-    """How a person speaks for a speaker."""
+    """A person who speaks for a speaker."""
 
     mode: str
     most: int
-    """How many replies in a row may be automatic."""
+    """Maximum number of automatic replies in a row."""
     predicate: str | None
-    """What finds termination messages instead of the word."""
+    """Predicate that recognizes termination messages. The word does if None."""
     alone: bool
-    """Whether nothing replies in the person's place."""
+    """No other source replies in the person's place."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What the published rules speak of, and nothing else of a conversation."""
+    """The parts of a conversation that the published rules mention."""
 
     mode: str
     cap: int
     least: int
-    """R5: how many rounds there are, but for budgets, errors, people and stops."""
+    """R5: minimum number of rounds, except for budgets, errors, people and stops."""
     names: tuple[str, ...]
     stoppers: tuple[str, ...]
     first: str | None = None
     opening_answers: bool = False
     private: tuple[str, ...] = ()
-    """Who answers a private prompt."""
+    """Speakers with a private prompt."""
     separate: bool = False
-    """Whether a separate judge decides."""
+    """A separate judge decides."""
     final: bool = False
-    """R6: whether it is asked once more at a cap."""
+    """R6: the judge is asked once more at a cap."""
     waits: bool = False
-    """R19: whether a separate judge is asked only once two have spoken."""
+    """R19: a separate judge is asked only after two speakers have spoken."""
     chosen: bool = False
-    """Whether it is chosen who speaks next."""
+    """The next speaker is chosen."""
     answered: frozenset[tuple[str | None, str]] = frozenset()
-    """R20: the done tokens that wait for an answer, with who may say each; None: anybody."""
+    """R20: the done tokens that wait for an answer, with their speakers. Any speaker if None."""
     when: End | None = None
     guards: dict[str, int] = field(default_factory=dict)
     runners: tuple[str, ...] = ()
-    """Who runs the code it hears."""
+    """Speakers that run the code that they hear."""
     errors: tuple[int, int] = (5, 5)
-    """At how many call errors and tool errors in one turn it ends."""
+    """Numbers of call errors and tool errors in a turn that end the conversation."""
     people: dict[str, Person] = field(default_factory=dict)
-    """For whom people speak."""
+    """People, by their speaker."""
     beginners: tuple[str, ...] = ()
-    """Who has a first message."""
+    """Speakers with a first message."""
     known: dict[tuple[Tally, bool, bool, tuple[str, ...]], tuple[Held, ...]] = field(
         default_factory=dict
     )
-    """What `held` found before."""
+    """Cache of `held`."""
 
     @classmethod
     def of(cls, conversation: Conversation) -> "Rules":
@@ -96,7 +96,7 @@ class Rules:
             cap=end_chat.max_iterations,
             least=end_chat.min_iterations,
             names=names,
-            # A separate judge is asked after everybody's turns where nobody is marked.
+            # If no speaker checks completion, a separate judge is asked after every turn.
             stoppers=names if separate and not marked else marked,
             first=conversation.opening.first_speaker,
             opening_answers=conversation.opening.answers,
@@ -141,23 +141,23 @@ class Rules:
 
     @property
     def waits_for_tasks(self) -> bool:
-        """R7: whether a task is open that farewells can't close; a standstill then ends them."""
+        """R7: return whether an open task delays the farewells guard; a standstill ends it then."""
         return self.mode != "max_iterations_only" and bool(self.guards["standstill"])
 
     def around(self, first: str) -> tuple[str, ...]:
-        """One whole table turn that begins with this speaker."""
+        """Return a whole round that begins with this speaker."""
         at = self.names.index(first)
         return tuple(self.names[(at + n) % len(self.names)] for n in range(len(self.names)))
 
     @property
     def order(self) -> tuple[str, ...]:
-        """Y4, Y5: the first round; the shift's owner is B unless told otherwise."""
+        """Y4, Y5: return the first round; by default, the shift's owner is B."""
         return self.around(self.first or self.names[1 if self.opening_answers else 0])
 
     def held(
         self, tally: Tally, completed: bool, at_the_cap: bool, people: tuple[str, ...] = ()
     ) -> tuple[Held, ...]:
-        """Everything that ends a conversation and holds, the strongest first."""
+        """Return all ends that are met, the strongest first."""
         key = (tally, completed, at_the_cap, people)
         if key not in self.known:
             held = [*self._noted(tally)]
@@ -174,7 +174,7 @@ class Rules:
         if tally.stop and not names_a_stop(self.when):
             yield Held(HARD, ("stop_requested",))
         yield from held_of(self.when, tally)
-        # Y19: counted apart.
+        # Y19: the two kinds are counted separately.
         if tally.call_errors >= self.errors[0]:
             yield Held(HARD, ("call_errors",))
         if tally.tool_errors >= self.errors[1]:
@@ -195,12 +195,12 @@ class Rules:
 
 
 class Came(NamedTuple):
-    """What came of a round of calls."""
+    """The result of a round of calls."""
 
     call_errors: int = 0
     tool_errors: int = 0
     worked: bool = True
-    """Whether one of them succeeded."""
+    """At least one call succeeded."""
 
 
 ALL_WORKED = Came()
@@ -208,34 +208,35 @@ ALL_WORKED = Came()
 
 @dataclass(frozen=True)
 class Turn:
-    """What a message brings with it."""
+    """A message and its effects."""
 
     text: str = "plain"
     """One of `reckoning.TEXTS`."""
     tokens: frozenset[str] = frozenset()
-    """The done tokens that it says."""
+    """Done tokens in the message."""
     true: frozenset[str] = frozenset()
-    """The predicates that hold after it."""
+    """Predicates that are met after the message."""
     code: bool = False
-    """Whether code stands in it."""
+    """The message contains code."""
     stop: bool = False
-    """Whether somebody has asked meanwhile to stop."""
+    """A stop was requested during the turn."""
     word: bool = False
-    """Whether it ends with the word of termination messages."""
+    """The message ends with the word of termination messages."""
 
 
 class Table(NamedTuple):
-    """What an onlooker knows at one moment."""
+    """The onlooker's knowledge at one moment."""
 
     agenda: tuple[tuple[str, str | None], ...]
-    """The turns still to come: the part of the conversation, and who speaks, where that is known.
-    The first is under way where something happened within it."""
+    """The remaining turns: part of the conversation, and speaker if known. If `within` is set, the
+    first one has already begun.
+    """
     question: str | None = None
-    """What is asked now: for a "verdict", a "final" one, or for a "choice" of who speaks next."""
+    """The open question: a "verdict", a "final" verdict, or a "choice" of the next speaker."""
     latest: str | None = None
-    """Whose turn it was, or is."""
+    """The speaker of the current or the last turn."""
     within: str | None = None
-    """What has just happened within a turn, or between the judge's two questions."""
+    """The last event within a turn, or between the judge's two questions."""
     tool_rounds: int = 0
     drafted: bool = False
     cut: bool = False
@@ -243,74 +244,74 @@ class Table(NamedTuple):
     in_rounds: int = 0
     over: bool = False
     capped: bool = False
-    """Whether the verdict that was asked for last is a final one."""
+    """The last requested verdict is a final one."""
     tally: Tally = Tally()
     left: str | None = None
-    """How a person has ended it."""
+    """The way in which a person has ended it."""
 
     @classmethod
     def laid(cls, rules: Rules, spent: Spent = ()) -> "Table":
-        """What is known when the task stands."""
-        # Y16, Y4: private prompts first, then each answers alone, in order.
+        """Return the table at the start, when the task is final."""
+        # Y16, Y4: private prompts first, then each speaker answers alone, in order.
         private = tuple(("private", name) for name in rules.private)
         alone = tuple(("opening", name) for name in rules.names if rules.opening_answers)
         # Y3: in a round everyone speaks once, and opening answers are not counted.
         rounds: tuple[tuple[str, str | None], ...]
         rounds = tuple(("rounds", name) for name in rules.order) * rules.cap
         if rules.chosen:
-            # Y20: but the first turn, each is given by who chooses.
+            # Y20: each turn except the first is chosen.
             rounds = (rounds[0], *(("rounds", None) for _ in rounds[1:]))
         return cls((*private, *alone, *rounds), tally=Tally(spent=spent))._at_once(rules)
 
     @property
     def speaking(self) -> str:
-        """Whose turn comes next, or is under way."""
+        """Return the speaker of the current or the next turn."""
         name = self.agenda[0][1]
         assert name is not None
         return name
 
     @property
     def part(self) -> str:
-        """The part of the conversation that the turn belongs to."""
+        """Return the part of the conversation that the turn belongs to."""
         return self.agenda[0][0]
 
     @property
     def last_words(self) -> bool:
-        """Whether there are promised last words to speak."""
+        """Return whether promised last words remain."""
         return any(part == "last_words" for part, _ in self.agenda)
 
     def after_summary(self, rules: Rules, spent: Spent = ()) -> "Table":
-        """What follows a summary of what went before, with which a turn may begin."""
+        """Return the table after a summary, with which a turn may begin."""
         assert self.within in (None, "passed")
         assert self.question is None
         return self._within("summary", spent)._at_once(rules)
 
     def after_answer(self, spent: Spent = ()) -> "Table":
-        """What follows an answer that hooks are still to see: it is said before anything ends."""
+        """Return the table after an answer that hooks must see; nothing ends here."""
         assert self.within not in ("answer", "call", "ran", "code", "code_ran")
         return self._within("answer", spent)
 
     def after_draft(self, rules: Rules, spent: Spent = ()) -> "Table":
-        """What follows a rejected reply, which nobody heard."""
+        """Return the table after a rejected reply, which no speaker hears."""
         table = self._within("draft", spent)._replace(drafted=True)
         return table._at_once(rules)
 
     def after_cut(self, rules: Rules, spent: Spent = ()) -> "Table":
-        """R3: what follows a reply that was cut off, where more of it is asked for."""
+        """R3: return the table after a reply that was cut off, whose rest is requested."""
         table = self._within("cut", spent)._replace(cut=True)
         return table._at_once(rules)
 
     def after_call(self, rules: Rules, call: str, spent: Spent = ()) -> "Table":
-        """What follows a call of tools before they run."""
+        """Return the table after a tool call, before the tools run."""
         table = self._within("call", spent)
         table = table._replace(tally=table.tally.calling(call))._at_once(rules)
         loops = any("same_tool_calls" in held.reasons for held in table.held(rules))
-        # It is not run once more; but nothing of that kind takes promised last words away.
+        # The call is not run once more, but promised last words are still spoken.
         promised = table.last_words or table._is_answer_due(rules)
         return table._replace(over=table.over or (loops and not promised))
 
     def after_run(self, spent: Spent = ()) -> "Table":
-        """What follows a run of tools whose results hooks are still to see: nothing ends there."""
+        """Return the table after a run of tools whose results hooks must see; nothing ends here."""
         assert self.within in ("call", "code")
         return self._within("ran" if self.within == "call" else "code_ran", spent)
 
@@ -321,20 +322,20 @@ class Table(NamedTuple):
         spent: Spent = (),
         came: Came = ALL_WORKED,
     ) -> "Table":
-        """What follows the tools' answers; given are those that answered without an error."""
+        """Return the table after results; `tools` are the tools that succeeded."""
         return self._answered("results", tools, spent, came)._if_said(rules)
 
     def after_output(self, tools: frozenset[str] = frozenset(), spent: Spent = ()) -> "Table":
-        """What follows the answers of tools that are the message: it is said before an end."""
+        """Return the table after results that are the message, which comes before any end."""
         return self._answered("given", tools, spent, ALL_WORKED)
 
     def after_code(self, rules: Rules, spent: Spent = ()) -> "Table":
-        """What follows it that the speaker is to run code, before it runs."""
+        """Return the table before the speaker runs code."""
         assert self.within in (None, "passed", "summary")
         return self._within("code", spent)._at_once(rules)
 
     def after_code_run(self, spent: Spent = ()) -> "Table":
-        """What follows a run of code: what came of it is the message. It is no call of a tool."""
+        """Return the table after a run of code: its output is the message, and no tool result."""
         assert self.within in ("code", "code_ran")
         return self._within("given", spent)
 
@@ -346,11 +347,11 @@ class Table(NamedTuple):
             call_errors=tally.call_errors + came.call_errors,
             tool_errors=tally.tool_errors + came.tool_errors,
         )
-        # Z7: only a round in which a call succeeded is one.
+        # Z7: only a round with a successful call counts.
         return table._replace(tally=tally, tool_rounds=self.tool_rounds + came.worked)
 
     def asked(self, rules: Rules) -> tuple[str, str | None] | None:
-        """Why the person is asked whose turn begins, and what no answer means; None: is not."""
+        """Return the reason to ask a person and the meaning of no answer, or None."""
         name, aloud = self.speaking, self.part in ("rounds", "last_words")
         person = rules.people.get(name)
         if person is None or person.mode == "NEVER" or (aloud and self._begins(rules, name)):
@@ -361,28 +362,29 @@ class Table(NamedTuple):
             # A4: the cap is ignored.
             return "turn", None if person.alone else "auto_reply"
         if aloud and self._is_used_up(rules, name):
-            # A5: where no reply may be automatic nothing is said.
+            # A5: if no reply may be automatic, the person's silence ends it.
             return "max_consecutive_auto_reply", "auto_reply" if person.most else "stop"
         return None
 
     def after_passing(self, rules: Rules, spent: Spent = ()) -> "Table":
-        """What follows it that a person has nothing to say, and something else is to reply."""
+        """Return the table after a person left the reply to another source."""
         assert self.within is None
         return self._within("passed", spent)._at_once(rules)
 
     def after_leaving(self, how: str) -> "Table":
-        """What follows it that a person ends it: nothing."""
+        """Return the table after a person has ended the conversation."""
         assert self.within is None
         return self._within("left", ())._replace(left=how, over=True)
 
     def after_turn(
         self, rules: Rules, turn: Turn, spent: Spent = (), *, by_person: bool = False
     ) -> "Table":
-        """What follows a message."""
+        """Return the table after a message."""
         (part, _), *rest = self.agenda
         name = self.speaking
         tally = self.tally
-        # Nobody hears it before the rounds, so nothing in it ends anything; nobody is asked (Y9).
+        # Before the rounds no other speaker hears the message, so it ends nothing and is not judged
+        # (Y9).
         if part in ("rounds", "last_words"):
             new = frozenset((name, token) for token in turn.tokens) - tally.said
             waits = {one for one in new if rules.answered & {(name, one[1]), (None, one[1])}}
@@ -394,7 +396,7 @@ class Table(NamedTuple):
                 code = (name, None) if turn.code else (None, name)
                 tally = tally._replace(code=code[0], no_code=code[1])
             if rules.people:
-                # The first message is none of those that are counted.
+                # The first message does not count.
                 if name in rules.people and not self._begins(rules, name):
                     tally = tally.replied(name, by_person=by_person)
                 told = (other for other in rules.people if turn.word and other != name)
@@ -429,20 +431,20 @@ class Table(NamedTuple):
             tally=_spending(tally, spent),
         )
         if self.complete and self._is_early(rules) and not table._is_early(rules):
-            # R5: who was done before that now makes the others say their last words.
+            # R5: a speaker that was done earlier now lets the others speak their last words.
             table = table._promised(rules, name)
-        # Z4: what was said at the end is never answered, and nobody is asked about it.
+        # Z4: a message that ends the conversation is neither answered nor judged.
         table = table._if_said(rules)
-        # A verdict may change the reason and bring last words: guards and caps wait for it.
+        # A verdict may change the reason and add last words, so guards and caps wait for it.
         return table if asks else table._if_anything(rules)._if_unjudged(rules)
 
     def between_questions(self, rules: Rules, spent: Spent = ()) -> "Table":
-        """What follows what is left to do, before it is asked whether the task is complete."""
+        """Return the table between the judge's two questions."""
         table = self._replace(within="halfway", tally=_spending(self.tally, spent))
         return table._at_once(rules)
 
     def between_tries(self, rules: Rules, spent: Spent = ()) -> "Table":
-        """R17: what follows a verdict that can't be read, before it is asked for once more."""
+        """R17: return the table after an unreadable verdict, before the second request."""
         table = self._replace(
             within="unread",
             capped=self.question == "final",
@@ -453,12 +455,12 @@ class Table(NamedTuple):
     def after_verdict(
         self, rules: Rules, complete: bool | None, *, stop: bool = False, spent: Spent = ()
     ) -> "Table":
-        """What follows a verdict; None is one that twice can't be read, and not complete."""
+        """Return the table after a verdict; None is twice unreadable, which means not complete."""
         name = self.latest
         assert name is not None
         unreadable = self.tally.unreadable + 1 if complete is None else 0
         if self.question == "final":
-            # R6: it counts for nothing but the outcome.
+            # R6: it only affects the outcome.
             complete, unreadable = False, self.tally.unreadable
         tally = self.tally._replace(unreadable=unreadable, stop=self.tally.stop or stop)
         table = self._replace(
@@ -476,7 +478,7 @@ class Table(NamedTuple):
         return table._if_said(rules)._if_anything(rules)
 
     def _promised(self, rules: Rules, name: str) -> "Table":
-        """The last words that follow when a task is complete after somebody's turn."""
+        """Return the table with the last words that follow a completed task."""
         nexts = (*rules.around(name)[1:], name)
         if rules.mode == "one_last_chat_after_first_completion":  # Y13
             return self._replace(agenda=(("last_words", nexts[0]),))
@@ -487,11 +489,11 @@ class Table(NamedTuple):
     def after_choice(
         self, rules: Rules, name: str | None, *, stop: bool = False, spent: Spent = ()
     ) -> "Table":
-        """What follows a choice of who speaks next; None can't be read: the next in order does."""
+        """Return the table after a choice of the next speaker; if None, the order decides."""
         assert self.latest is not None
         chosen = name or rules.around(self.latest)[1]
         if self.tally.open and chosen == self.latest:
-            # R20: another one answers.
+            # R20: another speaker must answer.
             chosen = rules.around(self.latest)[1]
         tally = self.tally._replace(stop=self.tally.stop or stop)
         table = self._replace(
@@ -502,7 +504,7 @@ class Table(NamedTuple):
         return table._if_said(rules)._if_anything(rules)
 
     def held(self, rules: Rules) -> tuple[Held, ...]:
-        """Everything that ends a conversation and holds, the strongest first."""
+        """Return all ends that are met, the strongest first."""
         if rules.mode == "all_task_must_complete":
             completed = set(rules.stoppers) <= set(self.complete)
         else:
@@ -513,11 +515,11 @@ class Table(NamedTuple):
         return rules.held(tally, completed and not tally.early, at_the_cap, people)
 
     def _is_early(self, rules: Rules) -> bool:
-        """R5: whether fewer rounds are complete than there are to be."""
+        """R5: return whether fewer rounds than the minimum are complete."""
         return self.in_rounds < rules.least * len(rules.names)
 
     def reasons(self, rules: Rules) -> tuple[str, ...]:
-        """Every reason that holds, the strongest first; but a cap has ended what is capped."""
+        """Return all reasons, the strongest first; after a final verdict, the caps come first."""
         held = self.held(rules)
         if self.capped:
             held = (
@@ -527,13 +529,13 @@ class Table(NamedTuple):
         return tuple(dict.fromkeys(reason for one in held for reason in one.reasons))
 
     def _never_asked(self, rules: Rules) -> Iterator[str]:
-        """A3: what ends it as the turn of one comes who is never asked."""
+        """A3: yield the reasons to end it at the turn of a person who is never asked."""
         if not rules.people or self.within is not None or self.latest is None:
             return
         if self.agenda:
             part, name = self.agenda[0]
         else:
-            # Were there no caps, the next in order would speak, where nobody chooses.
+            # Without the caps, the next speaker in order would follow, unless speakers are chosen.
             part, name = "rounds", None if rules.chosen else rules.around(self.latest)[1]
         if name not in rules.people or part not in ("rounds", "last_words"):
             return
@@ -549,7 +551,7 @@ class Table(NamedTuple):
         return name in rules.beginners and name not in self.tally.begun
 
     def _is_told(self, rules: Rules, name: str) -> bool:
-        """A6, A7: by what somebody else said, and never before code beside it has run."""
+        """A6, A7: return whether another's message terminates it; code next to it must have run."""
         tally = self.tally
         if tally.said_by in (None, name) or (tally.code is not None and name in rules.runners):
             return False
@@ -558,7 +560,7 @@ class Table(NamedTuple):
 
     def _is_used_up(self, rules: Rules, name: str) -> bool:
         given = dict(self.tally.automatic).get(name, 0)
-        # Who has replied so already may be chosen once more, though nobody has spoken since.
+        # A speaker that has replied may be chosen again although no other has spoken since.
         answers = self.tally.said_by not in (None, name) or given > 0
         return answers and given >= rules.people[name].most
 
@@ -566,14 +568,14 @@ class Table(NamedTuple):
         return self._replace(within=what, latest=self.speaking, tally=_spending(self.tally, spent))
 
     def _at_once(self, rules: Rules) -> "Table":
-        """Hard stops end it at any moment, in the middle of a turn too."""
+        """End it if a hard stop is met, also in the middle of a turn."""
         return self._over_by(rules, HARD)
 
     def _if_said(self, rules: Rules) -> "Table":
         return self._over_by(rules, SAID)
 
     def _if_anything(self, rules: Rules) -> "Table":
-        """Last words that were promised are spoken, whatever guard or cap is reached."""
+        """End it if any end is met, but let promised last words be spoken first."""
         promised = self.last_words or self._is_answer_due(rules)
         table = self if promised else self._over_by(rules, CAP)
         if promised and not table.agenda:
@@ -584,31 +586,31 @@ class Table(NamedTuple):
         return table._replace(question="choice" if unknown and not table.over else None)
 
     def _is_answer_due(self, rules: Rules) -> bool:
-        """R20: whether a done token ends it as soon as it is answered."""
+        """R20: return whether an answer to a done token would end it."""
         if self._is_early(rules):
             return False
         answered = self.tally._replace(open=frozenset())
         return {*held_of(rules.when, answered)} > {*held_of(rules.when, self.tally)}
 
     def _if_unjudged(self, rules: Rules) -> "Table":
-        """R6: at a cap a separate judge is asked about what was said since it was asked last."""
+        """R6: at a cap, ask a separate judge about the messages since its last verdict."""
         capped = {"max_messages", "max_iterations"} & {*self.reasons(rules)}
         if not (self.over and rules.final and capped and self.held(rules)[0].rung == CAP):
             return self
         return self._replace(over=False, question="final")
 
     def _over_by(self, rules: Rules, weakest: int) -> "Table":
-        # A7: what is said beside code is as if unsaid until that is run; all else ends it.
+        # A7: a message with code does not count until the code has run; all other ends do.
         void = SAID if self._code_waits(rules) else None
         ends = any(one.rung <= weakest and one.rung != void for one in self.held(rules))
         return self._replace(over=True) if ends else self
 
     def _code_waits(self, rules: Rules) -> bool:
-        """Whether code of the turn that is over is run in the next, were there no caps."""
+        """Return whether the next turn would run this turn's code if there were no caps."""
         if self.within is not None or self.tally.code is None or self.tally.code != self.latest:
             return False
         known = self.agenda[0][1] if self.agenda else None
-        # Until it is chosen who speaks next, that is who stands next in order.
+        # Until the next speaker is chosen, assume the next one in order.
         following = known or rules.around(self.latest)[1]
         # A first message comes before any code.
         begins = self._begins(rules, following)

@@ -1,7 +1,7 @@
-"""Every reachable path of the engine, side by side with an onlooker who knows only the rules.
+"""Every reachable path of the engine, compared with an onlooker that knows only the rules.
 
-Positions are walked once each: the engine and the onlooker depend on nothing else, so agreeing at
-every pair of positions is agreeing on every path.
+Each position is visited once. The engine and the onlooker depend only on positions, so if they
+agree at every pair of positions, they agree on every path.
 """
 
 from collections.abc import Iterator
@@ -46,38 +46,38 @@ _place = attrgetter(*(name for name in Position.model_fields if name != "facts")
 
 @dataclass(frozen=True)
 class Choices:
-    """What may happen on the way, beside what the ends of the conversation speak of."""
+    """Possible events in addition to those of the conversation's ends."""
 
     texts: tuple[str, ...] = ("plain",)
-    """What messages may be, of `reckoning.TEXTS`."""
+    """Possible messages, of `reckoning.TEXTS`."""
     drafts: bool = False
-    """Whether replies may be rejected."""
+    """Replies may be rejected."""
     cuts: bool = False
-    """Whether replies may be cut off, and more of them is asked for."""
+    """Replies may be cut off and continued."""
     calls: tuple[str, ...] = ()
-    """Which tools may be called: "equal" calls one by equal arguments, "other" by others."""
+    """Tools that may be called: "equal" repeats its arguments, "other" does not."""
     fails: tuple[Came, ...] = ()
-    """What may come of a round of calls, beside that all of them succeed."""
+    """Possible results of a round of calls, in addition to full success."""
     direct: bool = False
-    """Whether what tools give may be the speaker's message."""
+    """Tool results may be the speaker's message."""
     code: bool = False
-    """Whether code may stand in messages; those who run it do so, or answer in another way."""
+    """Messages may contain code; a speaker that runs code does so, or replies otherwise."""
     stop: bool = False
-    """Whether somebody may ask to stop."""
+    """A stop may be requested."""
     unreadable: bool = False
-    """Whether verdicts may be unreadable."""
+    """Verdicts may be unreadable."""
     halves: bool = False
-    """Whether the judge may ask its two questions one after the other."""
+    """The judge may ask its two questions one after the other."""
     hooks: bool = False
-    """Whether hooks may see what is answered, and what tools give, before it counts."""
+    """Hooks may see answers and results before these count."""
     summaries: bool = False
-    """Whether a turn may begin with a summary of what went before."""
+    """A turn may begin with a summary of earlier messages."""
     word: bool = False
-    """Whether messages may end with the word of termination messages."""
+    """Messages may end with the word of termination messages."""
 
 
 class Longest(NamedTuple):
-    """What lies behind a position: how many paths, and the longest of them."""
+    """The paths after a position: their number, and the longest of them."""
 
     paths: int
     messages: int
@@ -86,7 +86,7 @@ class Longest(NamedTuple):
 
 @cache
 def facts_of(tally: Tally) -> Facts:
-    """What is noted of a conversation, in the engine's words."""
+    """Return the facts of a tally as the engine's `Facts`."""
     spent = dict(tally.spent)
     return Facts(
         messages=tally.messages,
@@ -128,23 +128,23 @@ def _subsets(of: list[str]) -> list[frozenset[str]]:
 
 @dataclass
 class Walk:
-    """Compares the engine with the onlooker at every position that can be reached."""
+    """A comparison of the engine with the onlooker at every reachable position."""
 
     conversation: Conversation
     choices: Choices = Choices()
     seen: dict[Any, Longest] = field(default_factory=dict)
     ends: set[tuple[Reason, ...]] = field(default_factory=set)
-    """The reasons of all ends."""
+    """Reasons of all ends."""
     moves: set[tuple[Phase, Phase]] = field(default_factory=set)
-    """Which event has followed which."""
+    """Pairs of consecutive events."""
     _now: list[Phase] = field(default_factory=list)
-    """The events on the way to where it is."""
+    """Events on the way to the current position."""
     longest: Longest = field(init=False)
 
     def __post_init__(self) -> None:
         self.rules = Rules.of(self.conversation)
         ends = [end for _, end in leaves(self.conversation.end_chat.when)]
-        # Limits that something is used up by; at first all but the last of it is used.
+        # Limits of used amounts. At first, one more use reaches the limit.
         limits: dict[str, float] = {
             reason_of(end): end.limit
             for end in ends
@@ -165,23 +165,23 @@ class Walk:
         self.walk()
 
     def walk(self) -> None:
-        """Walk all, and hold the longest path to the bounds that the spec gives."""
+        """Walk all paths, and compare the longest with the bounds of the spec."""
         found = []
         for spent in self._spendings(tuple(sorted(self.unspent.items()))):
             found.append(self._from(Position(), Table.laid(self.rules, spent)))
         self.longest = _behind(found)
         assert self.longest.messages <= most_messages(self.conversation)
-        # The task specification takes up to two steps of its own, and LangGraph, whose limit it is,
-        # one more to see that it is over.
+        # The task specification takes up to two steps, and LangGraph, whose limit this is, one more
+        # to detect the end.
         assert self.longest.steps + 2 + 1 <= max_steps(self.conversation)
 
     @property
     def reasons(self) -> set[Reason]:
-        """All that came first among the reasons of an end."""
+        """Return all reasons that are the first one of some end."""
         return {reasons[0] for reasons in self.ends}
 
     def _spendings(self, spent: Spent) -> Iterator[Spent]:
-        """As it is, or with one more limit reached."""
+        """Yield the amounts unchanged, and with one more limit reached."""
         yield spent
         for name, amount in spent:
             if amount < self.limits[name]:
@@ -196,9 +196,9 @@ class Walk:
             self._follow(position.phase)
         key = (_place(position), table)
         if key not in self.seen:
-            # The facts are the onlooker's, in other words.
+            # Replace the engine's facts by the onlooker's.
             position = position.model_copy(update={"facts": facts_of(table.tally)})
-            # A path that came back to a position would go on for ever, and the recursion with it.
+            # A cycle of positions would make the path, and this recursion, infinite.
             self._now.append(position.phase)
             self.seen[key] = self._compared(position, table)
             self._now.pop()
@@ -210,7 +210,7 @@ class Walk:
         return decide(self.conversation, position)
 
     def _follow(self, event: Phase) -> None:
-        """Note that an event follows the one that is looked at, as the table of moves says."""
+        """Record that an event follows the current one, and check it against the table of moves."""
         assert event in MOVES[self._now[-1]].then
         self.moves.add((self._now[-1], event))
 
@@ -231,7 +231,7 @@ class Walk:
             assert (decision.node, decision.speaker, decision.stage) == (
                 Node.COMPLETION_JUDGE,
                 table.latest,
-                # R20: who answers last words is chosen, too.
+                # R20: the speaker who answers last words is chosen, too.
                 position.stage if table.question == "choice" else "rounds",
             ), table
             judge = self._chosen if table.question == "choice" else self._judged
@@ -255,7 +255,7 @@ class Walk:
         return self._spoken(position, table) if found is None else self._asked(position, table)
 
     def _asked(self, position: Position, table: Table) -> Longest:
-        """What may follow when a person is asked: a text, nothing, or that one leaves."""
+        """Return the paths after a question to a person: a text, no answer, or an exit."""
         turn = NextTurn(table.speaking, decide(self.conversation, position).stage)
         question = asking(self.conversation, position, turn)
         assert question is not None
@@ -266,7 +266,7 @@ class Walk:
             self._from(after, table.after_turn(self.rules, one, spent, by_person=True))
             for spent in spendings
             for one in self.turns
-            # What a person says is never counted by a guard.
+            # Guards never count a person's messages.
             if one.text == "plain"
         ]
         found = [_behind(turns, steps=1 + checks + self._unwalked(), messages=1)]
@@ -300,7 +300,7 @@ class Walk:
         }
         halves = self.choices.halves and not self.rules.separate and table.within is None
         tried = self.choices.unreadable and not again
-        # The first of two questions, and the first try, are steps, too, where they are not walked.
+        # If not walked separately, the first of two questions, and a first request, are steps, too.
         first = 0 if again or self.choices.halves else 1
         found = []
         for spent in self._spendings(table.tally.spent):
@@ -344,7 +344,7 @@ class Walk:
         return [self._from(after, table.after_code_run(spent)) for spent in spendings]
 
     def _results(self, position: Position, table: Table, spendings: list[Spent]) -> list[Longest]:
-        """What may follow when the tools have answered."""
+        """Return the paths after the results of tools."""
         ended = frozenset(tool for tool in self.tools if tool == table.tally.call)
         found = []
         for came in (ALL_WORKED, *self.choices.fails):
@@ -362,11 +362,11 @@ class Walk:
         return found
 
     def _after_turn(self, position: Position, table: Table) -> tuple[Position, int]:
-        """The position after a turn, and how many steps it takes to ask the predicates."""
+        """Return the position after a turn, and the number of steps for its predicates."""
         after = after_reply(self.conversation, position, self._turn(position))
         if not self.conversation.predicates or table.part in ("private", "opening"):
             return after, 0
-        # They are asked whatever else holds, so that the outcome can tell all that did.
+        # They are asked whatever ends are met, so that the outcome contains all reasons.
         stopped = after.facts.model_copy(update={"stop_requested": True})
         for facts in (after.facts, stopped):
             found = decide(self.conversation, after.model_copy(update={"facts": facts}))
@@ -420,22 +420,22 @@ class Walk:
         return _behind(found)
 
     def _may_run_code(self, table: Table) -> bool:
-        """Whether a turn that has just begun may be the running of code."""
+        """Return whether a turn that has just begun may run code."""
         heard = table.tally.code not in (None, table.speaking) and table.part != "private"
         begins = table.within in (None, "passed", "summary")
         return heard and begins and table.speaking in self.rules.runners
 
     @property
     def _code_step(self) -> int:
-        """A step of running code, where a round of tools, which takes more, is not counted."""
+        """Return the step of running code, or 0 if it is among the steps for rounds of tools."""
         return 1 if self.choices.calls else 0
 
     def _unwalked(self) -> int:
-        """The steps of a turn that are not walked, counted at their worst."""
+        """Return the maximum number of steps of a turn that are not walked."""
         speakers = self.conversation.speakers
         sums_up = any(isinstance(speaker.context, RunningSummary) for speaker in speakers)
-        # A call, the hooks behind it, the run, and the hooks behind that. In a round in which no
-        # call succeeds there is an error, and the last one of its kind ends the conversation.
+        # A call, its hooks, the run, and the hooks after it. A round without a successful call has
+        # an error, and the last error of its kind ends the conversation.
         rounds = 4 * self.conversation.max_tool_rounds
         failing = 4 * sum(most - 1 for most in self.rules.errors)
         return (
@@ -457,7 +457,7 @@ def _behind(found: list[Longest], *, steps: int = 0, messages: int = 0) -> Longe
 
 
 def _lone(end: End | None) -> Iterator[End]:
-    """The ends that are not joined to others by ``&``."""
+    """Yield the ends that are not joined to others by ``&``."""
     if isinstance(end, AnyOf):
         for part in end.of:
             yield from _lone(part)
@@ -466,10 +466,11 @@ def _lone(end: End | None) -> Iterator[End]:
 
 
 def reachable_messages(conversation: Conversation) -> tuple[int, bool]:
-    """How many messages are possible by the rules, and whether last words can follow them all.
+    """Return the possible number of messages, and whether last words can follow them all.
 
-    For conversations that no ``&`` ends by a cap on messages alone: then a path of plain turns
-    goes on to the cap, and with a stopper's completed task at the latest moment to last words.
+    Only for conversations in which no ``&`` contains a cap on messages. A path of plain turns then
+    reaches the cap, and continues with last words if a stopper's task is completed at the latest
+    moment.
     """
     rules = Rules.of(conversation)
     caps = [end.limit for end in _lone(conversation.end_chat.when) if isinstance(end, MaxMessages)]
@@ -487,7 +488,7 @@ def reachable_messages(conversation: Conversation) -> tuple[int, bool]:
     ]
     least = before + len(rules.names) * rules.least
     if any(said < least for said in stoppers_turns):
-        # R5: who was done before waits with the others' last words until then.
+        # R5: a speaker that was done earlier waits until then with the others' last words.
         stoppers_turns = [*(said for said in stoppers_turns if said > least), least]
     at_the_cap = not extra or most in stoppers_turns
     return max([most, *(said + extra for said in stoppers_turns)]), at_the_cap

@@ -1,6 +1,6 @@
-"""What an onlooker notes of a conversation, and which published ends hold by it.
+"""An onlooker's facts about a conversation, and the published ends that they meet.
 
-Written from the rules and not from the engine. What follows from an end is in `onlooker`.
+It follows the rules and not the engine. `onlooker` contains the consequences of an end.
 """
 
 from collections.abc import Iterator
@@ -39,44 +39,46 @@ LADDER = (
     ),
     ("max_consecutive_auto_reply", "max_messages", "max_iterations"),
 )
-"""All reasons, the strongest first; those on one rung overrule the same."""
+"""All reasons, the strongest first. Reasons on the same rung override the same weaker ones."""
 
 HARD, SAID, VERDICT, GUARD, CAP = range(len(LADDER))
 
 ALL = tuple(reason for rung in LADDER for reason in rung)
 
 TEXTS = ("plain", "blank", "same", "farewell", "flip", "still", "echo")
-"""What a message may be: like no other, blank, the one line that its speaker repeats, a farewell,
-another's part, the end of a round in which nobody said anything new, or what another has just
-said."""
+"""Kinds of messages: a unique one, a blank one, the message that its speaker repeats, a farewell,
+another's part, the end of a round without anything new, or another's last message.
+"""
 
 
 class Held(NamedTuple):
-    """An end that holds."""
+    """An end that is met."""
 
     rung: int
     reasons: tuple[str, ...]
 
 
 class Tally(NamedTuple):
-    """What was said, called and used so far."""
+    """The messages, calls and used amounts so far."""
 
     messages: int = 0
     early: bool = False
-    """R5: whether too few rounds are complete for most ends."""
+    """R5: fewer rounds are complete than most ends require."""
     spent: tuple[tuple[str, float], ...] = ()
-    """How much of what, by the reason that a limit on it is."""
+    """Used amounts, by the reason for their limit."""
     stop: bool = False
     said: frozenset[tuple[str, str]] = frozenset()
-    """Done tokens, with who said them."""
+    """Done tokens and their speakers."""
     open: frozenset[tuple[str, str]] = frozenset()
-    """R20: those that nobody has answered yet, of those that wait for an answer."""
+    """R20: done tokens that wait for an answer and have none yet."""
     only: str | None = ""
-    """R19: who alone has spoken; empty: nobody, None: several. Noted for a separate judge."""
+    """R19: the only speaker so far. Empty if there is none, None if several. Only for a separate
+    judge.
+    """
     called: frozenset[tuple[str, str]] = frozenset()
-    """Tools that answered without an error, with who called them."""
+    """Tools that succeeded, and their callers."""
     true: frozenset[str] = frozenset()
-    """The predicates that hold now."""
+    """Predicates that are met now."""
     blanks: int = 0
     farewells: int = 0
     still: int = 0
@@ -84,31 +86,34 @@ class Tally(NamedTuple):
     repeated: tuple[tuple[str, int], ...] = ()
     flips: tuple[tuple[str, int], ...] = ()
     echoes: tuple[tuple[str, int], ...] = ()
-    """R16: how many of its messages in a row were echoes, by speaker."""
+    """R16: number of latest messages that are echoes, by speaker."""
     echo: int = 0
-    """The same of whoever spoke last."""
+    """The same number for the last speaker."""
     equal_calls: int = 0
     call: str | None = None
     """The latest call of this turn."""
     code: str | None = None
     no_code: str | None = None
-    """Who said the newest message, by whether code stands in it; noted where code is run."""
+    """Speaker of the newest message, in `code` if it contains code, otherwise here. Only if code is
+    run.
+    """
     call_errors: int = 0
     tool_errors: int = 0
-    """How many calls of this turn could not be run, and in how many a tool failed."""
+    """Number of calls in this turn that could not be run, and of those whose tool failed."""
     unreadable: int = 0
     said_by: str | None = None
-    """Who said the newest message that all hear. This and the next three are noted where people
-    take part."""
+    """Speaker of the newest public message. This field and the next three are only used with
+    people.
+    """
     begun: frozenset[str] = frozenset()
-    """Of those who have a first message who has said something."""
+    """Speakers with a first message that have spoken."""
     told: tuple[str, ...] = ()
-    """Whom the newest message tells that it is over, by the word."""
+    """Speakers for whom the newest message is a termination message, by the word."""
     automatic: tuple[tuple[str, int], ...] = ()
-    """How many replies in a row were automatic, by whom people speak for."""
+    """Number of automatic replies in a row, by speaker with a person."""
 
     def heard(self, name: str, text: str) -> "Tally":
-        """What is noted of a message that all hear."""
+        """Return the tally after a public message."""
         repeated = _plus(self.repeated, name) if text == "same" else self.repeated
         others = tuple(one for one in self.echoes if one[0] != name)
         echoes = _plus(self.echoes, name) if text == "echo" else others
@@ -124,7 +129,7 @@ class Tally(NamedTuple):
         )
 
     def replied(self, name: str, *, by_person: bool) -> "Tally":
-        """What is noted of a message by a person, or in a person's place."""
+        """Return the tally after a message of a person, or in a person's place."""
         counts = dict(self.automatic)
         if by_person:
             counts.pop(name, None)
@@ -132,7 +137,7 @@ class Tally(NamedTuple):
         return self._replace(automatic=_plus(self.automatic, name))
 
     def calling(self, call: str) -> "Tally":
-        """What is noted of a call: "equal" ones are equal to each other, all others differ."""
+        """Return the tally after a call; only "equal" calls are equal to each other."""
         again = call == "equal" == self.call
         return self._replace(call=call, equal_calls=self.equal_calls + 1 if again else 1)
 
@@ -144,13 +149,13 @@ def _plus(counts: tuple[tuple[str, int], ...], name: str) -> tuple[tuple[str, in
 
 
 def reason_of(end: BaseEnd) -> str:
-    """Which reason an end is that is not made of others: its kind is the reason's name."""
+    """Return the reason of a single end, which is the name of its kind."""
     return end.kind
 
 
 @cache
 def rung_of(reason: str) -> int:
-    """How strong a reason is."""
+    """Return the rung of a reason, where 0 is the strongest."""
     return next(place for place, rung in enumerate(LADDER) if reason in rung)
 
 
@@ -180,7 +185,7 @@ def _leaf_holds(end: BaseEnd, tally: Tally) -> bool:
 
 
 def _holds(end: End, tally: Tally, weakest: int) -> bool:
-    """Whether an end holds by nothing that is weaker than this rung."""
+    """Return whether an end is met by reasons that are at least as strong as this rung."""
     if isinstance(end, AnyOf):
         return any(_holds(part, tally, weakest) for part in end.of)
     if isinstance(end, AllOf):
@@ -199,7 +204,7 @@ def _found(end: End, tally: Tally) -> Iterator[str]:
 
 
 def held_of(end: End | None, tally: Tally) -> Iterator[Held]:
-    """Which of the ends joined by ``|`` hold, each as strong as the weakest that it needs."""
+    """Yield the met ends among those joined by ``|``, each with the rung of its weakest part."""
     if isinstance(end, AnyOf):
         for part in end.of:
             yield from held_of(part, tally)
@@ -212,7 +217,7 @@ def held_of(end: End | None, tally: Tally) -> Iterator[Held]:
 
 
 def names_a_stop(end: End | None) -> bool:
-    """Whether ends say themselves when a request to stop counts."""
+    """Return whether an end contains its own stop request."""
     if isinstance(end, AnyOf | AllOf):
         return any(names_a_stop(part) for part in end.of)
     return isinstance(end, StopRequested)
