@@ -1,4 +1,4 @@
-"""Measure the speed of duologue and of loops written by hand; docs/how-it-works.md explains it."""
+"""Compare duologue with hand-written code; docs/how-it-works.md explains the figures."""
 
 import argparse
 import asyncio
@@ -24,20 +24,21 @@ from support import postgres
 PARTS = ("calls", "set-ups", "sizes", "crowds", "batches", "starting")
 
 CROWDS = ((100, 0, 3), (500, 0, 1), (500, 50_000, 1), (1000, 0, 1), (1000, 50_000, 1))
-"""How many conversations are held at once, the threshold of the garbage collector (0: Python's
-own), and how often that is measured."""
+"""Number of conversations at once, threshold of the garbage collector (0: Python's own), and number
+of measurements.
+"""
 
 BATCHES = ((1000, 20, "asyncio"), (1000, 100, "asyncio"), (1000, 100, "ray"))
-"""How many sessions batches have, how many of them run at once, and what runs them."""
+"""Number of sessions in a batch, number of them at once, and the executor."""
 
 LATENCY = 0.2
-"""Seconds for each answer while many conversations are held, and in batches."""
+"""Delay of each answer in seconds, for many conversations at once and for batches."""
 
 Found = Mapping[str, Any]
 
 
 def main() -> None:
-    """Measure what is asked for; print tables and write a file."""
+    """Run the requested measurements; print tables and write a file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="of which the median is taken")
     parser.add_argument("--only", nargs="+", default=PARTS, choices=PARTS, help="what to measure")
@@ -50,7 +51,7 @@ def main() -> None:
         folder = Path(name)
         os.environ.update(OPENAI_API_KEY="any", DUOLOGUE_MODEL="speaker")
         os.environ["OPENAI_BASE_URL"] = f"{address}/0/v1"
-        # In one loop: LangChain keeps its connections, which are bound to theirs.
+        # In one loop, because LangChain keeps connections that are bound to a loop.
         found |= asyncio.run(_in_this_process(given, folder))
         os.environ["OPENAI_BASE_URL"] = f"{address}/{LATENCY * 1000:.0f}/v1"
         if "crowds" in given.only:
@@ -71,7 +72,7 @@ def _apart_from_the_user() -> None:
     for name in list(os.environ):
         if name.startswith(("OPENAI_", "DUOLOGUE_", "LANGSMITH_", "LANGCHAIN_")):
             del os.environ[name]
-    # Compiling all that is imported at each start would cost more than the start.
+    # Compiling all imports at each start would cost more than the start.
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
         os.environ["PYTHONPYCACHEPREFIX"] = str(Path(".pytest_cache", "bytecode").absolute())
 
@@ -103,7 +104,7 @@ async def _in_this_process(given: argparse.Namespace, folder: Path) -> Found:
 
 
 def _crowd(count: int, threshold: int, times: int, folder: Path) -> dict[str, float]:
-    """Hold conversations in a process of their own, so that memory is theirs alone."""
+    """Run conversations in a separate process, so that the memory is theirs alone."""
     _tell(f"{count} conversations at once")
     runs = []
     for number in range(times):
@@ -116,7 +117,7 @@ def _crowd(count: int, threshold: int, times: int, folder: Path) -> dict[str, fl
 
 
 def _batch(count: int, at_once: int, by: str, folder: Path) -> dict[str, Any]:
-    """Run a batch in a process of its own."""
+    """Run a batch in a separate process."""
     _tell(f"a batch of {count} sessions, {at_once} at once, by {by}")
     store = folder / f"batch-{at_once}-{by}.db"
     command = [sys.executable, "-m", "benchmarks.batches"]
@@ -126,7 +127,7 @@ def _batch(count: int, at_once: int, by: str, folder: Path) -> dict[str, Any]:
 
 
 def _ratios(found: Found) -> Iterator[tuple[str, float]]:
-    """Give what the figures are judged by, as far as they were measured."""
+    """Yield the ratios that have a target, if they were measured."""
     spent = found.get("cpu_ms_per_message", {})
     for name, (above, below) in {
         "SQLite at 10 messages, of LangGraph by hand": ((PLAIN, 10), (BY_HAND, 10)),
@@ -161,7 +162,7 @@ def _ratios(found: Found) -> Iterator[tuple[str, float]]:
 
 
 def _tables(found: Found) -> Iterator[str]:
-    """Give the lines of the tables, in Markdown."""
+    """Yield the lines of the tables in Markdown."""
     if spent := found.get("cpu_ms_per_message"):
         yield from _table(
             ["CPU ms a message, at", *(f"{length} messages" for length in LENGTHS)],

@@ -16,13 +16,13 @@ from duologue.nodes.testing import Reply, ScriptedChatModel
 
 
 async def ended(number: int, store: str | Path, *, rounds: int = 2, delay: float = 0) -> str:
-    """Hold a conversation in which everybody says who they are; return why it ended.
+    """Run a conversation whose messages contain its number; return the reason of its end.
 
     Args:
-        number: Which conversation it is.
-        store: Where it is kept.
-        rounds: How long it is.
-        delay: Seconds that each call of the model takes.
+        number: Number of the conversation.
+        store: The store.
+        rounds: Number of rounds.
+        delay: Delay of each model call in seconds.
     """
     turns = [
         Reply(text=text, delay=delay)
@@ -46,13 +46,13 @@ async def ended(number: int, store: str | Path, *, rounds: int = 2, delay: float
 
 
 def open_files() -> int:
-    """How many descriptors this process has, where the system says so."""
+    """Return the number of open descriptors of this process, or 0 if unknown."""
     folder = Path("/proc/self/fd")
     return len(list(folder.iterdir())) if folder.exists() else 0
 
 
 async def figures(count: int, store: str) -> dict[str, Any]:
-    """Hold that many conversations of ten calls of 200 ms at once; return what it took."""
+    """Run many conversations of ten calls of 200 ms at once; return their figures."""
     most = Counter[str]()
 
     async def watch() -> None:

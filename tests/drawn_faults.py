@@ -1,14 +1,14 @@
-"""How many faults a test draws, and from which seed. No tests here."""
+"""Number of faults that a test draws, and the seed. No tests here."""
 
 from random import Random
 
 
 class Faults:
-    """What is drawn in a test of faults.
+    """The random draws of a test of faults.
 
     Args:
-        factor: How many times as much as by default.
-        seed: Where drawing begins.
+        factor: Multiplier of the default number.
+        seed: Seed of the draws.
     """
 
     def __init__(self, factor: float, seed: int) -> None:
@@ -16,9 +16,9 @@ class Faults:
         self.seed = seed
 
     def times(self, count: int) -> int:
-        """How often something is done that is done `count` times by default; at least once."""
+        """Return the number of repetitions from the default number; at least one."""
         return max(1, round(count * self._factor))
 
     def random(self, name: object = "") -> Random:
-        """A source of random numbers of its own for each name."""
+        """Return a separate source of random numbers for each name."""
         return Random(f"{self.seed} {name}")  # noqa: S311  # faults, no secrets

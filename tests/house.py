@@ -28,15 +28,15 @@ FOLDERS = ("graphs", "nodes", "tools")
 """The folders of the product."""
 
 OPTIONS = ("max_iterations", "min_iterations", "max_tool_rounds", "seed")
-"""Options of a conversation of which the files that name them are counted."""
+"""Options of a conversation. The table counts the files that name them."""
 
 IMPORT_ROUNDS = 7
-"""How often each import is measured; the least counts."""
+"""Number of measurements of each import; the smallest counts."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 _OF_BUILT_IN_TYPES = {name for kind in (dict, list, set, str) for name in dir(kind)}
-"""Names of methods, such as `get`, of which a call is rarely of the product's own."""
+"""Names of methods, such as `get`, whose calls rarely mean the product's own methods."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
@@ -61,23 +61,23 @@ class Module:
 
     @property
     def file(self) -> str:
-        """Its path from the root of the checkout."""
+        """Return the path from the root of the checkout."""
         return str(self.path.relative_to(ROOT))
 
     @property
     def room(self) -> str:
-        """The folder whose imports the table counts: in `graphs` its folders, else the whole."""
+        """Return the room: a folder of `graphs`, or a whole package."""
         first, second, *_ = *self.path.relative_to(ROOT).with_suffix("").parts, ""
         return f"{first}.{second}" if first == "graphs" else first
 
     @cached_property
     def words(self) -> Counter[str]:
-        """The identifiers and whole strings of its code."""
+        """Return the identifiers and whole strings of the code."""
         return Counter(_words_of(self.tree))
 
     @cached_property
     def functions(self) -> tuple[tuple[Function, ast.ClassDef | None], ...]:
-        """Its functions with code of their own, each with the class that it is a method of."""
+        """Return the functions that are more than a declaration, each with its class or None."""
         owners = {
             id(member): node
             for node in ast.walk(self.tree)
@@ -114,8 +114,8 @@ def _words_of(tree: ast.Module) -> Iterator[str]:
             case ast.ClassDef(name=name) | ast.MatchClass(cls=ast.Name(id=name)):
                 yield name
             case ast.Constant(value=str(text)) if id(node) not in docs:
-                # An error that names a field is one more place that knows it. An ordinary word in
-                # a sentence is none.
+                # An error that names a field is one more place that knows it, but an ordinary word
+                # in a sentence is not.
                 found = _IDENTIFIER.findall(text)
                 is_path = re.fullmatch(r"[\w.]+", text)
                 yield from (word for word in found if is_path or "_" in word)
@@ -130,7 +130,7 @@ def files_naming(name: str, modules: Sequence[Module]) -> list[str]:
 
 
 def ends(modules: Sequence[Module]) -> list[str]:
-    """Return the names of the classes of ends: what derives from `BaseEnd`."""
+    """Return the names of the classes of ends, which derive from `BaseEnd`."""
     bases = {
         node.name: {base.id for base in node.bases if isinstance(base, ast.Name)}
         for module in modules
@@ -141,7 +141,7 @@ def ends(modules: Sequence[Module]) -> list[str]:
     while new := {name for name in bases if bases[name] & known} - found:
         found |= new
         known |= new
-    # The bases of others are no ends.
+    # Base classes of other ends are no ends themselves.
     of_others = set[str]().union(*(bases[name] for name in found))
     return sorted(name for name in found - of_others if name[0] != "_")
 
@@ -159,7 +159,7 @@ def guards(modules: Sequence[Module]) -> list[str]:
 
 
 def row_of_names(what: str, names: Collection[str], aim: str, modules: Sequence[Module]) -> Row:
-    """Count the files that name each of some things."""
+    """Count the files that contain each of some names."""
     found = {name: files_naming(name, modules) for name in names}
     counts = sorted(map(len, found.values()))
     figure = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
@@ -168,9 +168,9 @@ def row_of_names(what: str, names: Collection[str], aim: str, modules: Sequence[
 
 
 def rows_of_rooms(modules: Sequence[Module]) -> Iterator[Row]:
-    """Count the layers of the import contract, and the imports that run against them.
+    """Count the layers of the import contract, and the imports that violate them.
 
-    A room stands as high as its highest layer.
+    A room is as high as its highest layer.
     """
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     contracts = settings["tool"]["importlinter"]["contracts"]
@@ -199,14 +199,14 @@ def _imported_rooms(module: Module) -> set[str]:
         start = package.parents[node.level - 2] if node.level > 1 else package
         parts = start.relative_to(ROOT).parts + tuple((node.module or "").split("."))
         parts = tuple(part for part in parts if part)
-        # `from .. import x` names the room only in what it imports.
+        # `from .. import x` only names the room in its imported names.
         for name in [alias.name for alias in node.names] if len(parts) == 1 else [""]:
             whole = (*parts, name)
             found.add(f"graphs.{whole[1]}" if whole[0] == "graphs" else whole[0])
     return found
 
 
-# --- What is passed on ---
+# --- Arguments and calls that are passed on ---
 
 
 def _code(function: Function) -> list[ast.stmt]:
@@ -242,7 +242,7 @@ def _arguments(call: ast.Call) -> list[ast.expr]:
 
 
 def row_of_parameters(modules: Sequence[Module]) -> Row:
-    """Count the parameters whose only uses are as an argument of a call, unchanged.
+    """Count the parameters that are only passed on, unchanged, to other calls.
 
     A call of a built-in function, such as `len`, uses its argument.
     """
@@ -280,9 +280,9 @@ def _is_builtin(called: ast.expr) -> bool:
 def rows_of_forwarders(modules: Sequence[Module]) -> Iterator[Row]:
     """Count the functions whose whole body is one call without a computed argument.
 
-    Those that only forward call another function of the product, and no interface asks for them:
-    properties, special methods, methods of a class with a base, and calls of classes are not among
-    them.
+    The functions that only forward call another function of the product, and no interface requires
+    them. They include no properties, special methods, methods of a class with a base, and calls of
+    classes.
     """
     known = {function.name for module in modules for function, _ in module.functions}
     one_call, forwarding = list[str](), list[str]()
@@ -310,7 +310,7 @@ def _own_functions(module: Module) -> set[str]:
         if isinstance(node, ast.ImportFrom) and node.level
         for alias in node.names
     }
-    # A class is called to make something.
+    # A call of a class creates an object.
     named = imported | {function.name for function, _ in module.functions}
     return {name for name in named if not name.lstrip("_")[:1].isupper()}
 
@@ -337,14 +337,14 @@ def _is_plain(argument: ast.expr) -> bool:
     return isinstance(argument, ast.Name | ast.Constant)
 
 
-# --- What is measured ---
+# --- Measurements ---
 
 
 def row_of_import() -> Row:
     """Compare the CPU of `from duologue import converse` with that of importing LangGraph."""
     commands = {"ours": "from duologue import converse", "theirs": "import langgraph.graph"}
     spent = {name: list[float]() for name in commands}
-    # Compiling all that is imported, at each start, would cost more than the import.
+    # Compiling all imports at each start would cost more than the import.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = str(ROOT / ".pytest_cache" / "bytecode")
     for command in commands.values():

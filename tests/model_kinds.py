@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 ADAPTERS = "nodes/models/adapters"
 
 _BELOW = ("graphs/common/env_file.py",)
-"""What knows a kind of model below the rooms of the nodes."""
+"""Files below the rooms of the nodes that know a kind of model."""
 
 _CLASSES = re.compile(
     r"(Base|Scripted|)Chat(Model|OpenAI|Anthropic|\w*Vertex\w*)|BaseLLM|BaseLanguageModel"
@@ -100,7 +100,7 @@ def _trees(root: Path) -> Trees:
 
 
 def _uses_models(file: str, tree: ast.Module) -> bool:
-    """Return whether a file works with models, so that the words of their flags mean them."""
+    """Return whether a file uses models, so that names of flags in it mean the models' flags."""
     if file.startswith("nodes/") or file in _BELOW:
         return True
     imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))

@@ -1,4 +1,4 @@
-"""Texts that would like to run, in every place of a session that a page shows. No tests here."""
+"""Hostile texts in every place of a session that a page shows. No tests here."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -19,7 +19,7 @@ ALLOWED: Final = {
     *("table", "thead", "tbody", "tr", "th", "td", "details", "summary"),
     *("svg", "g", "path", "rect", "circle"),
 }
-"""The elements that a page may hold; of a title within a picture the name is the same."""
+"""Elements that a page may contain. The title inside a picture has the same name."""
 
 _RUN: Final = "window.ran=1"
 
@@ -63,7 +63,7 @@ HOSTILE: Final = [
 
 
 def hostile_session(texts: Sequence[str]) -> Session:
-    """A session that says these texts, and has some of them wherever else text may stand."""
+    """Return a session with these messages, and with some of the texts in all other fields."""
     text = texts[0]
     line = " ".join("".join(one if one.isprintable() else " " for one in text).split())[:70] or "x"
     conversation = Conversation.model_validate(
@@ -99,7 +99,7 @@ def hostile_session(texts: Sequence[str]) -> Session:
             {"kind": "speaker_choice", "to": names[1], "problem": text},
         ):
             log.append(make_message(len(log), text, read_metadata(more)))
-    # An id as another server may have made it.
+    # An id in the form of another server's.
     log[-1].additional_kwargs.pop("duologue_place")
     text = log[-1].id = texts[0]
     prompts = {names[1]: [make_message(0, text, read_metadata({"kind": "instruction"}))]}

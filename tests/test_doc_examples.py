@@ -1,4 +1,4 @@
-"""The examples in the documentation of the modules that users import, run as they stand."""
+"""Runs of the unmodified examples in the docstrings of public modules."""
 
 import doctest
 import importlib
@@ -11,7 +11,7 @@ import duologue.graphs
 import duologue.nodes
 import duologue.tools
 
-# These need the packages of an extra, and are not for users to import.
+# These need the packages of an extra, and users do not import them.
 LEFT_OUT = (
     "duologue.graphs.batch.ray.",
     "duologue.graphs.store.postgres",

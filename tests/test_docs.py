@@ -1,4 +1,4 @@
-"""What README and the pages of `docs/` show is true: code runs, files load, tables are complete."""
+"""README and the pages of `docs/` are true: code runs, files load, tables are complete."""
 
 import configparser
 import inspect
@@ -69,7 +69,7 @@ class Fenced(NamedTuple):
     language: str
     text: str
     following: "Fenced | None"
-    """The next one on the page."""
+    """The next block on the page."""
 
 
 def _fenced(page: str) -> list[Fenced]:
@@ -83,7 +83,7 @@ FENCED = [block for page in PAGES for block in _fenced(page)]
 
 
 def blocks(language: str) -> list[Fenced]:
-    """The fenced blocks in this language, of all pages."""
+    """Return the fenced blocks in this language, of all pages."""
     return [block for block in FENCED if block.language == language]
 
 
@@ -95,7 +95,7 @@ def _page(block: Fenced) -> str:
 
 
 def test_every_block_is_of_a_kind_that_is_looked_at() -> None:
-    # What is `py` needs the dev server: tests/live/test_studio.py runs it.
+    # Blocks of `py` need the dev server: tests/live/test_studio.py runs them.
     known = {"python", "py", "toml", "json", "ini", "mermaid", "console", "text"}
     assert {block.language for block in FENCED} == known
     printed = [block.following for block in blocks("python") if "print(" in block.text]
@@ -129,7 +129,7 @@ def test_batches_in_files_are_those_that_the_pages_show(tmp_path: Path) -> None:
 
 
 def _reply(messages: list[dict[str, str]]) -> str:
-    """What a model says that keeps to its part in any conversation."""
+    """Return a model's reply that fits its part in any conversation."""
     step = len(messages)
     if "Next request." in messages[0]["content"]:
         return f"Solution: Step {step} is done.\nNext request."
@@ -157,7 +157,7 @@ def _run(block: Fenced, names: dict[str, Any], monkeypatch: pytest.MonkeyPatch) 
 
 def _check_printed(block: Fenced, printed: str) -> None:
     shown = block.following.text if "print(" in block.text and block.following else ""
-    # A line such as "[… four rounds later …]" stands for any number of lines.
+    # A line such as "[… four rounds later …]" represents any number of lines.
     parts = map(re.escape, re.split(r"^\[… .* …\]$", shown, flags=re.M))
     assert re.fullmatch(".+".join(parts), printed, re.S), printed
 
@@ -273,11 +273,11 @@ def test_the_two_commands_are_what_ci_runs() -> None:
 
 
 def tables(header: str, page: str | None = None) -> dict[str, str]:
-    """The rows of the tables whose first column has this header.
+    """Return the rows of the tables whose first column has this header.
 
     Args:
-        header: The header of the first column, without backticks.
-        page: The page to look at. None: all.
+        header: Header of the first column, without backticks.
+        page: The page to read. All pages if None.
 
     Returns:
         The rest of each row, by each name in backticks in its first column.
@@ -293,7 +293,7 @@ def tables(header: str, page: str | None = None) -> dict[str, str]:
 
 def test_the_tables_name_every_mode_and_reason() -> None:
     assert list(tables("mode")) == [mode.value for mode in EndChatMode]
-    # The first that holds is the reason.
+    # The first end that is met is the reason, so the order matters.
     assert list(tables("reason")) == [reason.value for reason in Reason]
 
 
@@ -314,7 +314,7 @@ def test_what_sets_an_end_is_the_end_of_that_name(reason: str) -> None:
     for written in re.findall(r"`(\w+\([^`]*\))`", tables("reason")[reason].rpartition("|")[2]):
         end = eval(written, dict(PUBLIC))  # noqa: S307  # our own page
         assert end.kind in (reason, "human")
-        # README has all of them, too; a person's are told where people are.
+        # README lists all of them, too, except the end by a person.
         assert end.kind == "human" or f"`{type(end).__name__}`" in PAGES["README.md"]
 
 
@@ -331,7 +331,7 @@ OWN = ("conversation", "session", "reset")
 
 
 def _options() -> list[str]:
-    """The names of what a run takes."""
+    """Return the names of the options of a run."""
     return [
         name
         for name in inspect.signature(converse).parameters
@@ -340,7 +340,7 @@ def _options() -> list[str]:
 
 
 def _options_of_ask() -> set[str]:
-    """What `ask` takes by name beside that; tools mean more there."""
+    """Return the other keyword arguments of `ask`, and `tools`, which has another meaning there."""
     found = inspect.signature(ask).parameters
     named = {name for name, one in found.items() if one.kind is one.KEYWORD_ONLY}
     return named - ({*_options()} - {"tools"})
@@ -351,7 +351,7 @@ def _kinds(*kinds: type[Any]) -> list[str]:
 
 
 def _members(annotation: object) -> list[type[Any]]:
-    """The models of a union, however they are annotated."""
+    """Return the models of a union, however they are annotated."""
     inner = get_args(annotation)
     if isinstance(annotation, type) or not inner:
         return [annotation] if hasattr(annotation, "model_fields") else []  # type: ignore[list-item]
@@ -437,7 +437,7 @@ def test_other_tables_name_what_there_is() -> None:
 
 
 def _anchors(text: str) -> set[str]:
-    """What links can point to on a page: its headings, as GitHub names them."""
+    """Return the possible targets of links on a page: its headings, as GitHub names them."""
     prose = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
     headings = re.findall(r"^#+ (.*)$", prose, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}

@@ -1,4 +1,4 @@
-"""The programs of `docs/examples` print what a user sees."""
+"""The programs of `docs/examples` print the output that users see."""
 
 import runpy
 from inspect import cleandoc

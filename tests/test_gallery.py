@@ -1,4 +1,4 @@
-"""The conversations of the gallery end as its page says, with all that was written for them."""
+"""The conversations of the gallery end as their page states, and use their whole scripts."""
 
 import re
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""Tests that each notebook stores the output that it produces now.
+"""The notebooks are stored with their output, and that output is up to date.
 
-That they run is tested by nbmake, which executes each one in a kernel.
+nbmake tests that they run: it executes each one in a kernel.
 """
 
 import ast
@@ -19,7 +19,7 @@ NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))
 
 
 def cells(name: str) -> list[dict[str, Any]]:
-    """The code cells of a notebook."""
+    """Return the code cells of a notebook."""
     found = json.loads((FOLDER / name).read_text(encoding="utf-8"))["cells"]
     return [cell for cell in found if cell["cell_type"] == "code"]
 
@@ -30,7 +30,7 @@ def test_it_is_kept_as_it_ran_from_top_to_bottom(name: str) -> None:
     kinds = [output["output_type"] for cell in cells(name) for output in cell["outputs"]]
     assert kinds
     assert "error" not in kinds
-    # Such as what a progress line leaves behind, or what is shown beside a value.
+    # Such output would be left by a progress line, or be shown next to a value.
     assert "display_data" not in kinds
     kept = (FOLDER / name).read_text(encoding="utf-8")
     assert not re.search(r"/(tmp|home|root|Users|var)/|\b[A-Z]:\\\\|site-packages", kept)
@@ -52,7 +52,7 @@ def test_it_shows_what_is_kept(name: str, capsys: pytest.CaptureFixture[str]) ->
 
 
 def _run(source: str, name: str, names: dict[str, Any]) -> object:
-    """Run a cell, and give the value of its last line if that is an expression."""
+    """Run a cell, and return the value of its last line if that is an expression."""
     tree = ast.parse(source, name)
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
     exec(compile(tree, name, "exec"), names)  # noqa: S102  # our own
@@ -62,10 +62,10 @@ def _run(source: str, name: str, names: dict[str, Any]) -> object:
 
 
 def _shown(value: object) -> Iterator[dict[str, str]]:
-    """What a kernel would show of it."""
+    """Yield a kernel's display data for a value."""
     if value is not None:
         data, _ = DisplayFormatter().format(value)  # type: ignore[no-untyped-call]
-        # As it is kept in a file.
+        # The form in which a file stores it.
         yield {kind: text.removeprefix("\ufeff") for kind, text in data.items()}
 
 

@@ -1,4 +1,4 @@
-"""What is installed, and what can be imported from where."""
+"""Contents of the installed package, and its public imports."""
 
 import subprocess
 import sys
@@ -42,7 +42,8 @@ def test_a_name_that_there_is_not_is_the_usual_error() -> None:
 
 
 def test_the_clone_may_be_called_as_one_likes() -> None:
-    # So pytest imports the package where the folder's name is none of a module, as `duologue-main`.
+    # pytest imports the package in this way if the folder's name is no module name, as in
+    # `duologue-main`.
     spec = spec_from_file_location("__init__", Path(duologue.__file__))
     assert spec is not None
     assert spec.loader is not None

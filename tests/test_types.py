@@ -1,6 +1,6 @@
-"""Type checkers accept what users write, as the documentation does, and refuse their mistakes.
+"""Type checkers accept users' code as in the documentation, and refuse errors in it.
 
-Strict mypy reports all that mypy does by default. Neither has a plugin here.
+Strict mypy reports everything that mypy reports by default. Neither has a plugin here.
 """
 
 import json
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.types
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copy the examples, the code of all pages, and what users may write or not, to a folder."""
+    """Copy the examples, the code of all pages, and valid and invalid user code to a folder."""
     folder = tmp_path_factory.mktemp("programs")
     for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
         name = page.stem.replace("-", "_").lower()
@@ -46,7 +46,7 @@ def run(folder: Path, *words: str) -> str:
 
 
 def test_mypy_accepts_what_works_and_nothing_else(programs: Path) -> None:
-    """A mistake that it accepts is a comment without need."""
+    """Valid code passes mypy, which reports an unused "type: ignore" if it accepts an error."""
     files = sorted(path.name for path in programs.glob("*.py"))
     told = run(programs, "mypy", "--config-file=", "--strict", *files)
     assert told == f"Success: no issues found in {len(files)} source files\n"
