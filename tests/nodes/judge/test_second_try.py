@@ -1,4 +1,4 @@
-"""Judges that hold (R17): bounded answers, one more try, the task known."""
+"""R17: a judge's answer has a token limit and one retry, and the judge knows the task."""
 
 from typing import Any
 from uuid import uuid4
@@ -52,7 +52,7 @@ def verdicts(result: Result) -> list[bool]:
 
 
 def before(name: str) -> list[Line]:
-    """What is said before the verdict is asked for."""
+    """Return the replies that come before the request for a verdict."""
     return ["Forty.", "Nothing."] if name == "two_questions" else ["Forty."]
 
 
@@ -127,7 +127,7 @@ def resumed(store: str, script: list[Line]) -> tuple[Result, ScriptedChatModel]:
 
 
 class Limited(ScriptedChatModel):
-    """One that says that it takes a limit."""
+    """A model that declares a token limit."""
 
     max_tokens: int | None = None
 
@@ -178,7 +178,7 @@ def test_r17_a_speaker_judges_by_its_task_however_short_its_context(name: str) -
         no = {"objectives_left": ["All."], "complete": False}
         return good if len(asked) == 5 else "No." if name == "two_questions" else no
 
-    # A fork tells of a new task among the rounds.
+    # After a fork, the new task is a message of the log, between the rounds.
     for limit in (50, 1):
         asked.clear()
         store = f"memory:{uuid4().hex}"

@@ -50,7 +50,7 @@ def talk(*names: str, **fields: Any) -> Conversation:
 
 
 def judged(**fields: Any) -> Conversation:
-    """Ann and Bob, judged after Ann's turns alone by a model of the judge's own."""
+    """Return a conversation of Ann and Bob with a separate judge, asked only after Ann's turns."""
     judge = {"kind": "separate", "criteria": CRITERIA, "model": "judge", "final_verdict": False}
     judge |= fields.pop("judge", {})
     fields = {"Ann": {"checks_completion": True}, "end_chat": {"mode": FIRST}} | fields
@@ -63,7 +63,7 @@ def play(
     decided: Sequence[Line] = (),
     **options: Any,
 ) -> tuple[Result, ScriptedChatModel]:
-    """Run it; every answer must be asked for. Gives the model that decides, too."""
+    """Run the conversation and use up the script; return the result and the deciding model."""
     speaks = ScriptedChatModel(script=list(said))
     decides = ScriptedChatModel(script=list(decided))
     models = {"judge": decides, "moderator": decides}
@@ -109,7 +109,7 @@ def test_one_criterion_that_is_not_met_is_enough_to_go_on(finding: str) -> None:
 
 
 def test_the_judge_sees_everything_said_and_asks_in_one_call() -> None:
-    """Its own prompt and model; private openings and tasks too, since it takes no part."""
+    """The judge has its own prompt and model, and also sees private openings and tasks."""
     spec = load_conversation(
         {
             "speakers": [
@@ -319,7 +319,7 @@ def next_is(name: str) -> dict[str, str]:
 
 
 def test_a_moderator_model_chooses_who_speaks_next() -> None:
-    """Y20: the moderator's line gives the turn; as many turns as speakers are a round."""
+    """Y20: the moderator's reply names the next speaker; a round has as many turns as speakers."""
     chosen = ["Cid", "Ann", "Cid", "Bob", "Ann"]
     said = [f"This is line {n} of them all." for n in range(6)]
     result, moderator = play(moderated(), said, [next_is(name) for name in chosen])
@@ -405,7 +405,8 @@ def test_a_registered_function_says_who_speaks_next(
         ["Cid, what do you say?", "I am Cid, and say more.", "That is all."],
         orders={"named": function},
     )
-    # A function may give somebody the word twice; the line that gives the turn keeps roles apart.
+    # A function may choose the same speaker twice in a row; the line that hands over the turn keeps
+    # the roles apart.
     assert [name for name, _ in result.transcript] == ["Ann", "Cid", "Cid"]
     roles = [message.type for message in result.viewpoint("Cid")]
     assert roles == ["system", "human", "ai", "human", "ai"]
@@ -465,7 +466,7 @@ def test_choices_and_their_questions_are_kept_for_the_record_only() -> None:
 
 
 def test_among_many_speakers_are_told_of_the_labels_and_none_is_written_twice() -> None:
-    """Y20: everyone hears everyone, each line marked with its speaker."""
+    """Y20: every speaker hears all others, and each message starts with its speaker's name."""
     spec = talk("Ann", "Bob", "Cid", "Dot", end_chat={"max_iterations": 1})
     result, _ = play(spec, ["Line one here.", "Bob: Line two here.", "Line three.", "Line four."])
     system, heard, *_ = (message.text for message in result.viewpoint("Cid"))

@@ -129,7 +129,8 @@ async def test_the_choice_is_sent_in_openais_terms(choice: str, sent: object) ->
     with ScriptedServer(["Hi"]) as server:
         await ask(server, tool_choice=choice)
     assert body(server).get("tool_choice") == sent
-    # Also where none may be called: providers want those that earlier calls name.
+    # Tools are also sent if none may be called: providers require the tools that earlier calls
+    # name.
     assert len(offered(server)) == len(TOOLS)
 
 
@@ -150,7 +151,7 @@ async def test_a_model_of_the_users_own_is_told_in_langchains_terms(
 
 
 def test_one_of_anthropics_is_told_none_in_its_own_terms() -> None:
-    # The class is known by its name and its package.
+    # The code recognizes this class by its name and its package.
     claude = type("ChatAnthropic", (ScriptedChatModel,), {"__module__": "langchain_anthropic.own"})
     offer = Offer([made("count")], "none", {"count": "count"})
     bound: Any = bind_tools(claude(script=[]), "claude", offer)
@@ -212,7 +213,7 @@ async def test_earlier_calls_are_sent_by_names_that_providers_take(
 
 
 def sending(*calls: Any, finish: str = "tool_calls") -> FaultyServer:
-    """A server that answers with calls in any form: as one message, or as a stream's parts."""
+    """Return a server that answers with calls in any form: one message, or parts of a stream."""
 
     def choices(of: dict[str, Any], ending: str | None = finish) -> dict[str, Any]:
         kind = "chat.completion.chunk" if "delta" in of else "chat.completion"

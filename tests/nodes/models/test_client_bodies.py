@@ -1,4 +1,4 @@
-"""What our client sends is what LangChain's own sends, whatever the messages and the options."""
+"""duologue's client sends the same bodies as LangChain's own, for any messages and options."""
 
 import asyncio
 import json
@@ -50,7 +50,7 @@ MESSAGES = st.lists(
     min_size=1,
     max_size=6,
 )
-# The stock client takes none but strict tools beside a form.
+# Together with a response format, the stock client accepts only strict tools.
 FUNCTION = {"name": "add", "strict": True, "parameters": {"type": "object"}}
 TOOL = {"type": "function", "function": FUNCTION}
 FORM = {"type": "json_schema", "json_schema": {"name": "sum", "schema": {"type": "object"}}}
@@ -95,7 +95,7 @@ def connected(kind: type[ChatOpenAI], name: str, client: httpx2.AsyncClient) -> 
 async def sent(
     kind: type[ChatOpenAI], name: str, messages: list[BaseMessage], options: dict[str, Any]
 ) -> list[object]:
-    """The bodies of a call and of a streamed one, and what came of them."""
+    """Return the bodies of a normal and of a streamed call, followed by the answers' texts."""
     found: list[object] = []
 
     def answer(request: httpx2.Request) -> httpx2.Response:
@@ -110,7 +110,8 @@ async def sent(
         chat = connected(kind, name, client)
         found.append((await chat.ainvoke(messages, **options)).text)
         if "response_format" not in options:
-            # The stock client has another method of its own for these, which can't be streamed so.
+            # With a response format, the stock client uses a different method, which cannot stream
+            # this way.
             found.append([piece.text async for piece in chat.astream(messages, **options)])
     return found
 

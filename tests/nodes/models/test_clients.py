@@ -49,7 +49,7 @@ def connections(server: ScriptedServer) -> int:
 
 
 def wait_for_connections(server: ScriptedServer, count: int) -> None:
-    """The server learns a little later that a client has left."""
+    """Wait, because the server notices a little later that a client has left."""
     for attempt in Retrying(wait=wait_fixed(0.01), stop=stop_after_delay(10), reraise=True):
         with attempt:
             assert connections(server) == count
@@ -61,7 +61,7 @@ def test_a_loop_that_ends_leaves_no_connection_behind(connect: ScriptedServer) -
         assert len(result.transcript) == 2
         wait_for_connections(connect, 0)
     assert len(connect.calls) == 10
-    # Nothing complains of being left open.
+    # Python would warn about connections that were left open.
     gc.collect()
 
 

@@ -1,4 +1,4 @@
-"""A prompt that is too long: how servers say so, and what is made of it."""
+"""Prompts that are too long for a model: how servers report them, and duologue's error."""
 
 import json
 from collections.abc import Callable
@@ -51,17 +51,17 @@ async def structured(model: Model) -> object:
 
 
 def silent(_: str) -> None:
-    """Takes notices."""
+    """Ignore all notices."""
 
 
 async def ours(server: ScriptedServer) -> Model:
-    """The model that a name in a spec means."""
+    """Return the model that a name in a specification refers to."""
     given = {"base_url": server.url, "model": "scripted", "api_key": "k", "max_retries": 0}
     return await Models(settings=Settings.model_validate(given)).get(None, silent)
 
 
 async def stock(server: ScriptedServer) -> Model:
-    """A plain client that a user made in Python."""
+    """Return a plain client, as a user makes it in Python."""
     chat = ChatOpenAI(model="scripted", base_url=server.url, api_key=SecretStr("k"), max_retries=0)
     return await Models(default=chat).get(None, silent)
 
@@ -255,7 +255,7 @@ WAYS = tuple(product((plainly, structured), (ours, stock)))
 @pytest.mark.parametrize(
     ("body", "ask", "made"),
     [
-        # Of each body one way, and of all bodies each.
+        # The quick run tries one way per body; the exhaustive run tries all combinations.
         pytest.param(body, *way, id=name, marks=() if at == number % 4 else pytest.mark.exhaustive)
         for number, (name, body) in enumerate(BODIES.items())
         for at, way in enumerate(WAYS)
@@ -321,13 +321,13 @@ async def test_what_is_wrong_for_another_reason_stays_what_it_is(reply: Reply) -
         with pytest.raises(ModelError) as caught:
             await plainly(await ours(server))
         assert not isinstance(caught.value, ContextTooLongError)
-        # What a model of the user's own raises is not touched.
+        # Errors of a user's own model object stay unchanged.
         with pytest.raises(openai.APIStatusError):
             await plainly(await stock(server))
 
 
 class Overflowing(BaseChatModel):
-    """Some other model of LangChain's, which says it in LangChain's word."""
+    """A LangChain model of another provider that raises LangChain's own overflow error."""
 
     error: Exception
 
@@ -357,7 +357,7 @@ async def test_another_models_own_errors_pass_as_they_are() -> None:
 async def test_it_is_recognised_in_the_middle_of_a_stream_and_not_asked_again(
     code: str | None,
 ) -> None:
-    """Some servers answer 200, and send the error as an event behind the first tokens."""
+    """Some servers answer 200, and send the error as an event after the first tokens."""
     delta = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "We"}}]}
     told = inner("the request exceeds the available context size", code=code)
     events = "".join(f"data: {json.dumps(one)}\n\n" for one in (delta, told))
@@ -373,7 +373,7 @@ async def test_it_is_recognised_in_the_middle_of_a_stream_and_not_asked_again(
             self.wfile.write(events.encode())
 
         def log_message(self, *_: object) -> None:
-            """Prints nothing."""
+            """Print nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     Thread(target=server.serve_forever, daemon=True).start()
@@ -391,7 +391,7 @@ async def test_it_is_recognised_in_the_middle_of_a_stream_and_not_asked_again(
 
 
 def test_an_error_in_a_stream_is_recognised_without_a_status() -> None:
-    """Some servers answer 200 and send the error as an event."""
+    """An overflow error is recognized in a stream that began with status 200."""
     import httpx2
 
     request = httpx2.Request("POST", "http://here/v1/chat/completions")
@@ -436,10 +436,10 @@ def test_an_answer_ran_out_of_room_where_it_was_cut_off_before_its_own_limit(
 @pytest.mark.exhaustive
 @pytest.mark.live
 async def test_the_embedded_model_says_it_with_a_small_context_and_answers_a_short_prompt() -> None:
-    """L9 needs long talks: the window can be made small, to try what happens then."""
+    """L9: the embedded model's context can be made small, so a short test reaches the limit."""
     settings = Settings(embedded_context=512)
     model = await Models(settings=settings).get("embedded", silent)
-    # A little more than it takes: it is read as a whole by the roomy one.
+    # This is slightly more than the small context takes; the large one reads it whole.
     prompt = [HumanMessage("So be it. " * 130)]
     with pytest.raises(ContextTooLongError) as caught:
         await model.answer(prompt, chosen(), purpose=Speech)
@@ -449,7 +449,7 @@ async def test_the_embedded_model_says_it_with_a_small_context_and_answers_a_sho
     assert "takes 512" in str(caught.value)
     said = await model.answer([HumanMessage("Hi")], chosen(max_tokens=8), purpose=Speech)
     assert said.text
-    # Another context is another child.
+    # A different context size needs another child process.
     roomy = await Models(settings=Settings(embedded_context=4096)).get("embedded", silent)
     long = await roomy.answer(prompt, chosen(max_tokens=8), purpose=Speech)
     assert long.usage_metadata is not None

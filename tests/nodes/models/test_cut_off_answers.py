@@ -1,4 +1,4 @@
-"""Row R3: an answer that ended at its longest length is known, whatever client gave it."""
+"""R3: an answer that ended at its token limit is recognized with every client."""
 
 import asyncio
 from typing import Any
@@ -15,7 +15,7 @@ from support.models import chosen, model_of
 
 
 class Own(BaseChatModel):
-    """A client of the user's own, which has read calls in its own way."""
+    """A user's own client, which parses tool calls itself."""
 
     answer: AIMessage
 

@@ -1,4 +1,4 @@
-"""What the embedded model says when it can't be had; no child is started here."""
+"""Errors of the embedded model when it is unavailable; no child process is started here."""
 
 import importlib.util
 import sys
@@ -16,7 +16,7 @@ PIP.__spec__ = ModuleSpec("pip", None)
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    """Makes packages look as if they weren't installed."""
+    """Make packages look as if they were not installed."""
     real = importlib.util.find_spec
 
     def find_spec(name: str, package: str | None = None) -> ModuleSpec | None:

@@ -1,4 +1,4 @@
-"""The grammar's text, read back by a small translator of our own into a regular expression."""
+"""Text of the grammar, translated into a regular expression by a small translator."""
 
 import re
 
@@ -17,7 +17,7 @@ marks = st.text(min_size=1, max_size=20).filter(str.isprintable)
 
 
 def unescaped(text: str) -> str:
-    """Decodes a GBNF literal's body."""
+    """Decode the body of a GBNF literal."""
 
     def one(match: re.Match[str]) -> str:
         code = match[1]
@@ -27,7 +27,7 @@ def unescaped(text: str) -> str:
 
 
 def as_regex(gbnf: str) -> re.Pattern[str]:
-    """Translates a grammar without recursion, substituting rules by name."""
+    """Translate a grammar without recursion, by substituting its rules."""
     rules = dict(line.split(" ::= ", 1) for line in gbnf.splitlines() if line)
 
     def body(rule: str) -> str:

@@ -1,4 +1,4 @@
-"""What goes over the wire, and comes back, is what the stock client would send and read."""
+"""duologue's client and the stock client send the same requests and read the same replies."""
 
 import asyncio
 import json
@@ -151,7 +151,7 @@ async def test_the_wire_and_the_answer_are_those_of_the_stock_client(
 
 
 def _comparable(answer: object) -> object:
-    """An answer without what is random in it, usage included."""
+    """Return an answer without its random parts, usage included."""
     if isinstance(answer, dict):
         return {key: _comparable(value) for key, value in answer.items()}
     if isinstance(answer, AIMessage):

@@ -1,4 +1,4 @@
-"""Models: what goes over the wire, which one is chosen, and what is said when one fails."""
+"""Models: the requests that are sent, the choice of the model, and the errors of failed calls."""
 
 import asyncio
 import json
@@ -62,7 +62,7 @@ def settings(server: ScriptedServer | str, **fields: Any) -> Settings:
 
 
 def silent(_: str) -> None:
-    """Takes notices."""
+    """Ignore all notices."""
 
 
 async def answer(config: Settings, *, notices: list[str] | None = None) -> AIMessage:
@@ -73,7 +73,7 @@ async def answer(config: Settings, *, notices: list[str] | None = None) -> AIMes
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What the client would have waited between its tries, in seconds."""
+    """Yield the waits of the client between its tries, in seconds."""
     waited: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -149,7 +149,7 @@ def talk(**fields: object) -> Conversation:
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ScriptedServer]]:
-    """Starts servers that the settings name."""
+    """Start servers that the settings name."""
     servers: list[ScriptedServer] = []
 
     def start(script: Script, **fields: Any) -> ScriptedServer:
@@ -207,7 +207,7 @@ def test_a_stream_that_keeps_breaking_off_is_one_error_and_resumable(served: Ser
 
 @dataclass(frozen=True)
 class Failure:
-    """A server that fails, and what the sentence must hold."""
+    """A server that fails, and the words that the error must contain."""
 
     words: tuple[str, ...]
     reply: Reply | None = None
@@ -426,7 +426,7 @@ def test_a_model_given_in_python_needs_no_setting_to_be_right(
 async def test_the_embedded_model_is_looked_for_beside_the_event_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # It lists a folder, for which LangGraph's dev server ends a run.
+    # Loading lists a folder; LangGraph's dev server ends a run that blocks its event loop this way.
     threads: list[threading.Thread] = []
 
     def is_available() -> bool:
@@ -471,7 +471,7 @@ def test_each_event_loop_of_a_process_has_clients_that_work() -> None:
     assert first is not second
 
 
-# Answers held to a schema
+# Answers with a schema
 
 
 async def structured(model: Model) -> tuple[AIMessage, Sum | None]:
@@ -514,7 +514,7 @@ async def test_an_answer_that_does_not_fit_the_schema_is_none(line: str | Reply)
 async def test_an_answer_that_is_cut_off_is_given_as_far_as_it_came(
     reason: str, streams: bool
 ) -> None:
-    """L5: OpenAI's client raises for it, and what it says of that is no answer."""
+    """L5: OpenAI's client raises for such an answer, but the text of that error is no answer."""
     with ScriptedServer([Reply(text='{"total": 3, "te', finish_reason=reason)]) as server:
         model = await Models(settings=settings(server)).get(None, silent)
         assert isinstance(chat_of(model), ChatModel)

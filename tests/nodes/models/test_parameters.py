@@ -41,7 +41,7 @@ def bell(n: int) -> str:
 
 
 class Own(BaseChatModel):
-    """One of a user's own, with structured output as LangChain makes it by calls of tools."""
+    """A user's own model, with LangChain's structured output by tool calls."""
 
     temperature: float | None = None
     _seen: list[dict[str, Any]] = PrivateAttr(default_factory=list)
@@ -72,7 +72,7 @@ class Own(BaseChatModel):
 
 
 class OwnWithFields(Own):
-    """The same with fields for all that it can be told."""
+    """The same model, with a field for every parameter."""
 
     max_tokens: int | None = None
     top_p: float | None = None

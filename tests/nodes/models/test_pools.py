@@ -11,11 +11,11 @@ import pytest
 from duologue.nodes.models.client.http_client import Pools
 
 MOST = 70
-"""Two whole pools and a smaller one."""
+"""Number of calls for two full pools and a smaller one."""
 
 
 class Server:
-    """Answers each request of a connection after a moment, if it is to."""
+    """A server that answers each request of a connection after a moment, if it answers at all."""
 
     def __init__(self) -> None:
         self.connections = 0
@@ -102,5 +102,5 @@ async def test_a_connection_that_breaks_off_is_none_that_is_taken(broken: object
         await broken(server, client, url)
         before = server.connections
         await lone(client, url)
-        # Were any of them counted on, calls would go to one pool after the other.
+        # If these connections were counted, calls would move from one pool to the next.
         assert server.connections <= before + 1

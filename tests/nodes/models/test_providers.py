@@ -39,7 +39,7 @@ SUM = ScriptedToolCall(name="calculator", args={"expression": "2 * 3"}, id="a")
 
 @pytest.fixture
 def deepseek(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key of a provider whose client speaks OpenAI's API."""
+    """Set a key for a provider whose client speaks OpenAI's API."""
     monkeypatch.setenv("DEEPSEEK_API_KEY", "k")
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)

@@ -1,4 +1,4 @@
-"""R2: thoughts beside an answer's text, as servers and LangChain's clients give them."""
+"""R2: the thoughts of an answer, in the forms of servers and LangChain's clients."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -41,7 +41,7 @@ def connected(answer: Callable[[httpx2.Request], httpx2.Response]) -> ChatModel:
 
 
 def said_by(message: dict[str, Any], pieces: list[dict[str, Any]]) -> ChatModel:
-    """A model whose server gives this message, or streams these pieces of one."""
+    """Return a model whose server sends this message, or streams these pieces of it."""
 
     def answer(request: httpx2.Request) -> httpx2.Response:
         if not json.loads(request.content).get("stream"):
@@ -57,7 +57,7 @@ def said_by(message: dict[str, Any], pieces: list[dict[str, Any]]) -> ChatModel:
 
 
 async def both(model: ChatModel) -> list[AIMessage]:
-    """What a model answers, whole and streamed."""
+    """Return a model's answers to a normal and to a streamed call."""
     whole = await model.ainvoke("Hi.")
     merged: Any = None
     async for piece in model.astream("Hi."):
@@ -179,7 +179,7 @@ def test_r2_reasoning_blocks_of_langchain_are_thoughts_and_go_back_unchanged(
     again = add_thought(AIMessage("Yes."), kept)
     blocks = [one for one in content if not isinstance(one, str)]
     assert again.content == [*blocks, {"type": "text", "text": "Yes."}]
-    # What is not shown goes back, too.
+    # Hidden thoughts are sent back to the model, too.
     hidden = [{"type": "redacted_thinking", "data": "x"}]
     secret = thought_of(normalise_answer(AIMessage([*hidden, *spoken]), "m"), goes_back=True)
     assert secret is not None
@@ -236,7 +236,7 @@ def test_r2_what_is_thought_counts_as_written_where_the_server_counts_nothing() 
     assert thinking > plain
 
 
-# What goes back to a server while a turn lasts.
+# Thoughts are sent back to the server for the rest of the turn.
 
 
 TOOLS = {"name": "Ann", "tools": ["look"]}
@@ -293,7 +293,7 @@ async def test_r2_parts_of_the_content_go_back_as_parts() -> None:
     sent = add_thought(AIMessage("Yes.", tool_calls=[call]), thought)
     await connected(answer).ainvoke([HumanMessage("Hi."), sent])
     assert bodies[0]["messages"][1]["content"] == [PART, {"type": "text", "text": "Yes."}]
-    # Another client's are nothing for this API.
+    # OpenAI's API does not understand the thoughts of other clients.
     foreign = AIMessage([{"type": "reasoning", "id": "rs"}, {"type": "text", "text": "Yes."}])
     await connected(answer).ainvoke([HumanMessage("Hi."), foreign])
     assert "rs" not in str(bodies[1])
@@ -323,7 +323,7 @@ def test_r2_blocks_go_back_to_the_users_own_model_unchanged() -> None:
 
 
 async def listened(chunks: list[AIMessageChunk], **options: Any) -> tuple[str, str]:
-    """The thought and the text that are told of a message in these pieces."""
+    """Return the thought and the text that are streamed for a message in these pieces."""
     told: dict[str, dict[str, str]] = {}
 
     def tell(what: str, text: str, answer: str) -> None:

@@ -1,4 +1,4 @@
-"""What a failed call tells: whether to wait, how long, and whether the model can be had at all."""
+"""Failed model calls: whether to retry, how long to wait, and whether the model is available."""
 
 import time
 from email.utils import formatdate
@@ -47,7 +47,7 @@ def test_how_long_a_server_asks_to_wait(headers: dict[str, str], seconds: float 
 
 
 class RaisedError(Exception):
-    """What some client raises."""
+    """An error that some client raises."""
 
     def __init__(self, text: str = "no", **fields: Any) -> None:
         super().__init__(text)
@@ -118,7 +118,7 @@ def test_what_clients_raise(error: Exception, waits: float | str | None, is_lost
 
 
 def silent(_: str) -> None:
-    """Takes notices."""
+    """Ignore all notices."""
 
 
 async def asked(models: Models, name: str | None = None) -> None:

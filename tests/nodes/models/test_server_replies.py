@@ -1,4 +1,4 @@
-"""What servers send, in the form of OpenAI's API."""
+"""Replies of servers in the form of OpenAI's API."""
 
 from typing import Any
 

@@ -41,7 +41,7 @@ def talk(rounds: int = 1, **fields: Any) -> Conversation:
 def held(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, model: str = "scripted", **fields: Any
 ) -> list[Fields]:
-    """Hold a conversation with the model of a server, and return the bodies that were sent."""
+    """Run a conversation with a server's model; return the request bodies."""
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     converse(talk(**fields), model=model, store="memory:")
     return [call.body for call in server.calls]
@@ -95,7 +95,7 @@ def test_of_two_settings_that_exclude_each_other_the_default_is_left_out(
 
     with ScriptedServer(answer) as server:
         bodies = held(server, monkeypatch, model_settings={"top_p": 0.5})
-    # Ann's call, Ann's call once more, and Bob's.
+    # Ann's call, its repetition, and Bob's call.
     assert [body.get("top_p") for body in bodies] == [0.5, 0.5, None]
     assert ["temperature" in body for body in bodies] == [True, False, False]
 
@@ -107,7 +107,7 @@ def test_a_limit_is_sent_by_the_name_that_a_server_knows(monkeypatch: pytest.Mon
         newer = held(server, monkeypatch, rounds=2, model_settings={"max_tokens": 9})
     names = ("max_tokens", "max_completion_tokens")
     assert [[body.get(name) for name in names] for body in older] == [[9, None], [None, None]]
-    # Refused once, then Ann and Bob in turn.
+    # The first call is refused once; after it, Ann and Bob speak in turn.
     assert [[body.get(name) for name in names] for body in newer] == [
         *([9, None], [None, 9], [None, None], [None, 9], [None, None])
     ]
@@ -240,7 +240,7 @@ def test_settings_that_the_responses_api_lacks_are_refused_before_the_first_call
 
 
 class Strict(BaseChatModel):
-    """A model of a user's own whose calls know few settings."""
+    """A user's own model, whose calls accept few settings."""
 
     _calls: list[Fields] = PrivateAttr(default_factory=list)
 

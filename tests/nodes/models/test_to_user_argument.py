@@ -1,4 +1,4 @@
-"""Row G1: the argument is read exactly, whatever it says, wherever it stands, however it comes."""
+"""G1: the argument `to_user` is read exactly, for any text, place and chunking."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -46,7 +46,7 @@ CUTS = (1, 2, 3, 5, 11, 10**6)
 
 
 def escaped(written: str) -> str:
-    r"""The same JSON with each plain letter of its strings as ``\uXXXX``."""
+    r"""Return the same JSON with each plain letter of its strings as ``\uXXXX``."""
     made, inside, place = [], False, 0
     while place < len(written):
         sign = written[place]
@@ -77,22 +77,22 @@ def read(parts: Sequence[str]) -> list[str]:
 
 
 PLACED = [(name, place) for name in BESIDE for place in (PLACES if BESIDE[name] else PLACES[:1])]
-"""What stands beside the text, and where the text stands there."""
+"""Pairs of the call's other arguments and the text's place among them."""
 
 
 def test_the_table_is_as_large_as_was_asked_for() -> None:
-    """G1: at least 1,000 combinations of value, position and chunking."""
+    """G1: the table contains at least 1,000 combinations of value, position and chunking."""
     assert len(TEXTS) * len(PLACED) * len(WRITTEN) * len(CUTS) >= 1000
 
 
 @pytest.mark.parametrize("way", WRITTEN)
 @pytest.mark.parametrize("name", TEXTS)
 def test_the_argument_is_read_exactly(name: str, way: str) -> None:
-    """G1: what is told is the text itself, and at no time anything else.
+    """G1: the streamed text is always exactly the argument's text.
 
-    Agere's decoder gave the right text in 220 of 300 such combinations of a text, the place of the
-    argument and the pieces it comes in. Compared is what is told, joined, with the text that
-    Python's JSON reads from the whole arguments; and each piece with where the text stands then.
+    Agere's decoder returned the right text in 220 of 300 such combinations of text, place and
+    chunking. The test compares the joined stream with the text that Python's JSON reads from the
+    complete arguments, and each piece with the text's position at that moment.
     """
     text = TEXTS[name]
     for beside, place in PLACED:
@@ -123,7 +123,7 @@ def test_any_argument_is_read_exactly(
     text: Any,  # noqa: ANN401
     beside: dict[str, Any],
 ) -> None:
-    """G1: any value, text or not, at any place, in any pieces."""
+    """G1: any value is read exactly, text or not, at any place and in any pieces."""
     args = placed(text, beside, data.draw(st.sampled_from(PLACES)))
     written = data.draw(st.sampled_from([*WRITTEN.values()]))(args)
     cuts = sorted(data.draw(st.sets(st.integers(1, max(1, len(written) - 1)), max_size=20)))
@@ -149,12 +149,12 @@ def test_any_argument_is_read_exactly(
     ],
 )
 def test_of_what_is_no_json_nothing_is_told_behind_the_fault(written: str, told: str) -> None:
-    """G1: neither at once nor character by character."""
+    """G1: no text after the JSON fault is streamed, in one piece or character by character."""
     assert "".join(read([written])) == told
     assert "".join(read(pieces(written, 1))) == told
 
 
 @given(st.text(), st.lists(st.text().filter(str.strip), min_size=1, max_size=3))
 def test_what_is_said_beside_calls_can_be_taken_apart_again(content: str, texts: list[str]) -> None:
-    """G1: so that the model that wrote it sees it as it was."""
+    """G1: content and `to_user` texts can be separated again for the model that wrote them."""
     assert apart(together(content, texts), texts) == (content.rstrip() if content.strip() else "")

@@ -43,7 +43,7 @@ def nested(levels: int) -> str:
 
 
 def check_stored(message: AIMessage) -> None:
-    """A checkpoint, a file and a prompt can hold it."""
+    """Check that a checkpoint, a file and a prompt can store the message."""
     kind, data = SAVER.dumps_typed(message)
     back = SAVER.loads_typed((kind, data))
     assert (back.tool_calls, back.invalid_tool_calls) == (

@@ -98,7 +98,7 @@ def options(choice: str) -> list[str]:
     ],
 )
 def test_the_schema_leaves_the_ways_that_the_choice_leaves(choice: str, ways: list[str]) -> None:
-    """Row Y18: tool choice."""
+    """Y18: the schema allows exactly the choices that the tool choice leaves."""
     assert options(choice) == ways
 
 
@@ -112,7 +112,7 @@ def test_the_schema_of_one_tool() -> None:
 
 
 def keywords(schema: Any) -> set[str]:  # noqa: ANN401
-    """All keywords of a schema; the names of properties are none."""
+    """Return all keywords of a schema, without the names of properties."""
     if isinstance(schema, list):
         return set().union(*map(keywords, schema))
     if not isinstance(schema, dict):
@@ -171,7 +171,7 @@ def test_a_tool_without_arguments_takes_an_empty_object(schema: dict[str, Any]) 
     ],
 )
 def test_what_is_sent_of_an_argument(schema: object, slim: object) -> None:
-    """None: anything."""
+    """An argument's schema is reduced; None means that anything is allowed."""
     given = {"type": "object", "properties": {"a": schema}}
     found = answer_schema([made(given)], "required")["properties"]["arguments"]["properties"]["a"]
     anything = {"type": ["string", "number", "boolean", "object", "array", "null"]}
@@ -184,7 +184,7 @@ def test_a_property_may_be_called_like_a_keyword() -> None:
     assert found["properties"] == {"pattern": {"type": "string"}}
 
 
-# What the model is told
+# Prompts
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_the_tools_stand_in_the_system_prompt_whatever_the_choice() -> None:
     assert isinstance(system, SystemMessage)
     assert str(system.text).startswith("You guess.\n\nTools:\n- high_low(")
     without = prompt_with_tools(TALK, [high_low], "none", describe_tool)
-    # All but the last stays the same, so that it is read from a cache.
+    # Everything except the last message stays the same, so the provider's prompt cache applies.
     assert without[: len(prompts[0])] == prompts[0]
     assert flat(without[len(prompts[0]) :]) == [("human", NO_CALL)]
 
@@ -318,7 +318,7 @@ def test_no_prompt_has_calls_results_or_two_turns_in_one_role(
     assert all(message.text for message in made_)
 
 
-# What the model answers
+# Answers
 
 
 def read(text: str, finish: str = "stop") -> AIMessage:
@@ -332,7 +332,7 @@ def read(text: str, finish: str = "stop") -> AIMessage:
         ('{"reply": "Hello \\"you\\".\\nBye."}', 'Hello "you".\nBye.'),
         ('{"reply": ""}', ""),
         ('```json\n{"reply": "Hi"}\n```', "Hi"),
-        # Of servers that do not hold to a schema:
+        # Answers of servers that ignore the schema:
         ("Hello.", "Hello."),
         ("", ""),
         ("42", "42"),

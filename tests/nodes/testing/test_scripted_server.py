@@ -52,7 +52,7 @@ TALK: list[BaseMessage] = [
 
 @pytest.fixture(scope="module")
 def http() -> Iterator[dict[str, Any]]:
-    """One pair of HTTP clients, closed at the end: the client's cached ones never are."""
+    """Yield a pair of HTTP clients and close them; the client's cached ones are never closed."""
     client = openai.DefaultHttpxClient()
     yield {"http_client": client, "max_retries": 0, "api_key": "any", "model": "scripted"}
     client.close()
@@ -105,7 +105,7 @@ def test_the_model_and_the_server_say_the_same(
         there, here = (joined(m) if stream else m.invoke("How are you?") for m in models)
     assert there.content == here.content
     assert there.tool_calls == here.tool_calls
-    # The scripted model gives the reason as the project's client does.
+    # The scripted model raises the same reason as duologue's client.
     broken = [
         [{**call, "error": None} for call in message.invalid_tool_calls]
         for message in (there, here)
@@ -200,7 +200,7 @@ def test_hold_wait_release(http: dict[str, Any]) -> None:
         model = ask(server, http)
         first = pool.submit(model.invoke, "first")
         server.wait_for(1)
-        assert model.invoke("second").content == "second"  # only the held one waits
+        assert model.invoke("second").content == "second"  # Only this reply waits.
         assert [call.answered for call in server.calls] == [False, True]
         server.release()
         assert first.result().content == "first"
@@ -291,7 +291,7 @@ def test_a_strict_server_refuses_what_openai_refuses(
 ) -> None:
     with ScriptedServer(["Hello."], models=(model,), strict=strict) as server:
         with pytest.raises(openai.BadRequestError, match=words):
-            # The parameter is sent as it is, and not left out by LangChain's client.
+            # The parameter reaches the server; LangChain's client does not drop it.
             ask(server, http, model="other").root_client.chat.completions.create(
                 model=model, messages=[{"role": "user", "content": "Hi"}], **options
             )

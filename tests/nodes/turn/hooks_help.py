@@ -20,7 +20,7 @@ POINTS = ("before_speaker", "after_speaker", "before_tool", "after_tool")
 
 
 def hooked(*hooks: str, rounds: int = 1, ann: dict[str, Any] | None = None, **fields: Any) -> Any:  # noqa: ANN401
-    """Ann, who has these hooks and a tool, and Bob."""
+    """Return a conversation of Ann, who has these hooks and a tool, and Bob."""
     given = {"name": "Ann", "hooks": hooks, "tools": ["add"]} | (ann or {})
     return talk(given, "Bob", rounds=rounds, **fields)
 
@@ -45,7 +45,7 @@ def called(a: Any, b: Any, call_id: str = "c1") -> ScriptedToolCall:  # noqa: AN
 
 
 def later(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
-    """The same function as a coroutine."""
+    """Return the same function as a coroutine."""
     if function is None:
         return None
 
@@ -62,7 +62,7 @@ def play(
     script: Sequence[Said],
     **options: Any,
 ) -> tuple[Result, ScriptedChatModel]:
-    """Run it with the tool."""
+    """Run the conversation with the tool."""
     return played(spec, script, **{"tools": [adding()]} | options)
 
 

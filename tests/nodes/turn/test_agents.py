@@ -1,4 +1,4 @@
-"""Agents of the user's own as speakers: compiled graphs, and other Runnables (R)."""
+"""R: a user's own agents as speakers: compiled graphs and other Runnables."""
 
 import asyncio
 import threading
@@ -54,7 +54,7 @@ APPROVE = {"decisions": [{"type": "approve"}]}
 
 
 def talk(agent: Any, *, rounds: int = 1, **fields: Any) -> Conversation:  # noqa: ANN401
-    """Ann, who speaks by an agent, and Bob, who agrees."""
+    """Return a conversation of Ann, who speaks by an agent, and Bob, who agrees."""
     ann = {"name": "Ann", "replies": [agent], **fields.pop("ann", {})}
     end_chat = {"max_iterations": rounds, **fields.pop("end_chat", {})}
     given = {"task": "Plan a garden.", "speakers": [ann, YES], "end_chat": end_chat}
@@ -62,14 +62,14 @@ def talk(agent: Any, *, rounds: int = 1, **fields: Any) -> Conversation:  # noqa
 
 
 def said(agent: Any, **options: Any) -> list[str]:  # noqa: ANN401
-    """What Ann says."""
+    """Return Ann's messages."""
     rounds = options.pop("rounds", 1)
     result = converse(talk(agent, rounds=rounds), **({"store": "memory:"} | options))
     return [text for name, text in result.transcript if name == "Ann"]
 
 
 def graph(*nodes: Any, state: Any = MessagesState, **options: Any) -> Any:  # noqa: ANN401
-    """A compiled graph of nodes in a row."""
+    """Compile a graph of nodes in a row."""
     builder = StateGraph(state)
     builder.add_sequence([(f"node_{number}", node) for number, node in enumerate(nodes)])
     builder.add_edge(START, "node_0")
@@ -87,7 +87,7 @@ def search(query: str) -> str:
 
 
 def searches(prompt: Prompt) -> str | Reply:
-    """Search twice, then tell what was found."""
+    """Search twice, then report the results."""
     found = 0
     for message in reversed(prompt):
         if message["role"] == "user":
@@ -100,17 +100,17 @@ def searches(prompt: Prompt) -> str | Reply:
 
 
 def researcher(*middleware: Any, **options: Any) -> tuple[Any, ScriptedChatModel]:
-    """LangChain's agent, which searches twice at each turn."""
+    """Return a LangChain agent that searches twice in each turn."""
     model = ScriptedChatModel(script=searches)
     given = {"name": "researcher", "middleware": middleware} | options
     return create_agent(model, [search], **given), model
 
 
-# Given and named.
+# Agents as objects and by name.
 
 
 def test_as_data_there_are_names_alone(tmp_path: Path) -> None:
-    """R: and a file that names what is registered says the same."""
+    """R: a file that names the registered agents means the same conversation."""
     agent, _ = researcher()
     plain = graph(lambda state: says("By a graph."))
     made = Conversation(
@@ -168,11 +168,11 @@ def test_what_can_not_speak_is_refused_before_it_begins(agent: Any, words: str) 
         said({"kind": "agent", "name": "other"}, agents={"other": agent.with_retry()})
 
 
-# What it is given, and what it may give.
+# Inputs and outputs of agents.
 
 
 def test_it_is_given_what_a_model_would_be_sent() -> None:
-    """R: the system prompt, own messages and heard ones; a graph afresh at each turn."""
+    """R: it gets the system prompt and both sides' messages; a graph starts new in each turn."""
     given: list[list[tuple[str, str]]] = []
 
     def note(state: MessagesState) -> dict[str, Any]:
@@ -277,7 +277,7 @@ def test_whatever_goes_wrong_is_one_clear_error(agent: Any, words: str) -> None:
 
 
 def test_what_fails_goes_on_where_it_failed() -> None:
-    """R: a graph is a subgraph of the session; anything else runs again as a whole."""
+    """R: a graph, as a subgraph, resumes inside; any other agent runs again as a whole."""
     ran: list[str] = []
 
     def first(given: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -320,7 +320,7 @@ def test_a_graph_has_its_own_limit_of_steps() -> None:
 
 
 async def test_one_that_blocks_holds_up_nobody() -> None:
-    """R: what is not async gets a thread."""
+    """R: an agent that is not async runs in a thread."""
     meet = threading.Barrier(2, timeout=60)
 
     def wait(heard: object) -> str:
@@ -334,7 +334,7 @@ async def test_one_that_blocks_holds_up_nobody() -> None:
     assert [one.transcript[0] for one in found] == 2 * [("Ann", "Met.")]
 
 
-# What its models use.
+# Token usage of an agent's models.
 
 
 def summarise(query: str) -> str:
@@ -343,7 +343,7 @@ def summarise(query: str) -> str:
 
 
 def used(result: Result) -> tuple[int, int]:
-    """Calls and tokens."""
+    """Return the number of calls and of tokens."""
     assert result.outcome is not None
     parts = result.outcome.usage.values()
     calls = sum(part.calls for part in parts)
@@ -351,7 +351,7 @@ def used(result: Result) -> tuple[int, int]:
 
 
 def test_what_its_models_and_its_tools_models_use_counts() -> None:
-    """R: once each, whoever else listens."""
+    """R: each call counts once, even if other callbacks listen."""
     told: list[int] = []
 
     class Listens(BaseCallbackHandler):
@@ -367,7 +367,7 @@ def test_what_its_models_and_its_tools_models_use_counts() -> None:
 
 
 def test_what_a_remote_agent_tells_of_its_use_counts() -> None:
-    """R: where no call is heard of, its messages say it."""
+    """R: if no call is visible, the usage in the agent's messages counts."""
     usage: Any = {"input_tokens": 30, "output_tokens": 8, "total_tokens": 38}
     far: Any = RunnableLambda(lambda _: {"messages": [AIMessage("Hi.", usage_metadata=usage)]})
     assert used(converse(talk(far), store="memory:")) == (1, 38)
@@ -398,7 +398,7 @@ def test_a_budget_holds_after_the_turn_that_reaches_it(end: Any, reason: str) ->
 
 
 def test_a_model_without_a_price_is_refused_before_it_is_asked() -> None:
-    """R: even where the agent would make something else of the error."""
+    """R: the error is raised even if the agent would catch it."""
     agent, model = researcher()
     made = talk(agent, prices={"gpt": {"input": 1, "output": 1}})
     for one in (made, talk(agent.with_fallbacks([graph(lambda _: says("x"))]), prices=made.prices)):
@@ -408,7 +408,7 @@ def test_a_model_without_a_price_is_refused_before_it_is_asked() -> None:
 
 
 def test_without_prices_the_list_of_the_provider_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """R: for a model at its own provider's address, and so for `max_cost`."""
+    """R: they apply to a model at its own provider's address, and so does `max_cost`."""
     script = ScriptedChatModel(script=["Hello."] * 9)
     monkeypatch.setattr(ChatOpenAI, "_agenerate", script._agenerate)
     far = ChatOpenAI(model="gpt-4o", api_key=SecretStr("k"))
@@ -422,7 +422,7 @@ def test_without_prices_the_list_of_the_provider_counts(monkeypatch: pytest.Monk
 
 
 def test_middleware_applies() -> None:
-    """R: LangChain's, as in any agent."""
+    """R: LangChain's middleware works as in any agent."""
 
     @wrap_model_call
     async def polite(request: Any, handler: Any) -> Any:  # noqa: ANN401
@@ -435,11 +435,11 @@ def test_middleware_applies() -> None:
     assert said(agent, rounds=2) == 2 * ["Model call limits exceeded: run limit (1/1)"]
 
 
-# What it asks.
+# Questions of agents.
 
 
 def test_what_it_asks_is_a_question_of_the_session(tmp_path: Path) -> None:
-    """R: answered in any process; what was used before counts, and a call is made once."""
+    """R: any process can answer it; earlier usage counts, and no call is made twice."""
     agent, model = researcher(HumanInTheLoopMiddleware({"search": True}))
     store = tmp_path / "s.db"
     options: Any = {"agents": {"researcher": agent}}
@@ -461,7 +461,7 @@ def test_what_it_asks_is_a_question_of_the_session(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["batched", "per_call"])
 def test_a_person_at_hand_answers_it(mode: Any) -> None:  # noqa: ANN401
-    """R: an answer that does not fit is asked for again."""
+    """R: an answer that does not fit is requested again."""
     agent, _ = researcher(HumanInTheLoopMiddleware({"search": True}, interrupt_mode=mode))
     asked: list[str | None] = []
 
@@ -476,7 +476,7 @@ def test_a_person_at_hand_answers_it(mode: Any) -> None:  # noqa: ANN401
 
 
 def asks_twice() -> Any:  # noqa: ANN401
-    """A graph whose two nodes ask at the same time, and a third says what was answered."""
+    """Return a graph whose two nodes ask at once, and whose third repeats the answers."""
     builder = StateGraph(MessagesState)
     builder.add_node("bed", lambda _: {"messages": [HumanMessage(interrupt("Which bed?"))]})
     builder.add_node("seed", lambda _: {"messages": [HumanMessage(interrupt({"how": "many"}))]})
@@ -507,7 +507,7 @@ def test_several_questions_at_once_are_answered_one_by_one(tmp_path: Path) -> No
 
 
 def test_a_session_that_waits_is_forked_and_copied_as_before_the_turn(tmp_path: Path) -> None:
-    """R: the agent begins its turn anew there."""
+    """R: in the copy, the agent starts its turn again."""
     options: Any = {"agents": {"asks": asks_twice()}}
     store, other = tmp_path / "s.db", tmp_path / "t.db"
     waits = converse(talk({"kind": "agent", "name": "asks"}), session="s", store=store, **options)
@@ -522,7 +522,7 @@ def test_a_session_that_waits_is_forked_and_copied_as_before_the_turn(tmp_path: 
 
 
 async def test_what_has_ended_is_replayed_and_forked() -> None:
-    """R: no agent runs at a replay, whatever hooks make of what it said."""
+    """R: a replay runs no agent, even if hooks change its messages."""
     agent, model = researcher()
     store = f"memory:{uuid4()}"
     result = await aconverse(talk(agent, rounds=2), session="s", store=store)

@@ -1,4 +1,4 @@
-"""What is looked for in a reply: the done token, marks, another's part, blanks, verdicts."""
+"""Checks of a reply: the done token, marks, another speaker's part, blank text, verdicts."""
 
 import pytest
 from langchain_core.messages import AnyMessage
@@ -63,7 +63,7 @@ def test_a_mention_of_the_done_token_ends_nothing(text: str) -> None:
 
 
 def test_only_the_speaker_who_may_says_the_done_token() -> None:
-    """Z4: the user's word; in the assistant's mouth it is one more broken reply."""
+    """Z4: only the user may say the token; from the assistant it makes the reply a rejected one."""
     assert not says_done(ROLE_PLAY, PROGRAMMER, DONE)
     problem = check_reply(ROLE_PLAY, PROGRAMMER, DONE, []).problem
     assert problem is not None
@@ -80,7 +80,7 @@ def talk(token: str | None) -> Conversation:
 
 @pytest.mark.parametrize("token", ["DONE", "*done*", "_end_", "好了", "~~"])
 def test_a_done_token_of_nobody_in_particular_is_anyones(token: str) -> None:
-    """Z4: whatever signs the token itself begins with."""
+    """Z4: a token without a speaker counts from any speaker, whatever its first character."""
     conversation = talk(token)
     for speaker in conversation.speakers:
         assert says_done(conversation, speaker, f"Fine.\n{token}")
@@ -273,7 +273,7 @@ def test_problems_of_a_reply_are_named(text: str, log: list[AnyMessage], flaw: s
 
 
 def test_a_broken_form_is_told_with_the_form_asked_for() -> None:
-    """Z3: the reason goes with the request to say it again."""
+    """Z3: the request to rewrite contains the reason."""
     problem = check_reply(ROLE_PLAY, PROGRAMMER, "Three.", []).problem
     assert problem is not None
     assert problem.flaw == "form"
@@ -331,7 +331,7 @@ class Plan(BaseModel):
 def test_a_reply_is_held_to_the_format_of_its_speaker(
     form: Format, text: str, told: str | None
 ) -> None:
-    """L5: the reason goes with the request to say it again."""
+    """L5: the request to rewrite contains the reason."""
     ann = {"name": "Ann", "format": form, "model_settings": {"stop": ["<stop>"]}}
     conversation = Conversation.model_validate({"task": "Talk.", "speakers": [ann, {"name": "B"}]})
     problem = check_reply(conversation, conversation.speakers[0], text, [], Plan).problem

@@ -1,4 +1,4 @@
-"""Row R3: a reply that ends at its longest length is marked, and goes on where that is set."""
+"""R3: a reply that ends at its token limit is marked, and continued if configured so."""
 
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ def talk(rounds: int = 1, **ann: Any) -> Conversation:
 
 
 def asked(played: Played) -> list[str]:
-    """The last line of each prompt."""
+    """Return the last line of each prompt."""
     return [prompt[-1]["content"] for prompt in played.prompts]
 
 
@@ -133,7 +133,7 @@ def test_a_shorter_one_is_asked_for_once_and_said() -> None:
 
 
 def test_a_kill_behind_the_first_part_asks_for_the_rest_alone(tmp_path: Path) -> None:
-    """R3: the first part is a step of its own, and no finished call is made again."""
+    """R3: the first part is a step, so a resumed run repeats no completed call."""
     store = f"sqlite:///{tmp_path}/sessions.db"
     with pytest.raises(RuntimeError, match="killed"):
         play(
@@ -193,7 +193,7 @@ def test_a_replay_says_the_same_where_what_was_joined_was_mended(
 
 
 def test_a_replay_says_the_same_where_a_context_seemed_to_be_full(tmp_path: Path) -> None:
-    """R3: an answer that was cut off again, with half of the history, is said."""
+    """R3: an answer that is cut off again, with half of the history, is said."""
     store = str(tmp_path / "s.db")
     before = [f"This is the line number {number}." for number in range(6)]
     played = play(talk(4), [*before, cut("By"), cut("By the"), "So."], store=store)
@@ -205,7 +205,7 @@ def test_a_replay_says_the_same_where_a_context_seemed_to_be_full(tmp_path: Path
 
 
 def test_tokens_are_whole_where_the_history_is_shortened_meanwhile() -> None:
-    """R3, R15: the mark that is added is told, too."""
+    """R3, R15: the added mark is streamed, too."""
     form = {"lines": ["Say:"], "end": "Over."}
     script: list[Line] = ["Say: Plant them.", "Where?", cut("Say: By"), "Say: By it.", "So."]
     model = ScriptedChatModel(script=script)
@@ -221,7 +221,7 @@ def test_tokens_are_whole_where_the_history_is_shortened_meanwhile() -> None:
 
 
 def test_it_happens_once_a_turn_beside_a_reply_that_is_rejected() -> None:
-    """R3: what was joined is looked at as one message; either is asked for once."""
+    """R3: the joined parts are checked as one message; each request is made at most once."""
     conversation = talk(format={"lines": ["Plan:"]}, on_length="continue")
     script: list[Line] = [cut("No pl"), "an.", cut("Plan: r"), "Fine."]
     played = play(conversation, script)
@@ -251,7 +251,7 @@ def test_its_missing_end_is_no_reason_to_ask_again(form: dict[str, Any], text: s
     assert drafts(played.result) == []
     said = next(one for one in played.result.messages if isinstance(metadata(one), Speech))
     assert fields_of(said).problem is None
-    # The same, ended by the model itself, is asked for again.
+    # The same text, ended by the model itself, is requested again.
     again = play(talk(format=form), [text, text, "Fine."])
     assert drafts(again.result) == [text]
 
@@ -288,7 +288,7 @@ def test_what_is_held_to_a_schema_has_no_rest() -> None:
 
 @pytest.mark.parametrize("ending", ["length", "stop"])
 def test_code_whose_fence_is_not_closed_never_runs(ending: str) -> None:
-    """R3: whether the model was cut off or has left the fence open."""
+    """R3: it does not run if the model was cut off, and not if it left the fence open."""
     half = Reply(text="```python\nprint('first half')", finish_reason=ending)
     for conversation in (
         coder("Count.", sandbox={"level": "monty"}),
@@ -326,7 +326,7 @@ def test_code_that_goes_on_runs_as_a_whole() -> None:
 
 @pytest.mark.parametrize("how", ["continue", "retry"])
 def test_what_goes_on_costs_no_history(how: str) -> None:
-    """R3: where no limit is known, a part is a part, and no sign of a full context."""
+    """R3: without a known limit, a partial reply is no sign of a full context."""
     script: list[Line] = ["Plant them.", "Where?", cut("By the wall, in"), "By the wall.", "Fine."]
     played = play(talk(2, on_length=how), script)
     assert drafts(played.result) == ["By the wall, in"]
@@ -343,14 +343,14 @@ def test_a_rest_that_begins_with_its_mark_again_has_it_once() -> None:
     ]
     whole = "Instruction: Plant the beans.\nInput: Seeds of this and of that, and a spade.\nNext."
     assert play(talk(format=MARKS, on_length="continue"), script).transcript[0] == ("Ann", whole)
-    # A rest that says all of it anew is taken as it is.
+    # A rest that repeats the whole message replaces it.
     script = [cut("Instruction: Plant"), "Instruction: Plant it.\nInput: None\nNext.", "Fine."]
     whole = "Instruction: Plant it.\nInput: None\nNext."
     assert play(talk(format=MARKS, on_length="continue"), script).transcript[0] == ("Ann", whole)
 
 
 def test_the_first_try_is_said_where_the_second_one_goes_on_and_is_worse(tmp_path: Path) -> None:
-    """R3, R15: a part stands between them."""
+    """R3, R15: this also holds with a part between the two tries."""
     script: list[Line] = ["Plant the beans now.", cut("Instruction: <what"), " is next>", "Fine."]
     form = {"lines": ["Instruction:"], "end": "Next."}
     store = str(tmp_path / "s.db")
@@ -364,7 +364,7 @@ def test_the_first_try_is_said_where_the_second_one_goes_on_and_is_worse(tmp_pat
 
 @pytest.mark.parametrize("hooks", [[], ["same"], ["loud"]])
 def test_a_stop_text_never_ends_what_was_cut_off(hooks: list[str]) -> None:
-    """R3: a hook that sees it first changes nothing about that."""
+    """R3: a hook that sees the reply first does not change this."""
     block = {"kind": "blocks", "begin": "[[", "end": "]]"}
     conversation = talk(format=block, model_settings={"stop": ["]]"]}, hooks=hooks)
     known = {
@@ -381,7 +381,7 @@ def test_a_stop_text_never_ends_what_was_cut_off(hooks: list[str]) -> None:
 
 
 def test_tokens_are_those_of_the_whole_message() -> None:
-    """R3: what follows the newest start is the message; a part is none."""
+    """R3: the tokens after the newest start are the message; a part alone is not a message."""
     model = ScriptedChatModel(script=[cut("It is forty-t"), "wo.", "Fine."])
     told: dict[str, str] = {}
     texts: list[str] = []
@@ -395,7 +395,7 @@ def test_tokens_are_those_of_the_whole_message() -> None:
                 assert told.pop(event.speaker or "") == event.text
             case "message":
                 texts.append(event.text)
-                # What was put together of two answers is told whole.
+                # A message that was joined from two answers is streamed whole.
                 assert told.get(event.speaker, event.text) == event.text
     assert texts == ["It is forty-two.", "Fine."]
 
@@ -426,7 +426,7 @@ def test_tokens_are_those_of_the_whole_message() -> None:
 def test_two_parts_are_joined(first: str, rest: str, whole: str) -> None:
     """R3."""
     assert join_parts(first, rest) == whole
-    # As a replay gives it.
+    # A replay joins it in this way.
     assert join_parts(first, whole) == whole
 
 
@@ -435,7 +435,7 @@ TEXTS = st.text(alphabet="ab A.\n`é你", max_size=20)
 
 @given(TEXTS, TEXTS)
 def test_the_first_part_stays_as_it_was_said(first: str, rest: str) -> None:
-    """R3: so a whole that is given once more joins to itself."""
+    """R3: joining the first part and the whole message therefore returns the whole message."""
     whole = join_parts(first, rest)
     assert whole.startswith(first)
     assert join_parts(first, whole) == whole

@@ -1,4 +1,4 @@
-"""Forms are read leniently (R8): what is accepted, how others hear it, what is asked for again."""
+"""R8: forms are read leniently: the accepted texts, the texts others hear, the rejected ones."""
 
 from typing import Any
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""What tools and code have given is said as it is, and what else holds keeps its word."""
+"""Output of tools and code is said unchanged, and the other rules still apply to it."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def report(number: int) -> str:
 
 
 def direct_and_summed_up() -> Conversation:
-    """A speaker whose tool's output is its message, and whose history is soon too long."""
+    """Return a speaker whose tool's output is its message, and whose history soon gets too long."""
     context = {"kind": "summary", "limit": 600, "words": 5}
     ann: dict[str, Any] = {"tools": ["report"], "return_direct": True, "context": context}
     return Conversation.model_validate(
@@ -31,7 +31,7 @@ def direct_and_summed_up() -> Conversation:
 
 
 def test_y18_a_tools_output_that_is_too_long_to_be_shown_is_said_and_asks_no_model() -> None:
-    """Y18: there is no summary between a tool's output and the message that it is."""
+    """Y18: no summary is made between a tool's output and its message."""
     call = Reply(text="", tool_calls=(ScriptedToolCall(name="report", args={"number": 7}, id="c"),))
     model = ScriptedChatModel(script=["Let us begin.", "Begin.", call, "Good."])
     result = converse(direct_and_summed_up(), model=model, store="memory:", tools=[report])
@@ -57,7 +57,7 @@ CODE = "```python\nprint(40 + 2)\n```\nDONE"
 
 
 def test_a7_code_beside_the_word_that_ends_it_is_run_first() -> None:
-    """A7: and what came of it is the last word."""
+    """A7: the code's output is the last message."""
     model = ScriptedChatModel(script=[CODE])
     result = converse(code_and_word(), model=model, store="memory:")
     assert [who for who, _ in result.transcript] == ["Ann", "Box"]
@@ -67,7 +67,7 @@ def test_a7_code_beside_the_word_that_ends_it_is_run_first() -> None:
 
 
 def test_a7_code_beside_the_word_that_ends_it_lengthens_nothing() -> None:
-    """A7, Y11: where the cap is reached by the same message, no more is said."""
+    """A7, Y11: no message follows if the same message also reaches the cap."""
     model = ScriptedChatModel(script=["Well.", CODE])
     ends: dict[str, Any] = {"kind": "max_messages", "limit": 3}
     conversation = code_and_word(when=[{"kind": "done_token", "token": "DONE"}, ends])

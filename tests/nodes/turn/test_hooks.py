@@ -1,4 +1,4 @@
-"""Hooks around a speaker and its tools: what they see, change and give, and what the log keeps."""
+"""Hooks around a speaker and its tools: the data they see, change and return, and the log."""
 
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from .hooks_help import adding, calling, either, hooked, in_form, play, raising
 
 @either
 def test_a_hook_changes_what_its_speaker_hears(form: str) -> None:
-    """L7: in its prompts from then on, and for nobody else."""
+    """L7: the change applies to all later prompts of this speaker, and to no other speaker's."""
 
     def whisper(turn: Turn) -> HumanMessage:
         return HumanMessage(f"({turn.heard})")
@@ -48,7 +48,7 @@ def test_a_hook_changes_what_its_speaker_hears(form: str) -> None:
     assert shown(result.viewpoint("Ann")[1:]) == [
         *(f"u:{speaking.BEGIN}", "a:Beans?", "u:Which?", "a:Runner beans.", "u:Good."),
     ]
-    # The log keeps what was said, and says what the speaker heard in its place.
+    # The log keeps the original message and the speaker's version of it.
     first, second = of_kind(result, HookVersion)
     assert [first.text, second.text] == ["(Beans?)", "(Runner beans.)"]
     assert [metadata(one).audience for one in (first, second)] == [("Bob",)] * 2
@@ -59,7 +59,7 @@ def test_a_hook_changes_what_its_speaker_hears(form: str) -> None:
 
 
 def test_what_all_said_since_and_what_the_speaker_is_told_is_changed_as_one() -> None:
-    """L7: labels and the speaker's prefix are part of what it hears."""
+    """L7: the speaker hears labels and its prefix, so hooks see them, too."""
 
     def loud(turn: Turn) -> HumanMessage:
         return HumanMessage(turn.heard.upper())
@@ -93,7 +93,7 @@ def test_a_hook_that_leaves_all_as_it_is_leaves_nothing_in_the_log() -> None:
 
 @either
 def test_a_hook_gives_the_reply_instead(form: str) -> None:
-    """A10: no model is asked, and nothing behind it is run; the reply is read by the format."""
+    """A10: no model is asked, no later hook runs, and the reply is read by the format."""
     ran: list[str] = []
 
     def instead(turn: Turn) -> AIMessage:
@@ -133,7 +133,7 @@ def test_a_reply_that_a_hook_gives_is_heard_as_it_was_changed_and_passes_the_hoo
 
 @either
 def test_a_hook_changes_what_is_said(form: str) -> None:
-    """L7: all hear what it made of the answer; the log keeps both, as what they are."""
+    """L7: all speakers hear the hook's version; the log keeps both, each under its own kind."""
 
     def sign(turn: Turn, reply: AIMessage) -> AIMessage:
         return AIMessage(f"{reply.text} — {turn.speaker}")
@@ -157,7 +157,7 @@ def test_a_hook_changes_what_is_said(form: str) -> None:
 
 
 def test_the_hooks_behind_a_speaker_see_what_each_other_made_of_it_in_their_order() -> None:
-    """L7: in the order in which the speaker names them."""
+    """L7: hooks run in the order in which the speaker names them."""
 
     def adds(letter: str) -> Hook:
         return Hook(
@@ -189,7 +189,7 @@ def test_the_hook_behind_a_speaker_is_given_what_the_speaker_saw() -> None:
 
 
 def test_what_all_hear_is_what_counts() -> None:
-    """A done token that a hook takes out ends nothing, and one that it puts in ends it."""
+    """A done token that a hook removes ends nothing; one that a hook adds ends the conversation."""
     end_chat = {"when": {"kind": "done_token", "token": "DONE"}, "allow_unanswered_end": True}
     spec = hooked("mend", rounds=3, end_chat=end_chat)
 
@@ -203,7 +203,7 @@ def test_what_all_hear_is_what_counts() -> None:
 
 
 def test_hooks_see_no_rejected_draft_but_the_reply_that_mends_it() -> None:
-    """L7: what the speaker heard as changed stays so when it is asked once more."""
+    """L7: a message that was changed for the speaker stays changed in the second request."""
     seen: list[str] = []
 
     def note(turn: Turn, reply: AIMessage) -> AIMessage:
@@ -242,7 +242,7 @@ def test_hooks_see_no_rejected_draft_but_the_reply_that_mends_it() -> None:
 def test_what_is_wrong_is_what_is_wrong_with_what_all_hear(
     answers: list[Said], made: str | None, flaw: Flaw | None
 ) -> None:
-    """L7: the guards count what was said, so a part that a hook has mended is not flipped."""
+    """L7: the guards check the changed message, so a part that a hook repaired is not flipped."""
 
     def mend(turn: Turn, reply: AIMessage) -> AIMessage | None:
         return None if made is None else AIMessage(made)
@@ -254,7 +254,7 @@ def test_what_is_wrong_is_what_is_wrong_with_what_all_hear(
 
 
 def halved(message: type[BaseMessage]) -> Any:  # noqa: ANN401
-    """A message with half a character, which no encoding has."""
+    """Return a message with half a character, which no encoding has."""
     return message(content="").model_copy(update={"content": "half: \ud83d"})
 
 
@@ -270,7 +270,7 @@ def halved(message: type[BaseMessage]) -> Any:  # noqa: ANN401
 def test_half_a_character_that_a_hook_gives_is_shown_as_a_question_mark(
     hook: Hook, asked: int, kind: type[MessageMetadata]
 ) -> None:
-    """L7: as one that a model gives."""
+    """L7: the same applies to a model's half characters."""
     result, _ = play(hooked("h"), ["Hello.", "Hi."][-asked:], hooks={"h": hook})
     assert of_kind(result, kind)[0].text == "half: ?"
 
@@ -298,7 +298,7 @@ def test_a_hook_changes_a_structured_reply_and_it_is_read_as_changed() -> None:
 
 
 def meddler() -> Hook:
-    """Changes all that it is given, and gives nothing."""
+    """Return a hook that changes all its arguments and returns nothing."""
 
     def spoil(turn: Turn) -> None:
         for message in turn.messages:
@@ -331,7 +331,7 @@ def meddler() -> Hook:
 
 
 def test_what_hooks_do_to_what_they_are_given_changes_nothing() -> None:
-    """L7: they see copies; only what they give counts."""
+    """L7: hooks get copies; only their return values count."""
     seen: list[str] = []
 
     def see(turn: Turn, reply: AIMessage) -> None:
@@ -360,7 +360,7 @@ def test_what_hooks_do_to_what_they_are_given_changes_nothing() -> None:
 
 
 def test_a_hook_that_is_given_as_none_is_gone() -> None:
-    """L7: who names it goes on without."""
+    """L7: speakers that name the hook continue without it."""
     result, _ = play(
         hooked("sign", "other"), ["Hello.", "Hi."], hooks={"sign": None, "other": Hook()}
     )
@@ -369,7 +369,7 @@ def test_a_hook_that_is_given_as_none_is_gone() -> None:
 
 @pytest.mark.parametrize("event", ["answered", "ran"])
 def test_a_session_that_waits_for_a_hook_goes_on_without_it(event: str, tmp_path: Path) -> None:
-    """L7: resumed with None, or forked without hooks."""
+    """L7: this applies to a session resumed with None, and to one forked without hooks."""
     point = "after_speaker" if event == "answered" else "after_tool"
     script: list[Said] = [calling(1, 2), "Sum.", "Ok."] if event == "ran" else ["Sum.", "Ok."]
     model = ScriptedChatModel(script=script)

@@ -1,4 +1,4 @@
-"""Hooks amid all else: what fails there, streams, stops, replays and short histories."""
+"""Hooks together with failures, streams, stops, replays and shortened histories."""
 
 import asyncio
 import threading
@@ -46,7 +46,7 @@ from .hooks_help import (
     play,
 )
 
-# What fails.
+# Failures.
 
 WRONG: list[tuple[str, Any, str]] = [
     ("before_speaker", "text", "must return HumanMessage or AIMessage or None, not str"),
@@ -103,7 +103,7 @@ def test_a_hook_that_fails_is_one_clear_error_and_nothing_is_lost_or_done_again(
     words: str,
     tmp_path: Path,
 ) -> None:
-    """L7, G7: it names hook and point; resuming asks no model and runs no tool again."""
+    """L7, G7: it names hook and point; a resumed run asks no model and runs no tool twice."""
     ran: list[tuple[int, int]] = []
     model = ScriptedChatModel(script=[calling(1, 2, text="Let me see."), "Sum.", "Ok."])
     session = Session("s", store=tmp_path / "s.db")
@@ -135,7 +135,7 @@ def test_a_hook_that_fails_is_one_clear_error_and_nothing_is_lost_or_done_again(
 
 
 def test_one_of_several_tools_whose_hook_fails_costs_none_of_the_others(tmp_path: Path) -> None:
-    """L7, G3: the hooks before all calls are run before any tool, and those behind after all."""
+    """L7, G3: all hooks before the calls run before any tool, and all hooks after them last."""
     ran: list[tuple[int, int]] = []
     both = Reply(tool_calls=[called(1, 2, "c1"), called(3, 4, "c2")])
     script: list[Said] = [both, "Sum.", "Ok."]
@@ -185,7 +185,7 @@ def streamed(spec: Conversation, script: Sequence[Said], **options: Any) -> list
 
 
 def test_what_hooks_will_see_is_not_streamed_and_what_they_leave_is() -> None:
-    """L7, G2: nobody reads words that are said otherwise in the end."""
+    """L7, G2: a follower never reads words that a hook changes later."""
 
     def sign(turn: Turn, reply: AIMessage) -> AIMessage:
         return AIMessage(reply.text.replace("secret", "***"))
@@ -210,7 +210,7 @@ def test_a_speaker_whose_hooks_only_come_before_is_streamed() -> None:
 
 
 def test_the_stream_tells_of_each_call_and_result_once_as_they_ended_up() -> None:
-    """G7: no event tells of what hooks have yet to see."""
+    """G7: no event contains data that hooks have yet to see."""
     hook = Hook(
         before_speaker=lambda turn: HumanMessage("Changed."),
         after_speaker=lambda turn, reply: AIMessage(f"{reply.text}!"),
@@ -227,11 +227,11 @@ def test_the_stream_tells_of_each_call_and_result_once_as_they_ended_up() -> Non
     assert answered.text == "ten"
 
 
-# With all else that a turn may hold.
+# Hooks together with the other parts of a turn.
 
 
 def test_hooks_see_private_openings_and_opening_answers() -> None:
-    """L7, Y4, Y16: what was made up or answered alone stays so, as changed."""
+    """L7, Y4, Y16: private openings and opening answers stay private after a change."""
     spec = talk(
         {
             "name": "Ann",
@@ -254,7 +254,7 @@ def test_hooks_see_private_openings_and_opening_answers() -> None:
         *("u:Keep it. Please.", "a:I keep it. So."),
         "u:Is it three? Please.",
     ]
-    # The shift hands on what was said.
+    # The shift passes the changed message on.
     assert texts(model.calls[3]) == ["u:Guess it.", "a:I guess.", "u:I keep it. So."]
     assert [metadata(one).audience for one in of_kind(result, Speech)] == [
         *(("Ann",), ("Ann",), ("Bob",), None, None),
@@ -264,7 +264,7 @@ def test_hooks_see_private_openings_and_opening_answers() -> None:
 
 @pytest.mark.parametrize("form", ["structured", "two_questions"])
 def test_a_speaker_judges_itself_by_what_it_heard_and_said_in_the_end(form: str) -> None:
-    """L7, Y9: no hook sees the verdict."""
+    """L7, Y9: hooks do not see the verdict."""
     spec = talk(
         {"name": "Ann", "hooks": ["h"], "checks_completion": True, "keep_self_reflection": True},
         "Bob",
@@ -294,7 +294,7 @@ def test_a_speaker_judges_itself_by_what_it_heard_and_said_in_the_end(form: str)
 
 
 def test_a_hard_stop_between_answer_and_hook_still_says_the_message() -> None:
-    """L7: what is answered and paid for is heard before it ends."""
+    """L7: an answer that is already paid for is heard before the conversation ends."""
     hooks = {"h": Hook(after_speaker=lambda turn, reply: AIMessage(f"{reply.text}!"))}
     spec = hooked("h", rounds=3, end_chat={"when": {"kind": "max_calls", "limit": 3}})
     script = ["One.", "Two.", "Three."]
@@ -307,13 +307,13 @@ def test_a_hard_stop_between_answer_and_hook_still_says_the_message() -> None:
 def test_a_hard_stop_between_tool_and_hook_comes_behind_the_hook() -> None:
     hook = Hook(after_tool=lambda turn, call, result: ToolMessage("three", tool_call_id=""))
     spec = hooked("h", end_chat={"when": {"kind": "max_seconds", "limit": 1e-9}})
-    # The first step uses up the time, so only what is already answered goes on.
+    # The first step uses up the time, so only answers that already exist are processed.
     result, _ = play(spec, [], hooks={"h": hook})
     assert result.outcome is not None
     assert result.outcome.reason is Reason.MAX_SECONDS
     spec = hooked("h", end_chat={"when": {"kind": "max_calls", "limit": 1}})
     result, _ = play(spec, [calling(1, 2)], hooks={"h": hook})
-    # The call is answered, so it is said; it has not run, so it does not run any more.
+    # The call is part of an answer, so it is said; its tool has not run, so it never runs.
     assert kinds(result) == ["instruction", "tool_calls"]
 
 
@@ -333,7 +333,7 @@ def test_a_stop_that_is_asked_for_in_a_hook_ends_it_after_the_turn(tmp_path: Pat
 
 
 async def test_a_hook_that_waits_holds_up_no_other_conversation() -> None:
-    """L7: one that is not async runs in a thread."""
+    """L7: a hook that is not async runs in a thread."""
     spoken = threading.Event()
 
     def wait(turn: Turn, reply: AIMessage) -> AIMessage:
@@ -355,7 +355,7 @@ async def test_a_hook_that_waits_holds_up_no_other_conversation() -> None:
 
 
 def test_a_session_with_hooks_is_replayed_without_a_model() -> None:
-    """The hooks run again, on the answers that were recorded."""
+    """Hooks run again, on the recorded answers."""
     store = f"memory:{uuid4().hex}"
     hook = Hook(
         before_speaker=lambda turn: HumanMessage(f"({turn.heard})"),
@@ -369,7 +369,7 @@ def test_a_session_with_hooks_is_replayed_without_a_model() -> None:
 
 
 def shortened(context: dict[str, Any]) -> Result:
-    """Ann's history is cut, and a hook puts what she hears into brackets."""
+    """Run Ann with a short history and a hook that puts the messages she hears into brackets."""
     spec = talk(
         {
             "name": "Ann",
@@ -394,7 +394,7 @@ def shortened(context: dict[str, Any]) -> Result:
 def test_a_hook_is_given_what_was_heard_and_not_what_a_short_history_puts_before_it(
     limit: int,
 ) -> None:
-    """L7: what is pinned stands in front of the newest line, and is not heard anew."""
+    """L7: pinned messages come before the newest line, and hooks do not see them again."""
     result = shortened({"kind": "last", "limit": limit})
     heard = [message.text for message in of_kind(result, HookVersion)]
     assert heard[0] == f"(You like beans.\n\n{speaking.BEGIN})"

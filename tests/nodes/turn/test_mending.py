@@ -1,4 +1,4 @@
-"""Mending keeps what is good (R15): what is added to a reply, what is none, which try is said."""
+"""R15: repairs keep good replies: completed marks, replies that are no repair, the better try."""
 
 from typing import Any
 from uuid import uuid4
@@ -26,7 +26,7 @@ CLAIM = LabelledFormat(lines=("Claim:", "Proof:"), end="Over.")
 
 
 def played(*tries: Line, **options: Any) -> tuple[Result, ScriptedChatModel]:
-    """What comes of these answers of a solver's model."""
+    """Return the result of a solver's model with these answers."""
     model = ScriptedChatModel(script=[ORDER, *tries])
     store = options.pop("store", f"memory:{uuid4().hex}")
     result = converse(options.pop("talk", ROLE_PLAY), model=model, store=store, **options)
@@ -169,7 +169,7 @@ def test_r15_real_code_without_a_mark_is_said_where_the_second_try_is_no_reply(
     said = metadata(result.messages[-1])
     assert isinstance(said, Speech)
     assert (said.flaw, said.problem) == (None, None)
-    # What was said the second time stays in the log, and nobody hears it.
+    # The second try stays in the log, unheard.
     assert kinds(result) == [Draft, UnheardReply, Speech]
     assert result.messages[-2].text == second
     assert [one.type for one in result.viewpoint("Lead")] == ["system", "human", "ai", "human"]
@@ -208,7 +208,7 @@ def test_r15_of_two_tries_the_better_one_is_said(
 
 
 def free_talk(*lines: Line, **options: Any) -> Result:
-    """Two who talk without any format."""
+    """Return a conversation of two speakers without any format."""
     bob = {"name": "Bob", "system_prompt": PROMPT}
     spec = {"task": "Talk.", "speakers": [{"name": "Ann"}, bob], "end_chat": {"max_iterations": 2}}
     model = ScriptedChatModel(script=lines)
@@ -299,7 +299,7 @@ async def test_r15_who_follows_the_stream_sees_the_try_that_is_said() -> None:
 
 
 def test_r15_a_reply_that_was_cut_off_is_left_as_it_is() -> None:
-    """Neither asked for again for its missing last mark, nor given one; a replay agrees."""
+    """Its missing last mark is neither requested nor added; a replay agrees."""
     cut_off = Reply(text="Solution: one, two, th", finish_reason="length")
     store = f"memory:{uuid4().hex}"
     result, _ = played(cut_off, session="one", store=store)

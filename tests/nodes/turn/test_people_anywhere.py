@@ -54,7 +54,7 @@ def test_one_of_three_answers_alone_and_then_talks(reconcile: bool) -> None:
     else:
         assert opening == "Plan music."
         assert first == "Ann: Line 0."
-    # Whose turn it is, is said by the question alone.
+    # Only the question shows whose turn it is.
     assert second == "Cy: Line 2.\n\nAnn: Line 3."
     assert found.reason == "max_iterations"
 
@@ -101,7 +101,7 @@ def test_what_a_person_makes_up_alone_nobody_else_hears() -> None:
 
 
 def test_a_person_leads_a_role_play_in_words_of_its_own() -> None:
-    """No form is asked of people, and the word that ends it ends it."""
+    """People need no form, and the done token ends the conversation."""
     fields = role_play("Plan a garden", "Owner", "Gardener", specify_task=False).model_dump()
     owner, gardener = fields["speakers"]
     spec = Conversation.model_validate(
@@ -157,7 +157,7 @@ def test_a_judge_of_its_own_decides_after_a_persons_turns() -> None:
     assert (found.reason, len(found.asked)) == ("completed", 2)
 
 
-# What a question shows
+# Contents of a question
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_it_shows_what_is_heard_as_the_speaker_hears_it(more: dict[str, Any], sh
 
 
 def test_hooks_see_what_a_person_says_and_may_speak_for_it() -> None:
-    """The person is asked first, and hears what was said; the hooks come between it and the log."""
+    """The person is asked first and hears the message; the hooks run before the log is written."""
     brackets = Hook(
         before_speaker=lambda turn: HumanMessage(f"<{turn.heard}>"),
         after_speaker=lambda turn, reply: AIMessage(f"[{reply.text}]"),

@@ -1,4 +1,4 @@
-"""What a speaker's model is sent keeps within its limit, whatever stands beside the log."""
+"""A prompt stays within its limit, with everything that is added to the log's messages."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +25,7 @@ BRIEF = {"system_prompt": "You cook. {task}", "reminder": "Say what to cook next
 
 
 def moment(context: dict[str, Any], turns: int, draft: str | None = None) -> NodeContext:
-    """Ann is to speak, behind so many turns; once more where there is a draft of hers."""
+    """Return the context of Ann's turn after so many turns; a draft makes it her second try."""
     conversation = Conversation.model_validate(
         {
             "task": "Cook.",
@@ -71,7 +71,7 @@ def test_a_request_to_mend_and_a_reminder_are_within_the_limit(
 
 
 def test_a_judges_question_is_within_the_limit() -> None:
-    """Y9: it is asked behind what the speaker sees."""
+    """Y9: the judge's question comes after the speaker's view."""
     behind = [HumanMessage(judging.LIST_OBJECTIVES_LEFT * 3)]
     for turns in range(1, 40):
         now = moment({"kind": "tokens", "limit": LIMIT}, turns)
@@ -83,7 +83,7 @@ def test_a_judges_question_is_within_the_limit() -> None:
 def test_what_stands_in_front_is_not_weighed_where_tokens_do_not_count(
     context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Making the schemas of many tools takes longer than all else."""
+    """Building the schemas of many tools is the slowest part, so it is skipped."""
 
     def never(*_: object) -> int:
         raise AssertionError("the tools are asked for")

@@ -1,4 +1,4 @@
-"""Where a speaker's words come from: functions, a model, a fixed text, tried in order (A2, A10)."""
+"""A2, A10: the reply sources of a speaker: functions, a model, a fixed text, tried in order."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ def function(name: str) -> dict[str, str]:
 
 
 def proxy(*replies: dict[str, str] | str, rounds: int = 1, **fields: Any) -> Conversation:
-    """Ann, a model's, and Bob, who replies by these."""
+    """Return a conversation of Ann, who has a model, and Bob, who has these reply sources."""
     bob = {"name": "Bob", "replies": replies} | fields.pop("bob", {})
     return talk("Ann", bob, rounds=rounds, **fields)
 
@@ -84,7 +84,7 @@ def test_replies_are_tried_in_order_until_one_gives_words(
     said: str,
     source: Source,
 ) -> None:
-    """A2, A10: registered functions in their order, then the model or the fixed text."""
+    """A2, A10: registered functions are tried in order, before the model or the fixed text."""
     give = gives_later if later else gives
     script = ["Hello.", *(["From a model."] if source is Source.MODEL else [])]
     spec = proxy(function("one"), function("two"), last)
@@ -112,7 +112,7 @@ def test_what_stands_behind_the_one_that_gives_words_is_not_called() -> None:
 
 
 def test_where_nothing_gives_words_the_reply_is_blank_and_the_guard_counts_it() -> None:
-    """A2, A10: it is nobody's to be asked for again."""
+    """A2, A10: no source can be asked for such a reply again."""
     silent = {"replies": [function("none")]}
     spec = talk({"name": "Ann", **silent}, {"name": "Bob", **silent}, rounds=5)
     result, _ = play(spec, [], functions={"none": gives(None)})
@@ -123,7 +123,7 @@ def test_where_nothing_gives_words_the_reply_is_blank_and_the_guard_counts_it() 
 
 
 def test_a_function_is_given_the_turn_as_its_speaker_sees_it() -> None:
-    """A10: the session, the speaker, what it sees, and what it has heard since it last spoke."""
+    """A10: it gets the session, the speaker, its view, and the messages since its last turn."""
     turns: list[Turn] = []
 
     def note(turn: Turn) -> str:
@@ -155,7 +155,7 @@ def test_a_function_is_given_the_turn_as_its_speaker_sees_it() -> None:
 
 
 def test_what_a_function_does_to_what_it_is_given_changes_nothing() -> None:
-    """A10: it has copies, down to the arguments of calls."""
+    """A10: it gets copies, down to the arguments of calls."""
 
     def meddle(turn: Turn) -> None:
         for message in turn.messages:
@@ -186,13 +186,13 @@ def look() -> Any:  # noqa: ANN401
 
 
 def test_half_a_character_that_a_model_or_a_person_says_is_a_question_mark() -> None:
-    """L1: no encoding has one, and nothing is lost but that."""
+    """L1: no encoding has half a character; the rest of the text stays."""
     spec = talk("Ann", {"name": "Bob", "replies": ["human"]})
     result, _ = play(spec, ["Half: \ud83d"], answer=lambda question: "So: \ude00")
     assert result.transcript == [("Ann", "Half: ?"), ("Bob", "So: ?")]
 
 
-# What fails.
+# Failures.
 
 
 def exits(turn: Turn) -> str:
@@ -204,7 +204,7 @@ def interrupts(turn: Turn) -> str:
 
 
 class Outcome(BaseException):
-    """As test runners raise."""
+    """An error like those that test runners raise."""
 
 
 async def is_over(turn: Turn) -> str:
@@ -248,7 +248,7 @@ def test_a_function_that_fails_is_one_clear_error_and_loses_nothing(
     words: str,
     tmp_path: Path,
 ) -> None:
-    """A10: what was answered stays, and resuming goes on at the function."""
+    """A10: existing answers stay, and a resumed run continues at the function."""
     model = ScriptedChatModel(script=["Hello.", "Bye."])
     session = Session("s", store=tmp_path / "s.db")
     spec = proxy(function("f"), rounds=2)
@@ -265,11 +265,11 @@ def test_a_function_that_fails_is_one_clear_error_and_loses_nothing(
     assert len(model.calls) == 2
 
 
-# No model is needed for a speaker without one.
+# Speakers without a model need none.
 
 
 def test_a_speaker_without_a_model_needs_none() -> None:
-    """A2: none is looked up, none asked, and none has to have a price."""
+    """A2: no model is looked up, asked, or required to have a price."""
     spec = talk(
         {"name": "Ann", "model": "no-such-model", "replies": [function("f")]},
         {"name": "Bob", "replies": [FIXED]},
@@ -296,11 +296,11 @@ def test_the_verdict_of_a_speaker_without_a_model_still_needs_one() -> None:
     assert judged.model_names == [None, "bobs"]
 
 
-# What is looked for in a reply.
+# Checks of a reply.
 
 
 def test_a_fixed_text_never_counts_as_the_same_reply() -> None:
-    """A2: it is the default for every turn; a model's words would end it."""
+    """A2: a fixed text is the default of every turn; a model's same words would end it."""
     long = {"kind": "text", "text": "Please go on with what you were about to do for us."}
     said = [f"Line {word} of them all." for word in ("one", "two", "three", "four", "five")]
     result, _ = play(proxy(long, rounds=5), said)
@@ -309,7 +309,7 @@ def test_a_fixed_text_never_counts_as_the_same_reply() -> None:
 
 
 def test_a_function_that_gives_the_same_reply_is_stopped_by_the_guard() -> None:
-    """A10: it could give others."""
+    """A10: a function could return another reply."""
     said = ["So be it.", "Well.", "Well.", "Well."]
     text = "Please go on with what you were about to do for us."
     result, _ = play(proxy(function("f"), rounds=5), said, functions={"f": gives(text)})
@@ -343,7 +343,7 @@ def test_a_fixed_text_said_before_is_not_counted_for_a_function_either() -> None
     ],
 )
 def test_what_no_model_said_is_not_asked_for_again(source: str, said: str) -> None:
-    """A10: nobody could mend it; the same from a model is asked for once more."""
+    """A10: only a model can repair a reply; a model's same reply is requested again."""
     reply = function("f") if source == "function" else {"kind": "text", "text": said}
     bob = {"format": {"lines": ["Note:"]}}
     result, _ = play(proxy(reply, bob=bob), ["Hello."], functions={"f": gives(said)})
@@ -371,7 +371,7 @@ def test_what_no_model_said_is_read_by_the_speakers_format(
     parsed: object,
     flaw: Flaw | None,
 ) -> None:
-    """L5, A10: what can't be read is noted, and said all the same."""
+    """L5, A10: a reply that cannot be parsed is noted, and said anyway."""
     spec = proxy(function("f"), bob={"format": wanted})
     options: dict[str, Any] = {"functions": {"f": gives(said)}, "schemas": {"offer": Offer}}
     result, _ = play(spec, ["Hello."], **options)
@@ -386,7 +386,7 @@ def test_what_no_model_said_is_read_by_the_speakers_format(
 
 
 def test_what_code_gave_is_not_read_by_the_speakers_format() -> None:
-    """L5, A7: it has a form of its own, the exit code and the outputs, and no flaw."""
+    """L5, A7: it is parsed as exit code and outputs, and has no flaw."""
     bob = {"replies": ["code", "model"], "format": {"lines": ["Note:"]}}
     spec = talk({"name": "Ann"}, {"name": "Bob", **bob}, rounds=2)
     result, _ = play(spec, ["```python\nprint(1)\n```", "Well?", "Note: one"])
@@ -395,7 +395,7 @@ def test_what_code_gave_is_not_read_by_the_speakers_format() -> None:
 
 
 def test_a_done_token_in_a_functions_reply_ends_it() -> None:
-    """A10, Z4: it ends it like anybody's."""
+    """A10, Z4: it ends the conversation like any speaker's."""
     spec = proxy(
         function("f"), rounds=5, end_chat={"when": {"kind": "done_token", "token": "DEAL"}}
     )
@@ -454,7 +454,7 @@ def test_replies_are_written_to_files_and_read_again(suffix: str, tmp_path: Path
     file.write_text(spec.to_toml() if suffix == "toml" else spec.model_dump_json())
     assert load_conversation(file) == spec
     assert json.loads(json.dumps(spec.stored())) == spec.stored()
-    # The default needs no word, and a kind that has no fields no table.
+    # The default needs no name, and a kind without fields needs no table.
     assert proxy("model").speakers[1].replies == (ModelReply(),)
     assert "replies" not in proxy("model").to_toml()
 

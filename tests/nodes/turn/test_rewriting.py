@@ -1,4 +1,4 @@
-"""A task that is rewritten (Z2): what is no rewrite, and which models are asked for one."""
+"""Z2: rewritten tasks: the answers that are no rewrite, and the models that are asked."""
 
 from typing import Any
 from uuid import uuid4
@@ -28,7 +28,7 @@ TOLD = fill_template(REWRITE_TASK, limit=50)
 
 
 def played(*rewrites: str, session: str = "one", **options: Any) -> tuple[Result, Any, str]:
-    """What comes of these answers to the request for a task, all of which are needed."""
+    """Return the result of these answers to the request for a task; all must be used."""
     model = ScriptedChatModel(script=[*rewrites, *SAID])
     talk = role_play(TASK, "Owner", "Coder", max_iterations=1, **options)
     store = f"memory:{uuid4().hex}"
@@ -72,7 +72,7 @@ def test_z2_a_replay_rewrites_it_the_same_way(rewrites: list[str]) -> None:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take the scripted model for the embedded one."""
+    """Replace the embedded model by the scripted one."""
     made = families.adapter_of
 
     def as_small(*given: Any) -> Any:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""A running summary: what the model is asked, and what stands in the log afterwards."""
+"""Running summaries: the request to the model, and the entries in the log."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ from support.fields import fields_of
 
 @pytest.fixture
 def notices(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is told to whoever follows the stream."""
+    """Return the notices in the stream."""
     told: list[str] = []
     monkeypatch.setattr(summarising, "notify", told.append)
     return told

@@ -1,4 +1,4 @@
-"""R2: thoughts in conversations: kept apart, heard by nobody, and nothing goes by them."""
+"""R2: thoughts in conversations are kept apart, heard by no speaker, and decide nothing."""
 
 import json
 from pathlib import Path
@@ -268,7 +268,7 @@ def test_r2_a_thought_in_the_text_goes_back_while_the_turn_lasts(thought: str, b
     )
     for prompt in prompts[1:3]:
         assert next(one for one in prompt if one.get("tool_calls"))["content"] == written
-    # When it is over no thought is sent any more, and to nobody else ever.
+    # After the turn no thought is sent any more, and no other speaker ever gets one.
     assert THOUGHT not in heard([*prompts[:1], *prompts[3:]])
     assert result.transcript[-1] == ("Bob", "Bye.")
 
@@ -326,7 +326,7 @@ def test_r2_an_answer_that_is_held_to_a_schema_is_read_behind_the_thought() -> N
     assert result.parsed("Ann") == [{"beans": 2}]
 
 
-# Where it is shown.
+# Display of thoughts.
 
 
 def events(*script: Line, spec: Conversation | None = None, **options: Any) -> list[Event]:
@@ -335,7 +335,7 @@ def events(*script: Line, spec: Conversation | None = None, **options: Any) -> l
 
 
 def told(found: list[Event]) -> list[str]:
-    """The tokens of each message, joined; those before the newest start do not count."""
+    """Return the joined tokens of each message, without those before its newest start."""
     texts, text = [], ""
     for event in found:
         if isinstance(event, MessageStarted):

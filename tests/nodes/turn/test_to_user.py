@@ -52,9 +52,9 @@ from support.fields import fields_of
 from ..models.test_to_user_argument import PLACES, TEXTS, pieces, placed
 
 LONG = 30
-"""Seconds after which a test that hangs gives up."""
+"""Seconds after which a hanging test is stopped."""
 
-# G1: the argument is read exactly, whatever it says, wherever it stands, however it arrives.
+# G1: the argument is read exactly, for any text, place and chunking.
 
 # The real path: model, stream, log, and the next request.
 
@@ -100,7 +100,7 @@ class Ran(NamedTuple):
 
     @property
     def told(self) -> list[str]:
-        """The tokens of each message, joined; those before the newest start do not count."""
+        """The joined tokens of each message, without those before its newest start."""
         found: list[str] = []
         told = ""
         for event in self.events:
@@ -120,7 +120,7 @@ class Ran(NamedTuple):
 
     @property
     def kinds(self) -> list[str]:
-        """What happened, the tokens of a message as one."""
+        """The names of the events, with the tokens of a message as one."""
         names: list[str] = [event.event for event in self.events]
         return [
             name
@@ -154,7 +154,7 @@ def run(
 
 
 def replayed(server: ScriptedServer, number: int) -> list[dict[str, Any]]:
-    """The messages of a request's body that call tools."""
+    """Return the messages of a request's body that call tools."""
     messages: list[dict[str, Any]] = server.calls[number].body["messages"]
     return [one for one in messages if one.get("tool_calls")]
 
@@ -164,7 +164,7 @@ PATH_TEXTS = [name for name in TEXTS if name not in ("empty", "long")]
 
 OVER = ("scripted", "http")
 IN_PART = {(name, PLACES[at % 3], OVER[at % 2]) for at, name in enumerate(PATH_TEXTS)}
-"""Of each text one place and one way, and of both each with each."""
+"""Each text has one place and one way; each place occurs with each way."""
 
 
 @pytest.mark.part(4)
@@ -178,7 +178,7 @@ IN_PART = {(name, PLACES[at % 3], OVER[at % 2]) for at, name in enumerate(PATH_T
 def test_the_words_reach_all_and_the_tool_does_not_see_them(
     name: str, place: str, over: str
 ) -> None:
-    """G1: told as tokens, logged, heard by the others, and put back for the model that wrote it."""
+    """G1: they are streamed as tokens, logged, heard by others, and restored for their model."""
     text = TEXTS[name]
     args = placed(text, {"path": "a.txt", "deep": {TO_USER: "no"}}, place)
     script: list[Line] = [calls(call(args, cut=1), text="Well."), "It is fine.", "Thanks."]
@@ -219,7 +219,7 @@ def test_the_words_reach_all_and_the_tool_does_not_see_them(
 
 
 def test_what_happens_is_told_in_order() -> None:
-    """G2: each message has a start and an end, and the words stand before the call."""
+    """G2: each message has a start and an end, and its words come before the call."""
     found = run([calls(call({TO_USER: "Hm.", "path": "a"})), "Fine.", "Ok."])
     assert found.kinds == [
         *("message_start", "token", "message", "tool_call", "tool_result"),
@@ -248,7 +248,7 @@ def test_what_happens_is_told_in_order() -> None:
 def test_what_is_said_is_the_content_then_the_texts(
     args: list[dict[str, Any]], text: str, said: str
 ) -> None:
-    """G1: in the order of the calls, a blank line between; what is no text is dropped."""
+    """G1: the texts follow in the order of the calls, after a blank line; non-text is dropped."""
     made = [call({"path": "a"} | one, f"c{n}", cut=1) for n, one in enumerate(args)]
     found = run([calls(*made, text=text), "Fine.", "Ok."])
     assert found.calling.text == said
@@ -257,7 +257,7 @@ def test_what_is_said_is_the_content_then_the_texts(
 
 
 def test_of_a_broken_call_only_what_was_told_is_said() -> None:
-    """G1: words that were heard stay; the call stays broken, and the model is told why."""
+    """G1: streamed words stay; the call stays broken, and the model gets the reason."""
     early = call('{"to_user": "Let me see", "path": oops}', cut=4)
     late = call('{"path": oops, "to_user": "Never."}', "c2", cut=4)
     good = call({TO_USER: "Now.", "path": "b"}, "c3")
@@ -265,13 +265,13 @@ def test_of_a_broken_call_only_what_was_told_is_said() -> None:
     assert found.said[0] == found.told[0] == found.calling.text == "Let me see\n\nNow."
     assert len(found.calling.invalid_tool_calls) == 2
     assert [one["args"] for one in found.calling.tool_calls] == [{"path": "b"}]
-    # Not streamed, nothing was heard.
+    # Without streaming, no words were heard.
     plain = ScriptedChatModel(script=[calls(early), "Fine.", "Ok."], disable_streaming=True)
     assert run(plain).said == ["Fine.", "Ok."]
 
 
 async def test_calls_that_arrive_side_by_side_are_told_in_their_order() -> None:
-    """G1: what the second says waits until the first can say nothing more."""
+    """G1: the second call's words wait until the first call is complete."""
     told: list[str] = []
     speaking = Speaking(told.append)
     for index, written in [
@@ -286,14 +286,14 @@ async def test_calls_that_arrive_side_by_side_are_told_in_their_order() -> None:
 
 
 def test_an_argument_that_comes_twice_is_said_as_it_was_heard() -> None:
-    """G1: nothing that was told is taken back."""
+    """G1: no streamed words are taken back."""
     found = run([calls(call('{"to_user": "A.", "path": "a", "to_user": "B."}')), "Fine.", "Ok."])
     assert found.said[0] == found.told[0] == "A."
 
 
 @pytest.mark.parametrize("late", ["Later.", "\n", " Later. "])
 def test_content_that_comes_behind_the_words_stands_behind_them(late: str) -> None:
-    """G2: the tokens are the message, in whatever order a server sends its parts."""
+    """G2: the tokens equal the message, in any order of the server's parts."""
 
     class Odd(ScriptedChatModel):
         async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
@@ -314,7 +314,7 @@ def test_content_that_comes_behind_the_words_stands_behind_them(late: str) -> No
 
 @pytest.mark.parametrize("again", ["First. Now it is.", "Other."])
 def test_an_answer_that_is_asked_for_again_is_told_once(again: str) -> None:
-    """G2: what is said again is not told twice; what is said otherwise begins anew."""
+    """G2: a repeated text is not streamed twice; a different text starts again."""
     telling = TokenStream({"Ann"})
     events = [
         *telling.content("Ann", "First. ", "1"),
@@ -334,7 +334,7 @@ def test_an_answer_that_is_asked_for_again_is_told_once(again: str) -> None:
 
 
 def test_words_spoken_before_a_break_are_not_told_twice() -> None:
-    """G2: over HTTP, where the first try breaks off in mid-answer."""
+    """G2: over HTTP, when the first try is interrupted in the middle of its answer."""
     reply = calls(call({TO_USER: "Let me see that.", "path": "a"}, cut=3), text="Well then, I see.")
     dropped = Reply(text=reply.text, error="drop")
     with ScriptedServer([dropped, reply, "Fine.", "Ok."]) as server:
@@ -348,7 +348,7 @@ def test_words_spoken_before_a_break_are_not_told_twice() -> None:
 
 
 async def test_sync_and_async_tell_the_same() -> None:
-    """G2: event by event."""
+    """G2: both yield the same events."""
     reply = calls(call({"path": "a", TO_USER: "One moment."}, cut=2), text="Well, well.")
     script: list[Line] = [reply, "Fine.", "Ok."]
 
@@ -365,7 +365,7 @@ async def test_sync_and_async_tell_the_same() -> None:
 
 
 async def test_whoever_follows_custom_events_alone_hears_the_words_as_they_come() -> None:
-    """G1, G2: as a client of a server may; without anybody following the log is the same."""
+    """G1, G2: a client of a server may do so; without any follower the log is the same."""
     reply = calls(call({TO_USER: "One moment.", "path": "a"}, cut=4), text="Well.")
     script: list[Line] = [reply, "Fine.", "Ok."]
     graph = build_graph(model=ScriptedChatModel(script=script), tools=[look])
@@ -384,7 +384,7 @@ async def test_whoever_follows_custom_events_alone_hears_the_words_as_they_come(
 
 
 class Slow(ScriptedChatModel):
-    """Sends the rest of its first answer only when what came so far was heard."""
+    """A model that sends the rest of its first answer only after its earlier words were heard."""
 
     _heard: asyncio.Event
     _calls: int = 0
@@ -398,7 +398,7 @@ class Slow(ScriptedChatModel):
 
 
 async def test_the_words_are_told_while_the_message_arrives() -> None:
-    """G1, G3: the end of the message waits until they were heard."""
+    """G1, G3: the end of the message waits until its words were heard."""
     reply = calls(call({TO_USER: "One moment.", "path": "a"}, cut=3))
     model = Slow(script=[reply, "Fine.", "Ok."])
     model._heard, told = asyncio.Event(), ""
@@ -412,7 +412,7 @@ async def test_the_words_are_told_while_the_message_arrives() -> None:
 
 @pytest.mark.parametrize("is_async", [True, False], ids=["G3-async-tool", "G3-sync-tool"])
 async def test_the_words_are_read_while_the_tool_runs(is_async: bool) -> None:
-    """G3: a tool that waits until somebody has read them."""
+    """G3: the tool waits until a follower has read them."""
     read_it, in_thread = asyncio.Event(), threading.Event()
 
     async def waits(path: str) -> str:
@@ -441,7 +441,7 @@ async def test_the_words_are_read_while_the_tool_runs(is_async: bool) -> None:
 
 
 async def test_tools_of_one_message_run_side_by_side_and_enter_the_log_in_order() -> None:
-    """G3: two tools that wait for each other; the one called second is over first."""
+    """G3: two tools wait for each other; the second call finishes first."""
     began = {"a": asyncio.Event(), "b": asyncio.Event()}
     over = asyncio.Event()
 
@@ -461,11 +461,11 @@ async def test_tools_of_one_message_run_side_by_side_and_enter_the_log_in_order(
     assert next(one.text for one in found if isinstance(one, MessageSaid)) == "One.\n\nTwo."
 
 
-# What else sees a message.
+# Other readers of a message.
 
 
 def test_equal_calls_are_equal_whatever_is_said_beside_them() -> None:
-    """G1, Y19: the guard on calls with the same arguments."""
+    """G1, Y19: the guard on calls with the same arguments ignores `to_user`."""
     same: list[Line] = [calls(call({TO_USER: f"Try {n}.", "path": "a"}, f"c{n}")) for n in range(9)]
     guarded = talk(end_chat={"max_iterations": 1, "guards": {"same_tool_calls": 3}})
     model = ScriptedChatModel(script=[*same, "Fine.", "Ok."])
@@ -479,7 +479,7 @@ def test_equal_calls_are_equal_whatever_is_said_beside_them() -> None:
 
 
 def test_call_ids_that_come_again_hold_their_words() -> None:
-    """G1: servers that number calls anew in each message."""
+    """G1: some servers number the calls of each message from the start."""
     tries = [calls(call({TO_USER: f"Try {n}.", "path": f"{n}"})) for n in range(2)]
     found = run([*tries, "Ok.", "Ok."])
     own = [one for one in found.result.viewpoint("Ann") if getattr(one, "tool_calls", ())]
@@ -500,7 +500,7 @@ def test_call_ids_that_come_again_hold_their_words() -> None:
 def test_words_that_a_hook_changes_are_no_argument(
     changes: str | None, said: str, args: dict[str, Any]
 ) -> None:
-    """G1, L7: nothing is told before the hook has seen it; its words are the message's content."""
+    """G1, L7: nothing is streamed before the hook; its words become the message's content."""
     seen: list[tuple[str, object]] = []
 
     def hook(turn: object, reply: AIMessage) -> AIMessage | None:
@@ -523,7 +523,7 @@ def test_words_that_a_hook_changes_are_no_argument(
 
 
 def test_an_endpoint_without_tool_calls_says_it_in_one_piece() -> None:
-    """G1: by an answer that is held to a schema; its own prompt shows the call as it wrote it."""
+    """G1: it answers with a schema; its own prompt shows the call in the form it wrote."""
     args = {TO_USER: 'A "moment".', "path": "a"}
     script: list[Line] = [{"tool": "look", "arguments": args}, {"reply": "Fine."}, "Ok."]
     model = ScriptedChatModel(script=script)
@@ -539,13 +539,13 @@ def test_an_endpoint_without_tool_calls_says_it_in_one_piece() -> None:
 
 
 def test_words_of_calls_that_are_not_run_any_more_are_said_all_the_same() -> None:
-    """G1, Z7: behind the last round of tools a call is no call, but what was told stands."""
+    """G1, Z7: after the last round of tools a call is dropped, but its streamed words stay."""
     made = [calls(call({TO_USER: f"Try {n}.", "path": f"{n}"}, f"c{n}")) for n in range(2)]
     found = run([*made, "Ok."], talk(max_tool_rounds=1))
     assert found.said == found.told == ["Try 0.", "Try 1.", "Ok."]
 
 
-# What is offered.
+# The offered tools.
 
 
 def made_tool(schema: object) -> BaseTool:
@@ -567,7 +567,7 @@ OPEN = {
     ids=["function", "model", "schema", "no-arguments"],
 )
 def test_each_tool_is_offered_with_the_argument_in_front(one: BaseTool) -> None:
-    """G1: and is the same in all else; the tool itself is not changed."""
+    """G1: everything else stays the same, and the tool object is not changed."""
     plain = convert_to_openai_tool(one)["function"]
     offered = convert_to_openai_tool(add_to_user(one))["function"]
     properties = offered["parameters"]["properties"]
@@ -579,7 +579,7 @@ def test_each_tool_is_offered_with_the_argument_in_front(one: BaseTool) -> None:
 
 
 def test_only_the_speaker_who_may_is_offered_it() -> None:
-    """G1: the tools of others are as they are."""
+    """G1: the tools of other speakers stay unchanged."""
     spec = talk(speakers=[talk().speakers[0].model_dump(), {"name": "Bob", "tools": ["look"]}])
     model = ScriptedChatModel(script=["Fine.", "Ok."])
     run(model, spec)
@@ -588,7 +588,7 @@ def test_only_the_speaker_who_may_is_offered_it() -> None:
 
 
 def test_it_is_refused_where_it_can_mean_nothing() -> None:
-    """G1: without tools, or beside an argument of that name."""
+    """G1: it is refused without tools, and if a tool has an argument of that name."""
     with pytest.raises(SpecError, match=r"speakers\.0\.speaks_with_tool_calls.*no tools"):
         talk(ann={"tools": []})
 
@@ -610,7 +610,7 @@ def test_it_is_refused_where_it_can_mean_nothing() -> None:
 
 
 def test_it_is_data() -> None:
-    """G1: a file can say it."""
+    """G1: a file can set it."""
     assert "speaks_with_tool_calls = true" in talk().to_toml()
 
 

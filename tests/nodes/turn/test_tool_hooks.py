@@ -1,4 +1,4 @@
-"""Hooks around tools: what they see of calls and results, change and give."""
+"""Hooks around tools: their view of calls and results, their changes and return values."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from .hooks_help import adding, called, calling, either, hooked, in_form, play
 
 @either
 def test_a_hook_changes_the_arguments_of_a_call(form: str) -> None:
-    """L7: the log keeps the call as the speaker made it, and what the tool was run with."""
+    """L7: the log keeps the speaker's call and the changed arguments."""
     ran: list[tuple[int, int]] = []
 
     def more(turn: Turn, call: ToolCall) -> ToolCall:
@@ -39,7 +39,7 @@ def test_a_hook_changes_the_arguments_of_a_call(form: str) -> None:
 
 @either
 def test_a_hook_answers_a_call_instead_of_the_tool(form: str) -> None:
-    """L7: the hooks behind it are not run; a failure is a failure."""
+    """L7: later hooks do not run; a failure stays a failure."""
     ran: list[tuple[int, int]] = []
     seen: list[dict[str, Any]] = []
 
@@ -69,7 +69,7 @@ def test_a_hook_answers_a_call_instead_of_the_tool(form: str) -> None:
 
 @either
 def test_a_hook_changes_the_result_of_a_call(form: str) -> None:
-    """L7: it sees the call as it was run; the log keeps what the tool gave, too."""
+    """L7: the hook sees the call that ran; the log also keeps the tool's own result."""
     seen: list[tuple[dict[str, Any], str, str | None, str]] = []
 
     def before(turn: Turn, call: ToolCall) -> ToolCall:
@@ -94,7 +94,7 @@ def test_a_hook_changes_the_result_of_a_call(form: str) -> None:
 
 
 def test_calls_whose_arguments_are_broken_stand_among_those_that_hooks_see() -> None:
-    """L7, G3: each result stands with its call, in their order."""
+    """L7, G3: each result belongs to its call, in the calls' order."""
     seen: list[str] = []
 
     def note(turn: Turn, call: ToolCall, result: ToolMessage) -> ToolMessage:
@@ -125,7 +125,7 @@ def test_calls_whose_arguments_are_broken_stand_among_those_that_hooks_see() -> 
 
 
 def test_hooks_around_a_tool_see_the_turn_and_the_words_beside_the_call() -> None:
-    """L7: no made-up words stand for a call that has not run yet."""
+    """L7: the turn contains no placeholder results for calls that have not run yet."""
     turns: dict[str, list[Turn]] = {"before": [], "after": []}
     hook = Hook(
         before_tool=lambda turn, call: turns["before"].append(turn),
@@ -139,7 +139,7 @@ def test_hooks_around_a_tool_see_the_turn_and_the_words_beside_the_call() -> Non
 
 
 def test_what_is_said_beside_a_call_passes_the_hooks_too() -> None:
-    """L7: others hear only the changed text; the call stays as it is."""
+    """L7: other speakers hear only the changed text; the call stays the same."""
     seen: list[tuple[str, int]] = []
 
     def sign(turn: Turn, reply: AIMessage) -> AIMessage:
@@ -150,7 +150,7 @@ def test_what_is_said_beside_a_call_passes_the_hooks_too() -> None:
     result, model = play(
         hooked("h"), script, hooks={"h": Hook(after_speaker=sign)}, tools=[adding()]
     )
-    # A call without words says nothing that a hook could change.
+    # A call without words has no text for a hook to change.
     assert seen == [("Let me see.", 1), ("Sum.", 0)]
     assert texts(model.calls[3]) == ["u:Let me see. — A.\n\nSum. — A."]
     assert texts(model.calls[1])[1:] == ["a:Let me see. — A.", "t:3"]
