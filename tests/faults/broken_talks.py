@@ -1,4 +1,4 @@
-"""Conversations of every shape, to be broken off; whoever speaks goes by its prompt alone."""
+"""Conversations of every shape, to be interrupted; every answer depends on its prompt alone."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -96,11 +96,11 @@ CALLS = {
     "coded": 2,
     "summed_up": 10,
 }
-"""How many calls of a model each makes."""
+"""Number of model calls of each conversation."""
 
 
 def structured(prompt: Prompt) -> Line:
-    """Specify a long task, answer with a draft, call a tool, and give verdicts."""
+    """Specify a long task, answer with a draft, call a tool, and return verdicts."""
     last = str(prompt[-1]["content"])
     turns = sum(
         message["role"] == "assistant" and not message.get("tool_calls") for message in prompt
@@ -121,7 +121,7 @@ def structured(prompt: Prompt) -> Line:
 
 
 def two_questions(prompt: Prompt) -> Line:
-    """Speak, and say what is left, and in one word whether it is complete."""
+    """Speak, list the remaining objectives, and answer in one word whether the task is complete."""
     last = str(prompt[-1]["content"])
     own = sum(message["role"] == "assistant" for message in prompt)
     if last == judging.LIST_OBJECTIVES_LEFT:
@@ -132,7 +132,7 @@ def two_questions(prompt: Prompt) -> Line:
 
 
 def moderated(prompt: Prompt) -> Line:
-    """Give secrets, opening answers and findings, and say who is next."""
+    """Answer with secrets, opening answers and findings, and choose the next speaker."""
     last = str(prompt[-1]["content"])
     if judging.JUDGE_CRITERIA in last:
         return {"criterion_1": "met" if last.count("'s line") > 6 else "not_met"}
@@ -142,21 +142,21 @@ def moderated(prompt: Prompt) -> Line:
 
 
 def chosen(prompt: Prompt) -> Line:
-    """Ann calls a tool and speaks, Ben ends it by a call."""
+    """Call a tool and speak as Ann; end the conversation by a call as Ben."""
     if "You are Cat" in prompt[0]["content"] or prompt[-1]["role"] == "tool":
         return say_a_line(prompt)
     return dig_first()
 
 
 def hooked(prompt: Prompt) -> Line:
-    """Speak beside a call of a tool, then say a line each."""
+    """Speak together with a tool call, then say a line each."""
     if "You are Ann" in prompt[0]["content"] and len(prompt) == 2:
         return dig_first(text="Let me see.")
     return say_a_line(prompt)
 
 
 def side_by_side(prompt: Prompt) -> Line:
-    """Ann calls three tools in one message."""
+    """Call three tools in one message, as Ann."""
     if "You are Ann" in prompt[0]["content"] and prompt[-1]["role"] != "tool":
         calls = [
             ScriptedToolCall(name=name, args={"depth": depth}, id=f"call_{depth}")
@@ -167,18 +167,18 @@ def side_by_side(prompt: Prompt) -> Line:
 
 
 def people(prompt: Prompt) -> Line:
-    """Ann calls a tool that a person must approve."""
+    """Call a tool that a person must approve, as Ann."""
     return dig_first() if str(prompt[-1]["content"]).startswith("Dig") else say_a_line(prompt)
 
 
 def coded(prompt: Prompt) -> Line:
-    """Ann writes code."""
+    """Write code, as Ann."""
     own = sum(message["role"] == "assistant" for message in prompt)
     return f"```python\nprint({own} + 6)\n```"
 
 
 def summed_up(prompt: Prompt) -> Line:
-    """Speak at length, and sum up in short."""
+    """Speak at length, and summarize briefly."""
     if prompt[0]["content"] == summaries.SUMMARY_ROLE.replace("{me}", "Ann"):
         return f"They have said {str(prompt[-1]['content']).count('line')} lines."
     own = sum(message["role"] == "assistant" for message in prompt)
@@ -193,7 +193,7 @@ def dig_first(text: str = "") -> Reply:
 
 
 def say_a_line(prompt: Prompt) -> str:
-    """Say which line it is."""
+    """Say a line with its number."""
     name = str(prompt[0]["content"]).removeprefix("You are ")[:3]
     own = sum(message["role"] == "assistant" for message in prompt)
     return f"This is {name}'s line {own}."
@@ -213,12 +213,12 @@ SCRIPTS: dict[str, Callable[[Prompt], Line]] = {
 
 
 def backwards(said: Sequence[Any], names: tuple[str, ...]) -> str:
-    """An order: whoever stands before who spoke last."""
+    """Return the speaker before the last one: a turn order."""
     return names[names.index(said[-1].name) - 1]
 
 
 def brackets() -> Hook:
-    """A hook at all four points, which puts into brackets what passes."""
+    """Return a hook at all four points that puts all texts into brackets."""
     return Hook(
         before_speaker=lambda turn: HumanMessage(f"({turn.heard})"),
         after_speaker=lambda turn, reply: AIMessage(f"[{reply.text}]"),
@@ -228,13 +228,13 @@ def brackets() -> Hook:
 
 
 class World:
-    """What the conversations name, and what was done with it."""
+    """The objects that the conversations name, and the record of their use."""
 
     def __init__(self) -> None:
         self.ran: list[str] = []
-        """The calls of tools."""
+        """The tool calls that ran."""
         self.asked: list[str] = []
-        """The questions that people have answered."""
+        """The questions that people answered."""
 
         async def run(name: str, depth: int, runtime: ToolRuntime[Any, Any]) -> str:
             self.ran.append(str(runtime.tool_call_id))
@@ -269,7 +269,7 @@ class World:
 
 
 def told(result: StoredSession) -> dict[str, Any]:
-    """A result, but for what differs from run to run."""
+    """Return a result without the parts that differ from run to run."""
     return {
         "messages": [
             message.model_dump(mode="json", exclude={"id"}) for message in result.messages

@@ -1,5 +1,5 @@
-"""Stores to damage, ways to damage them, and all that can be done with them. No tests here."""
-# ruff: noqa: S608  # the names of tables are ours
+"""Stores to damage, ways to damage them, and operations on them. No tests here."""
+# ruff: noqa: S608  # the names of tables are constants of this module
 
 import json
 import sqlite3
@@ -56,17 +56,17 @@ def _calls(name: str, **arguments: str) -> Reply:
 
 
 def speak(prompt: Prompt) -> Line:
-    """Say something that fits whatever is asked."""
+    """Return a reply that fits any request."""
     asked = "left" in str(prompt[-1])
     return {"objectives_left": ["water"], "complete": False} if asked else "Dig."
 
 
 class BrokenError(RuntimeError):
-    """What ends a run half-way."""
+    """The error that ends a run in the middle."""
 
 
 def breaks_after(*lines: Line) -> ScriptedChatModel:
-    """A model that says this, and then fails."""
+    """Return a model that says these lines and then fails."""
     left = list(lines)
 
     def script(_: Prompt) -> Line:
@@ -78,7 +78,7 @@ def breaks_after(*lines: Line) -> ScriptedChatModel:
 
 
 def fill(store: str) -> None:
-    """Make one session of each sort."""
+    """Create one session of each sort."""
     model = ScriptedChatModel(script=speak)
     first = breaks_after(_calls("weather", day="Monday"), "It is dry.", "We need water.")
     with suppress(BrokenError):
@@ -97,7 +97,7 @@ def fill(store: str) -> None:
 
 
 def who(session: str) -> str:
-    """Somebody who takes part."""
+    """Return a speaker's name."""
     return "User" if session == "waiting" else "Ann"
 
 
@@ -155,11 +155,11 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 
 def act(name: str, session: str, store: str) -> None:
-    """Do something with a session, by a function or by a command of the command line.
+    """Use a session by a function, or by a command of the command line.
 
     Raises:
-        StoreError: The command has ended with the exit code for it.
-        Exception: Whatever else it raises.
+        StoreError: The command exited with the code for store errors.
+        Exception: Any other error of the function or command.
     """
     if name not in COMMANDS:
         (READS | WRITES)[name](session, store)
@@ -178,7 +178,7 @@ def act(name: str, session: str, store: str) -> None:
 
 
 def overwrite(file: Path, random: Random) -> str:
-    """Put random bytes somewhere."""
+    """Write random bytes at a random place."""
     data = bytearray(file.read_bytes())
     size = random.choice((1, 2, 8, 64, 512, 4096))
     place = random.randrange(len(data))
@@ -189,7 +189,7 @@ def overwrite(file: Path, random: Random) -> str:
 
 
 def truncate(file: Path, random: Random) -> str:
-    """Cut the end off."""
+    """Truncate the file."""
     size = random.randrange(file.stat().st_size)
     with file.open("r+b") as opened:
         opened.truncate(size)
@@ -203,7 +203,7 @@ _ODD: tuple[object, ...] = (
 
 
 def odd_value(file: Path, random: Random) -> str:
-    """Put an odd value into a cell, or into a whole column."""
+    """Write an odd value into a cell, or into a whole column."""
     with closing(sqlite3.connect(file)) as connection:
         query = "SELECT name FROM sqlite_master WHERE type = 'table'"
         tables = [name for (name,) in connection.execute(query)]
@@ -216,7 +216,7 @@ def odd_value(file: Path, random: Random) -> str:
         if isinstance(value, str):
             value = value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
         where = "" if row is None else f" WHERE rowid = {row}"
-        # What a column forbids, a file with an odd schema holds all the same.
+        # The column forbids such values, but a file with an odd schema can contain them.
         _loosen(connection, table)
         with suppress(sqlite3.Error):
             connection.execute(f"UPDATE OR REPLACE {table} SET {column} = ?{where}", (value,))
@@ -233,7 +233,7 @@ def _loosen(connection: sqlite3.Connection, table: str) -> None:
 
 
 def odd_bytes(file: Path, random: Random) -> str:
-    """Change some bytes of a cell that holds text or bytes, so that the file itself is sound."""
+    """Change some bytes of a text or bytes cell; the file itself stays intact."""
     with closing(sqlite3.connect(file)) as connection:
         column, table = random.choice(
             (
@@ -256,7 +256,7 @@ def odd_bytes(file: Path, random: Random) -> str:
 
 
 def missing(file: Path, random: Random) -> str:
-    """Take rows, a column or a table away."""
+    """Delete rows, a column or a table."""
     with closing(sqlite3.connect(file)) as connection:
         query = "SELECT name FROM sqlite_master WHERE type = 'table'"
         table = random.choice([name for (name,) in connection.execute(query)])

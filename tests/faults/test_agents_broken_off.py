@@ -1,4 +1,4 @@
-"""Broken off anywhere, an agent's graph goes on within its turn, and repeats one step at most (R).
+"""R: an agent's graph resumes within its turn and repeats at most one step.
 
 As in `test_broken_off.py`, writing ends at some moment as a kill would end it.
 """
@@ -29,16 +29,16 @@ TALK: dict[str, Any] = {
 
 
 class Scene:
-    """Two agents that talk, and the record of all that they do."""
+    """Two agents that talk, and the record of all their steps."""
 
     def __init__(self, store: Path | str) -> None:
         self.ran: list[str] = []
         self.before: dict[int, Callable[[], object]] = {}
-        """What is done in front of something, by its number."""
+        """Functions to call before a step, by the step's number."""
         self._store = store
 
     async def runs(self, breakage: Breakage) -> Result:
-        """Run it from where it is."""
+        """Run or resume the conversation."""
         agents = {"researcher": self._researcher(), "plain": self._plain()}
         options: Any = {"store": self._store, "agents": agents}
         with breakage.under_way():
@@ -86,7 +86,7 @@ WHOLE = [step.format(turn) for turn in (1, 2) for step in STEPS]
 
 
 def told(result: Result) -> tuple[tuple[tuple[str, str], ...], str, int]:
-    """What came of it, and how many calls of models count."""
+    """Return the messages, the outcome, and the number of model calls that count."""
     assert result.outcome is not None
     calls = sum(used.calls for used in result.outcome.usage.values())
     return tuple(result.transcript), result.outcome.reason, calls
@@ -99,7 +99,7 @@ def told(result: Result) -> tuple[tuple[tuple[str, str], ...], str, int]:
 async def test_broken_off_in_each_step_it_repeats_that_step_alone(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """R: what was used before counts once; here the session is broken off in every step."""
+    """R: earlier usage counts once; here the session is interrupted in every step."""
     server = kind == "postgresql"
     store = str(request.getfixturevalue("postgres_url")) if server else tmp_path / "all.db"
     whole = Scene(tmp_path / "whole.db")
@@ -108,7 +108,7 @@ async def test_broken_off_in_each_step_it_repeats_that_step_alone(
     at = Scene(store)
     for number in range(len(WHOLE)):
         breakage = Breakage()
-        # What was in flight runs again, and then the next is.
+        # The interrupted step runs again, followed by the next one.
         at.before = {len(at.ran) + (number > 0): breakage.now}
         with pytest.raises(DuologueError):
             await at.runs(breakage)
@@ -133,6 +133,6 @@ async def test_broken_off_at_any_write_it_repeats_only_what_is_not_written(
         repeated = Counter(at.ran) - Counter(WHOLE)
         assert repeated.total() <= 1, (number, repeated)
         assert not Counter(WHOLE) - Counter(at.ran)
-        # A call whose answer was had and not kept is made twice, and may count twice.
+        # A call whose answer arrived but was not stored is made twice, and may count twice.
         more = sum(one.startswith("model") for one in repeated)
         assert 0 <= again - used <= more, number

@@ -84,7 +84,7 @@ async def test_one_of_two_processes_answers_and_the_other_is_refused(
     known = question.id if is_named else ""
     command = [sys.executable, "-c", ANSWERER, store, str(ran), known]
     with ExitStack() as ends:
-        # While this process has the session, both have given their answer and wait for it.
+        # While this process leases the session, both answering processes wait for it.
         async with open_store(store) as opened, opened.lock("s"):
             both = [
                 subprocess.Popen(  # noqa: ASYNC220  # nothing else runs in this loop

@@ -1,4 +1,4 @@
-"""What goes wrong around a reply's JSON is told in one sentence that says what it was."""
+"""Each fault in a reply's HTTP body is reported in one sentence that names it."""
 
 import asyncio
 import gzip
@@ -42,7 +42,7 @@ def streamed() -> None:
 def error_of(
     answer: Callable[[str, Body], Sent], run: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> str:
-    """The sentence in which a run ends, with URL for the server's address."""
+    """Return the sentence in which a run ends, with URL for the server's address."""
     with FaultyServer(answer) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         with pytest.raises(ModelError) as caught:
@@ -51,7 +51,7 @@ def error_of(
 
 
 SAID: dict[str, tuple[Sent, str] | tuple[Sent, str, str]] = {
-    # What is said of a whole reply, and of a streamed one, where that is something else.
+    # The error for a whole reply, and the error for a streamed reply if it differs.
     "page": (
         Sent(b"<html>Welcome\x1b[31m", headers={"Content-Type": "text/html"}),
         "the reply is a page or plain text, not JSON: <html>Welcome\\x1b[31m",

@@ -1,4 +1,4 @@
-"""Broken off anywhere, a session goes on from its id, and asks nothing again that was answered.
+"""An interrupted session resumes from its id, and repeats no answered call.
 
 Everything here happens in one process, whose writing ends at some moment as a kill would end it;
 `test_kill.py` kills a process for each real part.
@@ -43,13 +43,13 @@ POINTS = [(name, number) for name, calls in CALLS.items() for number in range(ca
 
 
 class Scene:
-    """A conversation that is broken off and resumed, and the record of what it asks."""
+    """A conversation that is interrupted and resumed, and the record of its requests."""
 
     def __init__(self, name: str, store: Path | str, durability: str = "sync") -> None:
         self.world = World()
         self.prompts: list[Prompt] = []
         self.before_call: dict[int, Callable[[], object]] = {}
-        """What is done in a call of the model, by its number, before it is answered."""
+        """Functions to call in a model call, before its answer, by the call's number."""
         self._name = name
         self._store = store
         self._durability: Any = durability
@@ -62,7 +62,7 @@ class Scene:
             )
 
     async def goes_on(self, breakage: Breakage) -> dict[str, Any]:
-        """Resume it by its id; where it is not even listed yet, nothing was asked."""
+        """Resume the session by its id; if it is not even listed yet, it has made no request."""
         if not await alist_sessions(store=self._store):
             assert self.prompts == []
             return await self.starts(breakage)
@@ -86,7 +86,7 @@ class Scene:
 
 
 class Undisturbed(NamedTuple):
-    """What is asked and done, and what comes out, when nothing breaks."""
+    """The requests, tool calls and result of an uninterrupted run."""
 
     prompts: list[Prompt]
     ran: list[str]
@@ -143,7 +143,7 @@ def test_an_undisturbed_run_asks_every_kind_of_question_once(
 
 
 SHORT = (("side_by_side", True),)
-"""What is broken off everywhere in the first command, too."""
+"""The conversations that the quick run interrupts at every write, too."""
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ SHORT = (("side_by_side", True),)
 async def test_broken_off_at_any_write_it_repeats_only_what_is_not_written(
     name: str, done: bool, tmp_path: Path, undisturbed: dict[str, Undisturbed]
 ) -> None:
-    """L7: every state that the file can be left in, also between an answer and its hooks."""
+    """L7: this covers every state of the file, also between an answer and its hooks."""
     whole = undisturbed[name]
     repeated = Counter[str]()
     for number in range(whole.writes):
@@ -169,7 +169,7 @@ async def test_broken_off_at_any_write_it_repeats_only_what_is_not_written(
         at = Scene(name, store)
         with suppress(DuologueError):
             await at.starts(Breakage(number, done=done))
-            # The outcome was written, and only the session could not be freed.
+            # The outcome was written; only the session's lease was not released.
             assert number == whole.writes - 1
         before, results = len(at.prompts), results_in(store)
         assert await at.goes_on(Breakage()) == whole.result, number
@@ -177,7 +177,8 @@ async def test_broken_off_at_any_write_it_repeats_only_what_is_not_written(
         rest = whole.prompts[before:], whole.prompts[max(0, before - 1) :]
         assert at.prompts[before:] in rest, number
         repeated["model"] += len(at.prompts) - len(whole.prompts)
-        # A result that is written is that of a call that is not made again, and each is written.
+        # Each call of the uninterrupted run has a stored result, and no call with a result runs
+        # again.
         assert all(any(call in result for result in results_in(store)) for call in whole.ran)
         ran = Counter(at.world.ran) - Counter(whole.ran)
         assert not [call for call in ran if any(call in result for result in results)], number
@@ -185,19 +186,19 @@ async def test_broken_off_at_any_write_it_repeats_only_what_is_not_written(
         asked = Counter(at.world.asked) - Counter(whole.asked)
         assert asked.total() <= 1
         repeated["person"] += asked.total()
-    # Each has one moment in which it is answered and nothing of the answer is written.
+    # For each answer there is one moment at which it has arrived but no part of it is stored.
     assert repeated["model"] == (0 if done else len(whole.prompts))
     assert repeated["person"] == (0 if done else len(whole.asked))
-    # The results of calls side by side are written one after the other.
+    # The results of parallel calls are written one after the other.
     side_by_side = {f"call_{place}": place for place in (1, 2, 3)}
     if name == "side_by_side":
         assert all(repeated[call] <= place - done for call, place in side_by_side.items())
 
 
 def results_in(store: Path) -> list[str]:
-    """The results of tasks, such as calls of tools, that are written in a store."""
+    """Return the results of tasks, such as tool calls, that a store contains."""
     with closing(sqlite3.connect(store)) as connection:
-        # LangGraph's tables are made when a session is first held.
+        # LangGraph's tables are created when a session is first leased.
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
         if "writes" not in tables:
             return []
@@ -240,7 +241,7 @@ async def test_cancelled_in_each_call_it_repeats_that_call_alone(
 async def test_cancelled_after_any_answer_it_repeats_no_answered_call(
     turns: int, tmp_path: Path, undisturbed: dict[str, Undisturbed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The cancel comes some turns of the event loop after the answer: it may not be stored yet."""
+    """The cancel comes a little after the answer, which may not be stored yet."""
     whole = undisturbed["two_questions"]
     with_call = NodeContext.with_call
     answered = 0
@@ -265,7 +266,7 @@ async def test_cancelled_after_any_answer_it_repeats_no_answered_call(
         with suppress(asyncio.CancelledError):
             assert await running == whole.result
         monkeypatch.setattr(NodeContext, "with_call", with_call)
-        # One more may have been asked, without an answer.
+        # One more call may have been made, without an answer.
         assert len(at.prompts) - answered in (0, 1)
         asked = at.prompts[:answered]
         at.prompts.clear()
@@ -278,7 +279,8 @@ async def test_broken_off_in_every_call_of_one_session_it_repeats_each_once(
 ) -> None:
     whole = undisturbed["two_questions"]
     at = Scene("two_questions", tmp_path / "s.db")
-    # A run repeats the call that the one before broke off in, and breaks off in the one after it.
+    # Each run repeats the call in which the previous one was interrupted, and is interrupted in the
+    # next call.
     for number in range(len(whole.prompts)):
         breakage = Breakage()
         at.before_call[2 * number] = breakage.now
@@ -293,7 +295,7 @@ async def test_broken_off_in_every_call_of_one_session_it_repeats_each_once(
 async def test_with_async_durability_it_repeats_only_the_newest_calls_and_ends_alike(
     name: str, tmp_path: Path, undisturbed: dict[str, Undisturbed]
 ) -> None:
-    """How many depends on how far writing is behind."""
+    """The number of repeated calls depends on how far the writer lags behind."""
     whole = undisturbed[name]
     for number in range(0, whole.writes, 3):
         at = Scene(name, tmp_path / f"{number}.db", durability="async")

@@ -1,4 +1,4 @@
-"""A damaged store is read as far as it can be, and else told of in one error that names it."""
+"""A damaged store is read as far as possible; otherwise one error names it."""
 
 import sqlite3
 from contextlib import closing
@@ -18,7 +18,7 @@ PARTS = 12
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with a session of each sort."""
+    """Return a store with a session of each sort."""
     file = tmp_path_factory.mktemp("stores") / "base.db"
     fill(str(file))
     return file
@@ -40,7 +40,7 @@ def test_whatever_is_damaged_works_or_is_told_of(
             except StoreError as error:
                 assert_names(str(error), file, session)
             except SessionError:
-                # There is no such session any more, it has ended, it waits for nothing.
+                # The session no longer exists, has ended, or waits for nothing.
                 continue
             except Exception as error:
                 error.add_note(f"{name} {session} after {damage}, {part} {number}")
@@ -49,7 +49,7 @@ def test_whatever_is_damaged_works_or_is_told_of(
 
 
 def assert_names(text: str, file: Path, session: str) -> None:
-    """An error is one short sentence about the store, or about the session."""
+    """Check that an error is one short sentence about the store or the session."""
     assert str(file) in text or repr(session) in text
     assert text.isprintable()
     assert len(text) < 1000

@@ -31,7 +31,7 @@ ROUNDS = 5
 
 
 class Server:
-    """Sends a faulty reply one time in ten, and counts these."""
+    """A server that sends a faulty reply one time in ten, and counts the faulty replies."""
 
     def __init__(self, draw: Random, share: float) -> None:
         self._draw = draw
@@ -51,7 +51,7 @@ def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def errors_of(count: int) -> list[str]:
-    """Run conversations at once; give what those say that fail."""
+    """Run conversations at once; return the messages of their errors."""
 
     async def one(number: int) -> str:
         try:
@@ -74,18 +74,18 @@ def test_only_faulty_replies_make_conversations_fail_and_nothing_is_left(
         for _ in range(ROUNDS):
             faulty = server.faulty
             errors = asyncio.run(errors_of(count))
-            # A faulty reply fails one conversation at most; a sound one none.
+            # A faulty reply fails at most one conversation; a sound reply fails none.
             assert len(errors) <= server.faulty - faulty
             unreached = f"the model server at {http.url} can't be reached"
             assert not [said for said in errors if said.startswith(unreached)]
             for attempt in Retrying(wait=wait_fixed(0.01), stop=stop_after_delay(10), reraise=True):
                 with attempt:
                     assert http.open == 0
-            # Its sessions stay as long as the process; they are no leak.
+            # Sessions in memory stay as long as the process, so they are no leak.
             del _SPACES["memory:many"]
             gc.collect()
             blocks.append(sys.getallocatedblocks())
-    # A session that is kept would take more in every round; what fills a cache does so in one.
+    # A leaked session would add blocks in every round; a cache that fills adds them in one round.
     assert min(after - before for before, after in pairwise(blocks)) < 250 * count
 
 

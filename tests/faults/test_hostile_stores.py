@@ -1,4 +1,4 @@
-"""A store from elsewhere runs nothing, whatever stands in it."""
+"""A store from elsewhere runs no code, whatever its values are."""
 
 import json
 import pickle
@@ -28,7 +28,7 @@ ACTS = (
 
 
 class Written(NamedTuple):
-    """A value as it stands in a store."""
+    """A value with its type, as a store contains it."""
 
     kind: str
     value: bytes
@@ -36,7 +36,7 @@ class Written(NamedTuple):
 
 @pytest.fixture
 def canary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A file that is made by what would run; the module `canary` makes it when it is imported."""
+    """Return the file that hostile code would create; importing the module `canary` creates it."""
     folder = tmp_path / "canary"
     folder.mkdir()
     (folder / "canary.py").write_text("open(__file__ + '.sings', 'w').close()\nsong = str\n")
@@ -64,7 +64,7 @@ class _Pickled:
 
 
 def constructor(age: int, order: str) -> dict[str, Any]:
-    """LangChain's form of an object."""
+    """Return LangChain's form of an object."""
     path = ["subprocess", "getoutput"]
     return {"lc": age, "type": "constructor", "id": path, "args": [order], "kwargs": {}}
 
@@ -109,14 +109,14 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def in_checkpoints(file: Path, hostile: Written) -> None:
-    """Put it in the place of every checkpoint."""
+    """Replace every checkpoint by the hostile value."""
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("UPDATE checkpoints SET type = ?, checkpoint = ?", hostile)
         connection.commit()
 
 
 def in_channels(file: Path, hostile: Written) -> None:
-    """Put it among what each checkpoint holds, where it can stand there."""
+    """Put the hostile value into the channels of each checkpoint, if its format fits."""
     value = ormsgpack.unpackb(hostile.value, ext_hook=ormsgpack.Ext)
     serializer = JsonPlusSerializer()
     with closing(sqlite3.connect(file)) as connection:
@@ -129,7 +129,7 @@ def in_channels(file: Path, hostile: Written) -> None:
 
 
 def in_writes(file: Path, hostile: Written) -> None:
-    """Put it in the place of every message that a step wrote."""
+    """Replace every message that a step wrote by the hostile value."""
     with closing(sqlite3.connect(file)) as connection:
         order = "UPDATE writes SET type = ?, value = ? WHERE channel = 'messages'"
         connection.execute(order, hostile)
@@ -143,7 +143,7 @@ def in_writes(file: Path, hostile: Written) -> None:
         (form, where)
         for form, written in HOSTILE.items()
         for where in (in_checkpoints, in_channels, in_writes)
-        # What is written in another form stands nowhere within.
+        # Values in other formats cannot be part of a channel.
         if where is not in_channels or written("").kind == "msgpack"
     ],
 )

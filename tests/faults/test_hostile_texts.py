@@ -1,4 +1,4 @@
-"""A store from elsewhere shows nothing but what stands in it, whatever its texts are.
+"""A store from elsewhere shows only its own content, whatever its texts are.
 
 Every text in a store is replaced in turn, in its rows, its checkpoints and its batches; then the
 commands are run and the pages are read as bytes.
@@ -50,7 +50,7 @@ SESSIONS = ("finished", "waiting", "asking", "approving")
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with sessions of each sort, one of which waits for an approval, and a batch."""
+    """Return a store with sessions of each sort, one of which waits for an approval, and a batch."""
     file = tmp_path_factory.mktemp("texts") / "base.db"
     fill(str(file))
     approving(str(file))
@@ -67,7 +67,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def approving(store: str, session: str = "approving", **arguments: Any) -> None:
-    """Leave a session that waits for a decision on a call."""
+    """Create a session that waits for a decision on a call."""
     call = ScriptedToolCall(name="calculator", args={"expression": "2*3"} | arguments, id="c1")
     talk = chat("How many?", tools=["calculator"], interrupt_on={"calculator": True})
     model = ScriptedChatModel(script=[Reply(tool_calls=[call])])
@@ -75,14 +75,14 @@ def approving(store: str, session: str = "approving", **arguments: Any) -> None:
 
 
 def run(*words: str) -> str:
-    """Run a command, and return all that it has written."""
+    """Run a command, and return its output."""
     ran = CliRunner().invoke(app, words)
     assert ran.exception is None or isinstance(ran.exception, SystemExit), words
     return ran.stdout_bytes.decode() + ran.stderr_bytes.decode()
 
 
 def told(store: str, sessions: tuple[str, ...] = SESSIONS) -> Iterator[tuple[str, str]]:
-    """Run all commands; yield each with what it has written."""
+    """Run all commands; yield each with its output."""
     for command in COMMANDS:
         for session in sessions if "*" in command else ("",):
             words = [session if word == "*" else word for word in command.split()]
@@ -121,14 +121,14 @@ def test_no_column_of_a_row_reaches_the_terminal_raw(
 
 
 def within(value: object, change: Callable[[str], str]) -> str:
-    """Change a text; of JSON each text in it."""
+    """Change a text; if it is JSON, change each text in it."""
     if isinstance(value, str) and value[:1] in ("{", "["):
         return json.dumps(changed(json.loads(value), change))
     return change("" if value is None else str(value))
 
 
 def changed(value: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401
-    """Change each text in plain values and in what msgpack holds."""
+    """Change each text in plain values and in msgpack data."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Extension):
@@ -158,7 +158,7 @@ CELLS = (("checkpoints", "checkpoint"), ("writes", "value"), ("duologue_sessions
 
 
 def rewrite(store: str, change: Callable[[str], str]) -> None:
-    """Change the texts within all that sessions have stored."""
+    """Change the texts in all stored data of the sessions."""
     with closing(sqlite3.connect(store)) as connection:
         for table, column in CELLS:
             query = f"SELECT rowid, {column} FROM {table}"  # noqa: S608  # ours
@@ -176,7 +176,7 @@ def rewrite(store: str, change: Callable[[str], str]) -> None:
 
 
 def hostile(text: str) -> Callable[[str], str]:
-    """Return what makes this text hostile, wherever it is found."""
+    """Return a function that inserts this hostile text into any text."""
     return lambda one: one + HOSTILE if one == text else one
 
 
@@ -223,16 +223,16 @@ def pages(store: str) -> Iterator[str]:
 
 
 def is_exact(page: str) -> None:
-    """Check that no control character is on a page, and nothing invisible is approved there."""
+    """Check that a page has no control characters, and that people approve no invisible text."""
     unseen = CONTROLS - MARKS - {"\n", "\t"} - {chr(one) for one in range(0x2028, 0x2070)}
-    # A hidden field is sent back as it is, and nobody sees it.
+    # A hidden field is sent back unchanged and never shown.
     assert not unseen & {*re.sub(r'<input type="hidden"[^>]*>', "", page)}
     for approval in approvals(page):
         assert escape_invisible(approval, keep="\n") == approval
 
 
 def approvals(page: str) -> list[str]:
-    """Return what is asked for on a page with a decision, without what is only sent back."""
+    """Return the part of a decision's page that people see, without the hidden fields."""
     forms = re.findall(r'(?s)<fieldset class="call">.*?</fieldset>', page)
     return [re.sub(r' value="[^"]*"', "", form) for form in forms]
 
@@ -262,13 +262,13 @@ def test_what_is_approved_shows_each_of_its_characters(
         written = unescape(text)
         assert escape_invisible(written, keep="\n") == written
         assert json.loads(written) == arguments
-    # No string is drawn in the place of another.
+    # No string is displayed in the place of another.
     assert len(re.findall(r"<bdi>&#34;", shown)) == shown.count("<bdi>") > 1
     (question,) = Session("approving", store=store).state().pending
     _, _, call = question.summary().partition("calculator with ")
     assert json.loads(call.removesuffix(".")) == arguments
     assert escape_invisible(call) == call
-    # Where a command tells what waits, each blank stays, too.
+    # If a command shows a pending question, each blank stays, too.
     assert question.summary()[:300] in run("show", "approving", "--store", store)
     assert question.summary() in str(Session("approving", store=store).state())
     for display in (Session("approving", store=store).state()._repr_html_(), page):

@@ -1,7 +1,7 @@
 """Tests that kill a process (U3): with each store, with parallel tools, and by Ctrl-C.
 
-Where else it may be broken off is the matter of `test_broken_off.py`. The processes run real
-clients against the scripted server, whose record is the judge.
+`test_broken_off.py` covers the other moments of interruption. The processes run real clients
+against the scripted server, whose record shows whether a call was repeated.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ def store(request: pytest.FixtureRequest) -> str:
 
 
 def common(server: ScriptedServer, store: str) -> dict[str, Any]:
-    """What each process of a session is given."""
+    """Return the arguments that each process of a session gets."""
     return {
         "environment": {"OPENAI_BASE_URL": server.url, "DUOLOGUE_MODEL": "scripted"},
         "store": store,
@@ -56,7 +56,7 @@ def bodies(server: ScriptedServer, first: int = 0) -> list[dict[str, Any]]:
 
 
 def asked_twice(server: ScriptedServer) -> list[int]:
-    """The numbers of the calls that are like another."""
+    """Return the numbers of the calls that repeat another call."""
     asked = bodies(server)
     return [number for number, body in enumerate(asked) if asked.count(body) > 1]
 
@@ -75,7 +75,7 @@ def test_killed_in_mid_call_repeats_that_call_alone(
     assert resumed.result() == result
     asked = bodies(server)[:whole]
     assert bodies(server, whole) == asked[:6] + asked[5:]
-    # Once it has ended, nothing is asked.
+    # After the end, no call is made.
     assert start_child(**common(server, store)).result() == result
     assert len(server.calls) == 2 * whole + 1
 
@@ -122,7 +122,7 @@ WORK = {
 
 
 def works(prompt: Prompt) -> Line:
-    """Call all three, then speak."""
+    """Call all three tools, then speak."""
     if "You are Bob" in prompt[0]["content"]:
         return "Thank you."
     if prompt[-1]["role"] == "tool":
@@ -139,7 +139,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 
 def recorded(store: Path) -> int:
-    """How many results of tasks are in a store, in front of the checkpoint that they lead to."""
+    """Count the results of tasks in a store that precede their checkpoint."""
     with closing(sqlite3.connect(store)) as connection:
         query = "SELECT count(*) FROM writes WHERE channel = '__return__'"
         return int(connection.execute(query).fetchone()[0])
@@ -148,7 +148,7 @@ def recorded(store: Path) -> int:
 def test_killed_while_three_tools_of_one_message_run_calls_the_unfinished_again(
     start_child: Start, tmp_path: Path
 ) -> None:
-    """What has answered is not called again; the others are, under the same call ids."""
+    """Calls with a result are not repeated; the others are, under the same call ids."""
     finished = ("second", "third")
     calls = tmp_path / "calls.txt"
 

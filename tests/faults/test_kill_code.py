@@ -1,4 +1,4 @@
-"""Killed while code runs in bubblewrap: nothing of the sandbox is left, and the session goes on."""
+"""After a kill during code in bubblewrap, the sandbox is gone, and the session continues."""
 
 import asyncio
 import time
@@ -32,7 +32,7 @@ print("kept" in globals())"""
 
 
 def computes(mark: str) -> Callable[[Prompt], Line]:
-    """Ann runs code that keeps a number, then code that takes a while and starts a process."""
+    """Run code as Ann: first keep a number, then run for a while and start a process."""
 
     def answer(prompt: Prompt) -> Line:
         ran = sum(message["role"] == "tool" for message in prompt)
@@ -47,7 +47,7 @@ def computes(mark: str) -> Callable[[Prompt], Line]:
 
 
 def marked(mark: str) -> set[int]:
-    """The processes that have this mark among their arguments, in a sandbox or not."""
+    """Return the processes that have this mark among their arguments, in a sandbox or not."""
     found: set[int] = set()
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
@@ -61,7 +61,7 @@ def living(processes: set[tuple[int, str]]) -> set[tuple[int, str]]:
 
 
 def began(pid: int) -> str:
-    """When a process was started, which tells it from a later one of its number; empty if ended."""
+    """Return a process's start time, since numbers are reused; empty if it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -83,7 +83,7 @@ def test_kill_9_while_code_runs_leaves_no_process_and_the_session_ends(
     asyncio.run(need("bubblewrap"))
     random = faults.random("kill while code runs")
     for number in range(faults.times(1)):
-        # Longer than any test, and no other process's.
+        # The sleep is longer than any test, and the number occurs in no other process.
         mark = f"{90_000 + number}.{random.randrange(10**9):09d}"
         kill_and_resume(start_child, tmp_path / f"{number}.db", mark, random.uniform(0, 0.8))
 
@@ -108,7 +108,7 @@ def kill_and_resume(start: Callable[..., Any], store: Path, mark: str, seconds: 
         asked = len(server.calls)
     ran = [one["content"] for one in result["messages"] if one["type"] == "tool"]
     assert ran[0].strip() == "6"
-    # What ran before the kill is not run again, and whoever called it is told so.
+    # Code that ran before the kill is not run again, and the speaker is informed about it.
     assert ANEW.strip() in ran[1]
     assert ran[1].strip().endswith("False")
     assert result["outcome"]["reasons"] == ["max_iterations"]

@@ -28,7 +28,7 @@ def test_nothing_said_is_lost_and_no_turn_is_spoken_twice(
     for _ in range(kills):
         processes = [started(store, record) for _ in range(2)]
         calls = len(record.read_text().splitlines())
-        # Killed somewhere between its first calls and some hundred more.
+        # The kill comes somewhere between its first calls and some hundred more.
         until = time.monotonic() + 20
         more = drawn.randrange(1, 40)
         while (
@@ -60,7 +60,7 @@ def test_nothing_said_is_lost_and_no_turn_is_spoken_twice(
         ]
     counted = Counter(record.read_text().splitlines())
     assert len(counted) == SESSIONS * 2 * ROUNDS
-    # Only what was in flight when its process was killed is asked again; two were killed each time.
+    # Only calls in flight are repeated; two were in flight at each kill.
     for number in range(SESSIONS):
         asked = sum(count for call, count in counted.items() if call.startswith(f"{number} "))
         assert asked - 2 * ROUNDS <= 2 * kills

@@ -1,4 +1,4 @@
-"""Who holds a session, and what becomes of a run that no longer does."""
+"""Leases on sessions, and runs that lose their lease."""
 
 import asyncio
 import os
@@ -52,7 +52,7 @@ GARDEN = role_play("Plan a garden", "Owner", "Gardener", specify_task=False, max
 
 
 async def elsewhere(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run on another event loop, which has a store of its own, as another process has."""
+    """Run on another event loop with another store, as another process would."""
     return await in_thread(lambda: asyncio.run(work()))
 
 
@@ -67,7 +67,7 @@ async def take(store: str | Path, session: str = "s") -> None:
 
 
 async def refused(held: SessionLease) -> None:
-    """Make sure that nothing can be written any more."""
+    """Check that writing is refused."""
     config: Any = {"configurable": {"thread_id": "s", "checkpoint_ns": "", "checkpoint_id": "1"}}
     for write in (
         held.add(title="", spec=""),
@@ -112,12 +112,12 @@ async def test_a_run_that_has_lost_its_batch_writes_none_of_its_rows(
             await elsewhere(take_over)
         await lease.put_cell(CELL.model_copy(update={"status": "paused"}))
         if isinstance(store, PostgresStore):
-            # As where the network between them is gone.
+            # This simulates a broken network.
             await store._owner.close()
         else:
             remove_locks(tmp_path / "x.db")
         await elsewhere(take_over)
-        # Together with what may be written: neither takes the other along.
+        # Both writes happen at once: neither may fail or carry the other along.
         async with store.lock("s") as held:
             failed = CELL.model_copy(update={"status": "failed"})
             late, row = lease.put_cell(failed), held.add(title="mine", spec="{}")
@@ -231,13 +231,13 @@ async def test_a_file_with_two_names_is_refused(tmp_path: Path) -> None:
 
 
 async def test_a_look_from_another_process_deletes_nothing_that_is_in_use(tmp_path: Path) -> None:
-    """SQLite's last user deletes its log: nobody may be taken for the last while others write."""
+    """SQLite's last user deletes its log, so no other process may take itself for the last."""
     path = tmp_path / "x.db"
     look = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('SELECT 1 FROM writes')"
     async with open_store(path) as store, store.lock("s") as held:
         await held.add(title="", spec="{}")
         for _ in range(2):
-            # Opened and closed in this process, too.
+            # This process also opens and closes the file.
             await elsewhere(lambda: take(path, "t"))
             looking = await asyncio.create_subprocess_exec(sys.executable, "-c", look, path)
             assert await looking.wait() == 0
@@ -266,7 +266,7 @@ async def test_a_conversation_whose_store_is_gone_says_so(tmp_path: Path, how: s
         return f"Instruction: step {asked}.\nInput: None" if asked % 2 else "Solution: a."
 
     async with open_store(path) as store, store.lock("large") as held:
-        # Larger than what SQLite keeps in its log before it writes it to the file.
+        # This is more than SQLite keeps in its log before it writes it to the file.
         await held.add(title="", spec="x" * 6_000_000)
     with pytest.raises(StoreError, match=r"x\.db can't be used: ") as caught:
         await aconverse(GARDEN, session="s", store=path, model=ScriptedChatModel(script=play))
@@ -306,7 +306,7 @@ except DuologueError as error:
 
 @asynccontextmanager
 async def runner(store: str) -> AsyncIterator[subprocess.Popen[str]]:
-    """A process that waits in its third call of the model."""
+    """Return a process that waits in its third model call."""
     process = subprocess.Popen(  # noqa: ASYNC220 - nothing else runs in this loop
         [sys.executable, "-c", RUNNER, store, "mine"],
         stdin=subprocess.PIPE,
@@ -324,7 +324,7 @@ async def runner(store: str) -> AsyncIterator[subprocess.Popen[str]]:
 
 
 def owners_backend(url: str) -> None:
-    """End every connection that holds a lock, as an administrator or a restart does."""
+    """End every connection that owns a lock, as an administrator or a restart does."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_locks "
@@ -348,7 +348,7 @@ async def test_a_run_that_lost_its_lock_for_good_writes_nothing_more(postgres_ur
     async with open_store(postgres_url) as store, store.lock("s") as held:
         assert isinstance(store, PostgresStore)
         await held.add(title="mine", spec="{}")
-        # As where the network between them is gone.
+        # This simulates a broken network.
         await store._owner.close()
         await elsewhere(lambda: take(postgres_url))
         await refused(held)
@@ -358,7 +358,7 @@ async def test_a_run_that_lost_its_lock_for_good_writes_nothing_more(postgres_ur
 async def test_a_frozen_process_that_wakes_up_writes_nothing_over_the_new_run(
     postgres_url: str,
 ) -> None:
-    """It is frozen, its lock is lost, another run takes over and ends; then it goes on."""
+    """It freezes and loses its lock, another run takes over and ends, and then it continues."""
     async with runner(postgres_url) as frozen:
         frozen.send_signal(signal.SIGSTOP)
         owners_backend(postgres_url)
@@ -411,7 +411,7 @@ async def test_a_server_that_restarts_connections_is_no_failure(
 
 @pytest.fixture
 def pooled(postgres_server: str) -> Iterator[tuple[str, str]]:
-    """The address of a pooler, and where the server itself is."""
+    """Yield the address of a connection pooler, and the address of the server behind it."""
     database = f"d{uuid4().hex}"
     with psycopg.connect(postgres_server, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {database}".encode())
@@ -465,7 +465,7 @@ async def test_one_store_for_all_that_use_it_at_once(tmp_path: Path) -> None:
             assert isinstance(store, SqlStore)
             await asyncio.sleep(10 if cancelled else 0.05)
 
-    # Who opens it first is cancelled while it is being opened; the others don't notice.
+    # The task that opens the store is cancelled while it opens; the others do not notice.
     first = asyncio.create_task(use(cancelled=True))
     others = [asyncio.create_task(use(cancelled=False)) for _ in range(5)]
     await asyncio.sleep(0)
@@ -479,7 +479,7 @@ async def test_one_store_for_all_that_use_it_at_once(tmp_path: Path) -> None:
 
 
 async def test_many_wait_for_one_session_and_each_gets_it(tmp_path: Path) -> None:
-    """Who lets go of it soon makes nobody busy."""
+    """A short lease makes no other run fail with a "busy" error."""
     held = 0
 
     async def hold() -> None:

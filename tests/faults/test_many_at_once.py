@@ -17,14 +17,14 @@ from duologue.graphs.common.threads import run_coroutine
 pytestmark = pytest.mark.exhaustive
 
 MOST_FILES = 10
-"""Descriptors that one open store may have."""
+"""Maximum number of descriptors of one open store."""
 
 POOL = 10
-"""Connections to PostgreSQL that one open store may have, beside the one that shows it lives."""
+"""Maximum number of PostgreSQL connections of one open store, without its lease connection."""
 
 
 def open_files(path: Path) -> int:
-    """How many descriptors this process has of a store's files."""
+    """Return how many descriptors this process has of a store's files."""
     folder = Path("/proc/self/fd")
     if not folder.exists():
         return 0
@@ -66,7 +66,7 @@ def test_from_many_threads(tmp_path: Path, faults: Faults) -> None:
     count = faults.times(20)
 
     def hold(number: int) -> str:
-        """On a loop of its own, or on the one of all who call the synchronous functions."""
+        """Run on a new event loop, or on the shared loop of the synchronous functions."""
         return (asyncio.run if number % 2 else run_coroutine)(ended(number, tmp_path / "x.db"))
 
     with ThreadPoolExecutor(count) as threads:

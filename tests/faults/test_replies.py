@@ -1,4 +1,4 @@
-"""Whatever a server replies, a conversation goes on or ends with one sentence, and can go on."""
+"""After any server reply, a conversation continues, or ends with one sentence and can resume."""
 
 import unicodedata
 from collections.abc import Callable
@@ -59,7 +59,7 @@ TALKS = {
 
 
 class Drawing:
-    """Answers requests with drawn replies, with faults in them or without."""
+    """A server that answers requests with drawn replies, with or without faults."""
 
     def __init__(self, draw: Random) -> None:
         self._draw = draw
@@ -121,12 +121,12 @@ def test_no_drawn_reply_ends_in_anything_but_an_answer_or_one_sentence(
             assert is_one_sentence(error)
             drawing.is_faulty = False
             assert Session("s", store=store).resume(schemas=schemas).outcome is not None
-    # Neither are all faults mended nor do all end a conversation.
+    # Some faults are repaired, and some end a conversation.
     assert 0 < failed < drawing.drawn
 
 
 class Failing(BaseCallbackHandler):
-    """A handler of the user's own that fails."""
+    """A user's own handler that fails."""
 
     raise_error = True
 

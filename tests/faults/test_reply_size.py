@@ -60,7 +60,7 @@ def streamed() -> None:
 def error_of(
     answer: Callable[[str, Body], Sent], run: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> str:
-    """The sentence in which a run ends, with URL for the server's address."""
+    """Return the sentence in which a run ends, with URL for the server's address."""
     with FaultyServer(answer) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         with pytest.raises(ModelError) as caught:
@@ -69,7 +69,7 @@ def error_of(
 
 
 def reply(size: int, text: str = "Beans.") -> bytes:
-    """A reply of this many bytes; white space around JSON means nothing."""
+    """Return a reply of this many bytes; white space around JSON has no meaning."""
     choice = {"message": {"content": text}, "finish_reason": "stop"}
     return json.dumps({"choices": [choice]}).encode().ljust(size)
 
@@ -79,7 +79,7 @@ def event(text: str) -> bytes:
 
 
 def events(size: int) -> bytes:
-    """A streamed reply of this many bytes; a line that begins with a colon is a comment."""
+    """Return a streamed reply of this many bytes; a line that begins with a colon is a comment."""
     end = event("Beans.") + b"data: [DONE]\n\n"
     return b":".ljust(size - len(end) - 2, b".") + b"\n\n" + end
 
@@ -123,12 +123,12 @@ def test_a_reply_may_have_as_many_bytes_as_the_limit_and_no_more(
         run()
     asked.clear()
     assert error_of(answer(LIMIT + 1), run, monkeypatch) == f"the model server at URL {WORDS}"
-    # It is not asked once more: the next reply would be as long.
+    # The call is not repeated, because the next reply would be as long.
     assert len(asked) == 1
 
 
 class Endless:
-    """A body without an end, and how much of it was sent."""
+    """A body without an end, and the number of bytes sent."""
 
     def __init__(self, front: bytes, piece: bytes, pack: Callable[[], Any] | None = None) -> None:
         self._front, self._piece, self._pack = front, piece, pack
@@ -183,7 +183,7 @@ def test_a_body_that_never_ends_is_read_up_to_the_limit(
     )
     what = "a reply" if status == 200 else f"an error ({status})"
     assert said == f"the model server at URL {WORDS.replace('a reply', what)}"
-    # The sockets' buffers take some MiB that nobody reads.
+    # The sockets' buffers accept some MiB that are never read.
     assert body.sent < 64 * 2**20
 
 
@@ -200,7 +200,7 @@ def test_a_stream_that_goes_on_behind_its_end_is_read_up_to_the_limit_and_its_re
 
 @pytest.fixture
 def unpacked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The sizes of the pieces that any decoder of httpx has unpacked."""
+    """Return the sizes of the pieces that any decoder of httpx has unpacked."""
     sizes: list[int] = []
 
     def counting(kind: type[decoders.ContentDecoder]) -> type[decoders.ContentDecoder]:
@@ -233,14 +233,14 @@ def test_a_small_body_that_unpacks_to_a_huge_one_is_stopped_while_unpacking(
     assert len(packed) < LIMIT
     sent = Sent(packed, headers={"Content-Encoding": coding}, status=status)
     assert "of more than 64.0 KiB" in error_of(lambda *_: sent, run, monkeypatch)
-    # One piece of httpx's, and of "gzip, gzip" the packed body before it.
+    # One piece of httpx is unpacked; for "gzip, gzip" the packed body is unpacked before it.
     assert 0 < sum(unpacked) < 2 * 2**20
 
 
 def test_a_layer_that_unpacks_to_another_layer_is_limited_too(
     unpacked: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The inner layer is huge and unpacks to nothing: an empty block of deflate, again and again.
+    # The inner layer is huge and unpacks to nothing: it repeats deflate's empty block.
     empty = zlib.compressobj(wbits=31)
     inner = empty.flush(zlib.Z_SYNC_FLUSH) + b"\0\0\0\xff\xff" * 4_000_000
     sent = Sent(gzip.compress(inner), headers={"Content-Encoding": "gzip, gzip"})
@@ -294,13 +294,13 @@ async def test_other_coroutines_go_on_while_a_reply_is_read(
             with pytest.raises(ModelError, match=r"more than 4\.0 MiB"):
                 await asking
             counting.cancel()
-            # The loop goes round at least once for what comes of a socket at a time.
+            # The loop runs at least once per read from a socket.
             assert rounds > 4 * 2**20 // 2**18
             rounds = 0
 
 
 LONG = 9_000
-"""How many characters of arguments a call has in pieces; mending may try 4,000."""
+"""Number of characters of a call's arguments in pieces; JSON repair tries at most 4,000."""
 
 
 @pytest.mark.part(1)

@@ -1,4 +1,4 @@
-"""Stores that are cut short, locked, or fail at the worst moment, and what goes on afterwards."""
+"""Stores that are truncated, locked, or fail at the worst moment, and later runs on them."""
 
 import asyncio
 import sqlite3
@@ -25,13 +25,13 @@ async def take(store: str | Path, session: str) -> None:
 
 
 async def elsewhere(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run on another event loop, which has a store of its own."""
+    """Run on another event loop with another store."""
     await in_thread(lambda: asyncio.run(work()))
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep everybody else from writing."""
+    """Block all other writers."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -62,7 +62,7 @@ def test_a_loop_that_ends_with_runs_under_way_ends_and_frees_them(
     async def write_on(number: int) -> None:
         async with open_store(store) as opened, opened.lock(f"s{number}") as held:
             while True:
-                # There is no such session, which is found out by a write.
+                # The session does not exist, which only a write notices.
                 with suppress(SessionError):
                     await held.reopen()
 
@@ -138,7 +138,7 @@ async def test_a_session_that_could_not_be_freed_is_freed_later(
             lock = locked(path)
             lock.__enter__()
         lock.__exit__(None, None, None)
-        # Here at once; for others as soon as the database takes it.
+        # Here it is free at once; for others, as soon as the database accepts the write.
         assert not await store.is_locked("s")
         for _ in range(100):
             with suppress(SessionError):

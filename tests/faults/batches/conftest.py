@@ -1,4 +1,4 @@
-"""What the tests of batches' drivers have in common: a model's server, and who answers there."""
+"""Fixtures for the tests of batch drivers: a model's server and the player that answers there."""
 
 from collections.abc import Iterator
 
@@ -10,12 +10,12 @@ from support.batches import Player
 
 @pytest.fixture
 def player() -> Player:
-    """Who answers."""
+    """Return the player that answers."""
     return Player()
 
 
 @pytest.fixture
 def server(player: Player) -> Iterator[ScriptedServer]:
-    """The server that is asked."""
+    """Yield the server that the drivers call."""
     with ScriptedServer(player) as running:
         yield running

@@ -1,4 +1,4 @@
-"""Processes of their own that run batches, to be killed and started again. No tests here.
+"""Processes that run batches, to be killed and started again. No tests here.
 
 They are forked from the server of `support.children`, which has imported the library.
 """
@@ -15,11 +15,11 @@ from typing import Any
 from uuid import uuid4
 
 CONCURRENCY = 8
-"""How many sessions run at once."""
+"""Number of sessions that run at once."""
 
 
 class Command:
-    """A command of duologue in a process of its own, and what it has printed."""
+    """A `duologue` command in a separate process, and its output."""
 
     def __init__(
         self, folder: Path, *arguments: str, environ: Mapping[str, str], most_bytes: int = 0
@@ -41,27 +41,27 @@ class Command:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
+        """Return whether the process is still running."""
         return self._process.is_alive()
 
     def says(self, text: str, seconds: float = 30) -> None:
-        """Wait until it has printed a text to stderr."""
+        """Wait until the process has printed a text to stderr."""
         until = time.monotonic() + seconds
         while text not in self.errors:
             assert time.monotonic() < until and self.is_running, self.errors  # noqa: PT018
             time.sleep(0.01)
 
     def kill(self) -> None:
-        """End it by SIGKILL."""
+        """End the process by SIGKILL."""
         self._process.kill()
         self._process.join()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal."""
+        """Send the process a signal."""
         os.kill(int(self._process.pid or 0), number)
 
     def ended(self, seconds: float = 60) -> int:
-        """Wait for its end, and give its exit code."""
+        """Wait for the process to end, and return its exit code."""
         self._process.join(seconds)
         code = self._process.exitcode
         assert code is not None, f"it does not end: {self.errors}"
@@ -69,12 +69,12 @@ class Command:
 
     @property
     def output(self) -> str:
-        """What it has printed to stdout."""
+        """Return its output on stdout."""
         return self._printed.read_text() if self._printed.exists() else ""
 
     @property
     def errors(self) -> str:
-        """What it has printed to stderr."""
+        """Return its output on stderr."""
         printed = self._printed.with_suffix(".err")
         return printed.read_text() if printed.exists() else ""
 
@@ -91,7 +91,7 @@ def _main(order: dict[str, Any]) -> None:
     sys.stdout = open(1, "w", closefd=False, buffering=1)  # noqa: SIM115
     sys.stderr = open(2, "w", closefd=False, buffering=1)  # noqa: SIM115
     sys.argv = ["duologue", *order["arguments"]]
-    # As a shell would have it.
+    # A shell starts its commands with this handler.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if order["most_bytes"]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (order["most_bytes"],) * 2)

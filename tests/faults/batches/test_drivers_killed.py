@@ -1,6 +1,6 @@
 """The driver of a batch, or its database, is killed at random instants, again and again.
 
-What the model's server was asked is the judge.
+The requests to the model's server show whether any completed call was repeated.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.process, pytest.mark.live]
 
 
 def some_calls_later(work: Work, drawn: Random, driver: Command) -> None:
-    """Wait for an instant somewhere between the driver's first steps and its last ones."""
+    """Wait for an instant between the driver's first steps and its last ones."""
     if drawn.random() < 0.2:
         time.sleep(drawn.uniform(0, 0.5))
         return
@@ -61,14 +61,15 @@ def test_a_killed_driver_loses_nothing_and_no_recorded_call_is_made_again(
             said = asyncio.run(work.said())
             asked = len(player.asked)
         work.goes_on_to_its_end()
-        # What the store has of the last kill is not asked for again; before that, by the count.
+        # No call is repeated whose answer was stored by the last kill; for earlier kills, only the
+        # number of repetitions is checked.
         again = player.asked[asked:]
         assert all(turn >= said.get(task, 0) for task, turn in again)
         assert work.repeated <= kills * CONCURRENCY
 
 
 async def _stands_broken_off(work: Work) -> None:
-    """What there is of a batch after a kill is told as it is."""
+    """Check that the status of a killed batch is true."""
     async with open_store(work.store) as opened:
         if await opened.batches.get(work.name) is None:
             return
@@ -98,7 +99,7 @@ def test_a_killed_database_stops_a_batch_once_at_most_and_it_goes_on(
             errors = [line for line in driver.errors.splitlines() if "Error" in line]
             assert len(errors) == (code == 4), driver.errors
             assert all("can't be used" in line for line in errors)
-            # It is for the database that they wait, not for each other.
+            # The drivers wait for the database, not for each other.
             assert "pool_size" not in driver.errors
             work.goes_on_to_its_end()
             assert work.repeated <= CONCURRENCY

@@ -1,6 +1,6 @@
-"""A driver that is stopped, loses its batch to a second driver, and is continued; and two at once.
+"""Drivers that are stopped, lose their batch to a second driver, and continue; two drivers at once.
 
-What the model's server was asked, and what the store has at the end, are the judges.
+The requests to the model's server and the store's final content show whether all went well.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ from .work import Work
 pytestmark = [pytest.mark.process, pytest.mark.live]
 
 PATIENCE = 120.0
-"""Seconds that a driver has on a busy machine."""
+"""Seconds that a driver may need on a busy machine."""
 
 KINDS = pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 
 
 class Place:
-    """A batch's work in one kind of store, where a driver can be cut off from its lock."""
+    """A batch's work in one kind of store, in which a driver's lock can be removed."""
 
     def __init__(self, folder: Path, url: str, player: Player, server: ScriptedServer) -> None:
         self.work = Work(folder, url, player, server)
@@ -49,9 +49,9 @@ class Place:
         return self.work.driver(store=self._url + named)
 
     def begin_and_stop(self, drawn: Random) -> Command:
-        """Start a driver, stop it with calls in flight, and let its lock be lost."""
+        """Start a driver, stop it with calls in flight, and remove its lock."""
         calls = len(self._server.calls) + drawn.randrange(20, 90)
-        # Else it might have come to its end.
+        # Without this, the driver might finish first.
         self._server.hold(calls - 1)
         driver = self.driver("first")
         self._server.wait_for(calls, PATIENCE)
@@ -61,7 +61,7 @@ class Place:
         return driver
 
     def stop(self, driver: Command) -> None:
-        """Stop a driver, not in the middle of a commit: SQLite would let nobody else write."""
+        """Stop a driver outside a commit; inside one, SQLite would block all other writers."""
         while True:
             driver.signal(signal.SIGSTOP)
             if not self._is_file or _is_writable(self._path):
@@ -70,7 +70,7 @@ class Place:
             time.sleep(0.01)
 
     def cut_off(self, name: str) -> None:
-        """Let a driver's lock be lost, as that of a machine that was suspended."""
+        """Remove a driver's lock, as if its machine had been suspended."""
         if self._is_file:
             remove_locks(self._path)
             return
@@ -106,7 +106,7 @@ def place_of(
 
 
 def stops_with_one_error(driver: Command) -> None:
-    """Make sure that a driver has ended with one error, since it has lost the batch."""
+    """Check that a driver that has lost its batch ends with one error."""
     assert driver.ended(PATIENCE) == 4, driver.errors
     *progress, error = driver.errors.splitlines()
     assert re.match(r"Error: Batch 'b\d' was taken over by another run", error), error
@@ -129,7 +129,8 @@ def test_a_stopped_driver_that_is_continued_writes_nothing_over_its_successor(
         first.signal(signal.SIGCONT)
         stops_with_one_error(first)
         asyncio.run(work.is_whole())
-        # A call of each of its sessions: in flight when it was stopped, or about to be made.
+        # Each of its sessions repeats at most one call: in flight, or about to be made, at the
+        # stop.
         assert work.repeated <= CONCURRENCY
 
 

@@ -1,4 +1,4 @@
-"""What fails for all cells of a batch stops it once, with one sentence; then it goes on."""
+"""An error that affects all cells stops a batch once, with one sentence; later it continues."""
 
 import asyncio
 import signal
@@ -23,7 +23,7 @@ NO_OTHERS: Mapping[str, str] = {}
 
 
 class Place:
-    """Where a batch runs: its server, its store, its file."""
+    """A batch's surroundings: its server, its store and its file."""
 
     def __init__(self, folder: Path) -> None:
         self.player = Player()
@@ -39,7 +39,7 @@ class Place:
             "OPENAI_BASE_URL": self.server.url,
             "OPENAI_API_KEY": "right",
             "DUOLOGUE_STORE": self.store,
-            # A connection that breaks in mid-answer is tried anew, as by default.
+            # As by default, a connection that breaks in the middle of an answer is tried again.
             "DUOLOGUE_MAX_RETRIES": "1",
         }
         return Command(
@@ -54,7 +54,7 @@ class Place:
         return asyncio.run(BatchRun("b", store=self.store).astatus())
 
     def goes_on(self, repeated: int = 0) -> None:
-        """Run the same command again, where nothing is wrong any more."""
+        """Run the same command again, after the fault is repaired."""
         again = self.driver()
         assert again.ended() == 0, again.errors
         status = self.status()
@@ -71,7 +71,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def error_of(command: Command, code: int) -> str:
-    """Give its one line of stderr."""
+    """Return the command's one line of stderr."""
     assert command.ended() == code, command.errors
     (line,) = command.errors.splitlines()
     assert line.startswith("Error: ")
@@ -94,7 +94,7 @@ def test_a_model_that_is_lost_on_the_way_stops_it_once(what: str, says: str, pla
         case _:
             place.server.close()
     assert says in error_of(driver, 3)
-    # Each of those under way finds out at most.
+    # At most, each running session meets the error.
     assert len(place.server.requests) <= before + 2 * CONCURRENCY
     status = place.status()
     assert (status.failed, status.is_running, status.left > 0) == (0, False, True)
@@ -103,7 +103,7 @@ def test_a_model_that_is_lost_on_the_way_stops_it_once(what: str, says: str, pla
     if what == "gone":
         with ScriptedServer(place.player, api_key="right") as other:
             place.server = other
-            # Calls that it was asked and did not answer.
+            # The server received these calls but did not answer them.
             place.goes_on(repeated=CONCURRENCY)
     else:
         place.goes_on()
@@ -141,7 +141,7 @@ def test_what_the_batch_names_and_is_not_there_is_told_once(
     given["vary"] |= vary
     written(place.file.parent, given)
     assert says in error_of(place.driver(), code)
-    # What varies is found out on the way.
+    # A fault in a varied field is only found during the run.
     assert len(place.player.asked) <= (2 * CONCURRENCY if vary else 0)
 
 

@@ -14,7 +14,7 @@ from support.batches import CALLS, CELLS, Player, batch, written
 from .drivers import CONCURRENCY, Command
 
 TAKEOVER = 30.0
-"""Seconds within which what a dead driver has left must go on."""
+"""Seconds within which another driver must continue a dead driver's work."""
 
 
 class Work:
@@ -32,21 +32,21 @@ class Work:
         }
         self.name = ""
         self.began = 0
-        """How many calls were made before this batch."""
+        """Number of calls made before this batch."""
 
     def begins(self, name: str) -> None:
-        """Go on with another batch."""
+        """Continue with another batch."""
         self.name, self.began = name, len(self.player.asked)
 
     def driver(self, *options: str, store: str | None = None) -> Command:
-        """Start a driver; its store's address may be written in another way."""
+        """Start a driver; `store` is another spelling of the store's address."""
         arguments = ["batch", "run", str(self._file), "--name", self.name]
         arguments += ["--concurrency", str(CONCURRENCY), *options]
         environ = self._environ | {"DUOLOGUE_STORE": store or self.store}
         return Command(self._folder, *arguments, environ=environ)
 
     async def said(self) -> dict[str, int]:
-        """How much was said in each session that there is, by its task."""
+        """Return the number of messages in each existing session, by its task."""
         found = dict[str, int]()
         async with open_store(self.store) as opened:
             async for row in opened.batches.each(CellsWanted(batch=self.name)):
@@ -79,7 +79,7 @@ class Work:
 
     @property
     def repeated(self) -> int:
-        """How many calls of this batch were made that had been made before."""
+        """Return how many calls of this batch were made more than once."""
         return self.player.repeated(self.began)
 
     def goes_on_to_its_end(self) -> None:
