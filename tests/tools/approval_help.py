@@ -22,7 +22,7 @@ APPROVE: dict[str, Any] = {"type": "approve"}
 REJECT: dict[str, Any] = {"type": "reject", "message": "Not on a Sunday."}
 RESPOND: dict[str, Any] = {"type": "respond", "message": "Already sent."}
 YES: Any = object()
-"""Answers the question with an approval of all calls."""
+"""Placeholder for an answer that approves all calls of the question."""
 
 
 def edited(name: str = "mail", **args: Any) -> dict[str, Any]:
@@ -36,7 +36,7 @@ class Size(BaseModel):
 
 
 class Talk:
-    """A conversation between Ann, who has tools, and Bob, with a note of each run of a tool."""
+    """A conversation of Ann, who has tools, and Bob, with a record of each run of a tool."""
 
     def __init__(self, saver: Saver, script: Sequence[Scripted], **ann: Any) -> None:
         self.ran: list[tuple[Any, ...]] = []

@@ -1,7 +1,7 @@
 """An MCP server for the tests. No tests here; it is a program.
 
 ``served.py FOLDER`` speaks over stdio, ``served.py FOLDER http`` over HTTP and prints its port. It
-notes in the folder that it has started, and what is called.
+records its starts and its calls in the folder.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Answers of people: those that do not fit, several at once, and runs broken off behind them."""
+"""People's answers: answers that do not fit, several at once, and runs interrupted after them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -130,7 +130,7 @@ async def test_tools_that_ask_at_once_are_answered_one_by_one(
     talk = Talk(saver, [made, *END], **(ASKS if approved else {}))
     found = await talk.start()
     if approved:
-        # Answered without its id, which must be no answer to the tools.
+        # This decision has no id, so the tools must not take it for their answer.
         found = await talk.decide(APPROVE)
     assert [one.value for one in found] == [{"what": "Size"}, "Colour"]
     others = [("look", "it"), ("mail", "Bob")]
@@ -160,7 +160,7 @@ async def test_tools_that_ask_at_once_are_answered_at_once(saver: Saver) -> None
     talk = Talk(saver, [made, *END])
     first, second = await talk.start()
     assert await talk.answer({first.id: {"size": 1}, second.id: {"size": 2}}) == []
-    # What asks runs again from its start, once for its answer; the other tool does not.
+    # A tool that asks runs again from its start after its answer; the other tool does not.
     assert sorted(talk.ran) == [
         *[("ask", "Size")] * 2,
         *[("ask", "Weight")] * 2,
@@ -202,15 +202,15 @@ async def test_a_decision_for_each_message_of_a_turn(saver: Saver) -> None:
     assert talk.ran == [("mail", "Bob")]
 
 
-# Broken off
+# Interrupted runs
 
 
 class Breaking(InMemorySaver):
-    """A saver that from some moment on writes nothing more."""
+    """A saver that writes nothing from some moment on."""
 
     def __init__(self) -> None:
         super().__init__()
-        # LangGraph works with a copy of it.
+        # LangGraph uses a copy of the saver, which shares this event.
         self.broken = asyncio.Event()
         self.recorded = asyncio.Event()
         """Set when a call has finished and its result is written."""
@@ -238,7 +238,7 @@ class Breaking(InMemorySaver):
 
 @pytest.mark.parametrize("by_id", [False, True], ids=["alone", "by-id"])
 async def test_broken_off_behind_the_decisions_nobody_is_asked_again(by_id: bool) -> None:
-    """A call that has finished is not run again, one in flight is, and one refused never."""
+    """A completed call is not run again, a call in flight is, and a refused call never."""
     saver, noted = Breaking(), list[str]()
 
     @tool

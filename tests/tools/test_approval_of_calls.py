@@ -1,4 +1,4 @@
-"""Which calls are meant: code, tools of servers, registered names."""
+"""Calls that need approval: code, tools of MCP servers, registered names."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ from duologue.nodes.testing import ScriptedToolCall
 
 from .approval_help import APPROVE, ASKS, END, MAIL, REJECT, Saver, Talk, about, call, calls, edited
 
-# Which calls are meant
+# Calls that need approval
 
 
 async def test_tools_that_run_code_are_asked_about_and_their_variables_stay(saver: Saver) -> None:
@@ -62,7 +62,7 @@ async def test_a_command_is_asked_about_before_a_shell_runs_it(
 
 
 async def test_code_that_is_heard_is_no_call_of_the_tool_of_that_name(saver: Saver) -> None:
-    """A7: a code reply's blocks are named by their language, as the tool is."""
+    """A7: the blocks of a code reply have the names of their languages, and so has the tool."""
     fields = {
         "sandbox": {"level": "monty"},
         "speakers": [
@@ -143,7 +143,7 @@ async def test_a_call_of_no_tool_is_told_to_the_speaker_and_asked_about_by_nobod
 
 
 async def test_tools_that_run_code_wait_behind_one_that_asks(saver: Saver) -> None:
-    """The others finish; those behind it would find the interpreter as it is not yet."""
+    """The other tools finish; later code would find the interpreter in an earlier state."""
     ran: list[str] = []
 
     def coding(name: str, *, asks: bool) -> BaseTool:

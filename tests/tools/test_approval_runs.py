@@ -1,6 +1,7 @@
 """Tests, in the graph, of approval before tools run and of tools that call ``interrupt()``.
 
-Each conversation runs on memory and on SQLite; tools note every run, so that none is missed.
+Each conversation runs on memory and on SQLite; tools record every run, so the tests see all of
+them.
 """
 
 from typing import Any
@@ -90,7 +91,7 @@ async def test_nobody_is_asked_about_other_tools(saver: Saver) -> None:
     assert [about(one).decision for one in await talk.results()] == [None, None]
 
 
-# What each decision does
+# The effect of each decision
 
 
 async def test_what_is_approved_runs_as_it_was_made(saver: Saver) -> None:
@@ -138,7 +139,7 @@ async def test_what_is_edited_runs_as_a_person_wrote_it_and_the_speaker_is_told(
     assert about(result).decision == "edit"
     assert about(result).tool == tool_run
     assert about(result).arguments == decision["edited_action"]["args"]
-    # The speaker sees the call as it made it.
+    # The speaker sees its original call.
     shown = [one for one in talk.model.calls[1].prompt if one["role"] == "assistant"]
     assert "Bob" in str(shown[-1]["tool_calls"])
     assert told in str(talk.model.calls[1].prompt[-1]["content"])
@@ -261,7 +262,7 @@ async def test_the_events_tell_who_decided(saver: Saver) -> None:
 
 
 async def test_arguments_of_a_person_that_do_not_fit_are_asked_for_again(saver: Saver) -> None:
-    """They are no fault of the speaker's, whose call errors they would else be."""
+    """The speaker is not at fault, so they do not count as its call errors."""
     talk = Talk(saver, [calls(MAIL), *END], **ASKS)
     await talk.start()
     (again,) = await talk.decide(edited("mail", towards="Bob"))
@@ -285,7 +286,7 @@ async def test_who_edits_nothing_has_approved(saver: Saver) -> None:
 
 
 async def test_hooks_see_what_a_person_made_of_a_call(saver: Saver) -> None:
-    """L7: hooks before a tool run after the decision, hooks behind it see what was run."""
+    """L7: hooks before a tool run after the decision; hooks after it see the call that ran."""
     seen: list[Any] = []
 
     def before(_turn: object, made: ToolCall) -> ToolCall:
@@ -358,7 +359,7 @@ async def test_a_hook_that_fails_behind_a_decision_asks_nobody_again(saver: Save
     with pytest.raises(SpecError, match="failed in before_tool"):
         await talk.decide(APPROVE)
     (asked,) = await talk.go_on()
-    # The decisions, which LangGraph keeps, are no answer to what the tool asks.
+    # The decisions, which LangGraph keeps, do not answer the tool's question.
     assert asked.value == "Colour"
     assert await talk.answer("red") == []
     assert sorted(talk.ran) == [("ask_freely", "Colour"), ("ask_freely", "Colour"), ("mail", "Bob")]

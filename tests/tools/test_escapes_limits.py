@@ -1,4 +1,4 @@
-"""The escape list, what a call may use, such as time and memory, and what it leaves behind."""
+"""The escape list: limits on a call's time, memory and processes, and the rest it leaves."""
 
 import asyncio
 import secrets
@@ -42,7 +42,7 @@ async def test_time_is_limited(level: Level, code: str) -> None:
     assert ran.exit_code == 124
     assert "begins\n" in ran.output
     assert "[ended: it ran longer than 1 s]" in ran.output
-    # What Monty kept is as it was; a process is gone with what it had.
+    # Monty keeps its variables; a process loses them.
     after = await session("x")
     await session.close()
     assert after.output.startswith("1\n" if level == "monty" else "[the interpreter was restarted")
@@ -114,7 +114,7 @@ time.sleep(0.3)
 
 
 async def goes_on(session: Session, *pauses: float) -> bool:
-    """Return whether the interpreter is still the same after each of some pauses, in seconds."""
+    """Return whether the interpreter still answers after pauses of these seconds."""
     said = "2\n"
     for pause in pauses or (1,):
         await asyncio.sleep(pause)
@@ -146,14 +146,14 @@ print(woken > 1)
 
 @pytest.mark.parametrize("then", ["pass", "os.kill(os.getpid(), signal.SIGSTOP)"])
 async def test_no_timer_wakes_what_was_stopped(then: str) -> None:
-    """Also if it is stopped again, by itself, whenever one looks."""
+    """This also holds if the code stops itself again at each look."""
     await need("bubblewrap")
     session = Session("bubblewrap", seconds=5)
 
     ran = await session(TIMER.format(then=then))
 
     assert ran.output == "True\n"
-    # On a busy machine it may take several looks to find it awake.
+    # On a busy machine it may take several looks to find it running.
     assert not await goes_on(session, 1, 3, 9)
 
 
@@ -177,7 +177,7 @@ def hide():
         ctypes.CDLL(None).syscall(60 if platform.machine() == "x86_64" else 93, 0)
     return pid
 """
-"""A process whose first thread has ended looks as if it had ended itself."""
+"""A process whose first thread has ended looks like a process that has ended."""
 
 
 @pytest.mark.parametrize("level", FULL)
@@ -204,7 +204,7 @@ async def test_memory_of_a_process_without_its_first_thread_counts(mib: int, cod
 
 @pytest.mark.parametrize("level", FULL)
 async def test_processes_are_few(level: Level) -> None:
-    """A fork bomb, one that can be counted: on the bare host it gets all it asks for."""
+    """The fork bomb is limited; on the bare host it gets all the processes it asks for."""
     await need(level)
     session = Session(level)
 
@@ -408,7 +408,7 @@ async def test_endless_output_is_ended(level: Level) -> None:
 
 
 async def levels() -> list[Level]:
-    """Those that work here, at least two."""
+    """Return the levels that work on this machine, at least two."""
     await need("bubblewrap")
     return list(LEVELS)
 

@@ -1,4 +1,4 @@
-"""The escape list, what must not be reached: each is really there, for code on the bare host.
+"""The escape list: resources out of reach; each exists, for code on the bare host.
 
 The same code runs at each level; at the level ``host`` it has to succeed, or it proves nothing.
 """
@@ -66,7 +66,7 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
 
 
 def vsock(folder: Path, stack: ExitStack) -> str:
-    """A socket between a virtual machine and its host, which knows no namespaces."""
+    """Open a socket between a virtual machine and its host, which ignores namespaces."""
     return f"""
 import socket
 socket.socket(40, socket.SOCK_STREAM).close()
@@ -76,7 +76,7 @@ print({SECRET[::-1]!r}[::-1])
 
 def passwd(folder: Path, stack: ExitStack) -> str:
     line = Path("/etc/passwd").read_text().splitlines()[0]
-    # A traceback would show the word itself.
+    # A traceback would show the word in the code.
     return f"print(open('/etc/passwd').read().replace({line!r}, {SECRET[::-1]!r}[::-1]))"
 
 
@@ -129,7 +129,7 @@ for path in glob.glob("/proc/[0-9]*/environ"):
 
 def descriptors(folder: Path, stack: ExitStack) -> str:
     (folder / "open").write_text(SECRET)
-    # Left open to children on purpose.
+    # It is deliberately left open to children.
     number = os.open(folder / "open", os.O_RDONLY)
     stack.callback(os.close, number)
     os.set_inheritable(number, True)
@@ -167,7 +167,7 @@ async def test_what_is_outside_is_not_reached(
 ) -> None:
     await need(level)
     if reach is environment:
-        # Cleared inside, it may still stand in the environment of what started the sandbox.
+        # Even if cleared inside, the environment of the sandbox's parent may still contain it.
         monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     if reach is home:
         monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -255,7 +255,7 @@ async def test_what_is_shown_of_the_system_cannot_be_written(place: str) -> None
 async def test_of_pythons_folder_is_shown_what_python_is_made_of(
     base: str, packages: str, shown: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside it may stand the project (/usr/src), or other environments (conda's envs)."""
+    """The project (/usr/src) or other environments (conda's envs) may be in the same folder."""
     await need("bubblewrap")
     base, packages = base.format(tmp="/home/a"), packages.format(tmp="/home/a")
     there = {base, packages, *(f"{base}/{name}" for name in ("bin", "include", "lib", "envs"))}
@@ -276,7 +276,7 @@ async def test_of_pythons_folder_is_shown_what_python_is_made_of(
 
 @pytest.mark.parametrize("level", LEVELS)
 async def test_another_process_gets_no_signal(level: Level) -> None:
-    """Signalling the parent, or anyone."""
+    """The code signals its parent, or every process."""
     await need(level)
     session = Session(level)
     with bystander() as process:
@@ -294,7 +294,7 @@ async def test_killing_pid_1_and_everyone_ends_but_the_own_sandbox(whom: str) ->
     await session("x = 1")
     await other("y = 2")
 
-    # Should it ever run outside, it must not do what it is about to do.
+    # If this ever ran outside the sandbox, the assertion would prevent the kill.
     ran = await session(
         "import os, socket\nassert socket.gethostname() == 'sandbox' and os.getpid() < 50\n"
         f"print('tries')\ntry: os.kill({whom}, 9)\nexcept OSError: pass\nprint(x)"
@@ -324,7 +324,7 @@ async def test_killing_pid_1_and_everyone_ends_but_the_own_sandbox(whom: str) ->
 async def test_a_shell_that_was_never_given_is_not_had(
     level: Level, way: str, tmp_path: Path
 ) -> None:
-    """A tool that was never given (LazyLLM's agent adds a host shell by itself)."""
+    """LazyLLM's agent adds a host shell by default; duologue adds no such tool."""
     session = Session(level)
 
     await session(way.format(command=f"echo > {tmp_path}/made"))
@@ -365,5 +365,5 @@ async def test_a_second_session_has_no_files_or_memory_of_the_first() -> None:
     await first.close()
     await second.close()
     assert all("FileNotFoundError" in output for output in found)
-    # Its own two, of which one is bubblewrap's.
+    # The sandbox has two processes of its own, one of them bubblewrap's.
     assert ids.output == "['1', '2']\n"

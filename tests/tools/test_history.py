@@ -70,7 +70,7 @@ def test_where_nothing_was_said_that_is_told() -> None:
 @pytest.mark.part(3)
 @pytest.mark.parametrize("limit", [0, -1, 101, 10**20, "many", None, 1.5, [5]])
 def test_a_limit_out_of_bounds_is_a_wrong_argument(limit: object) -> None:
-    """Z6: from 1 to 100."""
+    """Z6: the limit is from 1 to 100."""
     [(text, status)] = told(run([asks({"limit": limit}), "Hi.", "Ho."], talk(rounds=1)))
     assert status == "error"
     assert "arguments of get_history" in text
@@ -78,7 +78,7 @@ def test_a_limit_out_of_bounds_is_a_wrong_argument(limit: object) -> None:
 
 
 def test_only_what_the_caller_may_hear_stands_there() -> None:
-    """Z6: no secret of another, no opening answer of another, no judge's question."""
+    """Z6: no other speaker's secret or opening answer, and no judge's question."""
     conversation = talk(
         rounds=1,
         speakers=[
@@ -95,7 +95,7 @@ def test_only_what_the_caller_may_hear_stands_there() -> None:
 
 
 def test_what_was_forgotten_or_replaced_by_a_hook_does_not_stand_there() -> None:
-    """Z6: it's the caller's memory as it is now."""
+    """Z6: the tool returns the caller's current memory."""
 
     def veil(turn: Turn) -> HumanMessage | None:
         return HumanMessage("Something about otters.") if turn.heard == FACT else None
@@ -120,7 +120,7 @@ OTHER = talk(rounds=1)
 
 @pytest.fixture(scope="module")
 def store() -> str:
-    """A store in which another session holds the secret."""
+    """Return a store in which another session contains the secret."""
     name = "memory:history-of-others"
     run([SECRET, "Noted."], OTHER, store=name, session="other")
     assert Session("other", store=name).state().last_message("Ann") == SECRET
@@ -145,7 +145,7 @@ def store() -> str:
     ],
 )
 def test_another_session_can_not_be_read(args: Any, store: str) -> None:  # noqa: ANN401
-    """Z6: whatever a speaker asks for, and a model writes as arguments."""
+    """Z6: no speaker's request and no arguments of a model reach it."""
     check_nothing_is_read(store, args, "get_history")
 
 
@@ -204,7 +204,7 @@ def test_no_arguments_whatever_read_another_session(args: dict[str, Any]) -> Non
 
 
 def test_names_that_look_like_sessions_lead_nowhere(store: str) -> None:
-    """Z6: a speaker called as another session, or as one of its speakers, reads its own."""
+    """Z6: a speaker named like another session, or like one of its speakers, reads its own."""
     conversation = talk(
         speakers=[{"name": "other", "tools": ["get_history"]}, {"name": "Ann"}],
         opening={"first_speaker": "other"},

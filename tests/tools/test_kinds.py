@@ -15,7 +15,7 @@ from duologue.tools.registry.registrable import check_kind
 
 
 class Odd:
-    """Nothing that pydantic knows."""
+    """A type that pydantic does not support."""
 
 
 class TakesOdd(BaseModel):

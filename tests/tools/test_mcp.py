@@ -1,4 +1,4 @@
-"""Tools of MCP servers, over stdio and HTTP: what a speaker gets, and what a lack of them says."""
+"""Tools of MCP servers, over stdio and HTTP, and the errors if a server or tool is missing."""
 
 import asyncio
 import json
@@ -45,12 +45,12 @@ SERVED = str(Path(__file__).with_name("served.py"))
 
 @pytest.fixture
 def command(tmp_path: Path) -> dict[str, Any]:
-    """A server that is a command, which notes what happens in the test's folder."""
+    """Return a server that is a command and records its events in the test's folder."""
     return {"command": sys.executable, "args": [SERVED, str(tmp_path)]}
 
 
 class Web:
-    """A server that runs, which notes what happens in a folder of its own."""
+    """A running server that records its events in a separate folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -62,7 +62,7 @@ class Web:
         self.server = {"transport": "streamable_http", "url": f"http://127.0.0.1:{port}/mcp"}
 
     def close(self) -> None:
-        """End it."""
+        """End the server."""
         self.process.kill()
         self.process.communicate()
 
@@ -78,7 +78,7 @@ def talk(*tools: str, **fields: object) -> Conversation:
     given: dict[str, object] = {
         "task": "Sum up.",
         "speakers": [
-            # What tools weigh is estimated for this context.
+            # This context needs the estimated tokens of the tools.
             {"name": "Ann", "tools": tools, "context": {"kind": "tokens", "limit": 4000}},
             {"name": "Bob", "replies": [{"kind": "text", "text": "Yes."}]},
         ],
@@ -99,7 +99,7 @@ def calls(*wanted: tuple[str, dict[str, Any]]) -> Reply:
 def run(
     script: Sequence[Line], conversation: Conversation, servers: dict[str, Any]
 ) -> list[tuple[str, Failure | None]]:
-    """Run a conversation; give what its calls gave."""
+    """Run a conversation; return the results of its calls."""
     model = ScriptedChatModel(script=script)
     return told(converse(conversation, model=model, store="memory:", mcp_servers=servers))
 
@@ -111,7 +111,7 @@ def told(result: StoredSession) -> list[tuple[str, Failure | None]]:
 
 
 def refused(conversation: Conversation, servers: dict[str, Any]) -> str:
-    """Run a conversation that can't be run; give what is said of it."""
+    """Run an invalid conversation; return the error's message."""
     model = ScriptedChatModel(script=[])
     with pytest.raises(SpecError) as caught:
         converse(conversation, model=model, store="memory:", mcp_servers=servers)
@@ -120,7 +120,7 @@ def refused(conversation: Conversation, servers: dict[str, Any]) -> str:
 
 
 def still_running(folder: Path) -> list[int]:
-    """The servers over stdio that have started there and not ended."""
+    """Return the servers over stdio that have started in this folder and not ended."""
     started = [int(path.stem) for path in folder.glob("*.pid")]
     assert started
 
@@ -134,14 +134,14 @@ def still_running(folder: Path) -> list[int]:
     return [pid for pid in started if runs(pid)]
 
 
-# What a speaker gets.
+# The tools of a speaker.
 
 
 def test_tools_of_two_servers_run_side_by_side_and_answer_in_order(
     command: dict[str, Any], web: Web, tmp_path: Path
 ) -> None:
-    """G4, A8: what they give is text; servers that nobody names are left alone."""
-    # Each waits for the other one.
+    """G4, A8: their results are text; servers that no speaker names are not started."""
+    # Each call waits for the other.
     both = calls(
         ("disk.meet", {"folder": str(tmp_path), "name": "here", "other": "there"}),
         ("web.meet", {"folder": str(tmp_path), "name": "there", "other": "here"}),
@@ -187,8 +187,8 @@ def test_tools_of_two_servers_run_side_by_side_and_answer_in_order(
 def test_whatever_a_call_comes_to_is_told_to_the_model(
     call: tuple[str, dict[str, Any]], text: str, failure: Failure | None, web: Web
 ) -> None:
-    """Y19, G4: errors of the server are text, wrong arguments the model's own mistake."""
-    # A call may take longer than the connection.
+    """Y19, G4: the server's errors are text; wrong arguments are the model's mistake."""
+    # A call may take longer than the connection timeout.
     conversation = talk(call[0], tool_timeout=3 if "hang" in call[0] else 60)
     servers = {"web": web.server | {"connect_timeout": 2}}
     assert run([calls(call), "Well."], conversation, servers) == [(text, failure)]
@@ -265,7 +265,7 @@ async def test_a_server_that_has_gone_meanwhile_is_told_to_the_model(web: Web) -
 
 @pytest.mark.exhaustive
 async def test_nothing_blocks_the_loop(command: dict[str, Any], web: Web) -> None:
-    """The dev server refuses what does."""
+    """The dev server refuses blocking calls."""
     for server in read_given_servers({"disk": command, "web": web.server}).values():
         with blockbuster_ctx():
             tools = await tools_of(server, "x")
@@ -342,7 +342,7 @@ def test_what_is_no_text_is_named(result: dict[str, Any], text: str) -> None:
     assert result_text(CallToolResult.model_validate(result)) == text
 
 
-# Servers that are not there.
+# Missing servers.
 
 
 def free_port() -> int:
@@ -351,7 +351,7 @@ def free_port() -> int:
 
 
 class Page(BaseHTTPRequestHandler):
-    """A web page, whatever is asked."""
+    """A server that answers every request with a web page."""
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
@@ -361,7 +361,7 @@ class Page(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Keep quiet."""
+        """Print nothing."""
 
 
 def test_a_web_page_is_no_server_and_nobody_waits_for_more() -> None:
@@ -461,7 +461,7 @@ def test_without_the_extra_it_is_said_what_to_install(
     assert said.endswith("; install duologue[mcp]")
 
 
-# How servers are given.
+# Ways to configure servers.
 
 
 @pytest.mark.parametrize(
@@ -541,7 +541,7 @@ def test_a_file_that_other_programs_share_is_read(
 def test_a_wrong_file_is_one_error_where_a_tool_is_named(
     text: str | None, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Each test has a working folder of its own.
+    # Each test has a separate working folder.
     monkeypatch.setenv("DUOLOGUE_MCP_SERVERS", "servers.json")
     if text is not None:
         Path("servers.json").write_text(text)

@@ -1,4 +1,4 @@
-"""Everything that conversations name, by name: given in Python, or installed as entry points."""
+"""Objects that conversations name: given in Python, or installed as entry points."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -53,7 +53,7 @@ NAMES: dict[str, Callable[[str], dict[str, Any]]] = {
         "prompts": {"begin": {"name": name}},
     },
 }
-"""For each kind a conversation that names one."""
+"""For each kind, a conversation that names an object of it."""
 
 FIELDS = {
     "tools": "speakers.0.tools",
@@ -73,7 +73,7 @@ def naming(kind: str, name: str) -> Conversation:
 
 @tool
 def thing() -> str:
-    """Give a thing."""
+    """Return a fixed text."""
     return "a thing"
 
 
@@ -151,13 +151,13 @@ _numbers = count()
 
 
 class Site:
-    """A folder of packages that Python finds."""
+    """A folder of packages on Python's path."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def install(self, code: str, **entries: str) -> str:
-        """Install a distribution of one module; for each group what its name ``thing`` is.
+        """Install a distribution of one module; `entries` maps each group to its object ``thing``.
 
         Returns:
             The module's name.
@@ -192,7 +192,7 @@ def test_what_is_given_in_python_is_found_by_its_name(kind: str) -> None:
 @pytest.mark.part(4)
 @pytest.mark.parametrize("kind", NOUNS)
 def test_what_is_installed_is_found_by_its_name(kind: str, site: Site) -> None:
-    """So that a file can name it."""
+    """A file can therefore name it."""
     site.install(INSTALLED, **ENTRIES)
     registry = Registry()
     assert not registry.knows(naming(kind, "thing"))
@@ -258,7 +258,7 @@ def test_what_nobody_names_is_not_imported(site: Site) -> None:
 
 
 def test_a_hook_given_as_none_takes_an_installed_one_away(site: Site) -> None:
-    """L7: removable."""
+    """L7: installed hooks can be removed."""
     site.install(INSTALLED, **ENTRIES)
     registry = Registry({"hooks": {"thing": None}})
     spec = naming("hooks", "thing")
@@ -355,7 +355,7 @@ def test_tools_must_be_a_list(given: Any) -> None:  # noqa: ANN401
 @pytest.mark.parametrize("kind", sorted(NOUNS.keys() - {"tools"}))
 @pytest.mark.parametrize("name", ["", " ", " thing", "thing\n", "two\nlines", 81 * "x", 7, None])
 def test_a_name_that_no_conversation_can_hold_is_refused(kind: str, name: object) -> None:
-    """Else it would be there, and never be found."""
+    """Such an object could never be used."""
     registered: Any = {kind: {name: GIVEN[kind]["thing"]}}
     with pytest.raises(SpecError) as caught:
         Registry(registered)
@@ -386,7 +386,7 @@ def test_what_can_not_be_imported_is_one_clear_error(
 
 
 def test_an_installed_tool_that_calls_itself_otherwise_is_refused(site: Site) -> None:
-    """The model would call a name that no file holds."""
+    """Otherwise the model would call a name that no file contains."""
     module = site.install(INSTALLED, tools="odd")
     assert refusal(Registry(), "tools") == (
         f"speakers.0.tools: the tool 'thing' of {module}:odd calls itself 'odd'; give both "
@@ -403,7 +403,7 @@ def test_a_name_that_there_is_not_comes_with_the_near_ones(
         site.install(INSTALLED, **ENTRIES)
     registered: Any = {kind: GIVEN[kind]} if where == "python" else {}
     registry = Registry(registered)
-    # What was found before is a near name once, not twice.
+    # A name that was found before is suggested once, not twice.
     registry.check(naming(kind, "thing"))
     start = f"{FIELDS[kind]}: there is no {NOUNS[kind]}"
     assert refusal(registry, kind, "thin").startswith(f"{start} 'thin'; did you mean 'thing'")
@@ -468,7 +468,7 @@ def test_a_hook_has_no_subclasses_whose_methods_would_not_be_called() -> None:
 
         class Loud(Hook):  # type: ignore[misc]  # that is the point
             def after_speaker(self, turn: object, reply: object) -> None:
-                """Is never called."""
+                """Do nothing; this is never called."""
 
 
 def test_a_name_that_is_registered_as_something_else_says_so() -> None:

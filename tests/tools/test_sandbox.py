@@ -1,4 +1,4 @@
-"""Running code: what comes back, what is kept between calls, and what a level refuses."""
+"""Running code: its output, the variables kept between calls, and the refusals of each level."""
 
 import asyncio
 import os
@@ -195,7 +195,7 @@ mark, answers = frame.f_locals["mark"], frame.f_locals["answers"]
 async def test_a_forged_answer_is_the_own_answer_and_no_more(
     forgery: str, exit_code: int, output: str
 ) -> None:
-    """What code says is data: nothing outside waits, breaks or believes more than an exit code."""
+    """Output of code is data: forged output can only set an exit code, and blocks no one."""
     await need("bubblewrap")
     session, other = Session("bubblewrap", seconds=2), Session("bubblewrap")
     await other("x = 'theirs'")
@@ -204,7 +204,7 @@ async def test_a_forged_answer_is_the_own_answer_and_no_more(
 
     assert ran.exit_code == exit_code, ran
     assert output in ran.output
-    # What said that it was done and is not costs the next call its time.
+    # Code that falsely reports its end costs the next call its time.
     after = await session("1 + 1")
     assert after.exit_code in (0, 124)
     assert (await session("3")).output.removeprefix(module.ANEW) == "3\n"
@@ -225,7 +225,7 @@ async def test_orders_that_the_code_has_stolen_cost_their_time_alone() -> None:
         stolen = await session("1 + 1")
         assert stolen.exit_code in (0, 124, 1)
         if stolen.exit_code:
-            # Now the thief is gone; which order it was quick enough for is up to the machine.
+            # The thief is gone now; the order that it stole first depends on the machine.
             break
     else:
         return
@@ -280,7 +280,7 @@ async def test_the_host_has_a_folder_of_its_own_that_is_gone_afterwards() -> Non
 @pytest.mark.parametrize("level", LEVELS)
 async def test_keys_run_side_by_side_and_one_key_one_after_another(level: Level) -> None:
     await need(level)
-    # Sessions meet halfway: each waits for what the other does meanwhile.
+    # The sessions run at once: neither waits for the other to finish.
     first, second = Session(level), Session(level)
     await asyncio.gather(first("x = 'first'"), second("x = 'second'"))
     found = await asyncio.gather(first("x"), second("x"))
@@ -293,7 +293,7 @@ async def test_keys_run_side_by_side_and_one_key_one_after_another(level: Level)
 async def test_an_interpreter_that_has_gone_on_without_its_session_is_not_its_own(
     level: Level,
 ) -> None:
-    """A call that was never recorded, or one that another process made, must not show."""
+    """The effects of an unrecorded call, or of another process's call, must not show."""
     await need(level)
     session = Session(level)
     await session("x = ['recorded']")
@@ -310,7 +310,7 @@ async def test_an_interpreter_that_has_gone_on_without_its_session_is_not_its_ow
 
 
 async def test_an_idle_process_of_monty_that_was_ended_costs_nothing() -> None:
-    """As by a machine that is short of memory."""
+    """A machine short of memory may end it."""
     session = Session("monty")
     await session("x = 1")
     idle = [worker for key, worker in module._workers()._idle.items() if "monty" in key]
@@ -431,7 +431,7 @@ async def test_variables_too_large_to_keep_leave_the_former_ones() -> None:
     "memory", ["!!!not base64", "ä", "Z2FyYmFnZQ==", "half"], ids=["letters", "ä", "bytes", "half"]
 )
 async def test_variables_that_cannot_be_read_are_gone_and_no_more(memory: str) -> None:
-    """As after an update of the interpreter, or from a damaged file."""
+    """This happens after an update of the interpreter, or with a damaged file."""
     session = Session("monty")
     await session("x = 1")
     former = session.kept.memory or ""
@@ -582,8 +582,8 @@ async def test_monty_has_no_shell() -> None:
 
 @pytest.fixture
 def no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A bwrap that always fails stands first."""
-    # Everyone must reach it, which the tests' own folder does not allow.
+    """Put a bwrap that always fails first on the path."""
+    # Every user must reach the folder; the tests' own folder does not allow this.
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         broken = Path(folder) / "bwrap"

@@ -1,4 +1,4 @@
-"""The tool executor: errors counted, rounds capped, timeouts, what tools are told and give."""
+"""The tool executor: counted errors, capped rounds, timeouts, and the input and output of tools."""
 
 import asyncio
 import json
@@ -84,7 +84,7 @@ RAISING = call("fail", {"reason": "disk on fire"})
 
 
 def numbered(made: ScriptedToolCall, count: int) -> list[Line]:
-    """The same call in message after message, the arguments differing where they may."""
+    """Return the same call in message after message, with different arguments if allowed."""
     return [
         calls(made.model_copy(update={"id": f"c{number}", "args": _varied(made.args, number)}))
         for number in range(count)
@@ -132,7 +132,7 @@ async def test_the_two_kinds_of_errors_are_counted_apart() -> None:
 
 
 async def test_errors_are_counted_anew_in_each_turn() -> None:
-    """Y19: four of them in each of two turns end nothing."""
+    """Y19: four errors in each of two turns end nothing."""
     turn: list[Line] = [*numbered(UNFIT, 4), "I give up.", "Ok."]
     again = talk("add", end_chat={"max_iterations": 2})
     result, _ = await run([*turn, *turn], [add], again)
@@ -162,7 +162,7 @@ async def test_the_caps_on_errors_can_be_set(
 
 
 async def test_promised_last_words_fall_away_where_the_errors_end_it() -> None:
-    """Y19, as of every hard stop."""
+    """Y19: this is the rule for every hard stop."""
     conversation = load_conversation(
         {
             "task": "Sum up.",
@@ -184,7 +184,7 @@ async def test_promised_last_words_fall_away_where_the_errors_end_it() -> None:
 
 
 async def test_only_rounds_in_which_a_call_succeeds_count() -> None:
-    """Z7: of two rounds, the failed ones between them cost nothing."""
+    """Z7: of two rounds, the failed rounds between them cost nothing."""
     script: list[Line] = [
         *numbered(UNFIT, 2),
         calls(call("add", {"a": 1, "b": 1}, "d1")),
@@ -245,7 +245,7 @@ async def test_a_tool_that_runs_into_a_timeout_of_its_own_has_failed() -> None:
 
 
 async def test_what_a_tool_says_to_the_model_stands_there_without_the_class() -> None:
-    """Yacana's ToolError, LangChain's ToolException."""
+    """This applies to Yacana's ToolError and LangChain's ToolException."""
 
     @tool
     def strict(n: int) -> str:
@@ -274,7 +274,7 @@ async def test_a_tools_own_validation_error_is_not_the_models_fault() -> None:
 async def test_a_tool_that_wants_the_program_to_end_has_failed(
     kind: str, raised: BaseException
 ) -> None:
-    """Else it ends the event loop, and with it every conversation of the process."""
+    """Otherwise it would end the event loop, and every conversation of the process."""
 
     @tool
     def leave() -> str:
@@ -359,7 +359,7 @@ async def test_a_tool_may_not_command_the_graph() -> None:
     assert reason(result) is Reason.MAX_ITERATIONS
 
 
-# What a tool is told
+# Input of a tool
 
 
 async def test_session_and_call_id_come_from_the_run_and_never_from_the_model() -> None:
@@ -396,7 +396,7 @@ async def test_session_and_call_id_come_from_the_run_and_never_from_the_model() 
 
 
 async def test_a_tool_knows_what_its_caller_knows_and_no_more() -> None:
-    """What only another speaker was told, or made up for itself, is not there."""
+    """Messages that only another speaker heard or wrote for itself are missing."""
     seen: list[list[tuple[str | None, str]]] = []
 
     @tool
@@ -427,7 +427,7 @@ async def test_a_tool_knows_what_its_caller_knows_and_no_more() -> None:
     assert seen == [[("Ann", "Hello."), ("Bob", "Hi."), ("Ann", "So.")]]
 
 
-# What the tools give is the message (Y18)
+# Tool results as the message (Y18)
 
 
 def direct(**fields: object) -> Conversation:
@@ -435,7 +435,7 @@ def direct(**fields: object) -> Conversation:
 
 
 async def test_the_tools_output_is_the_speakers_message() -> None:
-    """Y18: the others hear it, and its own view ends in that line; the model isn't asked again."""
+    """Y18: others hear it, and the speaker's own view ends in it; the model is not asked again."""
     both = calls(call("add", {"a": 1, "b": 2}), call("add", {"a": 3, "b": 4}, "c2"), text="Adding.")
     result, model = await run([both, "Thanks."], [add, fail], direct())
     assert result.transcript == [("Ann", "Adding."), ("Ann", "3\n\n7"), ("Bob", "Thanks.")]
@@ -457,7 +457,7 @@ async def test_a_call_that_fails_goes_back_to_the_model_first() -> None:
 
 
 async def test_langchains_own_word_for_it_counts_too() -> None:
-    """Y18: of several tools all must say so."""
+    """Y18: with several tools, all must have `return_direct`."""
     alone = add.model_copy(update={"return_direct": True})
     result, _ = await run([calls(call("add", {"a": 1, "b": 2})), "Thanks."], [alone], talk("add"))
     assert result.transcript == [("Ann", "3"), ("Bob", "Thanks.")]
@@ -503,7 +503,7 @@ async def test_who_may_call_none_is_told_so() -> None:
 
 @pytest.mark.parametrize("name", ["shell", "python", "get_history", "clock"])
 async def test_a_tool_that_was_never_given_is_not_there(name: str) -> None:
-    """LazyLLM's agent adds a host shell by itself; what is installed here has to be named."""
+    """LazyLLM's agent adds a host shell by default; here even installed tools must be named."""
     made = calls(call(name, {"code": "echo reached", "limit": 5}))
     result, model = await run([made, "Hm.", "Ok."], [add], talk("add"))
     assert answers(result)[0].text == f"There is no tool {name!r}. Your tools: add."
@@ -521,11 +521,11 @@ async def test_what_must_be_called_is_free_once_a_call_has_succeeded() -> None:
     assert [asked.tool_choice for asked in model.calls[:3]] == ["required", "required", None]
 
 
-# Calls that are cut short
+# Interrupted calls
 
 
 async def test_a_finished_call_is_not_made_again_and_the_one_in_flight_has_its_id() -> None:
-    """What a run that is broken off has cost is the call in flight alone."""
+    """Only the call in flight is repeated after an interruption."""
     made: list[tuple[str, str]] = []
     hangs, may_end = asyncio.Event(), asyncio.Event()
 
@@ -547,7 +547,7 @@ async def test_a_finished_call_is_not_made_again_and_the_one_in_flight_has_its_i
     options: dict[str, Any] = {"session": "s", "store": "memory:cut-short"}
     broken = asyncio.create_task(run([both], [good, slow], talk("good", "slow"), **options))
     await hangs.wait()
-    # The other one's result is recorded within a moment.
+    # The other call's result is recorded within a moment.
     await asyncio.sleep(0.3)
     broken.cancel()
     with pytest.raises(asyncio.CancelledError):

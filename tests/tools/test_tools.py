@@ -1,4 +1,4 @@
-"""Tools: what a speaker may call, what it gets back, and what the others hear of it."""
+"""Tools: the calls a speaker may make, their results, and the messages that others hear."""
 
 import asyncio
 from collections.abc import Sequence
@@ -213,7 +213,7 @@ async def test_broken_calls_are_answered_behind_the_good_ones_as_the_client_read
     result, _ = await run([Reply(tool_calls=calls), "I see.", "Ok."], [add], talk("add"))
     asked = next(message for message in result.messages if isinstance(metadata(message), ToolCalls))
     assert isinstance(asked, AIMessage)
-    # LangChain keeps no order between the two kinds.
+    # LangChain keeps no order between valid and invalid calls.
     assert [made["id"] for made in [*asked.tool_calls, *asked.invalid_tool_calls]] == ["c2", "c1"]
     assert [answer.tool_call_id for answer in results(result)] == ["c2", "c1"]
 
@@ -269,7 +269,7 @@ async def test_each_turn_has_its_rounds_of_calls_anew() -> None:
 
 
 async def test_twenty_rounds_by_default_and_failures_are_no_rounds() -> None:
-    """Z7: a round without success ends a turn by its errors."""
+    """Z7: a round without success only counts towards the turn's errors."""
     assert talk("add").max_tool_rounds == 20
     made = [Reply(tool_calls=(call("add", {"a": 1, "b": n}, f"c{n}"),)) for n in range(19)]
     failed = Reply(tool_calls=(call("add", {"a": "one"}, "f"),))
