@@ -1,4 +1,4 @@
-"""A real dev server against a scripted model server, for all tests that drive it."""
+"""A real dev server against a scripted model server, for all tests that use it."""
 
 import json
 import os
@@ -26,11 +26,11 @@ ROOT = Path(__file__).parents[2]
 
 
 def speak(prompt: Prompt) -> Line:
-    """Play any part of a role-play, a group or a blogger by nothing but the prompt.
+    """Play any part of a role-play, a group or a blogger, based on the prompt alone.
 
-    A role-play's user ends it after two turns, a critic is satisfied by the third version. Of a
-    group, whoever is asked has completed its task after three turns, a separate judge finds all met
-    once somebody says so, and a moderator names the last of those it may choose from.
+    A role-play's user ends it after two turns; a critic is satisfied by the third version. In a
+    group, each speaker has completed its task after three turns, a separate judge finds all
+    objectives met once a speaker says so, and a moderator names the last of its candidates.
     """
     turn, question = turn_of(prompt), prompt[-1]["content"]
     if prompt[0]["content"].startswith(judging.MODERATOR):
@@ -55,7 +55,7 @@ def speak(prompt: Prompt) -> Line:
 
 
 def use_tools(prompt: Prompt) -> Line:
-    """Call every tool that duologue brings, side by side; then tell what they gave."""
+    """Call all tools of duologue in parallel; then report their results."""
     if prompt[-1]["role"] == "tool":
         return " | ".join(message["content"] for message in prompt if message["role"] == "tool")
     calls = {
@@ -71,7 +71,7 @@ def use_tools(prompt: Prompt) -> Line:
 
 
 def add_up(prompt: Prompt) -> Line:
-    """Call the calculator and speak beside the call, in pieces; then tell what it gave."""
+    """Call the calculator and speak together with the call, in pieces; then report the result."""
     last = prompt[-1]
     if last["role"] == "tool":
         return f"So: {last['content']}"
@@ -82,7 +82,7 @@ def add_up(prompt: Prompt) -> Line:
 
 
 BESIDE = 'I add that up:\n"one moment" …'
-"""What is said beside the call of the calculator."""
+"""The text beside the call of the calculator."""
 
 
 def write_code(prompt: Prompt) -> str:
@@ -92,7 +92,7 @@ def write_code(prompt: Prompt) -> str:
 
 
 def turn_of(prompt: Prompt) -> int:
-    """How often whoever is asked has spoken."""
+    """Return how often the asked speaker has spoken."""
     return sum(message["role"] == "assistant" for message in prompt)
 
 
@@ -107,18 +107,18 @@ PARTS: dict[str, Callable[[Prompt], Line]] = {
     "You count": lambda prompt: f"I count {turn_of(prompt)}.",
     "You plan": lambda prompt: {"bed": f"bed {turn_of(prompt)}"},
 }
-"""Who has more to say than a line, by how the system prompt begins."""
+"""Answers of the speakers that say more than a line, by the first words of the system prompt."""
 
 
 @pytest.fixture(scope="session")
 def model_server() -> Iterator[ScriptedServer]:
-    """The model server that the dev server's graphs ask."""
+    """Yield the model server that the dev server's graphs call."""
     with ScriptedServer(speak, models=["scripted", "big", "small"]) as server:
         yield server
 
 
 class DevServer:
-    """Where the dev server is, and what it has written so far."""
+    """A running dev server, with its address and its log."""
 
     def __init__(self, url: str, log: Path) -> None:
         self.url = url
@@ -130,9 +130,10 @@ class DevServer:
 
 
 def free_port() -> int:
-    """A port that nothing else gets while the server starts, which takes long on a busy machine.
+    """Return a port that no other program gets while the server starts.
 
-    Those that the system gives away by itself may be given to any client in between.
+    A start takes long on a busy machine, and the system may assign its ephemeral ports to any
+    client in between.
     """
     for port in random.sample(range(10_000, 30_000), 100):
         with socket.socket() as free, suppress(OSError):
@@ -145,9 +146,10 @@ def free_port() -> int:
 def dev_server(
     model_server: ScriptedServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[DevServer]:
-    """A dev server of this project: offline, and without a file left behind."""
+    """Yield a dev server of this project that works offline and leaves no file behind."""
     port = free_port()
-    # Its state folder is made where it runs: elsewhere, so that no earlier one is read or changed.
+    # The server creates its state folder in its working folder, so a separate one protects earlier
+    # state.
     folder = tmp_path_factory.mktemp("dev")
     log = folder / "log.txt"
     installed = tmp_path_factory.mktemp("installed")
@@ -179,7 +181,7 @@ def dev_server(
         )
     server = DevServer(f"http://127.0.0.1:{port}", log)
     try:
-        # Waiting for one that has ended is of no use.
+        # Do not wait for a server that has ended.
         goes_on = retry_if_not_exception_type(AssertionError)
         for attempt in Retrying(
             wait=wait_fixed(0.2), stop=stop_after_delay(120), retry=goes_on, reraise=True
@@ -195,7 +197,7 @@ def dev_server(
 
 @pytest.fixture(autouse=True)
 def show_log_on_failure(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Print what the dev server wrote during a test that used it; pytest shows it on failure."""
+    """Print the dev server's log of a test that used it; pytest shows it on failure."""
     server: DevServer | None = None
     if "dev_server" in request.fixturenames:
         server = request.getfixturevalue("dev_server")
@@ -207,8 +209,8 @@ def show_log_on_failure(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 async def client(dev_server: DevServer) -> AsyncIterator[LangGraphClient]:
-    """A client of the dev server, in whose log no blocking call may stand."""
+    """Yield a client of the dev server, and check that its log reports no blocking call."""
     async with get_client(url=dev_server.url) as found:
         yield found
-    # Calls that block in a coroutine are errors there.
+    # The server reports calls that block in a coroutine as errors.
     assert "Blocking" not in dev_server.log

@@ -1,7 +1,8 @@
 """With a seed the embedded model says the same again (U7).
 
-In one process and in another one, also where the first was left in the middle and the other went
-on. Nothing here depends on what is said. This file is also what the other process executes.
+This holds in one process and in another one, also if the first is interrupted in the middle and the
+other continues. No check depends on the answers' content. The other process executes this file,
+too.
 """
 
 import json
@@ -25,7 +26,7 @@ AGENDA = ("Cook", "Gardener", "Cook", "Gardener", "Guest")
 
 
 def judged() -> Conversation:
-    """A conversation with a summary before the function that may fail, and a judge behind it."""
+    """Return a conversation with a summary before the function that may fail, and with a judge."""
     return Conversation.model_validate(
         {
             "task": "Plan a garden",
@@ -65,7 +66,7 @@ def beds(turn: Turn) -> str:
 
 
 def first(turn: Turn) -> str | None:
-    """Leave all turns but the first to the model, which is slow on a small machine."""
+    """Leave all turns except the first to the model, which is slow on a small machine."""
     told = summaries.SUMMARY_HEADING.partition("{")[0]
     return None if any(told in message.text for message in turn.messages) else "I see."
 
@@ -75,7 +76,7 @@ def agenda(messages: Sequence[BaseMessage], names: Sequence[str]) -> str:
 
 
 def registered(*, fails: bool = False) -> dict[str, Any]:
-    """What the conversation names; the function called fails may do so."""
+    """Return the objects that the conversation names; the function `fails` may raise an error."""
 
     def function(turn: Turn) -> str:
         if fails:
@@ -89,7 +90,7 @@ def registered(*, fails: bool = False) -> dict[str, Any]:
 
 
 def record(session: str, store: str) -> list[dict[str, Any]]:
-    """All that a session holds, but for how long it took."""
+    """Return all data of a session except its duration."""
     lines = Session(session, store=store).export(format="jsonl").splitlines()
     outcome = Session(session, store=store).state().outcome
     assert outcome is not None
@@ -110,17 +111,17 @@ def test_the_same_seed_gives_the_same_log_wherever_it_is_run(
 
     with pytest.raises(SpecError, match="not now"):
         converse(conversation, session="left", store=store, **registered(fails=True))
-    # What another conversation leaves behind in the model's memory must not count.
+    # Data of another conversation in the model's memory must not count.
     converse(conversation, session="second", store=store, **registered())
     assert record("second", store) == first
 
-    # Half in this process, half in another.
+    # One half runs in this process, the other half in another one.
     subprocess.run([sys.executable, __file__, store], check=True)
     assert record("left", store) == first
 
 
 def in_another_process(store: str) -> None:
-    """Go on with the conversation that was left."""
+    """Continue the interrupted conversation."""
     Session("left", store=store).resume(**registered())
 
 

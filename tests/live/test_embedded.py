@@ -40,7 +40,7 @@ def server() -> EmbeddedServer:
 
 
 def client(server: EmbeddedServer, **parameters: object) -> ChatOpenAI:
-    """The ordinary client; parameters are ChatOpenAI's own and win over these."""
+    """Return the ordinary client; parameters are ChatOpenAI's own and override these."""
     defaults: dict[str, Any] = {
         "model": server.model,
         "base_url": server.url,
@@ -54,7 +54,7 @@ def client(server: EmbeddedServer, **parameters: object) -> ChatOpenAI:
 
 
 def eventually(condition: Callable[[], bool]) -> bool:
-    """Waits for something another process does; the deadline only bounds a failing test."""
+    """Wait for another process's action; the deadline only limits a failing test."""
     deadline = time.monotonic() + 20
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -62,7 +62,7 @@ def eventually(condition: Callable[[], bool]) -> bool:
 
 
 def is_gone(pid: int) -> bool:
-    """Says whether a process has ended, also when nobody has collected it yet."""
+    """Return whether a process has ended, also if its parent has not collected it yet."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
@@ -103,7 +103,7 @@ def test_neither_key_nor_model_path_can_be_read_from_the_process_list(
 
 
 def test_it_holds_nothing_but_the_model(server: EmbeddedServer) -> None:
-    # Ours are Python, but whatever of ours is imported brings this one along.
+    # duologue's other processes also run Python, but every import of duologue loads this module.
     assert "pydantic_core" not in Path(f"/proc/{server.pid}/maps").read_text()
 
 
@@ -116,7 +116,7 @@ def test_threads_share_one_child() -> None:
 @pytest.mark.process
 def test_a_killed_child_is_replaced(server: EmbeddedServer) -> None:
     os.kill(server.pid, signal.SIGKILL)
-    # Its many threads take a moment to go, and until then it counts as running.
+    # Its many threads take a moment to end, and until then it counts as running.
     assert eventually(lambda: embedded_server().pid != server.pid)
     assert client(embedded_server()).invoke("Say hello.").text.strip()
 
@@ -180,7 +180,8 @@ def test_the_child_dies_with_a_killed_parent(when: str) -> None:
         try:
             assert eventually(lambda: is_gone(pid))
         finally:
-            # A forked sibling of the child lives on, and must not have kept the child alive.
+            # A forked sibling of the child is still running, and must not have kept the child
+            # alive.
             for line in said:
                 if line.isdigit():
                     os.kill(int(line), signal.SIGKILL)

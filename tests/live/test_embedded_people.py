@@ -1,4 +1,4 @@
-"""People and the embedded model: it goes by the rules, whatever the model says."""
+"""People and the embedded model: the conversation follows its rules, whatever the model answers."""
 
 import pytest
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.live
 
 
 def brief(conversation: Conversation) -> Conversation:
-    """The same, with a few tokens for each answer."""
+    """Return the same conversation, with a few tokens for each answer."""
     model_settings = ModelSettings(max_tokens=16)
     speakers = [
         one.model_copy(update={"model_settings": model_settings}) for one in conversation.speakers

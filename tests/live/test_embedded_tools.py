@@ -29,7 +29,7 @@ class Node(BaseModel):
 
 
 class Odd(BaseModel):
-    """What llama.cpp makes no grammar of, unless it is left out."""
+    """An argument with parts that llama.cpp cannot turn into a grammar; they are left out."""
 
     pattern: str = Field(pattern="abc", max_length=100_000)
     anything: Any
@@ -107,7 +107,7 @@ async def test_with_auto_it_calls_or_speaks_and_shows_no_json() -> None:
     ids=lambda one: one.name,
 )
 async def test_its_server_takes_the_schemas_of_odd_tools(odd: StructuredTool) -> None:
-    # A few tokens: what counts is that the server makes a grammar of it.
+    # A few tokens are enough: the test only needs the server to build a grammar.
     answer = await ask(HumanMessage("Go."), tools=[odd, high_low], choice=odd.name, max_tokens=12)
     names: list[str | None] = [call["name"] for call in answer.tool_calls]
     names += [call["name"] for call in answer.invalid_tool_calls]
@@ -116,7 +116,7 @@ async def test_its_server_takes_the_schemas_of_odd_tools(odd: StructuredTool) ->
 
 @pytest.mark.exhaustive
 async def test_a_conversation_calls_a_tool_over_http_and_finishes() -> None:
-    """Y18: the call, the tool's own answer as the message, and a reply after seeing one."""
+    """Y18: the call, the tool's own answer as the message, and a reply after a seen result."""
     conversation = load_conversation(
         {
             "task": "Guess the number 7.",
@@ -156,7 +156,7 @@ async def test_a_conversation_calls_a_tool_over_http_and_finishes() -> None:
 
 @pytest.mark.exhaustive
 async def test_it_may_speak_beside_a_call() -> None:
-    """G1: whatever it says, it is said once, and the tool does not see it."""
+    """G1: its words are said once, and the tool does not see them."""
     ann = {
         "name": "Ann",
         "tools": ["high_low"],

@@ -1,4 +1,4 @@
-"""The guessing game on the embedded model: its structure, never its good sense."""
+"""The guessing game on the embedded model: checks of its structure, not of its quality."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -44,8 +44,8 @@ def of_kind(
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("secret", SECRETS)
 async def test_the_game_has_its_structure_whatever_is_said(secret: Mapping[str, Any]) -> None:
-    """Y2, Y3, Y9, Y13, Y16: who speaks when, who hears what, and why it ends."""
-    # Short answers, and no seed, with which nothing is cached: what they say does not matter here.
+    """Y2, Y3, Y9, Y13, Y16: the order of turns, the messages that each hears, and the end."""
+    # Answers are short and, without a seed, not cached: their content does not matter here.
     short = {"max_tokens": 10}
     game = group_solve(
         [
@@ -63,7 +63,7 @@ async def test_the_game_has_its_structure_whatever_is_said(secret: Mapping[str, 
             },
         ],
         end_chat={"mode": "one_last_chat_after_first_completion", "max_iterations": CAP},
-        # A list of what is left may go on and on.
+        # Without a limit, a list of remaining objectives could become endless.
         judge={"max_tokens": 80},
         model="embedded",
     )
@@ -85,7 +85,7 @@ async def test_the_game_has_its_structure_whatever_is_said(secret: Mapping[str, 
     assert speakers == [(PLAYER, MASTER)[number % 2] for number in range(len(speakers))]
     assert 1 <= len(said) <= 2 * CAP
 
-    # The player sees its task, the shift, and what was said in the rounds; no word more.
+    # The player sees only its task, the shift, and the messages of the rounds.
     heard = [message for message in result.messages if metadata(message).is_heard_by(PLAYER)]
     own = [message for message in result.messages if metadata(message).speaker == PLAYER]
     assert not {told.id, *(message.id for message in private)} & {
@@ -111,7 +111,7 @@ async def test_the_game_has_its_structure_whatever_is_said(secret: Mapping[str, 
     assert str(result.outcome).startswith("Ended after ")
 
 
-# What a silly model may run into as well.
+# Guards that a weak model may trigger as well.
 GUARDS = (
     Reason.BLANK_REPLIES,
     Reason.SAME_REPLIES,

@@ -1,7 +1,7 @@
-"""Conversations of 400 messages end on a model whose context is small, by every policy.
+"""Conversations of 400 messages end on a model with a small context, with every policy.
 
-The embedded model speaks for one of the two at the end of each, where the history is longest; all
-else is said by a function, and summed up by a scripted model, since a small machine is slow.
+The embedded model speaks for one of the two at the end of each, with the longest history; a
+function says everything else, and a scripted model summarizes, since a small machine is slow.
 """
 
 from typing import Any
@@ -17,7 +17,8 @@ from duologue.tools import Turn
 pytestmark = [pytest.mark.live, pytest.mark.exhaustive]
 
 ROOMY, TIGHT = 2048, 512
-"""Tokens of context. Reading is what takes long, and a limit is as near to a tight one."""
+"""Tokens of context. Reading dominates the run time, and a small context reaches its limit as well.
+"""
 
 MESSAGES = 400
 BY_THE_MODEL = 4
@@ -41,7 +42,7 @@ def talk(policy: dict[str, Any]) -> Conversation:
         },
         {"name": "Gardener", "replies": [early, {"kind": "text", "text": "And then?"}]},
     ]
-    # A model this small repeats itself, and nothing depends on what it says.
+    # A model this small repeats itself, and no check depends on its answers.
     quiet = {"same_replies": 0, "farewells": 0, "standstill": 0, "blank_replies": 0}
     end_chat = {"max_iterations": MESSAGES // 2, "guards": quiet}
     return Conversation.model_validate(
@@ -50,7 +51,7 @@ def talk(policy: dict[str, Any]) -> Conversation:
 
 
 class Early:
-    """Speaks until the last messages, which it leaves to the model."""
+    """A function that speaks until the last messages, which it leaves to the model."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -92,10 +93,10 @@ async def test_400_messages_end_on_a_small_context(
     cuts = kinds.count(Summary)
     too_long = [text for text in notices if "too long" in text]
     if policy["kind"] == "all":
-        # Nothing but the model's refusal shortens it, and the stream says so each time.
+        # Only the model's refusal shortens the history, and the stream reports each time.
         assert 0 < cuts == len(too_long)
     elif policy["kind"] == "summary":
-        # Summed up in steps: far less often than there are turns.
+        # Summaries are made in steps, far less often than once per turn.
         assert 2 <= cuts <= MESSAGES // 5
         assert not too_long
     else:

@@ -1,4 +1,4 @@
-"""People who answer in another process, after the one that asked is gone, on PostgreSQL."""
+"""People who answer in another process, after the first one has ended, on PostgreSQL."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +17,7 @@ TOOLS = ("first", "second", "third")
 
 
 def answer(prompt: Prompt) -> Line:
-    """Call every tool once at "Work", then tell what they gave."""
+    """Call every tool once if asked to "Work"; then report the results."""
     if prompt[-1]["role"] == "tool":
         return " ".join(one["content"] for one in prompt if one["role"] == "tool")
     if "Work" not in prompt[-1]["content"]:
@@ -27,7 +27,7 @@ def answer(prompt: Prompt) -> Line:
 
 
 Part = Callable[..., dict[str, Any]]
-"""Runs a part of the session in a process of its own."""
+"""A function that runs a part of the session in a separate process."""
 
 
 @pytest.fixture

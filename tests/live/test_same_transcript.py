@@ -1,4 +1,4 @@
-"""One conversation, however it is given and whatever runs it, asks and says the same."""
+"""One conversation makes the same requests and messages in every form and with every runner."""
 
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ FORM: dict[str, Any] = {
 
 
 def asked(server: ScriptedServer, before: int) -> list[dict[str, Any]]:
-    # Whether an answer is streamed is the runner's affair.
+    # The runner decides whether an answer is streamed.
     way = ("stream", "stream_options")
     return [
         {name: value for name, value in call.body.items() if name not in way}
@@ -84,7 +84,7 @@ GROUP: dict[str, Any] = {
 
 
 def in_python() -> Conversation:
-    """The same as `GROUP`, as a Python program has it."""
+    """Return the conversation of `GROUP`, built in Python."""
     return group_solve(
         [
             Speaker(
@@ -170,6 +170,6 @@ async def test_python_toml_json_dict_and_dev_server_give_one_transcript(
     assert len(bodies) == calls
     for way, (its_bodies, its_messages, its_outcome) in found.items():
         assert its_bodies == bodies, way
-        # How long it took is no part of what happened.
+        # The duration is not compared.
         assert its_outcome.model_copy(update={"seconds": outcome.seconds}) == outcome, way
         assert without_ids(its_messages) == without_ids(messages), way

@@ -1,4 +1,4 @@
-"""The real dev server, offline, driven as Studio drives it."""
+"""The real dev server, offline, used in the way Studio does."""
 
 import asyncio
 import re
@@ -39,13 +39,13 @@ async def run(
 
 
 def untimed(found: dict[str, Any]) -> dict[str, Any]:
-    """A run's values without the time that it took, and the ids that its messages were given."""
+    """Return a run's values without its duration and its messages' ids."""
     messages = [message | {"id": None} for message in found["messages"]]
     return found | {"outcome": found["outcome"] | {"seconds": None}, "messages": messages}
 
 
 def contents(state: dict[str, Any]) -> list[str]:
-    """What the messages of a state say."""
+    """Return the texts of a state's messages."""
     return [message["content"] for message in state["messages"]]
 
 
@@ -83,7 +83,7 @@ async def test_a_run_ends_with_an_outcome_and_is_not_run_twice(
     assert first["specified_task"] == "A better task."
     assert len(model_server.calls) - before == 6
     again = await run(client, on, FORM)
-    # A run that adds nothing gets the thread's whole state from the server.
+    # For a run that adds nothing, the server returns the thread's whole state.
     assert {name: again[name] for name in first} == first
     assert len(model_server.calls) - before == 6
 
@@ -234,12 +234,12 @@ async def test_an_assistant_sets_model_temperature_and_prompts(
         ]
 
     assert await asked(await thread(client)) == [("big", 0.7, True), ("big", 0.7, False)]
-    # A run's own context goes first, also as a server's older clients give it.
+    # A run's own context has priority, also in the form of older clients of the server.
     own: Any
     for own in ({"context": {"model": "small"}}, {"config": {"configurable": {"model": "small"}}}):
         found = await asked(await thread(client), **own)
         assert found == [("small", 0.7, True), ("small", 0.7, False)]
-    # A thread goes on as it began.
+    # A thread keeps the settings that it began with.
     on = await thread(client)
     assert await asked(on, interrupt_after=["user_agent"]) == [("big", 0.7, True)]
     await client.assistants.update(made["assistant_id"], context={"model": "small"})
@@ -329,7 +329,7 @@ async def test_a_group_solve_is_run_from_its_forms_fields(client: LangGraphClien
     ended = found["outcome"]
     assert ended["reasons"] == ["completed"]
     assert ended["explanations"] == ["Ann completed its task"]
-    # A secret, two answers, Ann's one turn, with which it has spoken three times, and Ben's last.
+    # A secret, two answers, Ann's one turn, her third message, and Ben's last message.
     assert ended["messages"] == 5
     assert "specified_task" not in found or not found["specified_task"]
 
@@ -430,7 +430,7 @@ async def test_a_bad_field_of_a_blogger_is_one_error_that_names_it(
 async def test_what_a_package_offers_by_entry_points_is_found_there(
     client: LangGraphClient, model_server: ScriptedServer
 ) -> None:
-    """Rows L1, L4, L5 and L9: function, hook, schema and token budget, none of which blocks."""
+    """L1, L4, L5, L9: function, hook, schema and token budget; none of them blocks."""
     before = len(model_server.calls)
     found = await run(client, await thread(client), {"conversation": shaped()})
     assert found["outcome"]["reasons"] == ["max_iterations"]
@@ -486,7 +486,7 @@ async def test_the_form_of_a_coder_needs_only_the_task(client: LangGraphClient) 
 async def test_a_coder_runs_its_code_and_has_the_last_word(
     level: str, client: LangGraphClient
 ) -> None:
-    """Row L8: a call that blocks would be an error there."""
+    """L8: the dev server would report a blocking call as an error."""
     given = {"task": "What is 6 times 7?", "sandbox": {"level": level}}
     found = await run(client, await thread(client), given, "coder")
     assert found["outcome"]["reasons"] == ["no_code_block"]
@@ -500,7 +500,7 @@ async def test_a_coder_runs_its_code_and_has_the_last_word(
 async def test_a_served_graph_runs_no_code_on_the_host(
     client: LangGraphClient, model_server: ScriptedServer
 ) -> None:
-    """Whoever reaches the server could run programs else."""
+    """Otherwise, anyone who reaches the server could run programs."""
     before = len(model_server.calls)
     given = {"task": "What is 6 times 7?", "sandbox": {"level": "host"}}
     found = await run(client, await thread(client), given, "coder")

@@ -1,4 +1,4 @@
-"""Inputs on the real dev server: in every form of a message, refused, and removed again."""
+"""Inputs on the real dev server: messages in every form, refused inputs, and removed messages."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""The chat protocol on the real dev server, as chats, other agents and supervisors speak it."""
+"""The chat protocol on the real dev server, with the requests of chats, agents and supervisors."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "user_proxy": {"code": False, "assistant_prompt": "You count with {user}."},
     "chat": {"assistant_prompt": "You count with {user}."},
 }
-"""What each graph is given beside a message."""
+"""The fields of each graph's input beside a message."""
 
 ANSWERS = {
     "role_play": "Solution: step 1 is done.\nNext request.",
@@ -41,11 +41,11 @@ ANSWERS = {
     "user_proxy": "I count 0.",
     "chat": "I count 0.",
 }
-"""What its answer begins with."""
+"""The first words of each graph's answer."""
 
 
 def user(text: str, message_id: str | None = None) -> dict[str, Any]:
-    """An input as agent-chat-ui sends it."""
+    """Return an input in the form of agent-chat-ui."""
     said = {"type": "human", "content": [{"type": "text", "text": text}]}
     return {"messages": [said | {"id": message_id or str(uuid4())}]}
 
@@ -70,7 +70,7 @@ def texts(found: dict[str, Any]) -> list[str]:
 
 
 class Shown:
-    """What a client shows that puts pieces together by their ids, as `useStream` does."""
+    """The display of a client that joins pieces by their ids, as `useStream` does."""
 
     def __init__(self) -> None:
         self.messages: dict[str, str] = {}
@@ -92,7 +92,7 @@ class Shown:
 
 
 async def test_each_reply_is_shown_once_in_every_stream_mode(client: LangGraphClient) -> None:
-    """Who joins pieces by their ids sees no text twice, and in the end what the thread holds."""
+    """A client that joins pieces by their ids shows each text once, and all of the thread."""
     await asyncio.gather(*(_shown_once(client, graph) for graph in BESIDE))
 
 
@@ -112,7 +112,7 @@ async def _shown_once(client: LangGraphClient, graph: str) -> None:
     held = Counter(kept.values())
     assert all(number <= held[text] for text, number in shown.most.items() if held[text])
     assert next(iter(kept)) == "mine"
-    # A word that ends it is no answer, and all else that was shown is kept.
+    # A done token is no answer; every other displayed text is kept.
     ends = {"<CAMEL_TASK_DONE>", "SATISFIED"}
     assert {text for key, text in shown.streamed.items() if kept.get(key) != text} <= ends
     assert list(kept.values())[-1].startswith(ANSWERS[graph])

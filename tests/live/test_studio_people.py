@@ -1,4 +1,4 @@
-"""People on the real dev server, answered as Studio and the SDK do: interrupt, answer, resume."""
+"""People on the real dev server, answering as Studio and the SDK do: interrupt, answer, resume."""
 
 import asyncio
 from typing import Any
@@ -11,7 +11,7 @@ from duologue.nodes.testing.server import ScriptedServer
 pytestmark = [pytest.mark.live, pytest.mark.exhaustive]
 
 BESIDE = 'I add that up:\n"one moment" …'
-"""What the scripted model says beside its call of the calculator."""
+"""The scripted model's text beside its call of the calculator."""
 
 PROXY: dict[str, Any] = {
     "message": "Count on.",
@@ -44,7 +44,7 @@ async def answer(
 
 
 async def asked(client: LangGraphClient, on: str) -> list[dict[str, Any]]:
-    """What the thread waits for."""
+    """Return the questions that the thread waits for."""
     state = await client.threads.get_state(on)
     return [dict(one) for one in state["interrupts"]]
 
@@ -183,7 +183,7 @@ async def test_g1_what_is_said_beside_a_call_is_told_as_it_comes(client: LangGra
     assert {part["speaker"] for part in parts} == {"Assistant"}
     assert "".join(part["text"] for part in parts) == BESIDE
     assert len(parts) > 3
-    # The tool never saw it, and the person is asked when all has ended.
+    # The tool never sees the text, and the person is asked after the reply is complete.
     (question,) = await asked(client, on)
     assert question["value"]["heard"] == f"{BESIDE}\n\nSo: 42"
 
@@ -194,7 +194,7 @@ async def test_g1_what_is_said_beside_a_call_is_told_as_it_comes(client: LangGra
 async def test_a_copy_of_a_waiting_thread_goes_its_own_way(client: LangGraphClient) -> None:
     on = await thread(client)
     await start(client, on, "user_proxy", PROXY)
-    # The SDK says of it that it gives nothing.
+    # The SDK's type says that it returns nothing.
     copied: Any = await client.threads.copy(on)  # type: ignore[func-returns-value]
     copy = str(copied["thread_id"])
     ways = {on: "Slower.", copy: "Faster."}
