@@ -30,19 +30,19 @@ from duologue.graphs.speakers.speaker import Speaker
 
 @dataclass
 class Run:
-    """A log, and what is known of how it came about."""
+    """A log, and facts about how it was created."""
 
     conversation: Conversation
     log: list[AnyMessage] = field(default_factory=list)
     prompts: dict[str, list[int]] = field(default_factory=dict)
-    """For each speaker, how long the log was whenever its model was asked to speak."""
+    """For each speaker, the length of the log at each request to its model."""
     pinned: dict[str, list[int]] = field(default_factory=dict)
-    """For each speaker, the places of what it knows from before the rounds."""
+    """For each speaker, the indexes of the messages that it knows from before the rounds."""
 
     def write(
         self, text: str, kind: type[MessageMetadata], speaker: str | None, **more: Any
     ) -> int:
-        """Append a line; its place."""
+        """Append a message; return its index."""
         calls = more.pop("tool_calls", [])
         fields = {name: value for name, value in more.items() if name in kind.model_fields}
         about = kind.model_validate({"speaker": speaker, **fields})
@@ -50,11 +50,11 @@ class Run:
         return len(self.log) - 1
 
     def asked(self, name: str) -> None:
-        """Note that a speaker's model is asked."""
+        """Record that a speaker's model is asked."""
         self.prompts.setdefault(name, []).append(len(self.log))
 
     def pin(self, name: str, place: int) -> None:
-        """Note that a speaker never forgets a line."""
+        """Record that a speaker never forgets a message."""
         self.pinned.setdefault(name, []).append(place)
 
 
@@ -66,7 +66,7 @@ TEXTS = st.builds(
 
 
 def memory_of(name: str) -> list[AnyMessage]:
-    """What a speaker remembers of a talk with a stranger: words, and a call with its result."""
+    """Return a speaker's memory of a talk with a stranger: texts, and a call with its result."""
     call = tool_call(name="add", args={"a": 1}, id="c0-0")
     return [
         HumanMessage("Talk with Zoe."),
@@ -79,7 +79,7 @@ def memory_of(name: str) -> list[AnyMessage]:
 
 
 def _turn(draw: st.DrawFn, run: Run, name: str, audience: Any, stage: Stage) -> None:  # noqa: ANN401
-    """One turn of a speaker's: drafts, tools, and what it says."""
+    """Write one turn of a speaker: drafts, tools, and its message."""
     about: dict[str, Any] = {"audience": audience, "stage": stage}
     places: list[int] = []
     for _ in range(draw(st.sampled_from([0, 0, 0, 1, 2]))):
@@ -101,7 +101,7 @@ def _turn(draw: st.DrawFn, run: Run, name: str, audience: Any, stage: Stage) -> 
     if stage not in (Stage.ROUNDS, Stage.LAST_WORDS):
         for place in places:
             run.pin(name, place)
-        # Others hear a blank answer, but nothing of a call of tools without words.
+        # Others hear a blank answer, but not a tool call without text.
         heard = [it for it in places if run.log[it].type == "ai" and run.log[it].text]
         for other in run.conversation.names if audience is None else ():
             for place in sorted({*heard, places[-1]}):
@@ -114,7 +114,7 @@ def _before_the_rounds(draw: st.DrawFn, run: Run) -> None:
     run.log += known_before(conversation, len(run.log))
     for place, message in enumerate(run.log):
         about = metadata(message)
-        # A memory is part of the history, which may be left out; the private opening always stays.
+        # A memory is part of the history, which may be omitted; the private opening always stays.
         if isinstance(about, RememberedMessage) and about.stays:
             run.pin((about.audience or ())[0], place)
     for name in conversation.secretive:
@@ -137,7 +137,7 @@ def _before_the_rounds(draw: st.DrawFn, run: Run) -> None:
 
 @st.composite
 def runs(draw: st.DrawFn, most_turns: int = 14) -> Run:
-    """A possible run, with the policy that keeps all."""
+    """Draw a possible run, with the policy that keeps all messages."""
     names = draw(st.sampled_from([["Ann", "Bob"], ["Ann", "Bob", "Cid"]]))
     answers = draw(st.booleans())
     private = st.sampled_from(

@@ -1,7 +1,7 @@
-"""Models, hooks, functions and tools whose answers follow from what they are given alone.
+"""Models, hooks, functions and tools whose answers depend on their input alone.
 
-So a conversation goes the same however often it is broken off. Each can be made to fail the first
-time that it is asked something.
+A conversation therefore goes the same however often it is interrupted. Each can be made to fail at
+the first time that it is asked something.
 """
 
 import hashlib
@@ -30,35 +30,36 @@ from duologue.tools.registry.hooks import Turn
 T = TypeVar("T")
 
 MENDED = speaking.REWRITE_REPLY.partition("}")[2]
-"""How each request to mend a reply ends."""
+"""The ending of each request to repair a reply."""
 
 
 class Broken(Exception):  # noqa: N818  # it is no error of the project's
-    """Something that fails once."""
+    """An error that occurs once."""
 
 
 @dataclass
 class Player:
-    """Plays a conversation."""
+    """A player of all parts of a conversation."""
 
     conversation: Conversation
     seed: int
     fails: int = 0
-    """One of so many questions fails at first, of any kind. 0: none."""
+    """One of so many questions fails at first, of any kind. None fails if 0."""
     unlike: bool = False
-    """Whether all that is said is unlike all else, though the same be asked twice. Then it can't be
-    broken off; nobody says that anything is done, and nothing blank is said in the end."""
+    """Whether all texts differ, even for a repeated question. Such a conversation cannot be
+    interrupted; no speaker says that anything is done, and no final message is blank.
+    """
     pad: str = ""
-    """What stands behind each plain speech."""
+    """Text after each plain message."""
     failed: set[str] = field(default_factory=set)
-    """What has failed already."""
+    """The questions that have failed already."""
     answered: list[Prompt] = field(default_factory=list)
     """The prompts of the model calls that were answered, in order."""
     _words: int = 0
 
     @property
     def registered(self) -> dict[str, Any]:
-        """What the conversation names."""
+        """The objects that the conversation names."""
 
         @tool
         def bell(word: str) -> str:
@@ -195,14 +196,15 @@ class Player:
         self._words += 1
         number = self._words if self.unlike else 0
         digits = self._hash(f"word {kind} {number}", given)[:8]
-        # Without numbers: the same answer to another number would be no repetition.
+        # Letters replace the digits: with numbers, the same answer to another number would be no
+        # repetition.
         return "".join(chr(ord("a") + int(digit, 16)) for digit in digits)
 
 
 def too_long(
     prompt_tokens: int, limit: int, *, like: Literal["openai", "llama.cpp"] = "openai"
 ) -> Reply:
-    """Give the reply of a server that refuses a prompt as longer than its model takes."""
+    """Return the reply of a server that refuses a prompt as longer than its model's context."""
     if like == "openai":
         message = (
             f"The maximum context length is {limit} tokens, your messages resulted in "
@@ -221,7 +223,7 @@ def too_long(
 
 @dataclass
 class Narrow(Player):
-    """A player whose models refuse prompts that are longer than they take."""
+    """A player whose models refuse prompts that are longer than their context."""
 
     characters: int = 10**9
     messages: int = 10**9
@@ -240,7 +242,7 @@ class Narrow(Player):
 
 
 def cuts_of(result: Result) -> list[BaseMessage]:
-    """The lines of the log that leave out what a model has refused."""
+    """Return the log's messages that omit text which a model has refused."""
     read = [(one, metadata(one)) for one in result.messages]
     return [one for one, about in read if isinstance(about, Summary) and about.problem is not None]
 
@@ -248,7 +250,7 @@ def cuts_of(result: Result) -> list[BaseMessage]:
 async def followed(
     player: Player, *, store: str | None = None
 ) -> tuple[Result, list[Event], ScriptedChatModel]:
-    """Run it, resuming it after whatever fails; its result and events, and the model."""
+    """Run the conversation and resume it after each failure; return result, events and model."""
     store = store or f"memory:{uuid4().hex}"
     model = ScriptedChatModel(script=player.answer)
     options: dict[str, Any] = {"model": model, **player.registered}

@@ -1,4 +1,4 @@
-"""Draws replies of a server that speaks OpenAI's API: sound ones, and ones with faults in them."""
+"""Drawn replies of a server that speaks OpenAI's API, with and without faults."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ _ENDINGS = ("stop", "length", "tool_calls", "content_filter", "eos", "max_tokens
 
 
 def deep(levels: int) -> Any:  # noqa: ANN401
-    """Lists and objects within each other."""
+    """Return nested lists and objects."""
     found: Any = "x"
     for level in range(levels):
         found = [found] if level % 2 else {"a": found}
@@ -31,7 +31,7 @@ def deep(levels: int) -> Any:  # noqa: ANN401
 
 
 def odd(draw: Random) -> Any:  # noqa: ANN401
-    """A value that does not belong where it stands."""
+    """Draw a value that does not belong in its place."""
     return draw.choice(
         (
             lambda: None,
@@ -50,7 +50,7 @@ def odd(draw: Random) -> Any:  # noqa: ANN401
 
 
 def _places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:  # noqa: ANN401
-    """The way to each value within a JSON value."""
+    """Yield the path of each value within a JSON value."""
     inside: Iterable[tuple[Any, Any]] = node.items() if isinstance(node, dict) else ()
     inside = enumerate(node) if isinstance(node, list) else inside
     for key, value in inside:
@@ -59,7 +59,7 @@ def _places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def with_fault(body: Any, draw: Random) -> Any:  # noqa: ANN401
-    """Give a JSON value with one of the values within it changed, doubled or left out."""
+    """Return a JSON value with one of its values changed, doubled or omitted."""
     copied = json.loads(json.dumps(body))
     places = list(_places(copied))
     if not places or draw.random() < 0.02:
@@ -83,7 +83,7 @@ def with_fault(body: Any, draw: Random) -> Any:  # noqa: ANN401
 
 
 def _fitting_fault(key: object, draw: Random) -> Any:  # noqa: ANN401
-    """What may be wrong with a field, by its name."""
+    """Draw a possible fault of a field, by the field's name."""
     if draw.random() < 0.3:
         return odd(draw)
     match key:
@@ -104,7 +104,7 @@ def _fitting_fault(key: object, draw: Random) -> Any:  # noqa: ANN401
 
 
 def fitting(schema: Any, draw: Random, root: Any = None) -> Any:  # noqa: ANN401
-    """Give a value that fits a JSON schema, as far as duologue's own schemas go."""
+    """Draw a value that fits a JSON schema, for the features of duologue's own schemas."""
     root = root or schema
     if "$ref" in schema:
         schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
@@ -130,7 +130,7 @@ def fitting(schema: Any, draw: Random, root: Any = None) -> Any:  # noqa: ANN401
 
 
 def _message(asked: Body, draw: Random) -> Body:
-    """What a sound server's message would say."""
+    """Draw the message of a correct server."""
     form = asked.get("response_format")
     if form is not None:
         text = json.dumps(fitting(form["json_schema"]["schema"], draw))
@@ -189,7 +189,7 @@ def _pieces(message: Body, ending: str) -> list[Body]:
 
 
 def _events(pieces: list[Any], draw: Random, faults: int) -> bytes:
-    """Server-sent events; some faults are of their own kind."""
+    """Return server-sent events; some faults only exist in this form."""
     lines = [f"data: {json.dumps(piece)}\n\n" for piece in [*pieces]]
     lines.append("data: [DONE]\n\n")
     if faults and draw.random() < 0.2:
@@ -210,7 +210,7 @@ def _events(pieces: list[Any], draw: Random, faults: int) -> bytes:
 
 
 def _broken_http(draw: Random) -> Sent:
-    """A reply that is wrong already in what stands around the JSON."""
+    """Draw a reply whose fault is in the HTTP around the JSON."""
     said = b'{"error": {"message": "\\u001b[31mno", "code": [5], "type": {"a": 1}}}'
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
     return draw.choice(
@@ -237,11 +237,11 @@ def reply(asked: Body, draw: Random, *, faults: int) -> Sent:
 
     Args:
         asked: The request's body.
-        draw: Where it is drawn from.
-        faults: How many faults it has, at most; some cancel each other out.
+        draw: The source of randomness.
+        faults: Maximum number of faults; some cancel each other out.
 
     Returns:
-        What to send.
+        The reply to send.
     """
     if faults and draw.random() < 0.05:
         return _broken_http(draw)

@@ -1,4 +1,4 @@
-"""Conversations of every shape, drawn: modes, ends, judges, orders, and how speakers are shaped."""
+"""Drawn conversations of every shape: modes, ends, judges, orders, and features of speakers."""
 
 from typing import Any
 
@@ -19,10 +19,10 @@ WON = "WON"
 NAMES = ("Ann", "Bob", "Cid", "Dot")
 
 BEFORE, BEHIND, AROUND_TOOLS = "before", "behind", "around_tools"
-"""Hooks: before a speaker's reply, behind it, and before and behind its tools."""
+"""Hooks: before a speaker's reply, after it, and before and after its tools."""
 
 FIXED = "It is always this that is said."
-"""What a speaker says that has a fixed text."""
+"""The text of a speaker with a fixed text."""
 
 
 def token(by: str | None = None) -> DoneToken:
@@ -30,7 +30,7 @@ def token(by: str | None = None) -> DoneToken:
 
 
 def ends(few: int, many: int, *, tools: bool) -> list[End | None]:
-    """All ends that can be drawn, with a limit that is always reached and one that may be."""
+    """Return all ends that can be drawn; `many` limits are always reached, `few` limits may be."""
     won, bell = Predicate(name="won"), ToolCalled(tool="bell")
     found: list[End | None] = [
         None,
@@ -67,7 +67,7 @@ HOOKS: list[list[str]] = [
 
 
 def _shape(draw: st.DrawFn) -> dict[str, Any]:
-    """Where a speaker's words come from, and what stands around them."""
+    """Draw the sources of a speaker's replies, its tools and its hooks."""
     replies = draw(st.sampled_from(REPLIES))
     may_call = "model" in replies and draw(st.booleans())
     return {
@@ -79,13 +79,13 @@ def _shape(draw: st.DrawFn) -> dict[str, Any]:
 
 
 TOKENS_OF_TOOLS = 300
-"""At least what the tools take that speakers here have."""
+"""Tokens that the tools of these speakers need, rounded up."""
 TOKENS_OF_HANDING_OVER = 160
-"""The same of the tool that names who is next."""
+"""Tokens that the handoff tool needs, rounded up."""
 
 
 def with_contexts(draw: st.DrawFn, conversation: Conversation) -> Conversation:
-    """The same, with a policy for each speaker's history; the limits are small."""
+    """Return the same conversation, with a history policy and a small limit for each speaker."""
     data = conversation.stored()
     for number, speaker in enumerate(conversation.speakers):
         kind = draw(st.sampled_from(["all", "last", "tokens", "summary", "summary"]))
@@ -95,7 +95,7 @@ def with_contexts(draw: st.DrawFn, conversation: Conversation) -> Conversation:
         if kind in ("tokens", "summary"):
             if kind == "summary":
                 context["words"] = draw(st.integers(1, 12))
-            # What a policy needs is known once there is a speaker that has it.
+            # The least limit of a policy can only be computed for a speaker that has the policy.
             given = Conversation.model_validate(
                 data
                 | {
@@ -115,7 +115,7 @@ def with_contexts(draw: st.DrawFn, conversation: Conversation) -> Conversation:
 
 @st.composite
 def talks(draw: st.DrawFn, *, shaped: bool, most: int = 4) -> Conversation:
-    """A conversation of two to four; `shaped` is whether its speakers are."""
+    """Draw a conversation of two to four; `shaped` adds features to its speakers."""
     names = NAMES[: draw(st.integers(2, most))]
     mode = draw(st.sampled_from(EndChatMode))
     judge: dict[str, Any] = draw(
@@ -185,7 +185,7 @@ def talks(draw: st.DrawFn, *, shaped: bool, most: int = 4) -> Conversation:
                         "unreadable_verdicts",
                     )
                 }
-                # What happens again is held to a plain count of its own.
+                # A separate plain counter checks the guards against repetition.
                 | {"standstill": 0, "same_replies": 0, "same_tool_calls": 0},
             },
             "judge": judge,
@@ -202,7 +202,7 @@ PEOPLE = ("Ann Lee", "Bob", "Cid")
 
 @st.composite
 def long_talks(draw: st.DrawFn, *, policies: bool = True) -> Conversation:
-    """Two or three who talk for long, each with a policy of its own."""
+    """Draw a long conversation of two or three speakers, each with its own policy."""
     names = PEOPLE[: draw(st.integers(2, 3))]
     answers = draw(st.booleans())
     has_tools = draw(st.booleans())
