@@ -50,7 +50,7 @@ SESSIONS = ("finished", "waiting", "asking", "approving")
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a store with sessions of each sort, one of which waits for an approval, and a batch."""
+    """Return a store with sessions of each sort, one waiting for an approval, and a batch."""
     file = tmp_path_factory.mktemp("texts") / "base.db"
     fill(str(file))
     approving(str(file))
