@@ -118,7 +118,7 @@ def test_a_million_cells_are_made_as_they_are_asked_for() -> None:
     assert len(cells) == 1_000_000
     last = next(cells.each(1_000_000))
     assert last.conversation().names == ("User 99", "Helper 99")
-    # By rows, not by combinations.
+    # The count uses the rows, not the combinations.
     cells.grid.check()
     with pytest.raises(IndexError, match="1000001"):
         cells.cell(1_000_001)

@@ -1,4 +1,4 @@
-"""The gate of a batch: rates, pauses that servers ask for, and budgets."""
+"""The gate of a batch: rates, pauses that servers request, and budgets."""
 
 import asyncio
 import pickle

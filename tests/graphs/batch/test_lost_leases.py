@@ -86,7 +86,7 @@ async def test_a_session_that_is_lost_in_the_middle_of_a_cell_goes_on(path: Path
     model = Model(CALLS + 1, lambda: elsewhere(take))
     status = await run(path, model)
     assert (status.finished, status.failed, status.stopped) == (3, 0, None)
-    # The answer that could not be written.
+    # One more call was made: its answer could not be written.
     assert len(model.asked) == 3 * CALLS + 1
     assert len(set(model.asked)) == 3 * CALLS
 

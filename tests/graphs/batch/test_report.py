@@ -1,4 +1,4 @@
-"""The report of a batch: figures that agree with its rows, and a page on which no text runs."""
+"""The report of a batch: its figures agree with the rows, and its page runs no text."""
 
 import asyncio
 import re
