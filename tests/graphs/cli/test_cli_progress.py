@@ -125,7 +125,7 @@ def test_it_says_who_is_waited_for_and_since_when(
     about = {"purpose": purpose and kind_name(purpose), "speaker": speaker}
     waiting.progress.on_chat_model_start({}, [], run_id=run, metadata=about)
     assert waiting.passes(2).endswith(f"{text}… 2 s")
-    # A notice is no answer.
+    # A notice does not count as an answer.
     waiting.shows(Notice(text="busy"))
     assert waiting.passes(2).endswith(f"{text}… 4 s")
     waiting.progress.on_llm_end(None, run_id=run)
