@@ -1,4 +1,4 @@
-"""What decides when a recorded dialogue ends: the protocol, and duologue's own rules."""
+"""Adapters that decide when a recorded dialogue ends: the protocol, and duologue's own rules."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -22,15 +22,15 @@ MANY = 10_000
 
 
 class Adapter(Protocol):
-    """A way to decide when a dialogue ends. It is made for one dialogue."""
+    """A way to decide when a dialogue ends. Each dialogue gets a new instance."""
 
     calls: int
-    """Model calls that it has made to decide."""
+    """Number of model calls made to decide."""
     tokens: int
     """Tokens of these calls."""
 
     def stops(self, messages: Sequence[Turn]) -> str | None:
-        """Return why the dialogue ends after these turns, or None if it goes on.
+        """Return why the dialogue ends after these turns, or None if it continues.
 
         It is called after every turn, each time with one turn more.
         """
@@ -141,7 +141,7 @@ class Rules:
             return make_message(len(self._log), turn.text, about)
         speaker = self._conversation.speaker(turn.speaker)
         found = check_reply(self._conversation, speaker, turn.text, self._log)
-        # A speaker that is asked again says the recorded line again, and that one is said.
+        # A speaker that is asked again repeats the recorded line, which is then accepted.
         flaw = found.problem.flaw if found.problem else None
         about = Speech(speaker=turn.speaker, flaw=flaw)
         return make_message(len(self._log), found.text, about)

@@ -34,12 +34,12 @@ class Line(NamedTuple):
     dialogue: str  # the id that decides its half
     group: str
     text: str
-    is_closing: bool | None  # None: mixed
+    is_closing: bool | None  # None if mixed
 
 
 @dataclass
 class Agreement:
-    """How far the rules agree with the labels in one group of messages."""
+    """Agreement of the rules with the labels in one group of messages."""
 
     tables: list[Table] = field(default_factory=list)
     mixed: int = 0

@@ -1,4 +1,4 @@
-"""Recorded dialogues, and labels that say where each of them should end."""
+"""Recorded dialogues, and labels of their right ends."""
 
 import hashlib
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class Case(StrEnum):
 
 
 class Origin(StrEnum):
-    """Who or what decided a label."""
+    """The source of a label."""
 
     FIELD = "field"
     """A field of the source."""
@@ -43,17 +43,18 @@ class Word(NamedTuple):
     """A word that ends the dialogue when it is said."""
 
     token: str
-    by: str | None = None  # the speaker who may say it; None: any
+    by: str | None = None  # the speaker who may say it; any speaker if None
     terminates: bool = False
     """Whether it is a termination word as AutoGen's user proxy knows it: a message that ends with
-    it is not answered. Else it is a done token."""
+    it is not answered. If False, it is a done token.
+    """
 
 
 class EndTool(NamedTuple):
     """A tool that ends the dialogue when it has answered without an error."""
 
     name: str
-    by: str | None = None  # the speaker whose call counts; None: any
+    by: str | None = None  # the speaker whose call counts; any speaker if None
 
 
 @dataclass(frozen=True)
@@ -68,18 +69,18 @@ class Call:
 
 @dataclass(frozen=True)
 class Turn:
-    """A message of a speaker, or a message with which it calls tools. One model call gives it."""
+    """A message of a speaker, or a message with which it calls tools. It is one model call."""
 
     speaker: str
     text: str
     calls: tuple[Call, ...] = ()
     automatic: bool = False
-    """Whether no model gave it, but an automatic reply in a person's place."""
+    """Whether it is an automatic reply in a person's place, without a model call."""
 
 
 @dataclass(frozen=True)
 class Label:
-    """Where a dialogue should end."""
+    """The place at which a dialogue should end."""
 
     case: Case
     end: int
@@ -87,10 +88,13 @@ class Label:
     that it should not end within the record."""
     origin: Origin
     earliest: int = 0
-    """The first number of turns at which an end does as well; such a stop is a tie. 0: `end`."""
+    """The first number of turns at which an end does as well; such a stop is a tie. Equal to `end`
+    if 0.
+    """
     signalled: bool = False
     """Whether a word, a tool or a repetition in the record shows the end. A farewell at the end of
-    a record shows nothing: nobody knows what would have followed."""
+    a record shows nothing: the record does not contain its answer.
+    """
 
     @property
     def first(self) -> int:

@@ -26,7 +26,7 @@ class Estimate(NamedTuple):
 
 
 class Table(NamedTuple):
-    """How often two judgements agree: the labels' and the rules'."""
+    """Counts of the agreement of two judgements: the labels' and the rules'."""
 
     both: int = 0  # yes by both
     rule: int = 0  # yes by the rules alone

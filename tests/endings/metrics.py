@@ -38,7 +38,7 @@ from endings.scoring import Outcome, Scored
 
 @dataclass(frozen=True)
 class Metrics:
-    """The metrics of a group of dialogues. None: there is nothing to take a share of."""
+    """The metrics of a group of dialogues. None if there is nothing to compute them from."""
 
     dialogues: int
     turns: int

@@ -69,7 +69,7 @@ def _short(scored: Sequence[Scored]) -> list[str]:
 
 
 def cost_line(scored: Sequence[Scored]) -> str:
-    """Return what deciding has cost, in a sentence."""
+    """Return the cost of deciding, in a sentence."""
     found = measure(scored)
     return (
         f"Cost of deciding by dialogue: {_shown(found.calls, 2)} model calls, "
@@ -79,7 +79,7 @@ def cost_line(scored: Sequence[Scored]) -> str:
 
 
 def closing_table(found: Mapping[tuple[str, str], Agreement]) -> str:
-    """Return how well single messages are known as farewells, by group and half."""
+    """Return the quality of recognizing single farewells, by group and half."""
     head = ("messages", "half", "short", "closings", "precision", "recall", "κ", "mixed, left out")
     rows = [
         [
@@ -96,7 +96,7 @@ def closing_table(found: Mapping[tuple[str, str], Agreement]) -> str:
 
 
 def error_lines(scored: Iterable[Scored]) -> Iterator[str]:
-    """Yield a line for each dialogue that was ended wrongly: where, why, and the last text."""
+    """Yield a line for each dialogue that was ended wrongly: place, reason and last text."""
     for one in scored:
         if one.outcome in ERRORS:
             label, turns = one.dialogue.label, one.dialogue.turns

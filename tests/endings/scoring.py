@@ -1,4 +1,4 @@
-"""How one dialogue was ended, compared with its label."""
+"""Comparison of a dialogue's stop with its label."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,11 +30,11 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Scored:
-    """What became of one dialogue."""
+    """The result of one dialogue."""
 
     dialogue: Dialogue
     stop: int | None
-    """After how many turns it was stopped. None: it was not."""
+    """Number of turns after which it was stopped. None if it was not stopped."""
     reason: str | None
     calls: int = 0
     """Model calls that were made to decide."""
@@ -58,7 +58,7 @@ class Scored:
 
     @property
     def has_end(self) -> bool:
-        """Whether the record has the labelled end, and it can be decided whether it was found."""
+        """Whether the labelled end is in the record, and the test can tell whether it was found."""
         label, length = self.dialogue.label, len(self.dialogue.turns)
         found = self.outcome in (Outcome.RIGHT, Outcome.TIE, Outcome.LATE)
         return label.end <= length and (label.signalled or label.end < length or found)

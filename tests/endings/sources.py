@@ -14,7 +14,7 @@ from endings.readers import autogen, casino, sgd, tau2, texts
 
 @dataclass(frozen=True)
 class Source:
-    """A public source, as it was read for the figures in the docs."""
+    """A public source, in the version that the figures in the docs come from."""
 
     option: str
     """The command's option that takes the folder of a copy."""

@@ -1,4 +1,4 @@
-"""Each metric, held to an example that was computed by hand."""
+"""Tests of each metric with an example that was computed by hand."""
 
 from collections.abc import Sequence
 
@@ -153,7 +153,7 @@ def test_kappa_has_the_interval_of_a_jackknife_over_dialogues() -> None:
 
 
 class Paid:
-    """An adapter that stops at the third turn, and asks a judge after each one."""
+    """An adapter that stops at the third turn, and asks a judge after each turn."""
 
     calls = 0
     tokens = 0

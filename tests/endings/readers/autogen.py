@@ -49,7 +49,7 @@ _LEFT = re.compile(r"to end the conversation: *exit\s*$", re.MULTILINE)
 
 
 class Printed(NamedTuple):
-    """A message as it was printed."""
+    """A message in its printed form."""
 
     speaker: str
     to: str

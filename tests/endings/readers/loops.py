@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from endings.dialogue import Case, Label, Origin, Turn
 
 LOOKS_LIKE = 3
-"""So many equal calls in a row look like a loop."""
+"""Number of equal calls in a row that look like a loop."""
 FOUND_BY = 5
-"""By the fifth repetition a runaway loop should be found."""
+"""Number of equal calls by which a runaway loop should be found."""
 NEVER_LEFT = 10
-"""A row as long as that is a runaway loop, whatever comes after it."""
+"""Length of a row that is a runaway loop, whatever follows it."""
 
 
 def loop_label(turns: Sequence[Turn], label: Label) -> Label:

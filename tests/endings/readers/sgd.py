@@ -29,7 +29,7 @@ class Utterance(NamedTuple):
 
     @property
     def is_closing(self) -> bool | None:
-        """Whether its acts close the dialogue. None: they do that and something else."""
+        """Whether its acts close the dialogue. None if they also do something else."""
         if not self.acts & CLOSING:
             return False
         return True if self.acts <= ANSWERING else None
