@@ -59,7 +59,7 @@ def check_model(body: dict[str, Any]) -> None:
 
 
 def check_thinking(body: dict[str, Any]) -> None:
-    """Refuse what extended thinking excludes.
+    """Refuse fields that extended thinking excludes.
 
     https://github.com/workglow-dev/libs/pull/746 lists the errors of each.
     """

@@ -4,7 +4,7 @@ A fake checks a request as the provider does, and answers in the provider's form
 every API: its function sees the messages in OpenAI's form, and a reply of plain JSON becomes the
 call of the tool that a request forces.
 
-Each rule of a fake names where it is documented: a page of the provider's, a file of its client's
+Each rule of a fake names its source: a page of the provider's documentation, a file of its client's
 or server's repository, or a report that quotes the error.
 """
 
@@ -43,7 +43,7 @@ class ProviderRequest(Request):
 
     @property
     def forced_tool(self) -> str | None:
-        """The tool that must be called. None: the model may answer in words."""
+        """The tool that must be called. If None, the model may answer in words."""
         choice = self.body.get("tool_choice")
         if isinstance(choice, dict):
             return str(choice["function"]["name"])
@@ -53,7 +53,7 @@ class ProviderRequest(Request):
 
     @property
     def schema(self) -> dict[str, Any] | None:
-        """The JSON schema that the answer is held to, if the request asks for a form."""
+        """The JSON schema of the answer, if the request asks for a form."""
         form = self.body.get("response_format") or {}
         found: dict[str, Any] | None = form.get("json_schema", {}).get("schema")
         return found
@@ -90,7 +90,7 @@ class FakeServer(HttpServer[RequestT]):
         return self.origin
 
     def check_request(self, method: str, request: RequestT) -> object | None:
-        """Check a request by the API's rules, and remember what was refused."""
+        """Check a request by the API's rules, and record a refusal."""
         try:
             return self.apply_rules(method, request)
         except RefusedRequestError as error:
@@ -116,9 +116,9 @@ class OpenAILikeServer(FakeServer[ProviderRequest]):
     request_type = ProviderRequest
     path = "/v1/chat/completions"
     reasoning_field: ClassVar[str | None] = None
-    """The field of an answer with the model's thoughts. None: they are not shown."""
+    """The field of an answer with the model's thoughts. The thoughts are not shown if None."""
     always_sends_usage = False
-    """Whether the last piece of a stream has the usage, even if nobody asks for it."""
+    """Whether the last piece of a stream has the usage, even if the request does not ask for it."""
 
     @property
     def url(self) -> str:
@@ -143,7 +143,7 @@ class OpenAILikeServer(FakeServer[ProviderRequest]):
         raise NotImplementedError
 
     def adapt_reply(self, reply: Reply, request: ProviderRequest, number: int) -> Reply:
-        """Put the model's thoughts into the API's field."""
+        """Move the model's thoughts to the API's field."""
         reply = super().adapt_reply(reply, request, number)
         if reply.reasoning and self.reasoning_field is None:
             return reply.model_copy(update={"reasoning": ""})

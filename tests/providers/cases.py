@@ -50,7 +50,7 @@ BASES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
 
 
 class Case(BaseModel):
-    """A change of an accepted body, and what is said of it."""
+    """A change of an accepted body, and the words of the error for it."""
 
     api: str
     change: dict[str, Any]

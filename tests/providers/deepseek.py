@@ -12,7 +12,7 @@ _CODE: Final = "invalid_request_error"
 
 
 class DeepSeek(OpenAILikeServer):
-    """DeepSeek's API, whose models think unless they are told not to.
+    """DeepSeek's API, whose models think by default.
 
     Sampling parameters have no effect while a model thinks, and are accepted: guides/thinking_mode.
     """
@@ -41,7 +41,7 @@ class DeepSeek(OpenAILikeServer):
         self.check_thinking(body)
 
     def check_thinking(self, body: dict[str, Any]) -> None:
-        """Refuse what thinking excludes, and calls without the thoughts before them."""
+        """Refuse fields that thinking excludes, and calls without the thoughts before them."""
         if not _thinks(body):
             return
         choice = body.get("tool_choice")

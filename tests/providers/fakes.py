@@ -37,7 +37,7 @@ FAKES: Final[dict[str, type[FakeServer[Any]]]] = {
 """The fake of each API."""
 
 OLDER: Final[dict[str, type[FakeServer[Any]]]] = {"deepseek_r1": DeepSeekR1}
-"""Fakes of APIs as they were."""
+"""Fakes of older versions of APIs."""
 
 
 def fake(api: str, script: Script = (), **options: Any) -> FakeServer[Any]:
@@ -121,7 +121,7 @@ def client_of(api: str, server: FakeServer[Any], **options: Any) -> BaseChatMode
     Args:
         api: The API's name.
         server: The fake.
-        options: What the client is made with, such as `model`, which has a default.
+        options: Arguments of the client, such as `model`, which has a default.
 
     Returns:
         The chat model.

@@ -8,7 +8,7 @@ from .base import RefusedRequestError
 
 
 class GenerateContentRequest(BaseModel):
-    """The body, made of the types of Google's client, which knows no type of its own for it."""
+    """The body, made of the types of Google's client, which has no type for it."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", populate_by_name=True)
 

@@ -15,8 +15,9 @@ class LiteLLM(OpenAILikeServer):
     """LiteLLM's proxy.
 
     Args:
-        script: What the model replies.
-        drop_params: Whether it drops what a model does not take instead of refusing it.
+        script: The model's replies.
+        drop_params: Whether it drops parameters that a model does not accept instead of refusing
+            them.
     """
 
     models = ("gpt-5", "gpt-4.1-mini", "together_ai/llama")
@@ -65,7 +66,7 @@ class LiteLLM(OpenAILikeServer):
 
 
 def _check_unsupported(body: dict[str, Any]) -> None:
-    """Refuse what LiteLLM knows that the model does not take.
+    """Refuse parameters that the model does not accept, as far as LiteLLM knows.
 
     litellm/llms/openai/chat/gpt_5_transformation.py and litellm/utils.py;
     https://github.com/Vivswan/litellm-vscode-chat/issues/18 and
@@ -96,7 +97,7 @@ def _check_unsupported(body: dict[str, Any]) -> None:
 
 
 def _as_sent(body: dict[str, Any]) -> dict[str, Any]:
-    """Return what LiteLLM sends to OpenAI: it renames the limit, and drops what is refused."""
+    """Return the body that LiteLLM sends to OpenAI: limit renamed, refused parameters dropped."""
     family = family_of(body["model"])
     refused = {rule.name for rule in (*family.refused, *family.sampling)}
     sent = {name: value for name, value in body.items() if name not in refused}

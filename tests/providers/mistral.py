@@ -20,7 +20,7 @@ class _Closed(BaseModel):
 
 
 # The fields are those of the client's types: github.com/mistralai/client-python,
-# src/mistralai/models/chatcompletionrequest.py and its neighbours.
+# src/mistralai/models/chatcompletionrequest.py and related files.
 
 
 class _Function(_Closed):

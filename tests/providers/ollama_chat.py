@@ -1,8 +1,8 @@
 """A fake of Ollama's /api/chat.
 
 The server ignores unknown fields and options (ollama/ollama, api/types.go, `FromMap`, which logs
-"invalid option provided"). What stops a wrong parameter is its Python client, whose `chat` takes
-no unknown keyword: https://github.com/jataware/archytas/issues/56
+"invalid option provided"). Its Python client stops a wrong parameter, because `chat` accepts no
+unknown keyword: https://github.com/jataware/archytas/issues/56
 """
 
 import json
@@ -96,7 +96,7 @@ class OllamaChat(FakeServer[ChatRequest]):
     with_tools = ("llama3.2:3b", "qwen3:8b")
 
     def apply_rules(self, method: str, request: ChatRequest) -> object | None:
-        """Check the path, the types, the model and what it is capable of."""
+        """Check the path, the types, the model and its capabilities."""
         if (method, request.path) != ("POST", "/api/chat"):
             raise RefusedRequestError("404 page not found", status=404)
         body = request.body
@@ -194,7 +194,7 @@ def _check_options(options: dict[str, Any]) -> None:
 
 def _message(reply: Reply, request: ChatRequest) -> dict[str, Any]:
     made: dict[str, Any] = {"role": "assistant", "content": reply.text or reply.refusal or ""}
-    # A model that can think does so unless it is told not to: server/routes.go.
+    # A model that can think does so by default: server/routes.go.
     may_think = request.model in OllamaChat.thinking and request.body.get("think") is not False
     if reply.reasoning and may_think:
         made["thinking"] = reply.reasoning

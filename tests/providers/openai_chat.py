@@ -1,4 +1,4 @@
-"""A fake of OpenAI's Chat Completions, whose rules are those of the test kit's strict server."""
+"""A fake of OpenAI's Chat Completions, with the rules of the test kit's strict server."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ class OpenAIChat(OpenAILikeServer):
     models = ("gpt-4.1-mini", "gpt-5", "gpt-5.2", "gpt-5.4", "gpt-5.6", "o3", "o4-mini", "o3-mini")
 
     def check_body(self, body: dict[str, Any]) -> None:
-        """Refuse a model that does not exist, and what the test kit refuses."""
+        """Refuse a model that does not exist, and all bodies that the test kit refuses."""
         model = body.get("model")
         if isinstance(model, str) and model not in self.models:
             # https://platform.openai.com/docs/guides/error-codes

@@ -32,7 +32,7 @@ class OpenRouter(OpenAILikeServer):
     always_sends_usage = True
 
     def check_body(self, body: dict[str, Any]) -> None:
-        """Check the types, the routing, and what the provider behind it refuses."""
+        """Check the types, the routing, and the rules of the provider behind it."""
         if not body.get("messages"):
             # https://openrouter.ai/docs/api/reference/overview
             raise RefusedRequestError('Input required: specify "prompt" or "messages"')

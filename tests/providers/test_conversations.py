@@ -41,7 +41,7 @@ THINKING: Final[dict[str, dict[str, Any]]] = {
     "openrouter": {"model": "openai/gpt-5", "reasoning": {"effort": "low"}},
     "litellm": {"model": "gpt-5"},
 }
-"""For each API a model that thinks, and what it is made with."""
+"""For each API a model that thinks, and its options."""
 
 DEFAULTS: Final = {
     "openai_chat": "temperature",
@@ -72,7 +72,7 @@ def run_whole(talk: Conversation, model: BaseChatModel | str) -> Result:
 
 
 def run_streamed(talk: Conversation, model: BaseChatModel | str) -> Result:
-    """Run a conversation by its stream, whose pieces must join to what was said."""
+    """Run a conversation by its stream, whose pieces must join to the messages."""
     events = list(stream(talk, model=model, store="memory:streamed"))
     pieces = [event.text for event in events if event.event == "token"]
     assert "".join(pieces).endswith("I agree.")

@@ -1,6 +1,6 @@
-"""Each fake refuses what the provider refuses, in its words and form.
+"""Each fake refuses the same requests as the provider, in its words and form.
 
-The fakes' rules name where each is documented.
+The fakes' rules name their sources.
 """
 
 import json

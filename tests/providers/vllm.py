@@ -69,7 +69,7 @@ class Vllm(OpenAILikeServer):
     """vLLM's server.
 
     Args:
-        script: What the model replies.
+        script: The model's replies.
         has_tool_parser: Whether it was started with `--enable-auto-tool-choice`.
         alternates: Whether the model's chat template wants user and assistant in turn.
     """
