@@ -1,4 +1,4 @@
-"""What the tests in a browser share."""
+"""Fixtures of the tests in a browser."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def browser() -> "Iterator[Browser]":
-    """Give the distribution's Chromium."""
+    """Yield the distribution's Chromium."""
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
     if found is None:
         assert "CI" not in os.environ, "chromium is not installed"
@@ -21,7 +21,7 @@ def browser() -> "Iterator[Browser]":
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
-        # As root it does not start in its own sandbox.
+        # As root, Chromium does not start in its own sandbox.
         arguments = ["--no-sandbox"] if os.getuid() == 0 else []
         started = driver.chromium.launch(executable_path=found, args=arguments)
         yield started

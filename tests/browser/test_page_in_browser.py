@@ -1,6 +1,6 @@
-"""A session's page in a real browser: no text runs, and people see what they asked for.
+"""A session's page in a real browser: no text runs, and people see the view that they choose.
 
-`.ci/run` runs these by a command of their own, with the distribution's Chromium.
+`.ci/run` runs these by a separate command, with the distribution's Chromium.
 """
 
 import random
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
 Open = Callable[..., "Page"]
-"""Opens a session's page."""
+"""A function that opens a session's page."""
 
 
 @pytest.fixture
 def show(browser: "Browser", tmp_path: Path) -> Iterator[Open]:
-    """Open pages from the disk; afterwards nothing else was loaded, blocked or run."""
+    """Yield a function that opens pages from the disk; check that they load and run nothing."""
     asked: list[str] = []
     wrong: list[str] = []
 
@@ -41,7 +41,7 @@ def show(browser: "Browser", tmp_path: Path) -> Iterator[Open]:
         tab = context.new_page()
         tab.on("request", lambda request: asked.append(request.url))
         tab.on("dialog", lambda dialog: wrong.append(dialog.message))
-        # Chromium tells there what the page's policy has kept from running.
+        # Chromium reports here each script and file that the page's policy blocks.
         tab.on("console", lambda message: wrong.append(message.text))
         tab.on("pageerror", lambda error: wrong.append(str(error)))
         tab.goto(path.as_uri())
@@ -55,7 +55,7 @@ def show(browser: "Browser", tmp_path: Path) -> Iterator[Open]:
 def session(
     *lines: tuple[str, str], names: tuple[str, ...] = ("Ann", "Ben"), **more: Any
 ) -> Session:
-    """A session in which these speakers say this; a speaker alone is told the next line."""
+    """Return a session with these messages; only Ann hears a message of "Ann alone"."""
     speakers = [{"name": name} for name in names]
     log: list[AnyMessage] = []
     for who, text in lines:
@@ -80,7 +80,7 @@ TALK = session(
 
 
 def shown(tab: "Page") -> list[str]:
-    """The lines that can be seen, by their places."""
+    """Return the ids of the visible messages."""
     found: list[str] = tab.evaluate(
         "[...document.querySelectorAll('.m')].filter(m => m.getClientRects().length).map(m => m.id)"
     )
@@ -90,7 +90,7 @@ def shown(tab: "Page") -> list[str]:
 def test_of_ten_thousand_hostile_texts_none_runs(show: Open) -> None:
     draw = random.Random(0)  # noqa: S311
     for number in range(5):
-        # Each stands by itself in all places of a message, and the first of them as title and task.
+        # Each text is in all places of a message, and the first of them is also title and task.
         first = [*HOSTILE[number:], *HOSTILE[:number]]
         more = ["".join(draw.choices(HOSTILE, k=draw.randint(1, 3))) for _ in range(2_000)]
         tab = show(hostile_session([*first, *more]))
@@ -114,7 +114,7 @@ def test_of_ten_thousand_messages_only_those_in_sight_are_laid_out(show: Open) -
         (line) => line.firstElementChild.checkVisibility({ contentVisibilityAuto: true })
     ).length"""
     tab.evaluate("location.hash = 'm7000'")
-    # What is read stays in sight in another view.
+    # The message that a person reads stays visible in another view.
     for view in ("as0", "as-all", "side"):
         assert 0 < tab.evaluate(drawn) < 200
         tab.locator(f"label:has(#{view})").click()
@@ -134,7 +134,7 @@ def test_a_view_shows_what_one_hears_in_its_role_and_words(show: Open) -> None:
     role = "getComputedStyle(document.querySelector('#{} .r'), '::after').content"
     roles = [tab.evaluate(role.format(f"m000{place}")) for place in range(4)]
     assert roles == ['"user"', '"assistant"', '"user"', '"assistant"']
-    # What ends it is not heard.
+    # Others do not hear the done token.
     assert tab.locator("#m0002").inner_text().split("\n")[-1] == "Peas."
     assert tab.locator(".w0").get_by_text("System prompt").is_visible()
     assert not tab.locator(".w1").get_by_text("System prompt").is_visible()
@@ -250,7 +250,7 @@ def test_every_text_has_contrast_enough_in_light_and_in_dark(show: Open, scheme:
 
 
 def luminance(colour: list[int]) -> float:
-    """The relative luminance of WCAG."""
+    """Return the relative luminance of WCAG."""
     parts = [part / 255 for part in colour]
     red, green, blue = (
         part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts

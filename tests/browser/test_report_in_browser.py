@@ -21,7 +21,7 @@ NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 def page() -> str:
-    """A page that has hostile texts wherever text of others may stand."""
+    """Return a page with hostile texts in all places that can show foreign text."""
     rows = Rows(1000)
     many = 2 * len(HOSTILE)
     for number in range(many):
@@ -75,7 +75,7 @@ def test_no_text_of_a_batch_runs_and_its_page_fits_at_any_width(
         foreign = "document.querySelectorAll('img, iframe, object, base, link').length"
         assert tab.evaluate(foreign) == 0
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
-        # A screen reader finds what the pictures show, in words.
+        # A screen reader finds the pictures' content in words.
         pictures = tab.get_by_role("img")
         assert pictures.count() > 10
         assert all(pictures.nth(at).get_attribute("aria-label") for at in range(10))

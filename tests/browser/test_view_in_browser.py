@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
 @pytest.fixture
 def tab(browser: "Browser") -> "Iterator[Page]":
-    """A tab in which nothing is refused or fails."""
+    """Yield a tab, and check that no request was refused or failed."""
     wrong: list[str] = []
     page = browser.new_page()
     page.on("console", lambda message: wrong.append(message.text))
@@ -40,7 +40,7 @@ def server() -> Iterator[ScriptedServer]:
 
 @pytest.fixture
 def address(tmp_path: Path, server: ScriptedServer) -> Iterator[str]:
-    """The address that `duologue view` prints; a session waits there for what its user says."""
+    """Yield the address that `duologue view` prints; a session waits there for its user."""
     quiet = ScriptedChatModel(script=[])
     converse(chat(), session="shade", store=tmp_path / "s.db", model=quiet)
     model = {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "any", "DUOLOGUE_MODEL": "scripted"}
@@ -79,7 +79,7 @@ def test_a_session_is_followed_while_it_runs_and_stopped(
     assert "token" not in tab.url
     assert tab.locator(".sessions li").count() == 1
     run.start()
-    # The list shows it by itself.
+    # The list updates without a reload.
     tab.locator(".status.running").wait_for()
     tab.get_by_role("link", name="Plan").click()
     tab.get_by_text("<b>Bean</b> 0.").wait_for()
@@ -108,7 +108,7 @@ def test_a_question_is_answered_and_the_answer_comes_by_itself(
     tab.wait_for_url("**/sessions/shade")
     tab.get_by_label("What User says").fill("What grows in shade?")
     tab.get_by_role("button", name="Send").click()
-    # Where the answer was given the page goes on.
+    # The page continues at the place of the answer.
     tab.wait_for_url("**/sessions/shade#questions")
     tab.locator(".standing .running").wait_for()
     tab.get_by_text("It runs.").wait_for()
