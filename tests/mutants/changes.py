@@ -50,7 +50,7 @@ def swap_and_or(node: ast.AST) -> ast.AST | None:
 
 
 def negate_condition(node: ast.AST) -> ast.AST | None:
-    """Negate what no other fault negates: neither a comparison nor what has a `not` already."""
+    """Negate a condition without a comparison or `not`, which other faults negate."""
     field = "ifs" if isinstance(node, ast.comprehension) else "test"
     tested = getattr(node, field, None)
     tested = tested[0] if isinstance(tested, list) and tested else tested
@@ -167,7 +167,7 @@ def is_node(value: object) -> bool:
 
 
 def statements(body: Iterable[ast.AST]) -> Iterator[ast.stmt]:
-    """Yield all statements of a body in their order, also those of functions within it."""
+    """Yield all statements of a body in their order, with the statements of inner functions."""
     for node in body:
         if isinstance(node, ast.stmt):
             yield node

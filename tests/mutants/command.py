@@ -27,7 +27,7 @@ FOLDERS = ("graphs", "nodes", "faults")
 
 def run(options: argparse.Namespace) -> int:
     os.chdir(options.root)
-    # The tests' helpers are those of the checkout that is tried, not this file's neighbours.
+    # The tests' helpers must come from the tested checkout, not from this file's folder.
     sys.path[:] = [one for one in sys.path if Path(one or ".").resolve() != HERE.parent]
     drawn = settings(
         deadline=None,

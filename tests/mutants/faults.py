@@ -1,4 +1,4 @@
-"""The list of faults: drawn once from a seed, found again in whatever the code has become."""
+"""The list of faults: drawn once from a seed, and found again in later versions of the code."""
 
 import ast
 import copy
@@ -19,10 +19,10 @@ AREAS = {
     "turn": (45, ("nodes/turn", "nodes/turn")),
     "store": (35, ("graphs/store",)),
 }
-"""How many faults are drawn in each area, and its folders when the list was drawn."""
+"""For each area the number of drawn faults, and its folders when the list was drawn."""
 
 WEIGHTS = {"swap_arguments": 0.5, "drop_return": 0.6, "move_boundary": 2, "swap_and_or": 1.5}
-"""How much more or less often a change is drawn than by the root of the number of its places."""
+"""Weights of the changes: factors on the square root of the number of their places."""
 
 
 class Function(NamedTuple):
@@ -159,7 +159,7 @@ def described(area: str, site: Site, change: str, node_at: int) -> dict[str, Any
 
 
 class Found(NamedTuple):
-    """A stored fault in today's code: where it is, and how it was found."""
+    """A stored fault in today's code: its place, and the way it was found."""
 
     site: Site
     change: str
@@ -168,11 +168,12 @@ class Found(NamedTuple):
 
 
 ALIKE, SURELY_ALIKE = 0.6, 0.75
-"""How much of a statement's text must be kept in a function of the same name, and in any other."""
+"""Least similarity of a statement's text in a function of the same name, and in any other function.
+"""
 
 
 class Code:
-    """All functions of a checkout, to find stored faults in."""
+    """All functions of a checkout, for finding stored faults."""
 
     def __init__(self, functions: Sequence[Function]) -> None:
         self._named: defaultdict[str, list[Function]] = defaultdict(list)
@@ -183,7 +184,7 @@ class Code:
                 self._sites[source_of(statement)].append(Site(function, place))
 
     def find(self, fault: dict[str, Any], chance: random.Random) -> Found | None:
-        """Find a stored fault, as it was or in the statement that has become of its own."""
+        """Find a stored fault in its own statement, or in the statement that replaced it."""
         before = fault["before"]
         named = sorted(self._named[fault["function"]], key=lambda one: one.path != fault["module"])
         own = [site for one in named for site in one.sites()]
@@ -199,7 +200,7 @@ class Code:
             return found
         drawn = [(site, *change) for site in own for change in site.changes()]
         drawn = [one for one in drawn if one[1] == fault["change"]] or drawn
-        # A private name may be another function's elsewhere.
+        # A private name may belong to a different function elsewhere.
         is_private = fault["function"].startswith("_")
         is_known = any(one.path == fault["module"] or not is_private for one in named)
         return Found(*chance.choice(drawn), "redrawn") if drawn and is_known else None

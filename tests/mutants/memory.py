@@ -42,7 +42,7 @@ def live_functions(root: Path) -> dict[tuple[str, str, int], list[FunctionType]]
 
 
 def put_in(root: Path, function: Function, tree: ast.Module) -> int:
-    """Give a function the code that it has in another tree; return how many objects it has."""
+    """Replace a function's code by its code in another tree; return how many objects it has."""
     path = str(root / function.path)
     live = live_functions(root)[os.path.realpath(path), function.name, function.line]
     for one in live:
@@ -52,7 +52,7 @@ def put_in(root: Path, function: Function, tree: ast.Module) -> int:
 
 
 def watch(root: Path, sites: Iterable[tuple[int, Site]], seen: set[int]) -> None:
-    """Let each statement that has a fault note its number when it is reached."""
+    """Make each statement that has a fault record its number when it is reached."""
     builtins._reached = seen.add  # type: ignore[attr-defined]
     by_function: defaultdict[tuple[str, int], list[tuple[int, Site]]] = defaultdict(list)
     for number, site in sites:

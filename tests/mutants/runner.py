@@ -23,10 +23,10 @@ from mutants.memory import forget_results, live_functions, product_caches, put_i
 
 SLOW_FIXTURES = {"start_child", "postgres_url", "postgres_server"}
 SLOWEST = 10.0
-"""Seconds of the processor that a test may take; slower ones are left out."""
+"""Maximum processor time of a test in seconds; slower tests are left out."""
 
 ELSEWHERE = ("test_cli", "graphs/batch/", "test_background", "test_env_file", "test_embedded")
-"""Parts of the names of tests that start processes or servers, for what is no rule."""
+"""Parts of the names of tests that start processes or servers and test none of the rules."""
 
 
 def is_used(test: dict[str, Any]) -> bool:
@@ -55,7 +55,7 @@ def by_fault(tests: dict[str, dict[str, Any]], seconds: float) -> dict[int, list
 
 
 class Child:
-    """A child that runs tests and tells of each; killed when one takes far too long."""
+    """A child that runs tests and reports each; killed if a test takes far too long."""
 
     def __init__(self, work: Callable[[Callable[[object], None]], None]) -> None:
         self.reading, writing = os.pipe()
@@ -199,7 +199,7 @@ class Runner:
         Path(self.options.to).write_text(json.dumps(stored, indent=1))
 
     def import_all(self, names: Iterable[str]) -> None:
-        """Import what the tests have imported, so that no child does it again."""
+        """Import all modules that the tests have imported, so that no child imports them again."""
         for name in names:
             if name not in sys.modules and not name.startswith(("test", "__")):
                 with contextlib.suppress(Exception):
