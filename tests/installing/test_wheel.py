@@ -1,4 +1,4 @@
-"""The wheel in a clean environment, installed by pip alone where nothing can be compiled."""
+"""The wheel in a clean environment, installed by pip alone, without a compiler."""
 
 import json
 import os
@@ -36,10 +36,10 @@ assert "It has not ended" in render(page_of(Session("s", "Plan", pair, [])))
 
 
 class Place:
-    """A virtual environment that holds pip and nothing else.
+    """A virtual environment that contains only pip.
 
     Args:
-        folder: Where it is made.
+        folder: The folder for the environment.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -48,7 +48,7 @@ class Place:
         self._empty = folder / "empty"
         self._empty.mkdir()
         given = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        # No compiler, and no other program of this machine.
+        # The environment has no compiler, and no other program of this machine.
         self._variables = given | {
             "PATH": str(self._programs),
             "CC": "/bin/false",
@@ -57,7 +57,7 @@ class Place:
         }
 
     def run(self, *command: str | Path) -> str:
-        """Run one of its programs in an empty folder; give what it prints."""
+        """Run one of its programs in an empty folder; return its output."""
         ran = subprocess.run(
             [self._programs / command[0], *command[1:]],
             cwd=self._empty,
@@ -72,9 +72,9 @@ class Place:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """A clean environment with the wheel and its extra, as the README's first command has it."""
+    """Return a clean environment with the wheel and its extra, as the README installs them."""
     folder = tmp_path_factory.mktemp("wheel")
-    # Built from a copy: what is left behind by building would lie among the editable install.
+    # The wheel is built from a copy, so that the build leaves no files in the editable install.
     source = folder / "source"
     source.mkdir()
     own = ("__init__.py", "__init__.pyi", "py.typed")
@@ -90,7 +90,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 
 def advised(told: str) -> list[str]:
-    """The commands in a text."""
+    """Return the commands in a text."""
     return re.findall(r"`(pip install [^`]+)`", told)
 
 

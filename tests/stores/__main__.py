@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 if __name__ == "__main__":
-    # Run as a folder, whose own place would hide the others.
+    # Python puts this folder first on the path, and its modules would hide others.
     sys.path[0] = str(Path(__file__).resolve().parents[1])
     from stores.contents import write_store
 

@@ -50,7 +50,7 @@ def write_store(folder: Path) -> None:
 
 
 def use_store(folder: Path) -> None:
-    """Read the store and the dump, and go on with all that is in them."""
+    """Read the store and the dump, and continue all their sessions and batches."""
     store = folder / "store.db"
     rows = {row.session: row.status for row in list_sessions(store=store)}
     assert rows.pop("ended") == "finished"

@@ -1,4 +1,4 @@
-"""A later version reads the store of each release; `CONTRIBUTING.md` says how it is added."""
+"""A later version reads the store of each release; `CONTRIBUTING.md` explains how to add one."""
 
 import json
 import shutil

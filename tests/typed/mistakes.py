@@ -1,4 +1,4 @@
-"""What type checkers must refuse: each line must need its comment. It is checked, and never run."""
+"""Mistakes that type checkers must refuse: each line needs its comment. Checked, never run."""
 
 from duologue.graphs import (
     Conversation,
@@ -61,7 +61,7 @@ SeparateJudge(criterion=["Done."])  # type: ignore[call-arg]
 HumanReply(mode="NEVER")  # type: ignore[call-arg]
 Reply(txt="Hi.")  # type: ignore[call-arg]
 
-# What is missing.
+# Missing arguments.
 role_play("Plan", "Owner")  # type: ignore[call-arg]
 blogger()  # type: ignore[call-arg]
 Speaker(system_prompt="You lead.")  # type: ignore[call-arg]
@@ -72,11 +72,11 @@ DoneToken()  # type: ignore[call-arg]
 MaxMessages()  # type: ignore[call-arg]
 Conversation("Plan.")  # type: ignore[call-overload]
 
-# More than may be given by position.
+# Too many positional arguments.
 LastMessages(3, 4)  # type: ignore[call-arg, arg-type]
 Guards(2)  # type: ignore[call-arg]
 
-# Values that can't be.
+# Invalid values.
 role_play("Plan", "Owner", "Gardener", max_iterations="3")  # type: ignore[arg-type]
 role_play("Plan", "Owner", "Gardener", user=5)  # type: ignore[arg-type]
 chat(5)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What type checkers must accept: all that may be given. It is checked, and never run."""
+"""Uses that type checkers must accept: all allowed arguments. Checked, never run."""
 
 import asyncio
 import json
@@ -87,7 +87,7 @@ def search(query: str) -> str:
 
 @tool
 def weather(place: str) -> str:
-    """Tell the weather."""
+    """Return the weather."""
     return place
 
 
