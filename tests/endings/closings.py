@@ -1,15 +1,15 @@
-"""How well single messages are known as farewells, compared with dialogue acts.
+"""Agreement between the detection of single farewells and labelled dialogue acts.
 
 A message is a closing if all of its acts are GOODBYE, THANK_YOU or NEGATE (the answer to "Is there
-anything else?"), and one of them is GOODBYE or THANK_YOU. A message with one of these two and
+anything else?"), and at least one is GOODBYE or THANK_YOU. A message with one of these two and
 another act is mixed: it is counted apart. Only messages of at most twelve words count, since a
 farewell is short.
 
 The aim is a precision and a recall of 0.93 for "SGD, users", and a κ of 0.93 for "SGD, all". Both
-have every short message of their speakers, with no kind of negative left out. Two groups explain
-them: annotators label "Okay, thank you." as SELECT or AFFIRM if it accepts an offer, and "SGD,
-users, without acceptances" leaves out messages with no other act; in "SGD, all, thanks and goodbyes
-alone" closings with NEGATE are mixed.
+contain every short message of their speakers, with all kinds of negatives. Two groups explain them:
+annotators label "Okay, thank you." as SELECT or AFFIRM if it accepts an offer, and "SGD, users,
+without acceptances" leaves out messages with no other act; in "SGD, all, thanks and goodbyes alone"
+closings with NEGATE are mixed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ from endings.intervals import Estimate, Table, kappa, share
 from endings.readers import sgd, texts
 
 LONGEST = 12
-"""The most words of a short message."""
+"""Maximum number of words of a short message."""
 
 ACCEPTING = {"SELECT", "AFFIRM"}
 
@@ -54,12 +54,12 @@ class Agreement:
 
     @property
     def precision(self) -> Estimate | None:
-        """The share of known farewells that are closings."""
+        """The share of detected farewells that are closings."""
         return share(self.total.both, self.total.both + self.total.rule)
 
     @property
     def recall(self) -> Estimate | None:
-        """The share of closings that are known."""
+        """The share of closings that are detected."""
         return share(self.total.both, self.total.both + self.total.label)
 
     @property

@@ -45,8 +45,8 @@ class Word(NamedTuple):
     token: str
     by: str | None = None  # the speaker who may say it; any speaker if None
     terminates: bool = False
-    """Whether it is a termination word as AutoGen's user proxy knows it: a message that ends with
-    it is not answered. If False, it is a done token.
+    """Whether it is a termination word of AutoGen's user proxy: a message that ends with it gets no
+    answer. If False, it is a done token.
     """
 
 

@@ -1,25 +1,25 @@
-"""The metrics of the benchmark, written down before the first run.
+"""The metrics of the benchmark, defined before the first run.
 
-A *turn* is a message of a speaker, or a message with which it calls tools: one model call. A
-record is fed turn by turn; `scoring.Outcome` names what became of it.
+A *turn* is a message of a speaker, or a message with which it calls tools: one model call. A record
+is fed turn by turn; `scoring.Outcome` classifies the result.
 
 premature
-    Stops before the earliest right end, by all dialogues.
+    Stops before the earliest right end, divided by all dialogues.
 missed
-    Ends that were not found, by the dialogues that have an end within the record which can be
-    decided: it shows by a sign, by what comes after it, or it was found.
+    Ends that were not found, divided by the dialogues that have a decidable end within the record:
+    a sign shows it, later turns show it, or it was found.
 delay
     Turns between the labelled end and the stop, of right and late stops: the median, and the value
     that 90 % do not exceed.
 false stops
-    Premature stops by 1,000 turns after which the dialogue should have gone on.
+    Premature stops per 1,000 turns after which the dialogue should have continued.
 saved
-    Turns of the record after the stop, by dialogue. A premature stop saves nothing.
+    Turns of the record after the stop, per dialogue. A premature stop saves nothing.
 wasted
-    Turns between the labelled end and the stop, or the end of the record if the end was missed, by
+    Turns between the labelled end and the stop, or the end of the record if the end was missed, per
     dialogue. A premature stop wastes all turns before it.
 cost
-    Model calls and tokens spent on deciding, by dialogue.
+    Model calls and tokens spent on deciding, per dialogue.
 κ
     Cohen's κ between the labels and the rules over prefixes: after each turn that was fed, should
     the dialogue be over, and did it stop? Prefixes that cannot be decided are left out.

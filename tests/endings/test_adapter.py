@@ -1,4 +1,4 @@
-"""duologue's rules as the benchmark feeds them, and the same conversations by the graph."""
+"""duologue's rules as the benchmark feeds them, and the same conversations in the graph."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -60,7 +60,7 @@ def test_the_rules_stop_a_dialogue_as_the_graph_does(case: str) -> None:
 
 
 def cases(thorough: bool) -> Iterator[Dialogue]:
-    """Our own texts: two of each kind of ending, or all."""
+    """Return our own texts: two of each kind of ending, or all."""
     seen: dict[Case, int] = {}
     for one in OURS.values():
         seen[one.label.case] = seen.get(one.label.case, 0) + 1

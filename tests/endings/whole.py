@@ -1,8 +1,8 @@
-"""A recorded dialogue as a conversation by the graph: a scripted model says the recorded lines.
+"""A recorded dialogue as a conversation in the graph: a scripted model says the recorded lines.
 
 It shows on a sample that `adapter.Rules`, which is fed directly and faster, decides the same. The
-two differ if a speaker answers its own termination word: the record knows who speaks next, and the
-rules, which are fed no later turn, take the speakers in order.
+two differ if a speaker answers its own termination word: the record contains the next speaker, and
+the rules, which get no later turn, follow the order of the speakers.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ _ASKED_AGAIN = tuple(
     request.rpartition("}")[2].strip()
     for request in (speaking.REWRITE_REPLY, speaking.STOP_REPEATED_CALLS)
 )
-"""How requests for another try end."""
+"""Last words of requests for another try."""
 
 
 class RecordOverError(Exception):
@@ -30,14 +30,14 @@ class RecordOverError(Exception):
 
 
 def tellable(dialogue: Dialogue) -> bool:
-    """Return whether the graph can have a dialogue: models say all, and speak on after calls."""
+    """Return whether the graph can run a dialogue: models say all turns, and calls keep the turn."""
     pairs = pairwise(dialogue.turns)
     models = not any(turn.automatic for turn in dialogue.turns)
     return models and all(not one.calls or one.speaker == then.speaker for one, then in pairs)
 
 
 def stop_of(dialogue: Dialogue, *, answered: bool = False) -> tuple[int | None, str | None]:
-    """Return after how many turns the conversation ended and why, or None twice."""
+    """Return the number of turns and the reason at the conversation's end, or None twice."""
     record = _Record(dialogue)
     order = {"kind": "function", "name": "recorded"}
     conversation = conversation_of(dialogue, answered=answered, turn_order=order)
@@ -69,7 +69,7 @@ class _Record:
         self.is_over = False
 
     def line(self, prompt: Sequence[dict[str, Any]]) -> Reply:
-        """Say the next recorded line, or the same one again to a request for another try."""
+        """Return the next recorded line, or the same line again for a request for another try."""
         again = self.said and str(prompt[-1]["content"]).rstrip().endswith(_ASKED_AGAIN)
         if self.said == len(self._turns) and not again:
             self.is_over = True
@@ -83,13 +83,13 @@ class _Record:
         return Reply(text=turn.text, tool_calls=calls)
 
     def next_speaker(self, messages: Sequence[BaseMessage], names: Sequence[str]) -> str:
-        """Name the speaker of the next recorded line; after the last one, anybody else."""
+        """Return the speaker of the next recorded line; after the last line, any other speaker."""
         if self.said < len(self._turns):
             return self._turns[self.said].speaker
         return next((name for name in names if name != self._turns[-1].speaker), names[0])
 
     def tools(self) -> Iterator[BaseTool]:
-        """Make a tool for each name, which gives the recorded result."""
+        """Yield a tool for each name, which returns the recorded result."""
         for name in sorted(self._names):
             yield StructuredTool.from_function(
                 func=self._answers(name),

@@ -369,7 +369,7 @@ async def test_a_bad_field_of_a_group_is_one_error_that_names_it(
 
 
 async def test_the_form_of_a_blogger_needs_only_the_task(client: LangGraphClient) -> None:
-    """Row A10."""
+    """A10."""
     (assistant,) = await client.assistants.search(graph_id="blogger")
     schema = (await client.assistants.get_schemas(assistant["assistant_id"]))["input_schema"]
     assert schema is not None
@@ -392,7 +392,7 @@ async def test_a_blogger_ends_by_its_critic_or_with_a_final_version(
     client: LangGraphClient,
     model_server: ScriptedServer,
 ) -> None:
-    """Row A10."""
+    """A10."""
     before = len(model_server.calls)
     given = {"task": "A post on bees", "rounds": rounds}
     found = await run(client, await thread(client), given, "blogger")
@@ -418,7 +418,7 @@ async def test_a_blogger_ends_by_its_critic_or_with_a_final_version(
 async def test_a_bad_field_of_a_blogger_is_one_error_that_names_it(
     change: dict[str, Any], words: str, client: LangGraphClient, model_server: ScriptedServer
 ) -> None:
-    """Row A10."""
+    """A10."""
     before = len(model_server.calls)
     given = {"task": "A post on bees"} | change
     found = await run(client, await thread(client), given, "blogger")
@@ -472,7 +472,7 @@ async def test_what_no_package_offers_is_one_error_that_names_it(
 
 
 async def test_the_form_of_a_coder_needs_only_the_task(client: LangGraphClient) -> None:
-    """Row L8."""
+    """L8."""
     (assistant,) = await client.assistants.search(graph_id="coder")
     schema = (await client.assistants.get_schemas(assistant["assistant_id"]))["input_schema"]
     assert schema is not None
@@ -509,7 +509,7 @@ async def test_a_served_graph_runs_no_code_on_the_host(
 
 
 async def test_the_tools_that_duologue_brings_do_not_block(client: LangGraphClient) -> None:
-    """Rows Z6, L6 and G4."""
+    """Z6, L6, G4."""
     spec = {
         "task": "Try them.",
         "speakers": [

@@ -232,7 +232,7 @@ def _content(reply: Reply, request: MessagesRequest) -> list[dict[str, Any]]:
         found.append({"type": "text", "text": reply.text or reply.refusal})
     for call in reply.tool_calls:
         block = {"type": "tool_use", "id": call.id, "name": call.name}
-        # A model never sends anything but an object whole; in a stream it may be cut off.
+        # A model always sends a whole object; in a stream it may be cut off.
         given = call.args if isinstance(call.args, dict) else _object(call.args)
         found.append({**block, "input": given, "_arguments": call.pieces})
     return found if request.streams else [_without_pieces(block) for block in found]

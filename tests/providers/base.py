@@ -102,7 +102,7 @@ class FakeServer(HttpServer[RequestT]):
         raise NotImplementedError
 
     def adapt_reply(self, reply: Reply, request: RequestT, number: int) -> Reply:
-        """Make plain text the call of the tool that the request forces."""
+        """Turn plain text into the call of the tool that the request forces."""
         name = request.forced_tool
         if name is None or reply.tool_calls or reply.error or reply.refusal is not None:
             return reply

@@ -173,7 +173,7 @@ def test_ollamas_client_takes_no_unknown_keyword() -> None:
 
 @pytest.fixture(scope="module")
 def memory() -> list[AnyMessage]:
-    """A memory with an odd name, two messages of others in a row, and a call with its result."""
+    """Return a memory with an odd name, two messages of others in a row, and a call's result."""
     cooks = ("Head Cook", "Ann", "李雷")
     talk = Conversation(
         "Talk.",

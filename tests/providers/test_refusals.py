@@ -23,7 +23,7 @@ from .fakes import FAKES, OLDER, fake
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[dict[str, FakeServer[Any]]]:
-    """The servers of the cases, each started once."""
+    """Yield the servers of the cases, each started once."""
     started: dict[str, FakeServer[Any]] = {}
     yield started
     for server in started.values():

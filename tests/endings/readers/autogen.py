@@ -1,17 +1,17 @@
-"""The notebooks of AutoGen 0.2: transcripts as they were printed.
+"""The notebooks of AutoGen 0.2: printed transcripts.
 
 Read: the printed output of each code cell of every ``.ipynb`` file below the folder. Each message
-is printed as ``Name (to Other):``, its text and a line of 80 dashes. A cell may hold several chats:
-a new one begins at AutoGen's own line "Start a new chat", or when, without any notice in between,
-the first speaker says something else after a termination message. Nested chats, whose pairs of
-names differ, are left out. A blank message after the notice "USING AUTO REPLY" is an automatic
-reply.
+is printed as ``Name (to Other):``, its text and a line of 80 dashes. A cell may contain several
+chats: a new chat begins at AutoGen's own line "Start a new chat", or when, without any notice in
+between, the first speaker says something else after a termination message. Nested chats, whose
+pairs of names differ, are left out. A blank message after the notice "USING AUTO REPLY" is an
+automatic reply.
 
 Labels, by rule: a chat should end at its first message whose last line is TERMINATE, or ends with
-the word outside of quotation marks, if nothing but blank messages and TERMINATE follows. The word
-is only mentioned if it occurs before that. A chat that a person left by ``exit`` is ended by the
-other side. Any other one has no end: the notebook says nothing of what stopped it, so a stop at its
-last message is a tie.
+the word outside of quotation marks, if only blank messages and TERMINATE follow. The word is only
+mentioned if it occurs before that. A chat that a person left by ``exit`` is ended by the other
+side. Any other chat has no end: the notebook does not say why it stopped, so a stop at its last
+message is a tie.
 """
 
 import json
@@ -42,7 +42,7 @@ _RESPONSE = re.compile(
     re.DOTALL,
 )
 _SAYS_WORD = re.compile(
-    # Alone on the last line, however it is dressed, or bare at its end.
+    # The word is alone on the last line, with any marks around it, or plain at the line's end.
     rf"(?:^|\n)[\W_]*{WORD}[\W_]*$|(?<![\"'`“‘\w]){WORD}[.!*_\s]*$"  # noqa: RUF001
 )
 _LEFT = re.compile(r"to end the conversation: *exit\s*$", re.MULTILINE)
@@ -101,7 +101,7 @@ def _messages(part: str) -> Iterator[Printed]:
         text = part[header.end() : follows.start() if follows else len(part)]
         rule = _RULE.search(text)
         if rule is None and (follows is None or not text.strip()):
-            # Before the answer of a tool AutoGen prints the header twice.
+            # AutoGen prints the header twice before a tool's answer.
             continue
         noticed = bool(_NOTICE.search(part, at, header.start()))
         automatic = _AUTOMATIC in part[at : header.start()]
@@ -135,7 +135,7 @@ def _turns(chat: list[Printed]) -> tuple[Turn, ...]:
             for found in _SUGGESTED.finditer(one.text)
         )
         text = _SUGGESTED.sub("", one.text).strip()
-        # A model's answer may be printed after the notice as well, but none is blank.
+        # A model's answer may also be printed after the notice, but it is never blank.
         turns.append(Turn(one.speaker, text, calls, automatic=one.automatic and not text))
     return tuple(turns)
 

@@ -2,11 +2,11 @@
 
 Read: ``casino_train.json``, ``casino_valid.json`` and ``casino_test.json`` below the folder.
 
-The record has what a deal is apart from its text "Submit-Deal". It is read as a part of the text,
-as speakers without a form would say it: else all deals were the same message.
+The record stores a deal separately from its text "Submit-Deal". The reader makes the deal a part of
+the text, as speakers without a form would say it: otherwise all deals would be the same message.
 
 Labels: the last message is a field of the record, "Accept-Deal" or "Walk-Away". Either ends the
-dialogue, and is said alone.
+dialogue, and is the whole message.
 """
 
 import json

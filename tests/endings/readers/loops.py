@@ -9,16 +9,16 @@ LOOKS_LIKE = 3
 FOUND_BY = 5
 """Number of equal calls by which a runaway loop should be found."""
 NEVER_LEFT = 10
-"""Length of a row that is a runaway loop, whatever follows it."""
+"""Length of a row that is always a runaway loop."""
 
 
 def loop_label(turns: Sequence[Turn], label: Label) -> Label:
     """Return the label of a dialogue with a row of equal calls, or the given label.
 
-    Calls are equal if tool and arguments are, in one speaker's turn: between two of its speeches.
-    A row that the record ends in, or of ten calls, is a runaway loop, which should end at the
-    fifth call; from the third on an end does as well. Any other row of three is a retry: the
-    dialogue recovered, and its end stays.
+    Calls are equal if their tool and arguments are equal, in one speaker's turn: between two of its
+    messages. A row at the end of the record, or of ten calls, is a runaway loop, which should end
+    at the fifth call; an end from the third call on does as well. Any other row of three is a
+    retry: the dialogue recovered, and its end stays.
     """
     row, latest, retried = 0, None, False
     reached: dict[int, int] = {}

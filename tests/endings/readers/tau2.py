@@ -1,11 +1,11 @@
 """τ²-bench's recorded runs, and τ-bench's: a simulated customer and an agent with tools.
 
-Read: every ``.json`` file below the folder that holds runs in either format. A τ² file is a run of
-``tau2 run`` (``data/tau2/results``, ``data/simulations``, the leaderboard's ``trajectories``), a τ
-file one of ``historical_trajectories``.
+Read: every ``.json`` file below the folder that contains runs in either format. A τ² file is a run
+of ``tau2 run`` (``data/tau2/results``, ``data/simulations``, the leaderboard's ``trajectories``), a
+τ file is a run of ``historical_trajectories``.
 
-Labels: the recorded end is a field (``termination_reason``, or what the last message is); loops
-and early stop words are found by the rules below.
+Labels: the recorded end is a field (``termination_reason``, or the kind of the last message); the
+rules below find loops and early stop words.
 """
 
 import json
@@ -126,8 +126,8 @@ def _label(turns: tuple[Turn, ...]) -> Label:
 def _is_early(turns: tuple[Turn, ...]) -> bool:
     """Return whether the user asks for work, and stops before the agent can do it.
 
-    The agent's last message asks a question, and the user's answer beside the word asks it to go
-    on.
+    The agent's last message asks a question, and the user's answer with the stop word asks the
+    agent to continue.
     """
     if len(turns) < 2 or turns[-2].speaker != AGENT or "?" not in turns[-2].text:
         return False

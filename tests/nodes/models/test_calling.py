@@ -125,7 +125,7 @@ async def test_every_name_that_was_offered_leads_back() -> None:
     ],
 )
 async def test_the_choice_is_sent_in_openais_terms(choice: str, sent: object) -> None:
-    """Row Y18: tool choice (auto, required, one tool, none)."""
+    """Y18: tool choice (auto, required, one tool, none)."""
     with ScriptedServer(["Hi"]) as server:
         await ask(server, tool_choice=choice)
     assert body(server).get("tool_choice") == sent
