@@ -30,7 +30,7 @@ class RecordOverError(Exception):
 
 
 def tellable(dialogue: Dialogue) -> bool:
-    """Return whether the graph can run a dialogue: models say all turns, and calls keep the turn."""
+    """Return whether the graph can run a dialogue: models say all turns, calls keep the turn."""
     pairs = pairwise(dialogue.turns)
     models = not any(turn.automatic for turn in dialogue.turns)
     return models and all(not one.calls or one.speaker == then.speaker for one, then in pairs)
