@@ -26,7 +26,7 @@ STOPS: Spec = {"checks_completion": True}
 
 
 class Plan(BaseModel):
-    """What to plant, and how much of it."""
+    """A plant and its rows."""
 
     plant: str
     rows: list[int]

@@ -29,7 +29,7 @@ def both(one: Path, other: Path) -> bool:
 
 @server.tool(annotations=ToolAnnotations.model_validate({"sandbox": ["python"], "timeout": 0.001}))
 async def meet(folder: str, name: str, other: str) -> str:
-    """Comes back when somebody else has come, too."""
+    """Returns when another call has arrived, too."""
     while not both(Path(folder, name), Path(folder, other)):  # noqa: ASYNC110  # it is another process
         await asyncio.sleep(0.01)
     return f"{name} met {other}"
@@ -37,7 +37,7 @@ async def meet(folder: str, name: str, other: str) -> str:
 
 @server.tool()
 def note(number: int) -> int:
-    """Writes a number down and gives the next one."""
+    """Writes a number down and returns the next one."""
     with FOLDER.joinpath("notes").open("a") as file:
         print(number, file=file)
     return number + 1
@@ -59,13 +59,13 @@ async def hang() -> str:
 
 @server.tool()
 def variables(names: list[str]) -> str:
-    """Tells variables of its environment."""
+    """Returns variables of its environment."""
     return ", ".join(os.environ.get(name, "not set") for name in names)
 
 
 @server.tool(name="fs.read-all/ü", structured_output=False)
 def odd(config: str, run_manager: str, runtime: str, callbacks: list[int]) -> list[Any]:
-    """Takes names that others have taken."""
+    """Has arguments with reserved names."""
     return [f"{config} {run_manager} {runtime} {callbacks}", Image(data=b"...", format="png")]
 
 

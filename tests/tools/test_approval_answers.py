@@ -249,7 +249,7 @@ async def test_broken_off_behind_the_decisions_nobody_is_asked_again(by_id: bool
 
     @tool
     async def slow() -> str:
-        """Is still at it when the run is broken off."""
+        """Is still running when the run is interrupted."""
         noted.append("slow")
         await saver.recorded.wait()
         if noted.count("slow") == 1:

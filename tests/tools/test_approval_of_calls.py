@@ -162,7 +162,7 @@ async def test_tools_that_run_code_wait_behind_one_that_asks(saver: Saver) -> No
 
     @tool
     def free() -> str:
-        """Runs beside them."""
+        """Runs in parallel with them."""
         ran.append("free!")
         return "free"
 

@@ -237,7 +237,7 @@ async def test_a_tool_says_itself_how_long_it_may_take() -> None:
 async def test_a_tool_that_runs_into_a_timeout_of_its_own_has_failed() -> None:
     @tool
     def late() -> str:
-        """Gives up."""
+        """Raises a timeout."""
         raise TimeoutError("the server is silent")
 
     result, _ = await run([calls(call("late", {})), "Hm.", "Ok."], [late], talk("late"))
@@ -249,7 +249,7 @@ async def test_what_a_tool_says_to_the_model_stands_there_without_the_class() ->
 
     @tool
     def strict(n: int) -> str:
-        """Wants more."""
+        """Needs a larger number."""
         raise ToolException("n must be above 3")
 
     result, _ = await run([calls(call("strict", {"n": 1})), "Hm.", "Ok."], [strict], talk("strict"))
@@ -259,7 +259,7 @@ async def test_what_a_tool_says_to_the_model_stands_there_without_the_class() ->
 async def test_a_tools_own_validation_error_is_not_the_models_fault() -> None:
     @tool
     def parse() -> str:
-        """Reads what it can't."""
+        """Validates an empty conversation."""
         Conversation.model_validate({})
         return ""
 

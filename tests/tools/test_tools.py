@@ -40,7 +40,7 @@ def fail(reason: str) -> str:
 
 @tool
 def secret() -> str:
-    """Tells what only its owner may know."""
+    """Returns a text for its owner alone."""
     pytest.fail("called by another speaker")
 
 
@@ -282,7 +282,7 @@ async def test_twenty_rounds_by_default_and_failures_are_no_rounds() -> None:
 async def test_a_tool_that_returns_more_than_text_is_told_as_text() -> None:
     @tool
     def table() -> list[dict[str, int]]:
-        """Gives rows."""
+        """Returns rows."""
         return [{"a": 1}, {"a": 2}]
 
     script: list[Line] = [Reply(tool_calls=(call("table", {}),)), "I see.", "Ok."]

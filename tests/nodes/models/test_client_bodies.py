@@ -137,7 +137,7 @@ class Sum(BaseModel):
 
 
 class Open(BaseModel):
-    """What OpenAI's strict form can't say."""
+    """A schema that OpenAI's strict form cannot express."""
 
     by_name: dict[str, Sum]
 

@@ -25,7 +25,7 @@ from duologue.nodes.testing import (
 
 
 class Verdict(BaseModel):
-    """Whether the work is done."""
+    """A verdict on the work."""
 
     done: bool
 

@@ -28,7 +28,7 @@ from duologue.nodes.testing.server import ScriptedServer
 
 
 class Verdict(BaseModel):
-    """Whether the work is done."""
+    """A verdict on the work."""
 
     done: bool
 

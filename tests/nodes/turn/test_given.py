@@ -13,7 +13,7 @@ from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 
 @tool
 def report(number: int) -> str:
-    """Give a long report."""
+    """Return a long report."""
     return f"Report {number}: " + "all is well and there is more of it. " * 80
 
 

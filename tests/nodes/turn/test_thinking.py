@@ -232,7 +232,7 @@ def test_r2_a_summary_is_kept_without_its_thought() -> None:
 
 
 class Beans(BaseModel):
-    """How many beans."""
+    """A number of beans."""
 
     beans: int
 
