@@ -58,7 +58,7 @@ class Scored:
 
     @property
     def has_end(self) -> bool:
-        """Whether the labelled end is in the record, and the test can tell whether it was found."""
+        """Whether the labelled end is in the record, and it is decidable whether it was found."""
         label, length = self.dialogue.label, len(self.dialogue.turns)
         found = self.outcome in (Outcome.RIGHT, Outcome.TIE, Outcome.LATE)
         return label.end <= length and (label.signalled or label.end < length or found)

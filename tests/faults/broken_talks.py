@@ -193,7 +193,7 @@ def dig_first(text: str = "") -> Reply:
 
 
 def say_a_line(prompt: Prompt) -> str:
-    """Say a line with its number."""
+    """Return a line with its number."""
     name = str(prompt[0]["content"]).removeprefix("You are ")[:3]
     own = sum(message["role"] == "assistant" for message in prompt)
     return f"This is {name}'s line {own}."

@@ -1,4 +1,4 @@
-"""A store from elsewhere runs no code, whatever its values are."""
+"""A store from elsewhere runs no code, even with hostile values."""
 
 import json
 import pickle
@@ -116,7 +116,7 @@ def in_checkpoints(file: Path, hostile: Written) -> None:
 
 
 def in_channels(file: Path, hostile: Written) -> None:
-    """Put the hostile value into the channels of each checkpoint, if its format fits."""
+    """Insert the hostile value into the channels of each checkpoint, if its format fits."""
     value = ormsgpack.unpackb(hostile.value, ext_hook=ormsgpack.Ext)
     serializer = JsonPlusSerializer()
     with closing(sqlite3.connect(file)) as connection:

@@ -1,4 +1,4 @@
-"""A store from elsewhere shows only its own content, whatever its texts are.
+"""A store from elsewhere shows only its own content, even with hostile texts.
 
 Every text in a store is replaced in turn, in its rows, its checkpoints and its batches; then the
 commands are run and the pages are read as bytes.

@@ -82,7 +82,7 @@ def add_up(prompt: Prompt) -> Line:
 
 
 BESIDE = 'I add that up:\n"one moment" …'
-"""The text beside the call of the calculator."""
+"""The text in the same message as the call of the calculator."""
 
 
 def write_code(prompt: Prompt) -> str:

@@ -1,8 +1,7 @@
 """With a seed the embedded model says the same again (U7).
 
-This holds in one process and in another one, also if the first is interrupted in the middle and the
-other continues. No check depends on the answers' content. The other process executes this file,
-too.
+The same applies in another process, also if the first is interrupted in the middle and the other
+continues. No check depends on the answers' content. The other process executes this file, too.
 """
 
 import json

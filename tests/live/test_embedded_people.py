@@ -1,4 +1,4 @@
-"""People and the embedded model: the conversation follows its rules, whatever the model answers."""
+"""People and the embedded model: the conversation follows its rules with any answers."""
 
 import pytest
 

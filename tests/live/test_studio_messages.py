@@ -31,7 +31,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "user_proxy": {"code": False, "assistant_prompt": "You count with {user}."},
     "chat": {"assistant_prompt": "You count with {user}."},
 }
-"""The fields of each graph's input beside a message."""
+"""The fields of each graph's input in addition to a message."""
 
 ANSWERS = {
     "role_play": "Solution: step 1 is done.\nNext request.",

@@ -11,7 +11,7 @@ from duologue.nodes.testing.server import ScriptedServer
 pytestmark = [pytest.mark.live, pytest.mark.exhaustive]
 
 BESIDE = 'I add that up:\n"one moment" …'
-"""The scripted model's text beside its call of the calculator."""
+"""The scripted model's text in the same message as its call of the calculator."""
 
 PROXY: dict[str, Any] = {
     "message": "Count on.",

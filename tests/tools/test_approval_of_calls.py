@@ -143,7 +143,7 @@ async def test_a_call_of_no_tool_is_told_to_the_speaker_and_asked_about_by_nobod
 
 
 async def test_tools_that_run_code_wait_behind_one_that_asks(saver: Saver) -> None:
-    """The other tools finish; later code would find the interpreter in an earlier state."""
+    """Tools that run no code finish; later code would find the interpreter in a wrong state."""
     ran: list[str] = []
 
     def coding(name: str, *, asks: bool) -> BaseTool:

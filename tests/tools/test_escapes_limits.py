@@ -146,7 +146,7 @@ print(woken > 1)
 
 @pytest.mark.parametrize("then", ["pass", "os.kill(os.getpid(), signal.SIGSTOP)"])
 async def test_no_timer_wakes_what_was_stopped(then: str) -> None:
-    """This also holds if the code stops itself again at each look."""
+    """The same applies if the code stops itself again at each look."""
     await need("bubblewrap")
     session = Session("bubblewrap", seconds=5)
 

@@ -66,7 +66,7 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
 
 
 def vsock(folder: Path, stack: ExitStack) -> str:
-    """Open a socket between a virtual machine and its host, which ignores namespaces."""
+    """Return code that opens a socket from a virtual machine to its host, beyond all namespaces."""
     return f"""
 import socket
 socket.socket(40, socket.SOCK_STREAM).close()
@@ -365,5 +365,5 @@ async def test_a_second_session_has_no_files_or_memory_of_the_first() -> None:
     await first.close()
     await second.close()
     assert all("FileNotFoundError" in output for output in found)
-    # The sandbox has two processes of its own, one of them bubblewrap's.
+    # The sandbox has two processes; one of them is bubblewrap.
     assert ids.output == "['1', '2']\n"

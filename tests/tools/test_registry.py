@@ -1,4 +1,4 @@
-"""Objects that conversations name: given in Python, or installed as entry points."""
+"""Objects that conversations name: registered in Python, or installed as entry points."""
 
 import sys
 from collections.abc import Callable, Iterator

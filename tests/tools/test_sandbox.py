@@ -195,7 +195,7 @@ mark, answers = frame.f_locals["mark"], frame.f_locals["answers"]
 async def test_a_forged_answer_is_the_own_answer_and_no_more(
     forgery: str, exit_code: int, output: str
 ) -> None:
-    """Output of code is data: forged output can only set an exit code, and blocks no one."""
+    """Output of code is data: forged output can only set an exit code, and blocks no other code."""
     await need("bubblewrap")
     session, other = Session("bubblewrap", seconds=2), Session("bubblewrap")
     await other("x = 'theirs'")
@@ -582,7 +582,7 @@ async def test_monty_has_no_shell() -> None:
 
 @pytest.fixture
 def no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Put a bwrap that always fails first on the path."""
+    """Replace bwrap on the path by a program that always fails."""
     # Every user must reach the folder; the tests' own folder does not allow this.
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)

@@ -13,7 +13,7 @@ NEVER_LEFT = 10
 
 
 def loop_label(turns: Sequence[Turn], label: Label) -> Label:
-    """Return the label of a dialogue with a row of equal calls, or the given label.
+    """Return the label of a dialogue with a row of equal calls, or `label` if it has none.
 
     Calls are equal if their tool and arguments are equal, in one speaker's turn: between two of its
     messages. A row at the end of the record, or of ten calls, is a runaway loop, which should end

@@ -11,7 +11,7 @@ import pytest
 from duologue.nodes.models.client.http_client import Pools
 
 MOST = 70
-"""Number of calls for two full pools and a smaller one."""
+"""Maximum number of open connections: two full pools and a smaller one."""
 
 
 class Server:

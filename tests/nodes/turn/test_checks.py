@@ -80,7 +80,7 @@ def talk(token: str | None) -> Conversation:
 
 @pytest.mark.parametrize("token", ["DONE", "*done*", "_end_", "好了", "~~"])
 def test_a_done_token_of_nobody_in_particular_is_anyones(token: str) -> None:
-    """Z4: a token without a speaker counts from any speaker, whatever its first character."""
+    """Z4: a token without a speaker counts from any speaker, even if it looks like markup."""
     conversation = talk(token)
     for speaker in conversation.speakers:
         assert says_done(conversation, speaker, f"Fine.\n{token}")

@@ -350,7 +350,7 @@ def test_a_rest_that_begins_with_its_mark_again_has_it_once() -> None:
 
 
 def test_the_first_try_is_said_where_the_second_one_goes_on_and_is_worse(tmp_path: Path) -> None:
-    """R3, R15: this also holds with a part between the two tries."""
+    """R3, R15: the same applies with a part between the two tries."""
     script: list[Line] = ["Plant the beans now.", cut("Instruction: <what"), " is next>", "Fine."]
     form = {"lines": ["Instruction:"], "end": "Next."}
     store = str(tmp_path / "s.db")

@@ -26,7 +26,7 @@ CLAIM = LabelledFormat(lines=("Claim:", "Proof:"), end="Over.")
 
 
 def played(*tries: Line, **options: Any) -> tuple[Result, ScriptedChatModel]:
-    """Return the result of a solver's model with these answers."""
+    """Run a solver's model with these answers; return the result and the model."""
     model = ScriptedChatModel(script=[ORDER, *tries])
     store = options.pop("store", f"memory:{uuid4().hex}")
     result = converse(options.pop("talk", ROLE_PLAY), model=model, store=store, **options)

@@ -30,7 +30,7 @@ def spoken(found: Played) -> list[str]:
     return [f"{name}: {text}" for name, text in found.transcript]
 
 
-# Groups, in order and as somebody chooses
+# Groups with a fixed order, and with a chosen next speaker
 
 
 @pytest.mark.parametrize("reconcile", [False, True])

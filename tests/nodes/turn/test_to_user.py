@@ -594,7 +594,7 @@ def test_it_is_refused_where_it_can_mean_nothing() -> None:
 
     @tool
     def tell(to_user: str) -> str:
-        """Tells."""
+        """Speaks."""
         return to_user
 
     model = ScriptedChatModel(script=[])
