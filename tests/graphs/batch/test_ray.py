@@ -30,7 +30,7 @@ from duologue.nodes.testing.server import Request, ScriptedServer
 pytestmark = [pytest.mark.ray, pytest.mark.live]
 
 CALLS = 9
-"""Number of calls per session, including the one for the specified task."""
+"""Number of model calls per session, including the call for the specified task."""
 
 COMMAND = [sys.executable, "-c", "from duologue.graphs.cli.app import main; main()"]
 

@@ -175,7 +175,7 @@ def test_a_stream_that_breaks_off_is_noticed_and_its_message_said_once(served: S
     notices = [event.text for event in events if isinstance(event, Notice)]
     assert len(notices) == 1
     assert "stopped in mid-answer" in notices[0]
-    # The notice stands between the lost tokens and the new ones.
+    # The notice comes between the lost tokens and the new ones.
     kinds = [type(event) for event in events]
     assert kinds.index(MessageToken) < kinds.index(Notice) < kinds.index(MessageSaid)
     said = [event.text for event in events if isinstance(event, MessageSaid)]

@@ -58,7 +58,7 @@ def tokens(messages: Sequence[BaseMessage]) -> int:
 def test_a_request_to_mend_and_a_reminder_are_within_the_limit(
     kind: str, draft: str | None, *, small: bool
 ) -> None:
-    """L5, Z3, U5: at each length of the talk; what fits is not left out."""
+    """L5, Z3, U5: this applies at every length of the log, and no message that fits is left out."""
     context = {"kind": kind, "limit": LIMIT} | ({"words": 20} if kind == "summary" else {})
     sizes: list[int] = []
     for turns in range(1, 40):

@@ -204,7 +204,7 @@ def interrupts(turn: Turn) -> str:
 
 
 class Outcome(BaseException):
-    """An error like those that test runners raise."""
+    """An error of the kind that test runners raise."""
 
 
 async def is_over(turn: Turn) -> str:
