@@ -1,1 +1,1 @@
-"""What a conversation is, as data: its task, its speakers, its judges, its limits."""
+"""A conversation as data: its task, its speakers, its judges and its limits."""

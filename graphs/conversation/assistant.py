@@ -1,6 +1,6 @@
-"""What an assistant of LangGraph's servers sets for the conversations that it runs.
+"""Settings that an assistant of a LangGraph server applies to the conversations it runs.
 
-A run's own input goes first, then these settings, then the defaults.
+A run's own input comes first, then these settings, then the defaults.
 """
 
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ from .fields import Prompts
 
 
 class AssistantSettings(Data):
-    """The settings that every conversation knows."""
+    """The settings that apply to every kind of conversation."""
 
     model: Text | None = None
-    """The name of the model for all that name none."""
+    """The model of all speakers, judges and requests that do not name one."""
     temperature: Temperature = None
-    """The temperature of all speakers that name none."""
+    """The temperature of all speakers that set none."""
     prompts: Prompts = Field(default_factory=dict)
-    """What models are told in other words, by the prompts' names."""
+    """Replacements for prompts, by the prompts' names."""
 
     @classmethod
     def described_fields(cls) -> dict[str, FieldInfo]:
@@ -35,11 +35,11 @@ class AssistantSettings(Data):
 
     @classmethod
     def of(cls, context: object) -> Self:
-        """Read the context of a run, which may hold things of others, too."""
+        """Read the settings from a run's context, and ignore its other entries."""
         return validate(cls, _picked(context, cls.model_fields), "context.")
 
     def applied_to(self, conversation: Conversation) -> Conversation:
-        """Return a conversation with what it leaves open."""
+        """Apply the settings to the fields that a conversation does not set."""
         if not self.model_fields_set:
             return conversation
         update: dict[str, Any] = {"prompts": self.prompts | conversation.prompts}
@@ -59,7 +59,7 @@ class AssistantSettings(Data):
 
 
 def settings_of(form: type[Form] | None) -> dict[str, FieldInfo]:
-    """Return the settings of a graph's assistants: those of all, and its form's system prompts."""
+    """Return the settings of a graph's assistants: the common ones and its system prompts."""
     return AssistantSettings.described_fields() | (role_prompts(form) if form else {})
 
 

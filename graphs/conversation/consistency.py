@@ -1,6 +1,6 @@
-"""What must hang together in a conversation: fields that are right alone and wrong together.
+"""Checks of fields that are valid alone but contradict each other.
 
-Each check raises a ValueError that names the field, which pydantic turns into its own.
+Each check raises a ValueError that names the field; pydantic turns it into its own error.
 """
 
 from ..common.validation import suggest_near_or_all
@@ -13,7 +13,7 @@ from .limits import check_limits, least_limit, most_calls, most_messages
 
 
 def check(conversation: ConversationFields) -> None:
-    """Make sure that a conversation hangs together."""
+    """Raise an error if two fields of a conversation contradict each other."""
     _check_tasks(conversation)
     _check_prefixes(conversation)
     _check_hearers(conversation)
@@ -48,7 +48,7 @@ def check(conversation: ConversationFields) -> None:
 
 
 def _check_least(conversation: ConversationFields) -> None:
-    """Refuse to wait for more rounds than the caps allow."""
+    """Check that the caps allow the least number of rounds."""
     end_chat = conversation.end_chat
     least, cap = end_chat.min_iterations, end_chat.max_iterations
     if cap is not None and least > cap:
@@ -66,7 +66,7 @@ def _check_least(conversation: ConversationFields) -> None:
 
 
 def _check_tasks(conversation: ConversationFields) -> None:
-    # A person, or a first message, says what it is about.
+    # A person or a first message can name the topic instead of a task.
     is_told = any(speaker.human or speaker.first_message for speaker in conversation.speakers)
     for speaker in conversation.speakers:
         if speaker.task is None and conversation.task is None and not is_told:
@@ -126,7 +126,7 @@ def _check_prompts(conversation: ConversationFields) -> None:
 
 
 def _check_possible(conversation: ConversationFields, path: str, end: BaseEnd | None) -> None:
-    """Refuse what can't all hold, since the conversation is over before."""
+    """Check that all parts of an `AllOf` can be met before the conversation reaches its caps."""
     for place, part in enumerate(end.of if isinstance(end, AnyOf | AllOf) else ()):
         at = f"{path}.of.{place}"
         _check_possible(conversation, at, part)
@@ -149,6 +149,6 @@ def _is_possible(conversation: ConversationFields, end: BaseEnd) -> bool:
 
 
 def _most(conversation: ConversationFields) -> tuple[int, int]:
-    """Return the most messages and calls: each message takes a call at least."""
+    """Return the largest number of messages and of calls; each message needs at least one call."""
     calls = min([most_calls(conversation), *call_caps(conversation.end_chat.when)])
     return min(most_messages(conversation), calls), calls

@@ -1,6 +1,6 @@
-"""A conversation, as data: its task, its speakers, its opening and its end.
+"""Conversations and short forms as data.
 
-Sessions store their spec, so each change of its shape comes with a version and a step.
+Sessions store their spec, so each change of its shape needs a new version and a migration.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ from .merge import (
 
 
 def how_it_ends(conversation: ConversationFields) -> list[str]:
-    """Say what ends a conversation, each in a few words."""
+    """Describe each end of a conversation in a few words."""
     end_chat = conversation.end_chat
     cap = end_chat.max_iterations
     found = [] if cap is None else [f"after {count_of(cap, 'round')}"]
@@ -59,12 +59,12 @@ def _by_people(human: HumanReply) -> list[str]:
 
 
 class Conversation(Shown, ConversationFields):
-    """One dialogue: what it is about, who speaks, how it opens and how it ends.
+    """One dialogue: its task, its speakers, its opening and its end.
 
     Raises:
-        SpecError: A field is missing, unknown or wrong, two speakers share a name,
-            a name does not belong to a speaker, a mode needs a stopper and has none, an end can
-            never hold, or a model has no price.
+        SpecError: A field is missing, unknown or wrong; two speakers share a name; a field names a
+            speaker that does not exist; the end-chat mode needs a speaker that checks completion;
+            an end can never be met; or a model has no price.
     """
 
     if TYPE_CHECKING:
@@ -92,15 +92,15 @@ class Conversation(Shown, ConversationFields):
         return self
 
     def replace(self, **changes: Unpack[Changes]) -> "Conversation":
-        """Return the same conversation with other fields.
+        """Return a copy of the conversation with other values of some fields.
 
         Args:
-            **changes: The fields that are other. A dict changes only what it names, as in
+            **changes: The new values. A dict changes only its own fields, as in
                 ``end_chat={"max_iterations": 9}`` or ``speakers={"Ann": {"system_prompt": "…"}}``;
-                anything else takes the place of what was there.
+                any other value replaces the old value.
 
         Returns:
-            The new conversation; this one stays as it is.
+            The new conversation. The original does not change.
 
         Raises:
             SpecError: A change is not valid; names the field.
@@ -137,29 +137,29 @@ class Conversation(Shown, ConversationFields):
 
 
 class Form(Spec):
-    """The options of a short form as data, as files and Studio have them.
+    """The options of a short form as data, as files and Studio contain them.
 
-    Each short form has a class derived from its function: the function's parameters are its
-    fields, and the function itself its method `fill_in`. In Python and in files the other fields of
-    a conversation, and those of each speaker, may stand beside them: `of` takes them all.
+    Each short form has a class derived from its function: the function's parameters are the class's
+    fields, and the function itself is its method `fill_in`. `of` also accepts the other fields of a
+    conversation, and the fields of each speaker.
     """
 
-    # The function, which takes the values of its parameters and returns what it fills in.
+    # Receives the values of the parameters and returns the fields of the conversation.
     fill_in: ClassVar[Callable[..., dict[str, Any]]]
-    # Its parameters that are fields of the form.
+    # The function's parameters that are fields of the form.
     parameters: ClassVar[tuple[str, ...]]
-    # Its parameters that take a speaker, in the order of the speakers, each with the field that
-    # has the speaker's name. None of them if the speakers are given as they are.
+    # The parameters that accept a speaker, in the order of the speakers, each with the field that
+    # contains the speaker's name. Empty if the form accepts a list of speakers.
     roles: ClassVar[Mapping[str, str]] = {}
-    # The field that a message of the user sets if a run begins with a message alone.
+    # The field that receives the user's message if the input of a run is only a message.
     message_field: ClassVar[str | None] = None
-    # Values of other required fields in that case.
+    # The values of other required fields in that case.
     beside_message: ClassVar[Mapping[str, str]] = {}
-    # Fields of a file to begin from, and those that stand there as comments.
+    # The fields that an example file sets, and the fields that it contains as comments.
     example: ClassVar[Mapping[str, Any]]
     example_options: ClassVar[Mapping[str, Any]]
 
-    # Hidden, since only the derived classes have the fields.
+    # Hidden from type checkers, because only the derived classes have fields.
     if TYPE_CHECKING:
 
         def __init__(self, **fields: Any) -> None: ...
@@ -171,10 +171,10 @@ class Form(Spec):
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Conversation:
-        """Make a conversation of this form's fields and all others that it has.
+        """Build a conversation from this form's fields and the fields of the conversation itself.
 
         Raises:
-            SpecError: A field is missing, unknown, wrong or given twice; names it.
+            SpecError: A field is missing, unknown, wrong or set twice; names it.
         """
         check_depth(given)
         taken = cls.taken()
@@ -192,7 +192,7 @@ class Form(Spec):
 
     @classmethod
     def taken(cls) -> dict[str, FieldInfo]:
-        """Return all fields that `of` takes."""
+        """Return all fields that `of` accepts."""
         conversation = {
             name: field
             for name, field in Conversation.model_fields.items()
@@ -202,10 +202,10 @@ class Form(Spec):
         return conversation | cls.model_fields | of_speakers
 
     def conversation(self) -> Conversation:
-        """Make the conversation of this form's fields.
+        """Build the conversation from this form's fields.
 
         Raises:
-            SpecError: The fields do not fit one another; names one.
+            SpecError: Two fields contradict each other; names one.
         """
         others = self.model_fields_set - {*self.parameters}
         return self._laid_over({}, {name: one for name, one in self if name in others})
@@ -213,13 +213,13 @@ class Form(Spec):
     def _laid_over(
         self, by_role: Mapping[str, Mapping[str, Any]], others: Mapping[str, Any]
     ) -> Conversation:
-        """Make the conversation, with fields that are no parameters laid over it."""
+        """Build the conversation and merge the fields that are not parameters into it."""
         values = {name: getattr(self, name) for name in self.parameters}
         data: dict[str, Any] = {
             name: mark_default(value, name)
             for name, value in values.items()
             if (field := Conversation.model_fields.get(name)) is not None
-            # A field that nobody set stays so, unless the form has a default of its own.
+            # An unset field stays unset, unless the form has another default for it.
             and (
                 name in self.model_fields_set
                 or value != field.get_default(call_default_factory=True)
@@ -239,7 +239,7 @@ class Form(Spec):
 
 
 def _speaker_in(role: str, given: object) -> dict[str, Any]:
-    """Read what a speaker is given by its role: a name, or its fields. None: nothing."""
+    """Read a speaker's fields from its role's argument: a name, fields, or None for no fields."""
     if given is None:
         return {}
     if isinstance(given, str):
@@ -250,13 +250,13 @@ def _speaker_in(role: str, given: object) -> dict[str, Any]:
 
 
 def _put_name(flat: dict[str, Any], field: str, role: str, name: object) -> None:
-    """Put a speaker's name where the form has it."""
+    """Set the form's field that contains a speaker's name."""
     if flat.setdefault(field, name) != name:
         raise duplicate_field_error(field, f"{role}.name")
 
 
 def _add_ends(filled: object, changes: dict[str, Any]) -> None:
-    """Add what else ends it to the form's own ends, of which models are told."""
+    """Combine the caller's ends with the form's own ends, which the system prompts mention."""
     given = changes.get("end_chat")
     if isinstance(filled, dict) and filled.get("when") is not None and isinstance(given, Mapping):
         changes["end_chat"] = {name: one for name, one in given.items() if name != "when"}
@@ -270,11 +270,11 @@ SPEC_VERSIONS: Final = Versions[Migration](oldest=12)
 
 
 def migrate_spec(data: dict[str, Any], where: str = "") -> dict[str, Any]:
-    """Bring a spec to the version of this release."""
+    """Upgrade a stored spec to the version of this release."""
     return upgrade(data, SPEC_VERSIONS, where)
 
 
 def restore_conversation(data: dict[str, Any], where: str = "") -> Conversation:
-    """Make a conversation out of a stored spec, of this or an older version."""
+    """Build a conversation from a stored spec of this version or an older one."""
     check_depth(data, where)
     return validate(Conversation, migrate_spec(data, where), where)

@@ -20,34 +20,34 @@ AnySpeaker: TypeAlias = Speaker | SpeakerFields | Fields
 """A speaker or its fields."""
 
 Role: TypeAlias = str | AnySpeaker
-"""What a short form takes for one of its speakers: the name, or fields."""
+"""A speaker in the arguments of a short form: its name or its fields."""
 
 
 @dataclass(frozen=True)
 class ReadAs:
-    """The type that an option's value has once it is read, if callers may pass other types."""
+    """The type of an option's value after validation, if callers may pass other types."""
 
     type: Any
 
 
 SpeakerName: TypeAlias = Annotated[Role, ReadAs(Name)]
-"""A speaker's name, beside which callers may pass other fields of the speaker."""
+"""A speaker's name, or the speaker's fields."""
 
 Names: TypeAlias = Annotated[Sequence[str], ReadAs(tuple[Name, ...])]
 
 Things: TypeAlias = Annotated[Sequence[Thing], ReadAs(tuple[Named, ...])]
-"""Names of what is registered, or in Python the things themselves."""
+"""Names of registered objects, or in Python the objects themselves."""
 
 Approvals: TypeAlias = Annotated[
     Mapping[Any, bool | InterruptOn | Fields], ReadAs(dict[Named, Rule])
 ]
-"""The tools, or their names, that need approval before they run, and how it is given."""
+"""The tools, or their names, that need approval before they run, each with its approval rule."""
 
 NO_APPROVALS: Final[Mapping[Any, bool]] = {}
 
 
 class OptionsBesideEndChat(TypedDict, total=False):
-    """The fields of a conversation that no short form declares as parameters of its own."""
+    """The fields of a conversation that no short form declares as its own parameters."""
 
     title: str | None
     turn_order: TurnOrder | str | Fields
@@ -66,24 +66,24 @@ class OptionsBesideEndChat(TypedDict, total=False):
 
 
 class CommonOptions(OptionsBesideEndChat, total=False):
-    """The same, if the end is no parameter of its own."""
+    """The same, for forms that do not declare ``end_chat`` as a parameter."""
 
     end_chat: AnyEndChat
 
 
 class TaskOptions(CommonOptions, total=False):
-    """The same, if the task is no parameter of its own either."""
+    """The same, for forms that do not declare ``task`` either."""
 
     task: str | None
 
 
 class ConversationOptions(CommonOptions, total=False):
-    """The fields of a `Conversation` that can't be given by position."""
+    """The fields of a `Conversation` that are accepted by keyword only."""
 
     version: Literal[12]
 
 
 class Changes(TaskOptions, total=False):
-    """The fields that `Conversation.replace` takes."""
+    """The fields that `Conversation.replace` accepts."""
 
     speakers: Mapping[str, Fields] | Sequence[AnySpeaker]

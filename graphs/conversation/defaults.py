@@ -1,4 +1,4 @@
-"""Values that a short form fills in, marked: a value that nobody set is not compared."""
+"""Marks for values that a short form fills in; unset values are not compared with stored ones."""
 
 from collections.abc import Iterator, Mapping, Set as AbstractSet
 from dataclasses import dataclass
@@ -14,16 +14,17 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Default:
-    """A value that a short form fills in, or all parts of one."""
+    """A value that a short form fills in, completely or in part."""
 
     value: object
     by: str | None = None
-    """The short form's field by which the caller set it. None: nobody set it."""
+    """The short form's field through which the caller set the value. None if the caller did not set
+    it."""
 
 
 @dataclass(frozen=True)
 class _FromOptions:
-    """A value that follows from options of a short form."""
+    """A value that depends on options of a short form."""
 
     value: object
     options: tuple[str, ...]
@@ -31,20 +32,20 @@ class _FromOptions:
 
 
 def mark_default(value: object, *options: str) -> object:
-    """Mark a value that a short form fills in unless the caller sets one of these options.
+    """Mark a value as a default of a short form unless the caller sets one of these options.
 
-    If the caller sets the first of them, the value can't be set in full, too.
+    If the caller sets the first option, the conversation's own field must not be set as well.
     """
     return _FromOptions(value, options)
 
 
 def mark_shared_default(value: object, *options: str) -> object:
-    """Mark a value of several speakers in this way; each of them may be given another value."""
+    """Mark a default that several speakers share; each speaker may still have its own value."""
     return _FromOptions(value, options, is_shared=True)
 
 
 def mark_by_options(options_set: AbstractSet[str], data: Any) -> Any:  # noqa: ANN401
-    """Mark what a short form has filled in, by the options that the caller has set."""
+    """Replace each mark by a `Default` or its plain value, by the options that the caller set."""
     match data:
         case _FromOptions(value, options):
             found = mark_by_options(options_set, value)
@@ -60,10 +61,10 @@ def mark_by_options(options_set: AbstractSet[str], data: Any) -> Any:  # noqa: A
 
 
 def build_model(model: type[M], data: Mapping[str, Any]) -> M:
-    """Make a model out of marked data.
+    """Build a model from marked data.
 
-    What the caller did not set is not compared when a session goes on: another release may fill in
-    something else, and what is stored holds.
+    A value that the caller did not set is not compared when a session is resumed: the stored value
+    applies, even if another release fills in a different one.
     """
     found = validate(model, without_marks(data))
     for path in _paths(data):
@@ -72,7 +73,7 @@ def build_model(model: type[M], data: Mapping[str, Any]) -> M:
 
 
 def mark_unset(value: object) -> dict[str, Any]:
-    """Return the fields of a model, or of data, one by one; those that nobody set are marked."""
+    """Return the fields of a model or of data as a dict; fields that were not set are marked."""
     match value:
         case Default():
             return {
@@ -94,13 +95,13 @@ def mark_unset(value: object) -> dict[str, Any]:
 
 
 def has_fields(value: object) -> bool:
-    """Whether there are fields in it."""
+    """Return whether a value, marked or not, has fields."""
     value = value.value if isinstance(value, Default) else value
     return isinstance(value, Mapping | BaseModel)
 
 
 def set_fields(value: object) -> Any:  # noqa: ANN401
-    """Give what was set of the parts of a spec as data; one of several kinds stays whole."""
+    """Return the fields that were set in a spec as nested dicts; a `Kinded` value stays whole."""
     if isinstance(value, Spec) and not isinstance(value, Kinded):
         names = (name for name in type(value).model_fields if name in value.model_fields_set)
         return {name: set_fields(getattr(value, name)) for name in names}
@@ -110,7 +111,7 @@ def set_fields(value: object) -> Any:  # noqa: ANN401
 
 
 def without_marks(value: Any) -> Any:  # noqa: ANN401
-    """Data without marks."""
+    """Return data without marks."""
     match value:
         case Default():
             return without_marks(value.value)
@@ -123,7 +124,7 @@ def without_marks(value: Any) -> Any:  # noqa: ANN401
 
 
 def _paths(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Where in data there is what nobody set."""
+    """Yield the paths of the values that the caller did not set."""
     match value:
         case Default(by=None):
             yield path
@@ -138,10 +139,10 @@ def _paths(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[st
 
 
 def _unset(model: BaseModel, path: tuple[str | int, ...]) -> None:
-    """Take the field at the end of a path for one that was not set."""
+    """Record the field at the end of a path as not set."""
     at: Any = model
     for part in path[:-1]:
         at = getattr(at, str(part)) if isinstance(at, BaseModel) else at[part]
-    # What stands in a dict has no note of who set it: then all of the dict is compared.
+    # A dict does not record which of its keys the caller set, so all of it is compared.
     if isinstance(at, BaseModel):
         at.model_fields_set.discard(str(path[-1]))

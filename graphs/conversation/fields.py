@@ -1,4 +1,4 @@
-"""The fields of a conversation, and what follows from them."""
+"""The fields of a conversation, and properties derived from them."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -35,48 +35,49 @@ SPEC_VERSION: Final = 12
 
 _A_PAIR = 2
 
-# Asked many times for a message.
+# Read many times for each message, so the getter is made once.
 _name_of: Final = attrgetter("name")
 
 TASK_TEMPERATURE = 1.0
-"""What the task's rewriting uses unless told otherwise (LazyLLM's high temperature)."""
+"""The default temperature of the call that rewrites the task (LazyLLM's high temperature)."""
 
 
 class TaskSpecification(Spec):
-    """The task is rewritten, by a model, into a more specific one before the conversation."""
+    """A request to a model to make the task more specific before the conversation."""
 
     word_limit: PositiveInt = 50
-    """The longest rewritten task, in words."""
+    """Maximum length of the rewritten task, in words."""
     model: Text | None = None
-    """The model that rewrites. None: the conversation's default."""
+    """The model that rewrites the task. The conversation's default model if None."""
     model_settings: ModelSettings = ModelSettings()
-    """Settings of that call. The temperature is 1.0 if None."""
+    """The settings of this call. The temperature is 1.0 if None."""
     small_models: bool = True
-    """Whether the embedded model rewrites it too. If not, the task stays as it is given."""
+    """Whether the embedded model rewrites the task, too. If False, it uses the task unchanged."""
 
 
 class Opening(Spec):
-    """What happens before the rounds."""
+    """The steps before the rounds."""
 
     answers: bool = False
-    """Whether every speaker first answers its own task alone, unheard by the others."""
+    """Whether each speaker first answers its own task alone. The others do not hear the answers."""
     reconcile: bool = False
-    """Whether the others hear these tasks and answers after all: those who answer later before
-    their own answer, those who answered before when the rounds begin (Yacana)."""
+    """Whether the others hear these tasks and answers after all (Yacana). A speaker that answers
+    later hears them before its own answer; a speaker that has answered hears the rest when the
+    rounds begin."""
     first_speaker: Name | None = None
-    """Who speaks first in the rounds. None: the first of the speakers; after opening answers, the
-    second (Yacana's owner of the shift message)."""
+    """The name of the speaker of the first turn in the rounds. If None, the first of the speakers,
+    or after opening answers the second (Yacana's owner of the shift message)."""
     first_line: Text | None = None
-    """What the first speaker is told before its first turn (Yacana's shift message). None: a
-    neutral line; after opening answers that were not reconciled, the answer of the speaker before
-    it."""
+    """The instruction to the first speaker before its first turn (Yacana's shift message). If None,
+    a neutral line, or after opening answers that were not reconciled the previous speaker's answer.
+    """
 
 
 class Wording(Spec):
-    """Other words for what models are told."""
+    """A replacement for a prompt."""
 
     text: Text | None = None
-    """The text. None, until the session begins: the registered one."""
+    """The text. If None, it is set to the registered text when the session begins."""
     name: Name | None = None
     """The name of a registered text."""
 
@@ -86,8 +87,8 @@ def _as_text(given: object) -> object:
 
 
 Prompts = dict[Name, Annotated[Wording, BeforeValidator(_as_text)]]
-"""What models are told in other words: by the prompts' names, a text or ``{name = …}``, the name of
-a registered one."""
+"""Replacements for prompts by the prompts' names: a text, or ``{name = …}`` with the name of a
+registered text."""
 
 
 class ConversationFields(Spec):
@@ -96,47 +97,52 @@ class ConversationFields(Spec):
     version: Literal[12] = SPEC_VERSION
     """The version of this spec's shape."""
     title: Text | None = None
-    """What lists of sessions show. None: the task."""
+    """The title in lists of sessions. The task if None."""
     task: Text | None = Field(default=None, kw_only=False)
-    """The task of all. None only where every speaker has a task of its own, or where a person or a
-    first message says what it is about."""
-    # Within `Annotated` type checkers do not read it: they refuse a field without a default behind
-    # one with a default. `Conversation` declares for them how both are given.
+    """The task of all speakers. May be None only if every speaker has its own task, or if a person
+    or a first message names the topic."""
+    # Within `Annotated`, type checkers do not see that the field is positional. They would refuse a
+    # field without a default after one with a default. `Conversation` declares its signature for
+    # them.
     speakers: Annotated[tuple[Speaker, ...], AtLeast(2), Field(kw_only=False)]
-    """Who takes part, in the order they speak. The first is the user agent's part, the others the
-    assistant agent's."""
+    """The speakers, in the order of a round. The first one is the user agent, the others are
+    assistant agents."""
     turn_order: TurnOrder = RoundRobin()
-    """Who speaks next. Where it is chosen, as many turns as there are speakers count as a round."""
+    """The rule that selects the next speaker. If it does not go through the speakers in order, a
+    round is as many turns as there are speakers."""
     task_specification: TaskSpecification | None = None
-    """How the task is made more specific first. None: it is used as given."""
+    """How a model makes the task more specific first. The task is used unchanged if None."""
     opening: Opening = Opening()
-    """What happens before the rounds."""
+    """The steps before the rounds."""
     end_chat: EndChat = EndChat()
-    """How it ends."""
+    """The end conditions and guards of the conversation."""
     judge: AnyJudge = Judge()
-    """Who is asked whether a task is complete, and how."""
+    """The judge of whether a task is complete."""
     model: Text | None = None
-    """The model for all that name none. None: the one of the settings, else the embedded one."""
+    """The model of every call that names none. If None, the model of the settings, or else the
+    embedded model."""
     prices: dict[Text, Price] = Field(default_factory=dict)
-    """What the models charge, by their names. Where there is one, every model must be in it; where
-    there is none, those count that the package genai-prices knows."""
+    """Prices of the models, by the models' names. If not empty, it must contain every model; if
+    empty, the prices known to the package genai-prices apply."""
     max_tool_rounds: Cap = 20
-    """How many rounds of tool calls one turn may have before the speaker must answer without tools
-    (LazyLLM); then the outcome has a warning. Rounds in which no call succeeds do not count."""
+    """Maximum number of rounds of tool calls in one turn; then the speaker must answer without
+    tools (LazyLLM) and the outcome contains a warning. Rounds in which every call fails do not
+    count."""
     max_call_errors: Cap = 5
-    """At how many calls that no tool can be run for, in one turn, the conversation ends: unknown
-    tools, and arguments that are no JSON or do not fit (Yacana)."""
+    """The conversation ends at this number of invalid tool calls in one turn: calls of unknown
+    tools, and arguments that are not JSON or do not fit the tool (Yacana)."""
     max_tool_errors: Cap = 5
-    """At how many calls in which a tool fails, in one turn, it ends."""
+    """The conversation ends at this number of failed tool runs in one turn."""
     tool_timeout: Annotated[float, Field(gt=0, le=MOST)] = 60
-    """How long one call of a tool may take, in seconds. A tool's ``metadata["timeout"]`` wins."""
+    """Maximum seconds of one tool call. A tool's ``metadata["timeout"]`` overrides it."""
     sandbox: Sandbox = Sandbox()
-    """Where code runs that speakers write."""
+    """The sandbox for code that speakers write."""
     seed: int | None = None
-    """Asks models that can for the same conversation again, wherever a speaker names none."""
+    """The seed for the calls of all speakers that set none. A model that supports seeds then tends
+    to produce the same conversation again. None sends no seed."""
     prompts: Prompts = Field(default_factory=dict)
-    """Replacements for prompts, by the prompts' names: a text, or the ``name`` of a registered one.
-    It may contain the placeholders of the prompt that it replaces."""
+    """Replacements for prompts, by the prompts' names: a text, or the ``name`` of a registered
+    text. A replacement may contain the placeholders of the original prompt."""
 
     @field_validator("speakers")
     @classmethod
@@ -154,17 +160,17 @@ class ConversationFields(Spec):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The speakers' names, in the order given."""
+        """Return the speakers' names, in the given order."""
         return tuple(map(_name_of, self.speakers))
 
     @property
     def people(self) -> tuple[str, ...]:
-        """The names of those for whom people speak, always or now and then."""
+        """Return the names of the speakers for whom a person writes, always or sometimes."""
         return tuple(speaker.name for speaker in self.speakers if speaker.human)
 
     @property
     def order(self) -> tuple[str, ...]:
-        """The speakers' names in the order of a round, whoever speaks first in front."""
+        """Return the speakers' names in the order of a round, starting with the first speaker."""
         names = self.names
         first = self.opening.first_speaker or names[1 if self.opening.answers else 0]
         start = names.index(first)
@@ -172,7 +178,7 @@ class ConversationFields(Spec):
 
     @property
     def is_pair(self) -> bool:
-        """Whether only two take part."""
+        """Return whether there are exactly two speakers."""
         return len(self.speakers) == _A_PAIR
 
     def system_prompt(
@@ -190,24 +196,24 @@ class ConversationFields(Spec):
         )
 
     def render_prompt(self, prompt: Prompt, **values: object) -> str:
-        """Return a prompt with its values, or its replacement in this conversation."""
+        """Return a prompt, or its replacement in this conversation, filled with values."""
         own = self.prompts.get(prompt.name)
         return fill_template(prompt if own is None or own.text is None else own.text, **values)
 
     def mark_instruction(self, speaker: Speaker, text: str) -> str:
-        """Return a line of the conversation itself as it is in a speaker's prompts.
+        """Return an instruction of the conversation as it appears in a speaker's prompts.
 
-        It is marked if the messages of the other speaker have no name in front of them.
+        It is marked if the messages that the speaker hears do not start with names.
         """
         return (
             text if self.hears_labels(speaker) else self.render_prompt(MODERATOR_LABEL, text=text)
         )
 
     def hears_labels(self, speaker: Speaker) -> bool:
-        """Whether what a speaker hears is labelled with who said it.
+        """Return whether the messages that a speaker hears start with the names of their speakers.
 
-        Unless it says so itself: between two it goes without saying, save where somebody's task
-        and opening answer are heard too.
+        If the speaker does not decide this, two speakers need no names, except if they also hear
+        each other's tasks and opening answers.
         """
         if speaker.labels is not None:
             return speaker.labels
@@ -215,13 +221,13 @@ class ConversationFields(Spec):
 
     @property
     def stoppers(self) -> tuple[str, ...]:
-        """The names of those after whose turns it is asked whether a task is complete."""
+        """Return the speakers after whose turns a judge checks if a task is complete."""
         marked = tuple(speaker.name for speaker in self.speakers if speaker.checks_completion)
         return self.names if isinstance(self.judge, SeparateJudge) and not marked else marked
 
     @property
     def predicates(self) -> tuple[str, ...]:
-        """The names of the predicates that may end it."""
+        """Return the names of the predicates that may end the conversation."""
         named = (one for _, end in leaves(self.end_chat.when) for one in end.registered())
         names = dict.fromkeys([name for _, kind, name in named if kind == "predicates"])
         for speaker in self.speakers:
@@ -232,26 +238,27 @@ class ConversationFields(Spec):
 
     @property
     def has_separate_judge(self) -> bool:
-        """Whether a separate judge decides if the tasks are complete."""
+        """Return whether a separate judge decides if the tasks are complete."""
         return isinstance(self.judge, SeparateJudge)
 
     @property
     def is_free(self) -> bool:
-        """Whether it has prices, and all of them are 0."""
+        """Return whether there are prices and all of them are 0."""
         charged = any(price.input or price.output for price in self.prices.values())
         return bool(self.prices) and not charged
 
     @property
     def is_bounded_by_people(self) -> bool:
-        """Whether it can't go on for ever without a person.
+        """Return whether a person is sure to be asked, so that no cap is needed.
 
-        In turn everybody speaks, and automatic replies in a person's place are counted.
+        In a round-robin every speaker gets its turns, and automatic replies for a person are
+        counted.
         """
         return bool(self.people) and isinstance(self.turn_order, RoundRobin)
 
     @property
     def is_with_a_person(self) -> bool:
-        """Whether two speak in turn, and a person is asked each time for one of them."""
+        """Return whether two speakers alternate and one of them is always a person."""
         people = (one.human.human_input_mode for one in self.speakers if one.human)
         return (
             self.is_pair
@@ -261,12 +268,12 @@ class ConversationFields(Spec):
 
     @property
     def asks_for_more(self) -> bool:
-        """Whether more is asked for where a reply of somebody's was cut off."""
+        """Return whether a model is called again after a cut-off reply."""
         return any(one.has_model and one.on_length != "accept" for one in self.speakers)
 
     @property
     def secretive(self) -> tuple[str, ...]:
-        """The names of those who answer a private prompt first."""
+        """Return the names of the speakers that answer a private prompt first."""
         names: tuple[str, ...] = ()
         for speaker in self.speakers:
             if speaker.private_opening is not None and speaker.private_opening.prompt is not None:
@@ -275,7 +282,7 @@ class ConversationFields(Spec):
 
     @property
     def model_names(self) -> list[str | None]:
-        """The models that it needs, each once; None stands for the default."""
+        """Return the models that the conversation needs, each once; None is the default model."""
         names = [speaker.model for speaker in self.speakers if self.asks_model(speaker)]
         if self.task_specification is not None:
             names.append(self.task_specification.model)
@@ -294,7 +301,7 @@ class ConversationFields(Spec):
         """Yield the settings of the calls of one model, each with its path in the conversation.
 
         Args:
-            model: The name of a model. None: the default.
+            model: The name of a model. None is the default model.
         """
         for number, speaker in enumerate(self.speakers):
             if self.asks_model(speaker) and (speaker.model or self.model) == model:
@@ -304,7 +311,7 @@ class ConversationFields(Spec):
             yield "task_specification.model_settings", task.model_settings
 
     def asks_model(self, speaker: Speaker) -> bool:
-        """Whether a speaker's model is asked for anything: its replies, or its own verdict."""
+        """Return whether a speaker's model is called, for its replies or for its own verdict."""
         judges = (
             speaker.checks_completion
             and isinstance(self.judge, Judge)
@@ -314,30 +321,34 @@ class ConversationFields(Spec):
 
     @property
     def agents(self) -> list[str]:
-        """The names of the agents of the user's own that speak, each once."""
+        """Return the names of the registered agents that speak, each once."""
         replies = (reply for speaker in self.speakers for reply in speaker.replies)
         names = (reply.name for reply in replies if isinstance(reply, AgentReply))
         return list(dict.fromkeys(names))
 
     def sums_up(self, speaker: Speaker) -> bool:
-        """Whether a speaker's history is summed up: by its policy, where anything is shown it."""
+        """Return whether a speaker's history is summarized and the summary is read."""
         is_shown = self.asks_model(speaker) or any(
             isinstance(reply, FunctionReply | AgentReply) for reply in speaker.replies
         )
         return isinstance(speaker.context, RunningSummary) and is_shown
 
     def stored(self) -> dict[str, Any]:
-        """Give what sessions store, as plain values."""
+        """Return the conversation as the plain values that sessions store."""
         return {"version": self.version} | self.model_dump(mode="json", exclude_defaults=True)
 
     def to_toml(self) -> str:
-        """Write it as TOML, which `duologue run` and `load_conversation` read."""
+        """Return the conversation as TOML, which `duologue run` and `load_conversation` read.
+
+        Raises:
+            SpecError: A tool call in a speaker's memory contains null, which TOML cannot express.
+        """
         import tomli_w  # not needed to run a conversation
 
         stored = self.stored()
         if "end_chat" in stored:
             stored["end_chat"] = self.end_chat.for_toml()
-        # Inside a block string TOML reads a carriage return and a line feed as one line feed.
+        # In a multi-line string, TOML reads a carriage return and a line feed as one line feed.
         blocks = "\\r" not in json.dumps(stored)
         try:
             return tomli_w.dumps(stored, multiline_strings=blocks)
@@ -346,7 +357,11 @@ class ConversationFields(Spec):
             raise SpecError(f"{where}, which TOML has no word for: write it as JSON") from error
 
     def speaker(self, name: str) -> Speaker:
-        """Return the speaker of this name."""
+        """Return the speaker of this name.
+
+        Raises:
+            KeyError: There is no such speaker.
+        """
         for speaker in self.speakers:
             if speaker.name == name:
                 return speaker

@@ -1,4 +1,4 @@
-"""What follows from a spec in which speakers hand over to one another. Pure functions."""
+"""Handoffs between speakers, derived from the spec by pure functions."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from .judges import Handoff
 
 
 def hand_off_targets(conversation: Conversation, name: str) -> tuple[str, ...]:
-    """Return whom a speaker may hand over to; nobody where the order is another."""
+    """Return the names a speaker may hand over to; empty unless the turn order is `Handoff`."""
     order = conversation.turn_order
     if not isinstance(order, Handoff):
         return ()
@@ -20,33 +20,33 @@ def hand_off_targets(conversation: Conversation, name: str) -> tuple[str, ...]:
 
 
 def has_tool(conversation: Conversation, speaker: Speaker) -> bool:
-    """Whether a speaker's model is offered the tool that names who speaks next."""
+    """Return whether a speaker's model is offered the tool that names the next speaker."""
     may = hand_off_targets(conversation, speaker.name)
-    # Where only one may, nothing is to be chosen.
+    # With a single target there is nothing to choose.
     has_choice = len(may) > 1 or (bool(may) and may_be_private(conversation))
     return has_choice and speaker.has_model and not isinstance(speaker.format, SchemaFormat)
 
 
 def may_be_private(conversation: Conversation) -> bool:
-    """Whether a speaker may say that only the one it hands over to hears its message."""
+    """Return whether a speaker may restrict its message to the next speaker."""
     order = conversation.turn_order
     return isinstance(order, Handoff) and order.private
 
 
 def read_name(text: str, names: Sequence[str]) -> str | None:
-    """Read an answer that must be a name and nothing else, whatever its case and its marks."""
+    """Read an answer that is only a name; case and punctuation around it are ignored."""
     plain = text.strip(" \t\r\n*_`\"'.:!#>@").casefold()
     return next((name for name in names if name.casefold() == plain), None)
 
 
 def first_allowed(conversation: Conversation, name: str, given: Sequence[str]) -> str | None:
-    """Return the first of those a speaker names to speak next who may."""
+    """Return the first of the named speakers that this speaker may hand over to, or None."""
     may = hand_off_targets(conversation, name)
     return next(filter(None, (read_name(one, may) for one in given)), None)
 
 
 def read_next_speaker(conversation: Conversation, parsed: JsonValue) -> tuple[str, ...]:
-    """Return whom a speaker's JSON names to speak next, as it is written there."""
+    """Return the next speaker that a speaker's JSON names, in its spelling; empty if none."""
     order = conversation.turn_order
     if not isinstance(order, Handoff) or not isinstance(parsed, dict):
         return ()

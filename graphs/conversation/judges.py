@@ -1,4 +1,4 @@
-"""Who decides whether a task is complete, and who decides whose turn it is, as data."""
+"""Judges of completion and rules for the next speaker, as data."""
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
@@ -28,29 +28,31 @@ from ..common.data import (
 )
 
 VERDICT_TEMPERATURE = 0.3
-"""What a verdict uses unless told otherwise (Yacana's yes/no question)."""
+"""The default temperature of a verdict (Yacana's yes/no question)."""
 
 MOST_CRITERIA = 50
-"""The longest list of criteria, which are judged in one call."""
+"""Maximum number of criteria; all are judged in one call."""
 
 
 class Judge(Kinded):
-    """Every speaker that checks completion judges its own task (Yacana)."""
+    """The judgement of each speaker that checks completion on its own task (Yacana)."""
 
     kind: Literal["speaker"] = "speaker"
-    """Who judges."""
+    """The kind of judge."""
     form: Literal["structured", "two_questions"] = "structured"
-    """``structured``: one call whose answer is held to a schema. ``two_questions``: what is left,
-    then one word, for models without structured output."""
+    """The form of the question. ``structured`` is one call with structured output.
+    ``two_questions`` asks for the objectives left, then for one word; use it for models without
+    structured output."""
     temperature: Temperature = None
     """The temperature of the verdict, 0 to 2. If None: 0.3, if the model accepts a temperature.
     ``unset`` sends none."""
     max_tokens: PositiveInt | None = None
-    """The longest answer, in tokens. None: what its form needs; more where it is asked again."""
+    """Maximum length of the answer, in tokens. If None, as many as its form needs, and more if the
+    judge is asked again."""
 
 
 class SeparateJudge(Kinded):
-    """A judge that takes no part and checks the conversation against a list of criteria.
+    """A judge that is not a speaker and checks the conversation against a list of criteria.
 
     It sees all messages, private openings too. It is asked after each turn of a speaker that checks
     completion, or of every speaker if none does. When all criteria are met, every task counts as
@@ -58,42 +60,43 @@ class SeparateJudge(Kinded):
     """
 
     kind: Literal["separate"] = "separate"
-    """Who judges."""
+    """The kind of judge."""
     criteria: Accepts[
         Annotated[tuple[Text, ...], AfterValidator(check_distinct)], Sequence[str]
     ] = Field(min_length=1, max_length=MOST_CRITERIA, kw_only=False)
-    """What must be met, each a statement such as "They agree on a price." A speaker that keeps its
-    reflections is told which are met, in these words."""
+    """The criteria, each a statement such as "They agree on a price." A speaker with
+    ``keep_self_reflection`` reads in these words which criteria are met."""
     prompt: Text | None = None
-    """The judge's system prompt. None: a neutral one. The task and the criteria follow it."""
+    """The judge's system prompt. A neutral prompt if None. The task and the criteria follow it."""
     model: Text | None = None
-    """The model that judges. None: the conversation's default."""
+    """The model that judges. The conversation's default model if None."""
     form: Literal["structured", "lines"] = "structured"
-    """``structured``: an answer that is held to a schema. ``lines``: a line of words for each
-    criterion, for models without structured output."""
+    """The form of the answer. ``structured`` is structured output. ``lines`` is a line of words for
+    each criterion, for models without structured output."""
     temperature: Temperature = None
     """The temperature of the verdict, 0 to 2. If None: 0.3, if the model accepts a temperature.
     ``unset`` sends none."""
     max_tokens: PositiveInt | None = None
-    """The longest answer, in tokens. None: what its form needs; more where it is asked again."""
+    """Maximum length of the answer, in tokens. If None, as many as its form needs, and more if the
+    judge is asked again."""
     final_verdict: bool = True
-    """Whether it is asked once more where a cap on rounds or messages ends the conversation and
-    nothing was judged since the last message. The reason stays the cap."""
+    """Whether the judge is asked a last time if a cap on rounds or messages ends the conversation
+    and it has not judged the last message. The cap remains the reason for the end."""
 
 
 class Finding(StrEnum):
     """A separate judge's decision on one criterion."""
 
     MET = "met"
-    """It holds."""
+    """The criterion is met."""
     NOT_MET = "not_met"
-    """It does not hold."""
+    """The criterion is not met."""
     INCONCLUSIVE = "inconclusive"
-    """The conversation does not show it."""
+    """The conversation does not show whether the criterion is met."""
 
     @property
     def in_words(self) -> str:
-        """It, as one says it."""
+        """Return the decision as words."""
         return self.value.replace("_", " ")
 
 
@@ -101,34 +104,34 @@ class Verdict(Data):
     """A judge's answer."""
 
     speaker: str
-    """Whose task was judged, or after whose turn the separate judge was asked."""
+    """The speaker whose task was judged, or after whose turn the separate judge was asked."""
     complete: bool
-    """Whether it is complete. False when the answer could not be read."""
+    """Whether the task is complete. False if the answer could not be read."""
     objectives_left: tuple[str, ...] = ()
-    """What is left to do, in the judge's words."""
+    """The objectives left, in the judge's words."""
     readable: bool = True
     """Whether the answer could be read."""
     findings: dict[str, Finding] = Field(default_factory=dict)
-    """What a separate judge found of each criterion."""
+    """A separate judge's decision on each criterion."""
     final: bool = False
-    """Whether it was asked for where a cap had ended the conversation already."""
+    """Whether this is the verdict after a cap had ended the conversation."""
 
 
 class RoundRobin(Kinded):
-    """One after the other, in the order of the speakers."""
+    """A turn order in which the speakers follow one another in the given order."""
 
     kind: Literal["round_robin"] = "round_robin"
-    """Who decides."""
+    """The kind of turn order."""
 
 
 class TurnFunction(Kinded):
-    """A registered function names who speaks next."""
+    """A turn order in which a registered function returns the next speaker."""
 
     kind: Literal["function"] = "function"
-    """Who decides."""
+    """The kind of turn order."""
     name: Named = Field(kw_only=False)
-    """The name it is registered by. It is called with the messages said so far, oldest first, and
-    the speakers' names, and gives one of the names."""
+    """The name of the registered function. It receives the messages so far, oldest first, and the
+    speakers' names, and returns one of the names."""
 
     if TYPE_CHECKING:
 
@@ -136,56 +139,60 @@ class TurnFunction(Kinded):
 
 
 class Moderator(Kinded):
-    """A model that takes no part names who speaks next. It sees what all hear."""
+    """A turn order in which a model that is not a speaker names the next speaker.
+
+    The model sees the messages that all speakers hear.
+    """
 
     kind: Literal["moderator"] = "moderator"
-    """Who decides."""
+    """The kind of turn order."""
     prompt: Text | None = None
-    """The moderator's system prompt. None: a neutral one. The task and the names follow it."""
+    """The moderator's system prompt. A neutral prompt if None. The task and the names follow it."""
     model: Text | None = None
-    """The model that chooses. None: the conversation's default."""
+    """The model that chooses. The conversation's default model if None."""
     form: Literal["structured", "word"] = "structured"
-    """``structured``: an answer that is held to a schema. ``word``: a name alone, for models
-    without structured output."""
+    """The form of the answer. ``structured`` is structured output. ``word`` is a name only, for
+    models without structured output."""
     temperature: Temperature = None
     """The temperature of the choice, 0 to 2. If None: 0.3, if the model accepts a temperature.
     ``unset`` sends none."""
 
 
 HAND_OFF: Final = "hand_off"
-"""The tool by which a speaker's model names who speaks next."""
+"""The tool with which a speaker's model names the next speaker."""
 
 
 class Handoff(Kinded):
-    """Whoever speaks names who speaks next (AutoGen's Swarm, the handoffs of OpenAI's Agents SDK).
+    """A turn order in which each speaker names the next (AutoGen's Swarm, OpenAI's Agents SDK).
 
-    A model does so by calling the tool ``hand_off``, which takes a name and the message (as the
-    ``handoff_to_agent`` of Strands Agents does): the call is its message, and no further model call
-    is made for it. A speaker whose format is a `SchemaFormat` does so by a field of its JSON.
-    Anybody can by a message that begins with ``@`` and a name. A speaker that was handed to, and
-    names nobody, hands back; otherwise the next in order speaks.
+    A model does so by a call of the tool ``hand_off``, which accepts a name and the message (as the
+    ``handoff_to_agent`` of Strands Agents does): this call is the speaker's message and needs no
+    further model call. A speaker whose format is a `SchemaFormat` names the next one in a field of
+    its JSON. Every speaker can also begin a message with ``@`` and a name. A speaker that names no
+    other returns the turn to the speaker that handed over to it; if there is none, the next speaker
+    in order speaks.
     """
 
     kind: Literal["handoff"] = "handoff"
-    """Who decides."""
+    """The kind of turn order."""
     to: Accepts[
         dict[Name, Annotated[tuple[Name, ...], AtLeast(1), AfterValidator(check_distinct)]],
         Mapping[str, Sequence[str]],
     ] = Field(default=default({}), kw_only=False)
-    """For speakers by name, whom each may hand over to; itself, too, if it is there. Who is not
-    named here may hand over to everybody else."""
+    """For each speaker's name, the names it may hand over to; this may include its own name. A
+    speaker without an entry may hand over to all others."""
     field: Name = "next"
-    """The field of a speaker's JSON that names who speaks next."""
+    """The field of a speaker's JSON that contains the next speaker's name."""
     private: bool = False
-    """Whether a call of ``hand_off`` may say that only the one it names hears the message."""
+    """Whether a call of ``hand_off`` may restrict the message to the next speaker."""
 
 
 def _kind(default: str) -> Discriminator:
-    """Tell kinds apart by their ``kind``, which may be left out for the default."""
+    """Discriminate the kinds by the field ``kind``, which may be omitted for the default kind."""
 
     def tag(given: object) -> str | None:
         if isinstance(given, dict):
-            # A list of criteria is nobody's but the separate judge's.
+            # Only the separate judge has criteria.
             return str(given.get("kind", "separate" if "criteria" in given else default))
         return str(getattr(given, "kind", default))
 
@@ -197,7 +204,7 @@ AnyJudge: TypeAlias = Annotated[
     _kind("speaker"),
     BeforeValidator(by_kind),
 ]
-"""Who judges."""
+"""The judge of completion."""
 
 TurnOrder: TypeAlias = Annotated[
     Annotated[RoundRobin, Tag("round_robin")]
@@ -207,4 +214,4 @@ TurnOrder: TypeAlias = Annotated[
     _kind("round_robin"),
     BeforeValidator(by_kind),
 ]
-"""Who speaks next."""
+"""The rule that selects the next speaker."""

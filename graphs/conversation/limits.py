@@ -1,4 +1,4 @@
-"""Limits that follow from a spec: messages, model calls, tool rounds, tokens of a context."""
+"""Limits derived from a spec: messages, model calls, tool rounds and tokens of a context."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -18,12 +18,12 @@ from .judges import Judge, Moderator, SeparateJudge
 
 
 def most_messages(conversation: ConversationFields) -> int:
-    """Return the most messages that a conversation can have."""
+    """Return the maximum number of messages of a conversation."""
     count = len(conversation.speakers)
     opening = count if conversation.opening.answers else 0
     most = len(conversation.secretive) + opening + count * conversation.end_chat.most_rounds
     if any(speaker.human and speaker.human.sees_calls for speaker in conversation.speakers):
-        # A person may say something to each round of calls.
+        # A person may write a message at each round of calls.
         most *= 1 + most_tool_rounds(conversation)
     caps = message_caps(conversation.end_chat.when)
     last_words = {
@@ -36,12 +36,12 @@ def most_messages(conversation: ConversationFields) -> int:
 
 
 def most_calls(conversation: ConversationFields) -> int:
-    """Return the most model calls that a conversation can take.
+    """Return the maximum number of model calls of a conversation.
 
-    In a turn those are the summary of what went before, one for each round of tools, the reply, one
-    more where that is rejected and one where it is cut off, the judge's two questions, one of them
-    once more where its answer can't be read, and the choice of who speaks next. How many agents of
-    the user's own make is not known.
+    In one turn these are: the summary of the history, one call for each round of tools, the reply,
+    one more if it is rejected and one if it is cut off, the judge's two questions, one of them
+    repeated if its answer can't be read, and the choice of the next speaker. The calls of the
+    user's own agents are unknown, so with agents the number is not limited.
     """
     if conversation.agents:
         return MOST
@@ -51,10 +51,10 @@ def most_calls(conversation: ConversationFields) -> int:
 
 
 def plain_calls(conversation: ConversationFields) -> int:
-    """Return the model calls of a conversation that goes on up to its cap without anything special.
+    """Return the model calls of an ordinary conversation that reaches its cap.
 
-    No tool is called, nothing is summed up, and nothing is asked for again. Where speakers are
-    chosen, each is taken to be chosen in its turn.
+    Ordinary means that no tool is called, nothing is summarized and no call is repeated. If the
+    next speaker is chosen, the speakers are assumed to be chosen in order.
     """
     order, judge, end_chat = conversation.order, conversation.judge, conversation.end_chat
     caps = message_caps(end_chat.when)
@@ -72,7 +72,7 @@ def plain_calls(conversation: ConversationFields) -> int:
     if judged:
         questions = 2 if isinstance(judge, Judge) and judge.form == "two_questions" else 1
         calls += questions * sum(turns[name] for name in conversation.stoppers)
-    # A separate judge is not asked about what the first speaker says to nobody yet.
+    # A separate judge is not asked about a first message that no other speaker has heard yet.
     begins_alone = not answering and end_chat.waits_for_another
     unasked = judged and begins_alone and isinstance(judge, SeparateJudge)
     unasked = unasked and turns[order[0]] > 0 and order[0] in conversation.stoppers
@@ -86,23 +86,24 @@ def plain_calls(conversation: ConversationFields) -> int:
 
 
 def most_tool_rounds(conversation: ConversationFields) -> int:
-    """Return the most rounds of tool calls that one turn can have, those without success included.
+    """Return the maximum number of rounds of tool calls in one turn, including failed rounds.
 
-    One without success has an error at least, and the last of either kind ends the conversation.
+    A failed round has at least one error, and the last allowed error of either kind ends the
+    conversation.
     """
     errors = (conversation.max_call_errors - 1) + (conversation.max_tool_errors - 1)
     return conversation.max_tool_rounds + errors
 
 
 ROOM = 64
-"""The least room for what is said, in tokens, that a prompt must have beside what always stands
-in it."""
+"""The minimum number of tokens that a prompt must leave for messages, in addition to its fixed
+parts."""
 
 _TOKENS_PER_WORD = 2
 
 
 def tokens_of_summary(words: int) -> int:
-    """Estimate the tokens of the message that tells a summary of so many words."""
+    """Estimate the tokens of the message that contains a summary of this many words."""
     return tokens_of_texts([SUMMARY_HEADING]) + words * _TOKENS_PER_WORD
 
 
@@ -112,14 +113,14 @@ def fixed_tokens(
     task: str | None,
     schema: type[BaseModel] | None = None,
 ) -> int:
-    """Estimate the tokens of what stands in front of each prompt of a speaker."""
+    """Estimate the tokens of the fixed beginning of each prompt of a speaker."""
     system = conversation.system_prompt(speaker, task, schema)
     examples = [str(example.text) for example in speaker.examples]
     return tokens_of_texts([system, *examples])
 
 
 def has_limits(conversation: ConversationFields) -> bool:
-    """Return whether a speaker's prompts are limited to a number of tokens."""
+    """Return whether any speaker's prompts are limited to a number of tokens."""
     return any(
         isinstance(one.context, TokenBudget | RunningSummary) for one in conversation.speakers
     )
@@ -128,7 +129,11 @@ def has_limits(conversation: ConversationFields) -> bool:
 def check_limits(
     conversation: ConversationFields, least: Callable[[Speaker], int], more: str
 ) -> None:
-    """Make sure that limits on speakers' prompts leave room for a message."""
+    """Check that the limits on speakers' prompts leave room for a message.
+
+    Raises:
+        SpecError: A limit is too small; names the smallest possible one.
+    """
     for number, speaker in enumerate(conversation.speakers):
         if not isinstance(speaker.context, TokenBudget | RunningSummary):
             continue
@@ -143,7 +148,7 @@ def check_limits(
 def least_limit(
     conversation: ConversationFields, speaker: Speaker, schema: type[BaseModel] | None = None
 ) -> int:
-    """Return the least number of tokens that a speaker's context can be limited to."""
+    """Return the smallest number of tokens that a speaker's context can be limited to."""
     opening = speaker.private_opening
     told = [] if opening is None else [*opening.lines, opening.prompt or ""]
     if conversation.opening.answers:

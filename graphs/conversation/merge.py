@@ -14,13 +14,15 @@ from .defaults import Default, has_fields, mark_unset, without_marks
 from .sandbox import read_level
 
 _BY_WORD = {"end_chat": end_chat_fields, "sandbox": read_level}
-"""The parts of a conversation of which a bare word changes one field."""
+"""The parts of a conversation in which a plain string sets one field."""
 
 
 def merge_changes(
     base: object, changes: Mapping[str, Any], path: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Put changes into data; a dict changes only the fields it names, save one of another kind.
+    """Merge changes into data; a dict changes only the fields that it names.
+
+    A dict of another kind replaces the old value.
 
     Raises:
         SpecError: A short form's field has set the same; names both.
@@ -38,17 +40,17 @@ def merge_changes(
 
 
 def duplicate_field_error(one: str, other: str) -> SpecError:
-    """Make the error for two fields that set the same."""
+    """Build the error for two fields that set the same value."""
     return SpecError(f"{one} and {other} set the same: give only one of them")
 
 
 def _is_whole(field: str, value: Mapping[str, Any]) -> bool:
-    """Whether a dict stands for a kind by itself, whatever was there."""
+    """Return whether a dict replaces the old value completely."""
     return "kind" in value or (field == "format" and not TELLING.keys().isdisjoint(value))
 
 
 def read_bare_words(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the parts of a conversation that are given as bare words."""
+    """Convert the parts of a conversation that are plain strings to fields."""
     words = {name: read(changes[name]) for name, read in _BY_WORD.items() if name in changes}
     return {**changes, **words}
 
@@ -56,14 +58,14 @@ def read_bare_words(changes: Mapping[str, Any]) -> dict[str, Any]:
 def merge_speaker(
     base: object, changes: Mapping[str, Any], path: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Change a speaker's fields.
+    """Merge changes into a speaker's fields.
 
     Raises:
-        SpecError: A field is wrong; the path in front names the speaker, and not its number.
+        SpecError: A field is wrong; its path contains the speaker's name instead of its number.
     """
     found = merge_changes(base, changes, path)
     if "system_prompt" in changes and "small_model_prompt" not in changes:
-        # The few words for a tiny model say the old prompt's part.
+        # The short prompt for small models repeats the old system prompt.
         found.pop("small_model_prompt", None)
     validate(Speaker, without_marks(found), ".".join((*path, "")))
     return found
@@ -85,22 +87,23 @@ def merge_speakers(speakers: tuple[Speaker, ...], changes: object) -> tuple[obje
 
 
 def require_fields(given: object, field: str, what: str) -> Mapping[str, Any]:
-    """See that a change is a dict."""
+    """Return a change, or raise an error if it is not a dict."""
     if not isinstance(given, Mapping):
         raise SpecError(f"{field}: must be a dict {what}, not {given!r}")
     return given
 
 
 def first_difference(known: BaseModel, given: BaseModel) -> str:
-    """Name the first field that was set in a spec and differs from a known one, if any.
+    """Return the path of the first field that was set in a spec and differs from the known one.
 
-    What was not set, at any depth, is left to the known one: a default may have changed since.
+    The result is empty if there is none. Fields that were not set, at any depth, are not compared,
+    because a default may have changed since.
     """
     return _path(known, given) or ""
 
 
 def _path(one: object, other: object) -> str | None:
-    """Where two values differ: the fields that lead there. None: nowhere."""
+    """Return the path at which two values differ, or None if they are equal."""
     if isinstance(other, BaseModel) and type(one) is type(other):
         set_ = other.model_fields_set
         parts = {

@@ -1,7 +1,7 @@
-"""What a person is asked while a conversation waits, as data.
+"""The questions that a conversation asks people while it waits, as data.
 
-When a person is asked for a message is in `graphs.rules.turns`, before calls of tools in
-`graphs.speakers.interrupt_on`.
+The rules for when a person is asked for a message are in `graphs.rules.turns`, and before tool
+calls in `graphs.speakers.interrupt_on`.
 """
 
 import json
@@ -28,36 +28,36 @@ from ..common.sanitize import dump_exact_json, escape_invisible
 from ..speakers.interrupt_on import Action
 
 EXIT = "exit"
-"""What a person says to leave, in any case and with any white space around it (Agere)."""
+"""The answer with which a person leaves, in any case and with any white space around it (Agere)."""
 
 
 class Because(StrEnum):
-    """Why a person is asked."""
+    """Reasons for which a person is asked."""
 
     TURN = "turn"
-    """It is the turn of the speaker that the person speaks for."""
+    """It is the turn of the speaker for whom the person writes."""
     CALLS = "calls"
     """Another speaker has called tools, which have not run yet."""
     TERMINATION = "termination"
     """The newest message is a termination message."""
     MAX_CONSECUTIVE_AUTO_REPLY = "max_consecutive_auto_reply"
-    """So many automatic replies were given."""
+    """The maximum number of consecutive automatic replies is reached."""
     GUARD = "guard"
-    """A guard found that something goes wrong: the prompt says what."""
+    """A guard found a problem; the prompt names it."""
 
 
 Empty: TypeAlias = Literal["auto_reply", "run", "stop"] | None
-"""What happens without an answer: something else replies, the calls are run, or the conversation
-ends. None: there must be one."""
+"""The effect of an empty answer: an automatic reply, the calls run, or the conversation ends. None
+if an answer is required."""
 
 
 class Asking(NamedTuple):
-    """That a person is asked now."""
+    """A person to be asked now."""
 
-    speaker: str  # whom the person speaks for
-    because: Because  # why
-    empty: Empty  # what happens without an answer
-    why: str = ""  # what a guard has found
+    speaker: str  # the speaker for whom the person writes
+    because: Because  # the reason
+    empty: Empty  # the effect of an empty answer
+    why: str = ""  # the problem that a guard found
 
 
 def _is_text(given: object) -> object:
@@ -89,91 +89,91 @@ _SomeText = Annotated[
 
 
 def is_exit(answer: object) -> bool:
-    """Whether an answer asks to leave the conversation."""
+    """Return whether an answer asks to leave the conversation."""
     return isinstance(answer, str) and answer.strip().casefold() == EXIT
 
 
 class _Question(Data):
-    """Base of all questions."""
+    """Base class of all questions."""
 
     id: str
-    """By which it is answered: LangGraph's id of the interrupt."""
+    """The id under which the question is answered: LangGraph's id of the interrupt."""
     response_schema: dict[str, Any] = Field(default_factory=dict)
-    """The JSON schema of an answer; empty where any answer fits."""
+    """The JSON schema of an answer. Empty if any answer fits."""
     problem: str | None = None
-    """What was wrong with the answer before, where there was one that did not fit."""
+    """The error in the previous answer, if there was one that did not fit. None otherwise."""
 
     def summary(self) -> str:
-        """Say what is asked."""
+        """Return the question as text."""
         raise NotImplementedError
 
     def sample(self) -> str:
-        """Return an answer as an example, or what stands for one."""
+        """Return an example of an answer, or a placeholder for one."""
         return "JSON"
 
     def read(self, typed: str) -> JsonValue:
-        """Read an answer that was typed.
+        """Parse an answer that was typed.
 
         Args:
             typed: The text.
 
         Returns:
-            The answer, of the type that the question wants.
+            The answer, of the type that the question expects.
 
         Raises:
-            AnswerError: It can't be read.
+            AnswerError: The text can't be parsed.
         """
         raise NotImplementedError
 
 
 class MessageQuestion(_Question):
-    """What a speaker says next. It is answered with text."""
+    """A question for a speaker's next message. The answer is text."""
 
     kind: Literal["message"] = "message"
-    """Which question it is."""
+    """The kind of question."""
     speaker: str
-    """The speaker that the person speaks for."""
+    """The speaker for whom the person writes."""
     because: Because
-    """Why the person is asked."""
+    """The reason for the question."""
     task: str = ""
-    """What the speaker works on; empty where that is for the person to say."""
+    """The speaker's task. Empty if the person sets the topic."""
     heard: str = ""
-    """What the speaker has heard since it last spoke."""
+    """The messages that the speaker has heard since it last spoke."""
     calls: tuple[Action, ...] = ()
-    """The calls that wait, where another speaker has called tools. A text interrupts them."""
+    """The pending tool calls of another speaker, if any. A text answer interrupts them."""
     empty: Empty = None
-    """What happens without an answer: an automatic reply, the calls are run, or the conversation
-    ends. None: there must be one."""
+    """The effect of an empty answer: an automatic reply, the calls run, or the conversation ends.
+    None if an answer is required."""
     prompt: str
-    """What is asked, in a sentence."""
+    """The question in a sentence."""
 
     def summary(self) -> str:
-        """Say what is asked."""
+        """Return the question as text."""
         return self.prompt
 
     def sample(self) -> str:
-        """Give what stands for a text."""
+        """Return a placeholder for a text."""
         return "TEXT"
 
     def read(self, typed: str) -> JsonValue:
-        """Take any text as it is."""
+        """Return the text unchanged."""
         return typed
 
 
 class ApprovalQuestion(_Question):
-    """Whether tools may run. It is answered with decisions, as LangChain's human-in-the-loop is."""
+    """A question whether tools may run, answered as in LangChain's human-in-the-loop."""
 
     kind: Literal["approval"] = "approval"
-    """Which question it is."""
+    """The kind of question."""
     action_requests: tuple[dict[str, Any], ...]
     """The calls, each with ``name``, ``args`` and ``description``."""
     review_configs: tuple[dict[str, Any], ...]
-    """For each call ``action_name`` and ``allowed_decisions``."""
+    """For each call, its ``action_name`` and ``allowed_decisions``."""
 
     def summary(self) -> str:
-        """Return the descriptions of the calls, and the calls that these do not quote.
+        """Return the descriptions of the calls, and each call that its description does not quote.
 
-        What can't be seen in them is escaped.
+        Invisible characters are escaped.
         """
         return " ".join(map(_describe_call, self.action_requests))
 
@@ -185,13 +185,17 @@ class ApprovalQuestion(_Question):
         return []
 
     def sample(self) -> str:
-        """Return an answer that approves of all calls, where that is allowed."""
+        """Return an answer that approves all calls, if that is allowed."""
         if not all("approve" in self.allowed(call) for call in self.action_requests):
             return "JSON"
         return json.dumps({"decisions": [{"type": "approve"} for _ in self.action_requests]})
 
     def read(self, typed: str) -> JsonValue:
-        """Read JSON, or that the person leaves."""
+        """Parse JSON, or the word with which the person leaves.
+
+        Raises:
+            AnswerError: The text is not JSON.
+        """
         if is_exit(typed):
             return typed
         try:
@@ -212,22 +216,22 @@ def _describe_call(call: dict[str, Any]) -> str:
 
 
 class ToolQuestion(_Question):
-    """What a tool or an agent of the user's own asks by `langgraph.types.interrupt`."""
+    """A question from a tool or a user's agent, asked by `langgraph.types.interrupt`."""
 
     kind: Literal["tool"] = "tool"
-    """Which question it is."""
+    """The kind of question."""
     value: JsonValue
-    """What is asked."""
+    """The question, as the tool or agent passed it to ``interrupt``."""
     by: Literal["tool", "agent"] = "tool"
-    """What asks."""
+    """Whether a tool or an agent asks."""
 
     def summary(self) -> str:
-        """Return the question as JSON; what can't be seen in it is escaped."""
+        """Return the question as JSON; invisible characters are escaped."""
         who = "A tool" if self.by == "tool" else "An agent"
         return f"{who} asks: {dump_exact_json(self.value)}"
 
     def read(self, typed: str) -> JsonValue:
-        """Read JSON, or take any other text as it is."""
+        """Parse JSON, or return any other text unchanged."""
         try:
             answer: JsonValue = json.loads(typed)
         except ValueError:
@@ -236,17 +240,18 @@ class ToolQuestion(_Question):
 
 
 Question: TypeAlias = MessageQuestion | ApprovalQuestion | ToolQuestion
-"""Anything that a person is asked."""
+"""Any question to a person."""
 
 Answer: TypeAlias = Callable[[Question], Any | Awaitable[Any]]
-"""Takes a question and gives the answer to it: text for a `MessageQuestion`, else what the
-question's ``response_schema`` says. None leaves the session waiting, as an `EOFError` does."""
+"""A function that receives a question and returns its answer: text for a `MessageQuestion`,
+otherwise a value that fits the question's ``response_schema``. If it returns None or raises
+`EOFError`, the session keeps waiting."""
 
 
 def interrupt_payload(
     asked: Asking, task: str, heard: str, calls: Sequence[ToolCall] = ()
 ) -> dict[str, Any]:
-    """Make what `langgraph.types.interrupt` is given to ask a person for a message."""
+    """Build the payload with which `langgraph.types.interrupt` asks a person for a message."""
     question = MessageQuestion(
         id="",
         speaker=asked.speaker,
@@ -261,12 +266,16 @@ def interrupt_payload(
 
 
 def schema_of(empty: Empty) -> Any:  # noqa: ANN401  # a type that pydantic reads
-    """Return the type that an answer must fit, by what happens without one."""
+    """Return the type that an answer must fit, depending on the effect of an empty answer."""
     return _SomeText if empty is None else _AnyText
 
 
 def check_message(question: MessageQuestion, answer: object) -> None:
-    """Make sure that an answer fits a question for a message."""
+    """Check that an answer fits a question for a message.
+
+    Raises:
+        AnswerError: It does not fit.
+    """
     try:
         TypeAdapter(schema_of(question.empty)).validate_python(answer)
     except ValidationError as error:
@@ -274,7 +283,7 @@ def check_message(question: MessageQuestion, answer: object) -> None:
 
 
 def describe_misfit(error: ValidationError) -> AnswerError:
-    """Make one clear sentence of why an answer does not fit."""
+    """Build an error that explains in one sentence why an answer does not fit."""
     first = error.errors(include_url=False, include_context=False)[0]
     field = ".".join(map(str, first["loc"]))
     text = first["msg"].removeprefix("Value error, ")
@@ -303,14 +312,14 @@ def _prompt(asked: Asking) -> str:
 
 
 def read_question(interrupt: Interrupt[Any], by: Literal["tool", "agent"]) -> Question:
-    """Read a question out of LangGraph's interrupt; if it is not ours, this asks."""
+    """Convert LangGraph's interrupt to a question; an unknown payload becomes a `ToolQuestion`."""
     value, schema = interrupt.value, interrupt.response_schema
     found: dict[str, Any] = {
         "id": interrupt.id,
         "response_schema": schema if isinstance(schema, dict) else {},
     }
     for kind in (MessageQuestion, ApprovalQuestion) if isinstance(value, dict) else ():
-        # What is not ours may look like one of these.
+        # A tool's payload may resemble one of these.
         with suppress(ValidationError):
             return kind.model_validate(value | found)
     return ToolQuestion(value=to_jsonable_python(value, fallback=str), by=by, **found)

@@ -1,4 +1,4 @@
-"""What model calls use, and what that costs."""
+"""Token usage and cost of model calls."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -13,24 +13,24 @@ from ..common.data import Data, Spec
 _MILLION = 1_000_000
 
 ESTIMATED = "estimated_usage"
-"""Stands in the ``response_metadata`` of an answer whose tokens had to be estimated."""
+"""The key in the ``response_metadata`` of an answer whose token counts are estimated."""
 
 
 _TOLD = ("model_name", "model_provider", "finish_reason", ESTIMATED)
 
 
 def select_response_metadata(answer: AIMessage) -> dict[str, Any]:
-    """Give what is kept of what a model's client says of an answer: all else may be long."""
+    """Return the response metadata that is stored; other entries may be long."""
     metadata = answer.response_metadata
     return {name: metadata[name] for name in _TOLD if name in metadata}
 
 
 _MOST_TOKENS = 10**12
-"""Larger counts are ignored as wrong; sums of smaller ones can be stored."""
+"""Larger counts are ignored as wrong. Sums of smaller counts can be stored."""
 
 
 def token_count(told: object) -> int | None:
-    """Read a count of tokens."""
+    """Return a valid count of tokens, or None."""
     if isinstance(told, bool) or not isinstance(told, int | float):
         return None
     is_count = math.isfinite(told) if isinstance(told, float) else True
@@ -38,25 +38,25 @@ def token_count(told: object) -> int | None:
 
 
 class Price(Spec):
-    """What a model charges for a million tokens, in any currency."""
+    """A model's price for a million tokens, in any currency."""
 
     input: float = Field(kw_only=False, ge=0, allow_inf_nan=False)
-    """For the prompts."""
+    """The price of prompt tokens."""
     output: float = Field(kw_only=False, ge=0, allow_inf_nan=False)
-    """For the answers."""
+    """The price of answer tokens."""
     cached_input: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    """For those of the prompts' tokens that came from a cache. None: as the others."""
+    """The price of prompt tokens from a cache. The price of other prompt tokens if None."""
 
     def of(self, prompt: int, cached: int, answer: int) -> float:
-        """Give what a call costs.
+        """Return the cost of a call.
 
         Args:
-            prompt: Tokens of the prompt.
-            cached: Those of them that came from a cache.
+            prompt: Tokens of the prompt, including cached ones.
+            cached: Prompt tokens that came from a cache.
             answer: Tokens of the answer.
 
         Returns:
-            The cost.
+            The cost, in the currency of the price.
         """
         for_cached = self.input if self.cached_input is None else self.cached_input
         charged = (prompt - cached) * self.input + cached * for_cached + answer * self.output
@@ -64,35 +64,35 @@ class Price(Spec):
 
 
 class Charges(Protocol):
-    """What a model charges."""
+    """A source of a model's prices."""
 
     def of(self, prompt: int, cached: int, answer: int) -> float:
-        """Give what a call costs."""
+        """Return the cost of a call."""
         ...
 
 
 class Usage(Data):
-    """What model calls used."""
+    """Token usage and cost of model calls."""
 
     calls: NonNegativeInt = 0
-    """Answered model calls."""
+    """Number of answered model calls."""
     input_tokens: NonNegativeInt = 0
     """Tokens of the prompts."""
     output_tokens: NonNegativeInt = 0
     """Tokens of the answers."""
     cached_tokens: NonNegativeInt = 0
-    """Those of the prompts' tokens that came from a provider's cache."""
+    """Tokens of the prompts that came from a provider's cache; included in ``input_tokens``."""
     estimated_calls: NonNegativeInt = 0
-    """Calls whose tokens are estimated, since the model does not tell."""
+    """Number of calls whose tokens are estimated, because the model does not report them."""
     cost: float = Field(default=0, ge=0)
-    """What they cost, where the prices are known."""
+    """Total cost of the calls whose prices are known."""
 
     def plus(self, answer: AIMessage, price: "Charges | None" = None) -> "Usage":
         """Add one answered call.
 
         Args:
-            answer: What the model answered, with its ``usage_metadata`` where it has one.
-            price: What the model charges.
+            answer: The model's answer, with its ``usage_metadata`` if it has any.
+            price: The model's price. No cost is added if None.
 
         Returns:
             The sum.
@@ -115,7 +115,7 @@ class Usage(Data):
 
 
 def add_usage(parts: Iterable[Usage]) -> Usage:
-    """Add up what several models used."""
+    """Return the total usage of several models."""
     found = list(parts)
     return Usage.model_validate(
         {name: sum(map(attrgetter(name), found)) for name in Usage.model_fields}
@@ -123,10 +123,10 @@ def add_usage(parts: Iterable[Usage]) -> Usage:
 
 
 def read_usage(state: Mapping[str, Any]) -> dict[str, Usage]:
-    """Read what a session has used from its state."""
+    """Return the usage that a session's state contains, by the models' labels."""
     return {label: Usage.model_validate(part) for label, part in state.get("usage", {}).items()}
 
 
 def dump_usage(usage: Mapping[str, Usage]) -> dict[str, Any]:
-    """Write usage as plain values."""
+    """Convert usage to plain values."""
     return {label: part.model_dump(mode="json") for label, part in usage.items()}
