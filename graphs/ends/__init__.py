@@ -1,1 +1,1 @@
-"""Everything that ends a conversation: an end or a guard is one class, in one module."""
+"""The ends and guards of a conversation, one class each."""

@@ -1,6 +1,6 @@
 """The end by a done token: a word that ends the conversation when a speaker says it.
 
-`graphs.log.heard_text` says which messages contain one.
+`graphs.log.heard_text` decides which messages contain one.
 """
 
 from collections.abc import Iterator
@@ -28,44 +28,46 @@ from .facts import Facts
 class DoneToken(BaseEnd):
     """A word that ends the conversation when a speaker says it (CAMEL's done token).
 
-    In code, a question, a thought, or a quotation that a sentence talks about it is not said.
-    Others hear the message without it. Tokens joined by ``&`` may be said at different times.
+    The word does not count in code, in a question, in a thought, or in a quotation that a sentence
+    talks about. The other speakers hear the message without it. Tokens joined by ``&`` may be said
+    at different times.
     """
 
     kind: Literal["done_token"] = "done_token"
-    """Which end it is."""
+    """The kind of end."""
     token: Mark = Field(kw_only=False)
-    """The word. Its case does not matter if it is the whole message or its whole last line."""
+    """The word. Its case is ignored if it is the whole message or its whole last line."""
     match: Match | None = None
-    """Where it counts. ``alone``: it is the message or its last line, decorated or not, or alone on
-    another line. ``last``: it is the message or its last line, or ends a last sentence that does
-    not talk about it, as in "Thank you! ###STOP###". ``anywhere``: it counts at any place.
-    ``last`` if None and it has a character that is neither letter nor digit, else ``alone``."""
+    """The positions at which the word counts. ``alone``: as the whole message or last line,
+    decorated or not, or alone on another line. ``last``: as the whole message or last line, or at
+    the end of a last sentence that does not talk about it, as in "Thank you! ###STOP###".
+    ``anywhere``: at any position. If None, ``last`` if the word has a character that is neither a
+    letter nor a digit, otherwise ``alone``."""
     by: Name | None = None
-    """The speaker who may say it. None: any."""
+    """The speaker whose word counts. Any speaker if None."""
     answered: bool = False
-    """Whether it counts only once the next other speaker has replied, after its tool calls. That
-    reply is the last message, and it is spoken even past a cap."""
+    """Whether the word counts only after the next other speaker has replied, tool calls included.
+    This reply is the last message, even beyond a cap."""
 
     strength: ClassVar = Strength.SAID
     report: ClassVar = "A speaker said a done token"
 
     @property
     def counts(self) -> Match:
-        """The effective match mode: ``match``, or the default of the token."""
+        """Return the effective match mode: ``match``, or the token's default."""
         return self.match or default_match(self.token)
 
     def is_met(self, facts: Facts) -> bool:
         return bool(self._speakers(facts))
 
     def _speakers(self, facts: Facts) -> list[str]:
-        """Return those who said it, if it counts."""
+        """Return the speakers that said it, if it counts."""
         waiting = facts.tokens_unanswered if self.answered else ()
         said = tuple(pair for pair in facts.tokens_said if pair not in waiting)
         return doers(self.token, self.by, said)
 
     def waits_for_answer(self, token: str, speaker: str) -> bool:
-        """Return whether this token of this speaker counts only once it is answered."""
+        """Return whether this speaker's token counts only once it is answered."""
         return self.answered and self.token == token and self.by in (None, speaker)
 
     def describe(self) -> str:
@@ -80,7 +82,7 @@ class DoneToken(BaseEnd):
 
     def foresee(self, speaker: Speaker, facts: Facts) -> tuple[Facts, bool]:
         if self.answered:
-            # The speaker answers what another has said.
+            # This speaker answers the token of another one.
             who = self.by or ""
             is_part = self.by != speaker.name
         else:
@@ -90,7 +92,7 @@ class DoneToken(BaseEnd):
         return facts.model_copy(update={"tokens_said": said}), is_part
 
     def most_answers(self, speakers: int) -> int:
-        # One for each who may say it.
+        # One for each speaker that may say it.
         return (1 if self.by else speakers) if self.answered else 0
 
     @classmethod
@@ -114,7 +116,7 @@ class DoneToken(BaseEnd):
 
 
 def _talks(speaker: Speaker) -> bool:
-    """Return whether somebody or something words the speaker's replies."""
+    """Return whether the speaker's replies are not fixed in advance."""
     return any(reply.kind in ("model", "human", "function", "agent") for reply in speaker.replies)
 
 

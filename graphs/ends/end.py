@@ -1,4 +1,4 @@
-"""The base of every end: its reason, its strength, its words, and what it counts in the log."""
+"""The base classes of ends: reason, strength, wording, and the counts from the log."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,65 +29,65 @@ from .facts import Facts, Metadata
 
 
 class Strength(IntEnum):
-    """What an end overrules, the strongest first."""
+    """The precedence of an end over others, the strongest first."""
 
-    HARD = 0  # ends it at once, even within a turn, and cancels promised last words
-    SAID = 1  # ends it before anybody answers, and cancels promised last words
-    VERDICT = 2  # ends it once promised last words are spoken, as those that follow do
+    HARD = 0  # ends at once, even within a turn, and cancels promised last words
+    SAID = 1  # ends before the next message, and cancels promised last words
+    VERDICT = 2  # ends after promised last words, as do the weaker ones
     GUARD = 3  # yields to a verdict
-    CAP = 4  # yields to everything
+    CAP = 4  # yields to all others
 
 
 class EndSettings(Protocol):
-    """What ends read of `EndChat`."""
+    """The part of `EndChat` that ends read."""
 
     @property
     def when(self) -> "BaseEnd | None":
-        """The ends that the conversation names."""
+        """Return the ends that the conversation names."""
 
     @property
     def guards(self) -> object:
-        """The limits of the guards, by their reasons."""
+        """Return the limits of the guards, by their reasons."""
 
     @property
     def waits_for_tasks(self) -> bool:
-        """Whether completed tasks end the conversation."""
+        """Return whether completed tasks end the conversation."""
 
 
 class Dialogue(Protocol):
-    """What ends read of a `Conversation`."""
+    """The part of a `Conversation` that ends read."""
 
     @property
     def speakers(self) -> tuple[Speaker, ...]:
-        """Who takes part."""
+        """Return the speakers."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The speakers' names."""
+        """Return the speakers' names."""
 
     @property
     def end_chat(self) -> EndSettings:
-        """How it ends."""
+        """Return the end conditions and guards."""
 
     @property
     def has_separate_judge(self) -> bool:
-        """Whether a separate judge decides if the tasks are complete."""
+        """Return whether a separate judge decides if the tasks are complete."""
 
     @property
     def is_free(self) -> bool:
-        """Whether all its prices are 0."""
+        """Return whether all prices are 0."""
 
     def speaker(self, name: str) -> Speaker:
         """Return the speaker of this name."""
 
 
 class Tally(ABC):
-    """What one end counts in the log, message by message."""
+    """A counter of one end, which reads the log message by message."""
 
     @property
     @abstractmethod
     def count(self) -> int:
-        """The count after the newest message."""
+        """Return the count after the newest message."""
 
     @abstractmethod
     def add(self, message: BaseMessage, about: Metadata) -> None:
@@ -95,7 +95,7 @@ class Tally(ABC):
 
 
 class FactTally(Tally):
-    """A tally that computes fields of `Facts`, not a number."""
+    """A counter that computes fields of `Facts` instead of a number."""
 
     count = 0
 
@@ -105,21 +105,21 @@ class FactTally(Tally):
 
 
 Tallies: TypeAlias = Mapping[str, Tally]
-"""What is counted, by the reasons of the ends that count it."""
+"""Counters by the reasons of their ends."""
 
 E = TypeVar("E", bound="BaseEnd")
 
 
 class AtEnd(NamedTuple):
-    """A conversation that has just ended."""
+    """The state of a conversation that has just ended."""
 
     dialogue: Dialogue
     facts: Facts
-    speaker: str | None  # whose turn it was
-    completed: tuple[str, ...]  # who has completed its task, in this order
+    speaker: str | None  # the speaker of the current turn
+    completed: tuple[str, ...]  # the speakers with completed tasks, in order of completion
     left_by: str | None  # the speaker whose person has left
     met: Sequence["BaseEnd"]  # the ends of the spec that are met
-    tallies: Tallies  # what each end has counted
+    tallies: Tallies  # the counters of all ends
 
     def met_of(self, kind: type[E]) -> list[E]:
         """Return the met ends of one kind."""
@@ -127,48 +127,48 @@ class AtEnd(NamedTuple):
 
 
 class CountedMessage(NamedTuple):
-    """A message on the way to the end."""
+    """A message that may contribute to an end, with the facts before and after it."""
 
     message: BaseMessage
     about: Metadata
     dialogue: Dialogue
-    before: Facts  # what was counted before it
-    facts: Facts  # what is counted with it
-    tallies: Tallies  # what each end has counted, with it
+    before: Facts  # before the message
+    facts: Facts  # after the message
+    tallies: Tallies  # after the message
 
 
 class EndStep(NamedTuple):
-    """What a message contributed to an end."""
+    """The contribution of one message to an end."""
 
     kind: Literal["said", "answered", "called", "counted"]
     speaker: str | None
-    text: str  # what the speaker did, in a few words
-    reached: int | None = None  # what a guard has counted
-    limit: int | None = None  # the count at which it ends the conversation
+    text: str  # the speaker's action in a few words
+    reached: int | None = None  # the count of a guard
+    limit: int | None = None  # the count at which the guard ends the conversation
 
 
 _WAITS: Final = (Strength.SAID, Strength.VERDICT, Strength.GUARD)
 
 
 class EndRule:
-    """The base of all ends and guards: what is the same whatever their limits are."""
+    """The base of all ends and guards, with everything that does not depend on a limit."""
 
     reason: ClassVar[str]
     """The value of its `Reason`."""
     strength: ClassVar[Strength]
-    """What it overrules."""
+    """Its precedence over other ends."""
     report: ClassVar[str]
     """Its row in the report of a batch, such as "Its time was over"."""
     explanation: ClassVar[str]
-    """What happened, in a few words; ``{by}``, ``{count}`` and ``{facts}`` are filled in."""
+    """The event in a few words, with the placeholders ``{by}``, ``{count}`` and ``{facts}``."""
     stops_calls: ClassVar[bool] = False
-    """Whether it ends the conversation before waiting calls of tools are run."""
+    """Whether it ends the conversation before pending tool calls are run."""
     allows_final_verdict: ClassVar[bool] = False
     """Whether a separate judge may still be asked for a final verdict when it is met."""
 
     @classmethod
     def waits(cls, *, has_left: bool) -> bool:
-        """Return whether it waits until the least number of rounds is complete.
+        """Return whether it waits until the minimum number of rounds is complete.
 
         Args:
             has_left: Whether a person has ended the conversation.
@@ -177,12 +177,12 @@ class EndRule:
 
     @classmethod
     def is_met_unnamed(cls, dialogue: Dialogue, facts: Facts) -> bool:
-        """Return whether it is met without being named in ``end_chat.when``."""
+        """Return whether it is met although ``end_chat.when`` does not name it."""
         return False
 
     @classmethod
     def tally(cls, dialogue: Dialogue) -> Tally | None:
-        """Begin to count in a log. None: it counts nothing of its own.
+        """Return a new counter, or None if it counts nothing itself.
 
         `Facts.counts` contains the count.
         """
@@ -190,32 +190,32 @@ class EndRule:
 
     @classmethod
     def explain(cls, at: AtEnd) -> str:
-        """Say in a few words what happened."""
+        """Describe in a few words why the conversation ended."""
         count = at.facts.count(cls.reason)
         return cls.explanation.format(by=cls.ended_by(at), count=count, facts=at.facts)
 
     @classmethod
     def ended_by(cls, at: AtEnd) -> str | None:
-        """Return the speaker whose words, calls or completed task ended it."""
+        """Return the speaker whose message, call or completed task ended the conversation."""
         return None
 
     @classmethod
     def steps(cls, step: CountedMessage) -> Iterator[EndStep]:
-        """Yield what a message contributed to it."""
+        """Yield the contributions of a message to it."""
         yield from ()
 
 
 class BaseEnd(Kinded, EndRule):
-    """Base of all ends: ``a | b`` is met when one of them is, ``a & b`` when both are."""
+    """Base of all ends: ``a | b`` is met when one of them is met, ``a & b`` when both are."""
 
     works_unnamed: ClassVar[bool] = False
-    """Whether it can be met without being named in ``end_chat.when``, too."""
+    """Whether it can also be met if ``end_chat.when`` does not name it."""
     comes_of_tools: ClassVar[bool] = False
-    """Whether results of tools can meet it before the turn is over."""
+    """Whether tool results can meet it before the turn is over."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:  # as pydantic's
-        """Register the class by its kind, which is its reason, too."""
+        """Register the class by its kind, which is also its reason."""
         if "kind" in cls.model_fields:
             cls.reason = cls.model_fields["kind"].default
             _KINDS[cls.reason] = cls
@@ -231,7 +231,7 @@ class BaseEnd(Kinded, EndRule):
         return AllOf(of=(*_parts(self, AllOf), *_parts(other, AllOf)))
 
     def __bool__(self) -> NoReturn:
-        """Raise an error: Python reads ``a or b`` as ``a``, and ``b`` would be lost.
+        """Raise an error: Python evaluates ``a or b`` to ``a``, and ``b`` would be lost.
 
         Raises:
             TypeError: Always.
@@ -251,68 +251,71 @@ class BaseEnd(Kinded, EndRule):
         raise NotImplementedError
 
     def describe(self) -> str:
-        """Say in a few words what must happen, such as "12 messages"."""
+        """Describe its condition in a few words, such as "12 messages"."""
         raise NotImplementedError
 
     def describe_end(self) -> str:
-        """Say the same as the rest of "Ends …", such as "at 12 messages"."""
+        """Describe it as the rest of a sentence "Ends …", such as "at 12 messages"."""
         return f"at {self.describe()}"
 
     def check(self, dialogue: Dialogue, path: str) -> None:
-        """Make sure that it fits the conversation.
+        """Check that it fits the conversation.
 
         Raises:
-            ValueError: It does not; names the field.
+            ValueError: It does not fit; names the field.
         """
 
     def meter(self, facts: Facts) -> tuple[str, float, float] | None:
-        """Return the name, the count and the limit that a page shows. None: it shows none."""
+        """Return the name, the count and the limit for a page, or None if it has no meter."""
         return None
 
     def foresee(self, speaker: Speaker, facts: Facts) -> tuple[Facts, bool]:
-        """Return the facts that meet it after a speaker's turn, for pictures.
+        """Return facts that meet it after a speaker's turn, for pictures.
 
         Args:
-            speaker: The speaker whose turn it is.
-            facts: What else is known by then.
+            speaker: The speaker of the turn.
+            facts: The facts known so far.
 
         Returns:
-            The facts, and whether they come of this speaker's turn.
+            The facts, and whether this speaker's turn causes them.
         """
         return facts, False
 
     @property
     def most_messages(self) -> int | None:
-        """The number of messages at which it is met. None: it does not count them."""
+        """Return the number of messages at which it is met, or None if it does not count them."""
         return None
 
     @property
     def most_calls(self) -> int | None:
-        """The number of model calls at which it is met. None: it does not count them."""
+        """Return the number of model calls at which it is met, or None if it counts none."""
         return None
 
     def most_answers(self, speakers: int) -> int:
-        """Return how many messages it lets follow a cap, at most."""
+        """Return the maximum number of messages that it allows after a cap."""
         return 0
 
     def registered(self) -> Iterator[tuple[str, str, str]]:
-        """Yield what it names of the registry: the field, the kind of thing, and the name."""
+        """Yield its references to the registry: the field, the kind of object and the name."""
         yield from ()
 
 
 _KINDS: Final[dict[str, type[BaseEnd]]] = {}
-"""All ends that users write, by kind."""
+"""All ends that users can write, by kind."""
 
 
 def _read_end(value: object) -> object:
-    """Read a list, as files have it, as any of its ends; a kind alone needs no table."""
+    """Convert a list, as in files, to an `AnyOf`, and a plain string to an end of this kind."""
     if isinstance(value, list | tuple):
         return value[0] if len(value) == 1 else {"kind": "any", "of": value}
     return by_kind(value)
 
 
 class _OfAnyKind:
-    """Reads an end by its kind: one of all that there are when an end is first read."""
+    """A validator that reads an end by its kind.
+
+    It knows all kinds that are registered when an end is read for the first time.
+    """
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
@@ -331,10 +334,10 @@ AnyEnd: TypeAlias = BaseEnd | str | Fields | Sequence[BaseEnd | str | Fields]
 
 
 class AnyOf(BaseEnd):
-    """One of several ends; in Python ``a | b``, in a file a list of them."""
+    """A combination that is met when one of its ends is; in Python ``a | b``, in a file a list."""
 
     kind: Literal["any"] = "any"
-    """Which end it is."""
+    """The kind of end."""
     of: Accepts[tuple[End, ...], Sequence[BaseEnd | str | Fields]] = Field(
         min_length=1, kw_only=False
     )
@@ -345,13 +348,14 @@ class AnyOf(BaseEnd):
 
 
 class AllOf(BaseEnd):
-    """Several ends at once; in Python ``a & b``.
+    """A combination that is met when all its ends are; in Python ``a & b``.
 
-    What was said or called earlier still counts; a predicate must hold at that moment.
+    Done tokens and tool calls of earlier turns still count; a predicate must be true at the same
+    time as the other ends.
     """
 
     kind: Literal["all"] = "all"
-    """Which end it is."""
+    """The kind of end."""
     of: Accepts[tuple[End, ...], Sequence[BaseEnd | str | Fields]] = Field(
         min_length=1, kw_only=False
     )
@@ -366,7 +370,7 @@ def _parts(end: BaseEnd, whole: type[AnyOf] | type[AllOf]) -> tuple[BaseEnd, ...
 
 
 def leaves(end: BaseEnd | None, path: str = "") -> Sequence[tuple[str, BaseEnd]]:
-    """Return the ends that an end is made of, each with its path in the spec."""
+    """Return the simple ends that an end consists of, each with its path in the spec."""
     if not isinstance(end, AnyOf | AllOf):
         return () if end is None else ((path, end),)
     parts = enumerate(end.of)
@@ -374,24 +378,24 @@ def leaves(end: BaseEnd | None, path: str = "") -> Sequence[tuple[str, BaseEnd]]
 
 
 def alternatives(end: BaseEnd | None) -> tuple[BaseEnd, ...]:
-    """Return the ends any of which is enough."""
+    """Return the ends of which one is sufficient."""
     if isinstance(end, AnyOf):
         return tuple(part for one in end.of for part in alternatives(one))
     return () if end is None else (end,)
 
 
 def lone(end: BaseEnd | None) -> Iterator[BaseEnd]:
-    """Yield the ends that are enough by themselves: those not joined to another by ``&``."""
+    """Yield the ends that are sufficient alone, that is, not joined to another by ``&``."""
     yield from (one for one in alternatives(end) if not isinstance(one, AllOf))
 
 
 def message_caps(end: BaseEnd | None) -> list[int]:
-    """Return the numbers of messages that end a conversation by themselves."""
+    """Return the numbers of messages that are sufficient to end a conversation."""
     return [one.most_messages for one in lone(end) if one.most_messages is not None]
 
 
 def call_caps(end: BaseEnd | None) -> list[int]:
-    """Return the numbers of model calls that end a conversation by themselves."""
+    """Return the numbers of model calls that are sufficient to end a conversation."""
     return [one.most_calls for one in lone(end) if one.most_calls is not None]
 
 
@@ -402,10 +406,10 @@ def count_of(count: float, one: str, more: str = "") -> str:
 
 
 def check_name(dialogue: Dialogue, field: str, name: str | None) -> None:
-    """Make sure that a speaker has this name.
+    """Check that a speaker has this name.
 
     Raises:
-        ValueError: None has; names the field.
+        ValueError: No speaker has it; names the field.
     """
     if name is not None and name not in dialogue.names:
         raise ValueError(
@@ -414,10 +418,10 @@ def check_name(dialogue: Dialogue, field: str, name: str | None) -> None:
 
 
 def doers(what: str, by: str | None, done: Sequence[tuple[str, str]]) -> list[str]:
-    """Return those who said a token or called a tool, of those who may."""
+    """Return the speakers that said a token or called a tool, or only the given speaker."""
     return [speaker for one, speaker in done if one == what and by in (None, speaker)]
 
 
 def listed(words: Sequence[str]) -> str:
-    """Join words by "and", each once."""
+    """Join words by "and" without duplicates."""
     return " and ".join(dict.fromkeys(words))

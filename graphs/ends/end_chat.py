@@ -1,4 +1,4 @@
-"""How a conversation ends, as data: the mode, the caps, other ends, and the guards."""
+"""The end of a conversation, as data: the mode, the caps, other ends, and the guards."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -11,29 +11,29 @@ from .all_ends import Guards
 from .end import AnyEnd, BaseEnd, End, message_caps
 
 NO_CAP: Final = "none"
-"""How TOML says that there is no cap on rounds."""
+"""The spelling of "no cap on rounds" in TOML."""
 
 
 class EndChatMode(AnyCase):
-    """How completed tasks end a conversation; any case is read.
+    """The effect of completed tasks on the end of a conversation; letter case is ignored.
 
     The round cap applies to every mode (Yacana).
     """
 
     MAX_ITERATIONS_ONLY = "max_iterations_only"
-    """Rounds until the cap; nobody is asked."""
+    """Rounds until the cap; no judge is asked."""
     END_CHAT_AFTER_FIRST_COMPLETION = "end_chat_after_first_completion"
-    """The first completed task ends it at once."""
+    """The first completed task ends the conversation at once."""
     ONE_LAST_CHAT_AFTER_FIRST_COMPLETION = "one_last_chat_after_first_completion"
     """The next speaker has one last message after the first completed task."""
     ONE_LAST_GROUP_CHAT_AFTER_FIRST_COMPLETION = "one_last_group_chat_after_first_completion"
     """Every speaker has one last message after the first completed task."""
     ALL_TASK_MUST_COMPLETE = "all_task_must_complete"
-    """Goes on until every speaker that checks completion has completed its task."""
+    """The conversation ends when every speaker that checks completion has completed its task."""
 
 
 def end_chat_fields(value: object) -> object:
-    """Return a bare mode, an end alone or a list of ends as the field of `EndChat` that it sets."""
+    """Convert a bare mode, an end or a list of ends to the field of `EndChat` that it sets."""
     if isinstance(value, str):
         return {"mode": value}
     is_end = "kind" in value if isinstance(value, Mapping) else isinstance(value, BaseEnd | list)
@@ -46,39 +46,41 @@ def _end_reader() -> TypeAdapter[End]:
 
 
 class EndChat(Spec):
-    """How the conversation ends. A bare word is its mode, an end alone its ``when``."""
+    """The end conditions of a conversation.
+
+    A plain string is the mode, an end alone is ``when``.
+    """
 
     mode: Accepts[EndChatMode, EndChatMode | str] = default(EndChatMode.MAX_ITERATIONS_ONLY)
-    """How completed tasks end it."""
+    """The effect of completed tasks."""
     max_iterations: Accepts[Cap | None, int | Literal["none"] | None] = default(5)
-    """The cap, in rounds; in one round every speaker speaks once. No cap if None, which is
-    possible only with a `MaxMessages` that ends it by itself, or if every round needs a person, or
-    an automatic reply in a person's place, which has its own cap. An end alone with such a
-    `MaxMessages` sets it to None. TOML has no null: there it is written ``"none"``."""
+    """Maximum number of rounds; in one round every speaker speaks once. None means no cap. It is
+    possible only with a `MaxMessages` that is sufficient alone, or if every round needs a person or
+    an automatic reply for a person, which has its own cap. If an end alone contains such a
+    `MaxMessages`, it sets this field to None. TOML has no null; write ``"none"`` there."""
     min_iterations: Annotated[int, Field(strict=True, ge=0, le=MOST)] = 0
-    """How many rounds must be complete before a verdict, what is said or called, a predicate or a
-    guard ends it; what would have ended it before does so then. Budgets, errors, people and stops
-    do not wait."""
+    """Minimum number of complete rounds before a verdict, a done token, a tool call, a predicate or
+    a guard ends the conversation. If one of them is met earlier, the conversation ends after these
+    rounds. Budgets, errors, people and stop requests do not wait."""
     allow_unanswered_end: bool = False
-    """Whether a model's done token, or a separate judge, may end it before another speaker than the
-    one who has just spoken has said something. If not, the model is asked for its message once
-    more; if it says the token again, the conversation ends, with a warning. The judge is asked
-    later. Nothing of this applies if ``min_iterations`` is set."""
+    """Whether a model's done token, or a separate judge, may end the conversation before another
+    speaker has spoken. If False, the model is asked for its message once more; if it says the token
+    again, the conversation ends with a warning. The judge is asked later. This field has no effect
+    if ``min_iterations`` is set."""
     when: Accepts[End | None, AnyEnd | None] = default(None)
-    """What else ends it, whatever the mode. A list means any of its ends."""
+    """Other ends, which apply in every mode. A list means any of its ends."""
     guards: Accepts[Guards, Guards | Fields] = default(Guards())
-    """What ends it when it goes wrong."""
+    """Limits against a conversation that makes no progress."""
     on_guard: Literal["end", "ask"] = "end"
-    """What a guard does. ``end``: it ends the conversation. ``ask``: the person is told why as it
-    is asked next, and what it says begins the guard's count anew; possible only between two, for
-    one of whom a person speaks each time."""
+    """The effect of a guard. ``end`` ends the conversation. ``ask`` shows the reason to the person,
+    who is asked next; the person's message resets the guard's count. ``ask`` needs two speakers,
+    one of whom is always a person."""
 
     announce_last_words: bool = True
-    """Whether a speaker whose last words are promised is told, as it says them, that they are its
-    last message. It stands at the end of that prompt alone."""
+    """Whether the prompt for a speaker's promised last words says that this is its last message.
+    The note is added to this prompt only."""
     tell_rounds_left: bool = False
-    """Whether a speaker is told, at the end of each of its prompts in the rounds, how many rounds
-    are left up to the cap."""
+    """Whether each prompt in the rounds ends with the number of rounds left before the cap."""
 
     @model_validator(mode="before")
     @classmethod
@@ -89,9 +91,9 @@ class EndChat(Spec):
         try:
             end = _end_reader().validate_python(fields["when"])
         except (ValidationError, TypeError):
-            # It is refused with its path when the field is read.
+            # The field's own validation reports this error with its path.
             return fields
-        # In an end alone, the number of messages is the only cap.
+        # With an end alone, the number of messages is the only cap.
         return {"when": end} | ({"max_iterations": None} if message_caps(end) else {})
 
     @field_validator("max_iterations", mode="before")
@@ -101,31 +103,31 @@ class EndChat(Spec):
 
     @property
     def is_capped(self) -> bool:
-        """Whether a number of rounds or messages ends it, whatever else happens."""
+        """Return whether a number of rounds or messages is sure to end the conversation."""
         return self.max_iterations is not None or bool(message_caps(self.when))
 
     @property
     def most_rounds(self) -> int:
-        """The most rounds it can have: the cap, or `MOST` if there is none."""
+        """Return the maximum number of rounds: the cap, or `MOST` if there is none."""
         return self.max_iterations or MOST
 
     def rounds_left(self, complete: int) -> int | None:
-        """Return how many rounds remain after the complete ones, or None if there is no cap."""
+        """Return the number of rounds left after the complete ones, or None if there is no cap."""
         return None if self.max_iterations is None else self.max_iterations - complete
 
     def for_toml(self) -> dict[str, Any]:
-        """Return the fields that differ from their defaults, as TOML can store them."""
+        """Return the fields that differ from their defaults, in a form that TOML can store."""
         fields = self.model_dump(mode="json", exclude_defaults=True)
         return fields | ({"max_iterations": NO_CAP} if self.max_iterations is None else {})
 
     @property
     def waits_for_tasks(self) -> bool:
-        """Whether completed tasks end it."""
+        """Return whether completed tasks end the conversation."""
         return self.mode is not EndChatMode.MAX_ITERATIONS_ONLY
 
     @property
     def waits_for_another(self) -> bool:
-        """Whether a done token or a separate judge ends it only once another speaker has spoken."""
+        """Return whether done tokens and separate judges wait for another speaker's message."""
         return not (self.allow_unanswered_end or self.min_iterations)
 
 

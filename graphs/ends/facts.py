@@ -1,4 +1,4 @@
-"""What ends read: the facts, and the metadata of a message."""
+"""The facts and the message metadata that ends read."""
 
 from typing import Protocol, TypeGuard
 
@@ -9,130 +9,130 @@ from ..speakers.replies import Failure, Flaw, Source
 
 
 class Facts(Data):
-    """The facts of a log so far: `graphs.rules.log_counter` computes them."""
+    """The facts of a log so far, computed by `graphs.rules.log_counter`."""
 
     messages: NonNegativeInt = 0
-    """Messages of the speakers."""
+    """Number of messages of the speakers."""
     calls: NonNegativeInt = 0
-    """Answered model calls."""
+    """Number of answered model calls."""
     tokens: NonNegativeInt = 0
-    """Tokens of prompts and answers."""
+    """Number of tokens of prompts and answers."""
     cost: NonNegativeFloat = 0
-    """Money spent, by the price table."""
+    """Cost of the model calls, by the price table."""
     seconds: NonNegativeFloat = 0
-    """Seconds spent running."""
+    """Seconds of running time."""
     stop_requested: bool = False
-    """Whether somebody outside asked it to stop."""
+    """Whether a stop was requested from outside."""
     tokens_said: tuple[tuple[str, str], ...] = ()
     """The done tokens that were said, each with its speaker."""
     tokens_unanswered: tuple[tuple[str, str], ...] = ()
-    """Those of them that count only once they are answered, and are not answered yet. The newest
-    speaker has said them."""
+    """The said tokens that count only once they are answered, and have no answer yet. The newest
+    speaker said them."""
     alone: bool = False
     """Whether at most one speaker has spoken so far. Computed only for a separate judge."""
     predicates: tuple[str, ...] = ()
-    """The predicates that held after the latest turn."""
+    """The predicates that returned true after the latest turn."""
     tools_called: tuple[tuple[str, str], ...] = ()
     """The ending tools that answered without an error, each with its caller."""
     code_by: str | None = None
     """The speaker of the newest message, if it contains code that can be run."""
     no_code_by: str | None = None
-    """The speaker of the newest message, if it contains none."""
+    """The speaker of the newest message, if it contains no such code."""
     said_by: str | None = None
-    """The speaker of the newest message that all hear. This and the next three are computed only
-    if people take part."""
+    """The speaker of the newest message that all speakers hear. This field and the next three are
+    computed only if people take part."""
     heard_from: tuple[str, ...] = ()
-    """Those who have said something that all hear."""
+    """The speakers of messages that all speakers hear."""
     terminated: tuple[str, ...] = ()
-    """Those for whom the newest message ends with their termination word."""
+    """The speakers for whom the newest message ends with their termination word."""
     auto_replies: dict[str, NonNegativeInt] = Field(default_factory=dict)
-    """Automatic replies in a row, by the speaker that a person speaks for."""
+    """Number of consecutive automatic replies, by the speaker for whom a person writes."""
     counts: dict[str, NonNegativeInt] = Field(default_factory=dict)
-    """What ends and guards count in the log, such as blank replies in a row, by their reasons.
-    Zeros are left out."""
+    """The counts of ends and guards, such as consecutive blank replies, by their reasons. Zeros are
+    left out."""
 
     def count(self, reason: str) -> int:
-        """Return what the end of this reason has counted."""
+        """Return the count of the end with this reason."""
         return self.counts.get(reason, 0)
 
 
 class Metadata(Protocol):
-    """What ends read of the metadata of any message, `graphs.log.metadata.MessageMetadata`."""
+    """The part of a `graphs.log.metadata.MessageMetadata` that ends read."""
 
     @property
     def kind(self) -> str:
-        """The name of its kind."""
+        """Return the kind of message."""
 
     @property
     def speaker(self) -> str | None:
-        """Who said it. None: the conversation itself."""
+        """Return the speaker, or None for a message of the conversation itself."""
 
     @property
     def is_aloud(self) -> bool:
-        """Whether others hear it, in the rounds or as last words."""
+        """Return whether the other speakers hear it, in the rounds or as last words."""
 
     @property
     def ends_turn(self) -> bool:
-        """Whether a turn is over with it."""
+        """Return whether it is the last message of a turn."""
 
 
 class SpeechMetadata(Metadata, Protocol):
-    """What ends read of the metadata of a speech."""
+    """The part of a speech's metadata that ends read."""
 
     @property
     def source(self) -> Source:
-        """Its origin."""
+        """Return its origin."""
 
     @property
     def flaw(self) -> Flaw | None:
-        """Its fault, if it was not as requested."""
+        """Return its fault, if it was not as requested."""
 
 
 class ResultMetadata(Metadata, Protocol):
-    """What ends read of the metadata of a tool's result."""
+    """The part of a tool result's metadata that ends read."""
 
     @property
     def failure(self) -> Failure | None:
-        """The cause, if the call failed."""
+        """Return the cause, if the call failed."""
 
     @property
     def tool(self) -> str | None:
-        """The tool that ran, if a person chose another one."""
+        """Return the tool that ran, if a person chose another one."""
 
 
 class JudgeVerdict(Protocol):
-    """What ends read of a `Verdict`."""
+    """The part of a `Verdict` that ends read."""
 
     @property
     def speaker(self) -> str:
-        """The speaker after whose turn the judge was asked."""
+        """Return the speaker after whose turn the judge was asked."""
 
     @property
     def readable(self) -> bool:
-        """Whether the judge's answer could be read."""
+        """Return whether the judge's answer could be read."""
 
     @property
     def final(self) -> bool:
-        """Whether the judge was asked only because a cap was reached."""
+        """Return whether the judge was asked only because a cap was reached."""
 
 
 def is_speech(about: Metadata) -> TypeGuard[SpeechMetadata]:
-    """Return whether a speaker said it in its turn."""
+    """Return whether the message is a speaker's message in its turn."""
     return about.kind == "speech"
 
 
 def is_public_speech(about: Metadata) -> TypeGuard[SpeechMetadata]:
-    """Return whether a speaker said it in its turn, and others hear it."""
+    """Return whether the message is a speaker's message in its turn that the others hear."""
     return about.kind == "speech" and about.is_aloud
 
 
 def is_tool_calls(about: Metadata) -> bool:
-    """Return whether it is a speaker's call of tools."""
+    """Return whether the message is a speaker's call of tools."""
     return about.kind == "tool_calls"
 
 
 def is_tool_result(about: Metadata) -> TypeGuard[ResultMetadata]:
-    """Return whether it is the result of a tool."""
+    """Return whether the message is the result of a tool."""
     return about.kind == "tool_result"
 
 

@@ -12,18 +12,21 @@ from .end import AtEnd, CountedMessage, Dialogue, EndRule, EndStep, Strength, Ta
 from .facts import Facts, Metadata, SpeechMetadata, is_public_speech, verdict_of
 
 FIXED: Final = (Source.TEXT, *DATA)
-"""Sources of replies that have no choice, so they may repeat or be blank."""
+"""Sources of fixed replies, which may repeat or be blank."""
 
 FREE: Final = (Source.HUMAN, *FIXED)
-"""Sources of replies that may repeat: people say what they like."""
+"""Sources of replies that may repeat: fixed replies, and people, who may write anything."""
 
 
 class Guard(EndRule):
-    """Counts what goes wrong and ends the conversation at a limit; a limit of 0 switches it off."""
+    """A guard that counts one kind of fault and ends the conversation at a limit.
+
+    A limit of 0 switches it off.
+    """
 
     strength = Strength.GUARD
     counted: ClassVar[str]
-    """What it counts, in a few words."""
+    """The counted fault, in a few words."""
     first_shown: ClassVar[int] = 1
     """The smallest count that `steps` and the page show."""
 
@@ -63,11 +66,11 @@ class Guard(EndRule):
 
 
 MessageTest = Callable[[BaseMessage, Metadata], bool | None]
-"""Whether a message is counted. None: it neither counts nor interrupts a row."""
+"""A test whether a message is counted. None means that it neither counts nor interrupts a row."""
 
 
 class RowTally(Tally):
-    """How many messages in a row pass a test."""
+    """A counter of consecutive messages that pass a test."""
 
     def __init__(self, test: MessageTest) -> None:
         self._test = test
@@ -76,10 +79,10 @@ class RowTally(Tally):
 
     @property
     def count(self) -> int:
-        """The length of the row that the newest message belongs to."""
+        """Return the length of the row that the newest message belongs to."""
         before, self._row, untested = self._row, 0, self._untested
         self._untested = []
-        # The newest first: of a log that is read at once few are tested.
+        # The newest first, so that only few messages of a long log are tested.
         for message, about in reversed(untested):
             found = self._test(message, about)
             if found is False:
@@ -93,7 +96,7 @@ class RowTally(Tally):
 
 
 class SpeakerRowTally(Tally):
-    """How many messages in a row of the newest speaker pass a test."""
+    """A counter of the newest speaker's consecutive messages that pass a test."""
 
     count = 0
 
@@ -110,7 +113,7 @@ class SpeakerRowTally(Tally):
 def heard_replies(
     test: Callable[[BaseMessage, SpeechMetadata], bool | None],
 ) -> MessageTest:
-    """Return the test of a row of replies that all hear; what people say always interrupts it."""
+    """Return a test for rows of replies that all hear; messages of people interrupt a row."""
 
     def found(message: BaseMessage, about: Metadata) -> bool | None:
         if not is_public_speech(about):
@@ -121,7 +124,7 @@ def heard_replies(
 
 
 class UnreadableVerdicts(Guard):
-    """Verdicts in a row could not be read."""
+    """Consecutive verdicts that could not be read."""
 
     reason = "unreadable_verdicts"
     report = "Verdicts could not be read"
@@ -144,7 +147,7 @@ class UnreadableVerdicts(Guard):
 
 
 class RoleFlips(Guard):
-    """A speaker spoke another's part, even when asked to correct it."""
+    """Messages in which a speaker speaks another's part, even after a retry."""
 
     reason = "role_flips"
     report = "A speaker kept speaking another's part"
@@ -171,12 +174,12 @@ class RoleFlips(Guard):
     @classmethod
     def _by_speaker(cls, tallies: Tallies) -> Counter[str | None]:
         found = tallies[cls.reason]
-        assert isinstance(found, _Flips)  # noqa: S101  # it is made above
+        assert isinstance(found, _Flips)  # noqa: S101  # made above
         return found.by_speaker
 
 
 class _Flips(Tally):
-    """How many messages of one speaker, at most, speak another's part."""
+    """The largest number of messages of one speaker that speak another's part."""
 
     count = 0
 
@@ -190,7 +193,7 @@ class _Flips(Tally):
 
 
 class Echo(Guard):
-    """A speaker kept saying what another had just said, even when asked for words of its own."""
+    """Messages in which a speaker repeats another speaker's message, even after a retry."""
 
     reason = "echo"
     report = "A speaker kept repeating another"
@@ -203,7 +206,7 @@ class Echo(Guard):
 
 
 class BlankReplies(Guard):
-    """Replies in a row were blank."""
+    """Consecutive blank replies."""
 
     reason = "blank_replies"
     report = "Replies were blank"
@@ -216,7 +219,7 @@ class BlankReplies(Guard):
 
 
 def _is_blank(message: BaseMessage, about: SpeechMetadata) -> bool | None:
-    """Return whether a reply is blank; None if nobody could have said anything instead."""
+    """Return whether a reply is blank, or None if its source could not say anything else."""
     if not is_blank(message.text):
         return False
     return None if about.source in FIXED else True

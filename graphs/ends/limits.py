@@ -1,4 +1,4 @@
-"""Ends by a number: of messages, model calls, tokens, money or seconds."""
+"""Ends at a number of messages, model calls, tokens or seconds, or at an amount of money."""
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -16,9 +16,9 @@ class Limit(BaseEnd):
     counted: ClassVar[str]
     """The field of `Facts`."""
     name: ClassVar[tuple[str, str]]
-    """What is counted, in words: one of them, and the name of the meter on a page."""
+    """The noun of the unit, and the name of the meter on a page."""
 
-    # Each declares its own type of number.
+    # Each subclass declares the type of its number.
     if TYPE_CHECKING:
 
         @property
@@ -39,12 +39,12 @@ class Limit(BaseEnd):
 
 
 class MaxMessages(Limit):
-    """This many messages were said. Promised last words are still spoken."""
+    """An end at a number of messages. Promised last words are still spoken."""
 
     kind: Literal["max_messages"] = "max_messages"
-    """Which end it is."""
+    """The kind of end."""
     limit: Cap = Field(kw_only=False)
-    """Messages of the speakers, opening answers included."""
+    """Maximum number of messages of the speakers, opening answers included."""
 
     strength: ClassVar = Strength.CAP
     report: ClassVar = "The most messages were said"
@@ -65,12 +65,12 @@ class Budget(Limit):
 
 
 class MaxCalls(Budget):
-    """This many model calls were answered; a hard stop."""
+    """An end at a number of answered model calls; a hard stop."""
 
     kind: Literal["max_calls"] = "max_calls"
-    """Which end it is."""
+    """The kind of end."""
     limit: Cap = Field(kw_only=False)
-    """Model calls, those of the judge and the task specification included."""
+    """Maximum number of model calls, calls of the judge and for the task specification included."""
 
     report: ClassVar = "Its model calls were used up"
     explanation: ClassVar = "the cap on model calls was reached ({facts.calls} calls)"
@@ -83,12 +83,12 @@ class MaxCalls(Budget):
 
 
 class MaxTokens(Budget):
-    """This many tokens were used; a hard stop, after the call that reaches it."""
+    """An end at a number of tokens; a hard stop, after the call that reaches it."""
 
     kind: Literal["max_tokens"] = "max_tokens"
-    """Which end it is."""
+    """The kind of end."""
     limit: PositiveInt = Field(le=MOST * MOST, kw_only=False)
-    """Tokens of prompts and answers together."""
+    """Maximum number of tokens of prompts and answers together."""
 
     report: ClassVar = "Its tokens were used up"
     explanation: ClassVar = "the token cap was reached ({facts.tokens} tokens)"
@@ -97,13 +97,13 @@ class MaxTokens(Budget):
 
 
 class MaxCost(Budget):
-    """This much money was spent, by price table; a hard stop, after the call that reaches it."""
+    """An end at an amount of money; a hard stop, after the call that reaches it."""
 
     kind: Literal["max_cost"] = "max_cost"
-    """Which end it is."""
+    """The kind of end."""
     limit: PositiveFloat = Field(allow_inf_nan=False, kw_only=False)
-    """In the currency of the conversation's ``prices``. Where it has none: US dollars, by the table
-    of the package genai-prices."""
+    """Maximum cost, in the currency of the conversation's ``prices``. Without prices, in US
+    dollars, by the table of the package genai-prices."""
 
     report: ClassVar = "Its money was spent"
     counted: ClassVar = "cost"
@@ -123,13 +123,13 @@ class MaxCost(Budget):
 
 
 class MaxSeconds(Budget):
-    """The conversation ran this long; a hard stop, after the step that reaches it."""
+    """An end at a running time; a hard stop, after the step that reaches it."""
 
     kind: Literal["max_seconds"] = "max_seconds"
-    """Which end it is."""
+    """The kind of end."""
     limit: PositiveFloat = Field(allow_inf_nan=False, kw_only=False)
-    """Seconds of wall time spent running. The time between a kill and the resume, and the time that
-    a person takes, do not count."""
+    """Maximum seconds of wall time while the conversation runs. The time between a kill and the
+    resume, and the time until a person answers, do not count."""
 
     report: ClassVar = "Its time was over"
     explanation: ClassVar = "the time is over ({facts.seconds:.1f} s)"
@@ -138,5 +138,5 @@ class MaxSeconds(Budget):
 
 
 def ends_by_money(end: BaseEnd | None) -> bool:
-    """Return whether money spent is among the ends."""
+    """Return whether one of the ends is a `MaxCost`."""
     return any(isinstance(leaf, MaxCost) for _, leaf in leaves(end))

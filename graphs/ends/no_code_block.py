@@ -1,4 +1,4 @@
-"""The end by a message without code, if the speaker's code is run."""
+"""The end at a message without code, for a speaker whose code is run."""
 
 from collections.abc import Iterator
 from typing import ClassVar, Literal
@@ -12,12 +12,12 @@ from .facts import Facts, is_public_speech
 
 
 class NoCodeBlock(BaseEnd):
-    """A speaker's message holds no code, where its code is run (Lagent's coder)."""
+    """An end at a message without code, for a speaker whose code is run (Lagent's coder)."""
 
     kind: Literal["no_code_block"] = "no_code_block"
-    """Which end it is."""
+    """The kind of end."""
     by: Name = Field(kw_only=False)
-    """The speaker. The end holds only right after such a message."""
+    """The speaker. The end is met only right after such a message."""
 
     strength: ClassVar = Strength.SAID
     report: ClassVar = "A speaker whose code is run wrote none"

@@ -1,7 +1,7 @@
-"""Guards against what makes no progress, in talk and in calls of tools.
+"""Guards against missing progress, in messages and in tool calls.
 
-In talk: equal replies, nothing new, endless farewells. In calls: equal calls, wrong calls, and
-tools that fail.
+In messages: equal replies, nothing new, endless farewells. In tool calls: equal calls, invalid
+calls, and tools that fail.
 """
 
 import json
@@ -20,22 +20,22 @@ from .facts import Metadata, is_public_speech, is_speech, is_tool_calls, is_tool
 from .guard import FREE, Guard, MessageTest, RowTally, heard_replies
 
 _CYCLE: Final = 3
-"""After how many different replies of each speaker a cycle may begin again."""
+"""The maximum length of a cycle, in different replies of each speaker."""
 
 _SENTENCE: Final = 6
-"""How much a sentence that is said again counts for; in a round, one for each speaker."""
+"""The weight of a repeated sentence. A round of sentences has this weight for each speaker."""
 _SHORT: Final = 2
-"""The same of a short line: six rounds of them are like two of sentences."""
+"""The weight of a repeated short line: six rounds of them equal two rounds of sentences."""
 _POLL: Final = 1
-"""The same of a short question, or a short answer to a question: who asks again waits."""
+"""The weight of a short question, or of a short answer to one, since a speaker may poll."""
 _TIMES: Final = 6
-"""So many times one sentence of one speaker is like a round of sentences."""
+"""This many repetitions of a sentence by one speaker equal a round of sentences."""
 
 _NUMBERS: Final = re.compile(r"[\d\s]+")
 
 
 class SameReplies(Guard):
-    """A speaker kept giving the same reply while nobody said anything new."""
+    """Equal replies of one speaker while no message is new."""
 
     reason = "same_replies"
     report = "A speaker kept giving the same reply"
@@ -49,26 +49,26 @@ class SameReplies(Guard):
 
 
 class _Repeats(Tally):
-    """How often a speaker has given its newest reply while nobody said anything new.
+    """A counter of how often a speaker has given its newest reply while no message was new.
 
-    A message is new if its speaker has not said the same before. What people say always is.
+    A message is new if its speaker has not said the same before. Messages of people are always new.
     """
 
     def __init__(self) -> None:
         self._said: list[tuple[str | None, str, Source]] = []
         self._texts = defaultdict[str | None, Texts](Texts)
-        # By its speaker, and what equal texts have in common: the place of the first.
+        # The index of the first of each speaker's equal texts, by their common key.
         self._first: dict[tuple[str | None, Hashable], int] = {}
         self._is_new: dict[int, bool] = {}
 
     @property
     def count(self) -> int:
-        """How often, the newest message included; 0 if it may repeat."""
+        """Return the count, newest message included; 0 if this message may repeat."""
         if not self._said or self._said[-1][2] in FREE:
             return 0
         speaker, text, _ = self._said[-1]
         same, count = self._texts[speaker].same_as(text), 1
-        # Most messages are short or new.
+        # Most messages are short or new, so this loop rarely runs.
         for place in reversed(range(len(self._said) - 1 if same else 0)):
             who, said, source = self._said[place]
             count += who == speaker and said in same and source not in FREE
@@ -80,7 +80,7 @@ class _Repeats(Tally):
         if not is_public_speech(about):
             return
         if self._said:
-            # Only now: the newest text is compared with those before it.
+            # Added only now, because the newest text is compared with the texts before it.
             speaker, text, _ = self._said[-1]
             self._first.setdefault((speaker, key_of(text)), len(self._said) - 1)
             self._texts[speaker].add(text)
@@ -89,7 +89,8 @@ class _Repeats(Tally):
     def _new(self, place: int) -> bool:
         if place not in self._is_new:
             speaker, text, source = self._said[place]
-            # Short texts are not found: they are new unless they were said word by word.
+            # Short texts are never found as similar: they are new unless they were said word for
+            # word.
             same = self._texts[speaker].same_as(text) or [text]
             first = min(self._first[speaker, key_of(one)] for one in same)
             self._is_new[place] = source is Source.HUMAN or first == place
@@ -97,7 +98,7 @@ class _Repeats(Tally):
 
 
 class Standstill(Guard):
-    """Nobody said anything new any more, or one speaker said one sentence again and again."""
+    """Rounds without a new message, or one sentence that one speaker repeats."""
 
     reason = "standstill"
     report = "Nobody said anything new"
@@ -111,16 +112,16 @@ class Standstill(Guard):
     @classmethod
     def explain(cls, at: AtEnd) -> str:
         found = at.tallies[cls.reason]
-        assert isinstance(found, _Stillness)  # noqa: S101  # it is made above
+        assert isinstance(found, _Stillness)  # noqa: S101  # made above
         if found.ends_by_one(cls.limit(at.dialogue)):
             return f"{cls.ended_by(at)} said the same sentence {found.times} times"
         return cls.explanation.format(count=found.rounds)
 
 
 class _Stillness(Tally):
-    """For how many rounds of sentences nobody has said anything new.
+    """A counter of the rounds of sentences since the last new message.
 
-    What people say is always new, and what was said before it does not count.
+    Messages of people are always new.
     """
 
     def __init__(self, speakers: int) -> None:
@@ -130,28 +131,29 @@ class _Stillness(Tally):
     def _begin(self) -> None:
         self._said = defaultdict[str | None, deque[Hashable]](lambda: deque(maxlen=_CYCLE))
         self._words = set[tuple[str | None, str]]()
-        # How often each sentence was said since somebody used new words.
+        # The number of times that each sentence was said since the last new words.
         self._sentences = Counter[tuple[str | None, Hashable]]()
-        # By the length of a cycle: how many messages in a row were its next, the lightest one's
-        # weight, and their product: a sentence beside short lines may be an offer that they refuse.
+        # For each length of a cycle: the number of consecutive messages that continue it, the
+        # weight of the lightest one, and their product. The lightest one counts because a sentence
+        # between short lines may be an offer that they refuse.
         self._rows = [(0, _SENTENCE, 0)] * _CYCLE
         self._asked = False
         self.times = 0
-        """How often the newest message was said, where it is a sentence."""
+        """The number of times that the newest message was said, if it is a sentence."""
 
     @property
     def rounds(self) -> int:
-        """How many rounds, of whatever length, have passed since somebody said something new."""
+        """Return the number of rounds, of any length, since the last new message."""
         return max((weight, messages) for messages, _, weight in self._rows)[1] // self._round
 
     @property
     def count(self) -> int:
-        """How many rounds of sentences that is."""
+        """Return this number in rounds of sentences."""
         weight = max(weight for _, _, weight in self._rows)
         return max(weight // (_SENTENCE * self._round), self.times // _TIMES)
 
     def ends_by_one(self, limit: int) -> bool:
-        """Whether it is one speaker's sentence that makes the count reach a limit."""
+        """Return whether one speaker's sentence alone reaches the limit."""
         return self.times // _TIMES >= limit
 
     def add(self, message: BaseMessage, about: Metadata) -> None:
@@ -170,7 +172,7 @@ class _Stillness(Tally):
             row = (messages + 1, light, (messages + 1) * light) if again else (0, _SENTENCE, 0)
             self._rows[place] = row
         said.append(key)
-        # Other words are new, other numbers alone are not.
+        # Other words are new, but other numbers are not.
         words = about.speaker, _NUMBERS.sub("", plain(text))
         if words not in self._words:
             self._words.add(words)
@@ -182,7 +184,7 @@ class _Stillness(Tally):
 
 
 class Farewells(Guard):
-    """Messages in a row were nothing but thanks or farewells."""
+    """Consecutive messages that contain only thanks or farewells."""
 
     reason = "farewells"
     report = "Nothing but thanks and farewells was left"
@@ -200,19 +202,19 @@ class Farewells(Guard):
 
     @classmethod
     def limit(cls, dialogue: Dialogue) -> int:
-        # Whether a task is complete is for a verdict to say.
+        # Only a verdict may decide whether a task is complete.
         if dialogue.end_chat.waits_for_tasks and _ends_standstill(dialogue):
             return 0
         return super().limit(dialogue)
 
 
 def _ends_standstill(dialogue: Dialogue) -> bool:
-    """Return whether another guard ends endless thanks, so that this one can wait."""
+    """Return whether `Standstill` ends endless thanks, so that this guard can wait."""
     return Standstill.limit(dialogue) > 0
 
 
 class _ClosingRow(RowTally):
-    """A row that nothing joins while a question is open: until its asker says something else."""
+    """A row that does not grow while a question is open, until its asker says something else."""
 
     def __init__(self, test: MessageTest) -> None:
         super().__init__(test)
@@ -230,7 +232,7 @@ class _ClosingRow(RowTally):
 
 
 class SameToolCalls(Guard):
-    """A speaker kept making the same call, with the same result, within a turn."""
+    """Equal calls of one speaker with equal results, within a turn."""
 
     reason = "same_tool_calls"
     report = "A speaker kept making the same call"
@@ -253,12 +255,12 @@ _Call = tuple[str | None, str]
 
 
 class EqualCalls(Tally):
-    """How many messages in a row, in one turn, make the same calls and get the same results.
+    """A counter of consecutive messages, in one turn, with equal calls and equal results.
 
-    The newest message counts before its results are there. Calls count as the same whatever their
-    order, and equal calls of one message as one. A message of which a call has failed neither
-    counts nor interrupts the row. Calls that were refused or not run count as the same: else a
-    model could ask for the same permission for ever. Whatever anybody says ends the row.
+    The newest message counts before its results arrive. The order of the calls does not matter, and
+    equal calls in one message count as one. A message with a failed call neither counts nor
+    interrupts the row. Refused calls and calls that did not run count as equal; otherwise a model
+    could ask for the same permission for ever. Any message of a speaker ends the row.
     """
 
     count = 0
@@ -270,7 +272,7 @@ class EqualCalls(Tally):
         self._calls = calls
         self._results: frozenset[tuple[_Call, str]] | None = None
         self._row = 0
-        # Of the newest message: the calls without a result, by their ids, and the results.
+        # For the newest message: the calls without a result, by their ids, and the results.
         self._waiting: dict[str | None, _Call] = {}
         self._found: set[tuple[_Call, str]] = set()
         self._has_failed = self._was_refused = False
@@ -299,7 +301,7 @@ class EqualCalls(Tally):
                 self._close()
 
     def _close(self) -> None:
-        """Take the results of the newest message, which are all there."""
+        """Update the row when all results of the newest message have arrived."""
         if self._was_refused:
             self._row += 1
         elif not self._has_failed:
@@ -342,7 +344,7 @@ class _TurnErrors(Guard):
 
 
 class _FailedCalls(Tally):
-    """How many calls of one turn failed, by the fault of the call or of the tool."""
+    """A counter of one turn's failed calls, failed either as a call or in the tool."""
 
     count = 0
 
@@ -357,7 +359,7 @@ class _FailedCalls(Tally):
 
 
 class CallErrors(_TurnErrors):
-    """Too many calls in one turn named an unknown tool or had arguments that do not fit."""
+    """Tool calls in one turn with an unknown tool or arguments that do not fit."""
 
     reason = "call_errors"
     report = "Calls of tools could not be run"
@@ -367,7 +369,7 @@ class CallErrors(_TurnErrors):
 
 
 class ToolErrors(_TurnErrors):
-    """Too many calls in one turn failed in the tool."""
+    """Tool calls in one turn that failed in the tool."""
 
     reason = "tool_errors"
     report = "Tools failed"

@@ -1,4 +1,4 @@
-"""Ends that are decided outside of the conversation: by a function of yours, by a request."""
+"""Ends that are decided outside the conversation: by a registered function or by a request."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -12,12 +12,12 @@ from .facts import Facts
 
 
 class Predicate(BaseEnd):
-    """A registered function says so, after a turn."""
+    """An end that is met when a registered function returns true after a turn."""
 
     kind: Literal["predicate"] = "predicate"
-    """Which end it is."""
+    """The kind of end."""
     name: Named = Field(kw_only=False)
-    """The name it is registered by. It is called with the messages said so far, oldest first."""
+    """The name of the registered function. It receives the messages so far, oldest first."""
 
     strength: ClassVar = Strength.SAID
     report: ClassVar = "A function of yours ended it"
@@ -46,13 +46,14 @@ class Predicate(BaseEnd):
 
 
 class StopRequested(BaseEnd):
-    """Somebody outside asked it to stop; a hard stop, after the current turn.
+    """An end at a stop request from outside; a hard stop, after the current turn.
 
-    It always works. Where a conversation's ends name it, it counts only as they say.
+    It applies to every conversation. If a conversation's ends name it, it applies only as they
+    define.
     """
 
     kind: Literal["stop_requested"] = "stop_requested"
-    """Which end it is."""
+    """The kind of end."""
 
     strength: ClassVar = Strength.HARD
     report: ClassVar = "Somebody asked it to stop"
@@ -64,7 +65,7 @@ class StopRequested(BaseEnd):
 
     @classmethod
     def is_met_unnamed(cls, dialogue: Dialogue, facts: Facts) -> bool:
-        # If the spec names it, it counts only as the spec says.
+        # A spec that names this end defines when it counts.
         return facts.stop_requested and not any(
             isinstance(end, cls) for _, end in leaves(dialogue.end_chat.when)
         )

@@ -1,4 +1,4 @@
-"""The end by a call of a tool."""
+"""The end by a tool call."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal
@@ -25,14 +25,14 @@ from .facts import Facts, Metadata, is_tool_result
 
 
 class ToolCalled(BaseEnd):
-    """A tool was called and has answered without an error."""
+    """An end that is met when a tool has been called and has answered without an error."""
 
     kind: Literal["tool_called"] = "tool_called"
-    """Which end it is."""
+    """The kind of end."""
     tool: Accepts[Named, Thing] = Field(kw_only=False)
     """The tool: its name, or in Python the tool or function itself."""
     by: Name | None = None
-    """The speaker whose call counts. None: any speaker that has the tool."""
+    """The speaker whose call counts. Any speaker that has the tool if None."""
 
     strength: ClassVar = Strength.SAID
     report: ClassVar = "A tool was called that ends it"
@@ -60,7 +60,7 @@ class ToolCalled(BaseEnd):
         return facts.model_copy(update={"tools_called": called}), who == speaker.name
 
     def registered(self) -> Iterator[tuple[str, str, str]]:
-        # A name alone is checked among the speakers' tools.
+        # A plain name is checked with the speakers' tools.
         if isinstance(self.tool, NamedObject):
             yield "tool", "tools", self.tool
 
@@ -92,7 +92,7 @@ def _all_callers(at: AtEnd) -> list[str]:
 
 
 class _EndingTools(FactTally):
-    """The ending tools that have answered without an error, each with its caller."""
+    """A counter of the ending tools that have answered without an error, each with its caller."""
 
     def __init__(self, tools: set[str]) -> None:
         self._tools = tools
