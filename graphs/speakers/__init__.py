@@ -1,1 +1,1 @@
-"""What a speaker is, as data."""
+"""A speaker, as data."""

@@ -1,6 +1,6 @@
-"""How much of a long history a speaker is shown, as data: the context policies.
+"""Context policies, as data: how much of a long history a speaker's prompts contain.
 
-What a policy keeps of a log is in `graphs.rules.history`. The log itself is never cut.
+`graphs.rules.history` applies a policy to a log. The log itself is never cut.
 """
 
 from typing import Annotated, Literal, TypeAlias
@@ -10,63 +10,63 @@ from pydantic import BeforeValidator, Field
 from ..common.data import Cap, Kinded, Temperature, Text, by_kind
 
 SUMMARY_WORDS = 150
-"""The longest summary, in words, unless told otherwise."""
+"""The default length of a summary, in words."""
 
 SUMMARY_TEMPERATURE = 0.2
-"""What a summary uses unless told otherwise: it is to say what was said."""
+"""The default temperature of a summary, low because it must report the messages faithfully."""
 
 
 class KeepAll(Kinded):
-    """The whole history, for as long as the model takes it."""
+    """A policy that keeps the whole history, for as long as the model accepts it."""
 
     kind: Literal["all"] = "all"
-    """Which policy it is."""
+    """The kind of policy."""
 
 
 class LastMessages(Kinded):
-    """The last messages.
+    """A policy that keeps the last messages.
 
-    When there are more than the limit, half of them go at once: the prompt's beginning then stays
-    as it is for many turns, which is what servers cache. What was said since the speaker's last
-    turn is kept whatever the limit, so that even a limit of 1 works.
+    If there are more than the limit, half of them are dropped at once. The beginning of the prompt
+    then stays the same for many turns, so that servers can cache it. The messages since the
+    speaker's last turn are always kept, so that even a limit of 1 works.
     """
 
     kind: Literal["last"] = "last"
-    """Which policy it is."""
+    """The kind of policy."""
     limit: Cap = Field(kw_only=False)
-    """The most messages that the speaker said or heard. What it knows from before the rounds does
-    not count, nor does what the conversation itself tells it, nor results of tools."""
+    """Maximum number of messages that the speaker said or heard. Messages from before the rounds,
+    instructions of the conversation and tool results do not count."""
 
 
 class TokenBudget(Kinded):
-    """As many messages as fit into a number of tokens.
+    """A policy that keeps as many messages as fit into a number of tokens.
 
-    When they do not fit any more, half of them go at once, as with `LastMessages`.
+    If they no longer fit, half of them are dropped at once, as with `LastMessages`.
     """
 
     kind: Literal["tokens"] = "tokens"
-    """Which policy it is."""
+    """The kind of policy."""
     limit: Cap = Field(kw_only=False)
-    """The most tokens of the whole prompt, a request to mend a reply included, by an estimate that
-    is rather too high. Leave room for the answer below what the model takes."""
+    """Maximum number of tokens of the whole prompt, including a request to rewrite a reply. The
+    estimate tends to be too high. Leave room for the answer within the model's context."""
 
 
 class RunningSummary(Kinded):
-    """What does not fit into a number of tokens is summed up by a model, again and again.
+    """A policy in which a model summarizes, again and again, the messages above a number of tokens.
 
-    The summary stands for the older half of the messages; with it, the rest fits for many turns.
-    It is written before a turn begins: what long results of tools push out within one is summed up
-    before the next.
+    The summary replaces the older half of the messages, so that the rest fits for many turns. It is
+    written before a turn begins. If long tool results exceed the limit within a turn, they are
+    summarized before the next turn.
     """
 
     kind: Literal["summary"] = "summary"
-    """Which policy it is."""
+    """The kind of policy."""
     limit: Cap = Field(kw_only=False)
-    """The most tokens of the whole prompt, the summary included, as in `TokenBudget`."""
+    """Maximum number of tokens of the whole prompt, summary included, as in `TokenBudget`."""
     words: Annotated[int, Field(strict=True, gt=0, le=10_000)] = SUMMARY_WORDS
-    """The longest summary, in words."""
+    """Maximum length of the summary, in words."""
     model: Text | None = None
-    """The model that sums up, mostly a cheap one. None: the speaker's own."""
+    """The model that writes the summary, usually a cheap one. The speaker's model if None."""
     temperature: Temperature = None
     """The temperature of the summary, 0 to 2. If None: 0.2, if the model accepts a temperature.
     ``unset`` sends none."""
@@ -77,4 +77,4 @@ Context: TypeAlias = Annotated[
     Field(discriminator="kind"),
     BeforeValidator(by_kind),
 ]
-"""How much of the history a speaker is shown."""
+"""Any context policy."""

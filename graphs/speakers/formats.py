@@ -1,6 +1,6 @@
 """Output formats of speakers, as data: their JSON schema, and the sentences that request them.
 
-`graphs.log.parsing` reads a reply by its format.
+`graphs.log.parsing` parses a reply by its format.
 """
 
 import json
@@ -32,10 +32,10 @@ from ..common.data import MARK_LENGTH, Accepts, Data, Kinded, Mark, Name, Named,
 from ..common.errors import function_error
 
 EMPHASIS: Final = "*_`~"
-"""Markdown signs that may stand around a mark and within it."""
+"""Markdown signs that may surround a mark or occur within it."""
 
 LEADING: Final = re.compile(r"[#>\s]*")
-"""What else may stand before a mark on its line: the signs of headings and quotations."""
+"""Other text allowed before a mark on its line: the signs of headings and quotations."""
 
 EMPHASIS_SIGNS: Final = re.compile(f"[{re.escape(EMPHASIS)}]+")
 
@@ -43,18 +43,18 @@ BEFORE_COLON: Final = re.compile(rf"(?<!\s)[^\S\r\n]++(?=[{re.escape(EMPHASIS)}]
 """The space that some languages put before a colon."""
 
 WIDE: Final = str.maketrans("：．。", ":..")  # noqa: RUF001
-"""Full-width colons and full stops, and what they are compared as."""
+"""Full-width colons and full stops, with the signs they are compared as."""
 
 Verbatim = Annotated[
     str, StringConstraints(min_length=1, max_length=MARK_LENGTH, pattern=r"\S", strict=True)
 ]
-"""A mark of up to 200 characters, taken as it is: line breaks and spaces belong to it."""
+"""A mark of up to 200 characters that must match exactly, line breaks and spaces included."""
 
 
 def normalize_mark(text: str) -> str:
-    """Return a mark, or a line, as they are compared.
+    """Normalize a mark or a line for comparison.
 
-    Case, width and Markdown do not count, nor does a space before a colon, as in French.
+    Case, width and Markdown are ignored, and so is a space before a colon, as in French.
     """
     signs = BEFORE_COLON.sub("", EMPHASIS_SIGNS.sub("", text))
     leading = LEADING.match(signs)
@@ -62,25 +62,24 @@ def normalize_mark(text: str) -> str:
 
 
 class LabelledFormat(Kinded):
-    """Marks that begin a line each, such as CAMEL's ``Instruction:`` and ``Input:``.
+    """A format whose lines begin with marks, such as CAMEL's ``Instruction:`` and ``Input:``.
 
-    Case, Markdown around a mark and full-width colons do not matter. A reply is read as a table:
-    for each mark what comes after it.
+    Case, Markdown around a mark and full-width colons are ignored. A reply is parsed to a dict from
+    each mark to the text after it.
 
     Raises:
-        SpecError: One mark begins with another, so that nobody could tell them
-            apart, or is nothing but Markdown signs. An optional mark is not one of the lines after
-            the first.
+        SpecError: One mark begins with another, so that they look alike; a mark consists
+            of Markdown signs only; or an optional mark is not one of the lines after the first.
     """
 
     kind: Literal["lines"] = "lines"
-    """Replies whose lines begin with marks."""
+    """The kind of format."""
     lines: Accepts[tuple[Mark, ...], Sequence[str]] = Field(min_length=1, kw_only=False)
-    """What begins a line each, in this order; the first one begins the reply."""
+    """The marks that begin the lines, in this order. The first one begins the reply."""
     end: Mark | None = None
-    """What the reply ends with."""
+    """The mark that ends the reply. None if there is none."""
     optional: Accepts[tuple[Mark, ...], Sequence[str]] = default(())
-    """Which of the lines may be missing: such a line is added, and says ``None``."""
+    """The marks that may be missing. A missing line is added with the text ``None``."""
 
     @field_validator("lines")
     @classmethod
@@ -109,7 +108,7 @@ class LabelledFormat(Kinded):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """All marks."""
+        """Return all marks."""
         return self.lines if self.end is None else (*self.lines, self.end)
 
 
@@ -128,27 +127,27 @@ def _check_mark(mark: str, others: tuple[str, ...]) -> None:
 
 
 class BlockFormat(Kinded):
-    r"""Blocks between two marks, wherever in a reply they stand (Lagent's ``ToolParser``).
+    r"""A format with blocks between two marks, anywhere in a reply (Lagent's ``ToolParser``).
 
-    A reply is read as the list of all its blocks in order (Lagent keeps the first one only).
+    A reply is parsed to the list of all its blocks in order (Lagent keeps the first one only).
 
     Raises:
-        SpecError: A mark is blank, or one holds the other.
+        SpecError: A mark is blank, or one contains the other.
 
     Example:
         >>> code = BlockFormat(begin="```python\n", end="\n```\n", tool_type="code interpreter")
     """
 
     kind: Literal["blocks"] = "blocks"
-    """Replies with blocks between two marks."""
+    """The kind of format."""
     begin: Verbatim = Field(kw_only=False)
-    """What a block begins with, to the letter: line breaks and spaces belong to it."""
+    """The exact text that begins a block; line breaks and spaces count."""
     end: Verbatim = Field(kw_only=False)
-    """What a block ends with, to the letter. The end of the reply counts as a line break."""
+    """The exact text that ends a block. The end of the reply counts as a line break."""
     tool_type: Name | None = None
-    """What its blocks are called, such as ``code interpreter``; it stands in each of them."""
+    """The name of its blocks, such as ``code interpreter``. Each parsed block contains it."""
     required: bool = False
-    """Whether a reply without a block is asked for again."""
+    """Whether a reply without a block is requested once more."""
 
     @field_validator("end")
     @classmethod
@@ -163,19 +162,21 @@ class BlockFormat(Kinded):
 
 
 class CodeFormat(Kinded):
-    """Fenced code, as in Markdown. A reply is read as the list of all its blocks in order.
+    """A format with fenced code, as in Markdown.
+
+    A reply is parsed to the list of all its blocks in order.
 
     Raises:
         SpecError: A language is not one word.
     """
 
     kind: Literal["code"] = "code"
-    """Replies with fenced code."""
+    """The kind of format."""
     languages: Accepts[tuple[Name, ...], Sequence[str]] = Field(default=default(()), kw_only=False)
-    """The languages that count, in any case, as fences name them. Other code is prose. None given:
-    any language, and code that names none."""
+    """The languages that count, as fences name them; case is ignored. Other code is treated as
+    prose. If empty, all fenced code counts, labelled or not."""
     required: bool = False
-    """Whether a reply without a block is asked for again."""
+    """Whether a reply without a block is requested once more."""
 
     @field_validator("languages")
     @classmethod
@@ -187,28 +188,32 @@ class CodeFormat(Kinded):
 
 
 class SchemaFormat(Kinded):
-    """A reply that is JSON, of a pydantic model registered by name. It is read as its fields."""
+    """A format of JSON that fits a registered pydantic model.
+
+    A reply is parsed to the model's fields.
+    """
 
     kind: Literal["schema"] = "schema"
-    """Replies that are JSON."""
+    """The kind of format."""
     name: Named = Field(kw_only=False)
-    """The name that the pydantic model is registered by."""
+    """The registered name of the pydantic model."""
 
     if TYPE_CHECKING:
 
         def __init__(self, name: str | type[BaseModel], **fields: Any) -> None: ...
 
     form: Literal["structured", "text"] = "structured"
-    """``structured``: the model is held to the schema. ``text``: it is told the schema, and its
-    text is read, for models without structured output and speakers that call tools."""
+    """The way to request the JSON. ``structured`` uses the model's structured output. ``text`` adds
+    the schema to the prompt and parses the text, for models without structured output and for
+    speakers that call tools."""
 
 
 TELLING: Final = {"lines": "lines", "begin": "blocks", "languages": "code", "name": "schema"}
-"""The fields that only one kind has, and needs or is given for."""
+"""The fields that identify a kind of format, because only this kind has them."""
 
 
 def _tag(given: object) -> str | None:
-    """Tell the kinds apart by their ``kind``, else by a field that only one has."""
+    """Return a format's ``kind``, or the kind that one of its fields identifies."""
     if not isinstance(given, dict):
         return getattr(given, "kind", "lines")
     found = (kind for field, kind in TELLING.items() if field in given)
@@ -223,35 +228,35 @@ Format: TypeAlias = Annotated[
     Discriminator(_tag),
     BeforeValidator(by_kind),
 ]
-"""What a speaker's replies look like."""
+"""Any format of replies."""
 
 
 class ParseStatus(IntEnum):
-    """How a block was read (Lagent's numbers)."""
+    """The result of parsing a block (Lagent's numbers)."""
 
     VALID = 1
-    """It is whole."""
+    """The block is complete."""
     NONE = 0
-    """There is no block: it is prose alone."""
+    """There is no block, only prose."""
     BROKEN = -1
-    """It has no end."""
+    """The block has no end."""
 
 
 class ParsedBlock(Data):
     """One block of a reply, with the prose before it."""
 
     thought: str = ""
-    """The prose before the block, as it stands there."""
+    """The prose before the block, unchanged."""
     action: str | None = None
-    """What stands in the block. None: there is only prose."""
+    """The content of the block. None if there is only prose."""
     tool_type: str | None = None
-    """What the block is called; of fenced code its language, in lower case."""
+    """The format's ``tool_type``; for fenced code, the language in lower case."""
     status: ParseStatus = ParseStatus.NONE
-    """How it was read."""
+    """The result of parsing."""
 
 
 _NAME_LENGTH: Final = 64
-"""The longest name of a schema that OpenAI takes."""
+"""Maximum length of a schema's name that OpenAI accepts, in characters."""
 
 _STRICT: Final = frozenset(
     {
@@ -261,30 +266,34 @@ _STRICT: Final = frozenset(
         *("minItems", "maxItems", "minLength", "maxLength"),
     }
 )
-"""What OpenAI's strict form can say; a schema that says more is refused."""
+"""The keywords that OpenAI's strict mode supports. It refuses a schema with other keywords."""
 
 _FORMATS: Final = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
 )
-"""The formats of text that it knows."""
+"""The text formats that the strict mode supports."""
 
 _TELLING: Final = ("type", "anyOf", "enum", "const", "$ref")
-"""What says which values there are; a schema with none of these takes any."""
+"""The keywords that restrict values. A schema without any of them accepts every value."""
 
 
 def schema_of(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the JSON schema of a pydantic model, as models and servers are told of it."""
+    """Return the JSON schema of a pydantic model in the form that models and servers receive."""
     schema = model.model_json_schema()
     referred = str(schema.get("$ref", "")).removeprefix("#/$defs/")
     if referred:
-        # Its other fields say no more than the definition does.
+        # The other fields of a reference repeat its definition.
         schema = {**schema["$defs"][referred], "$defs": schema["$defs"]}
     title = re.sub(r"[^A-Za-z0-9_-]+", "_", str(schema.get("title", model.__name__))).strip("_")
     return {**schema, "title": title[:_NAME_LENGTH] or "answer"}
 
 
 def write_schema_json(found: BaseModel) -> str:
-    """Write an instance of a pydantic model as JSON."""
+    """Return an instance of a pydantic model as JSON.
+
+    Raises:
+        SpecError: The model's own code failed.
+    """
     try:
         return found.model_dump_json()
     except Exception as error:
@@ -293,14 +302,15 @@ def write_schema_json(found: BaseModel) -> str:
 
 @cache
 def is_object(model: type[BaseModel]) -> bool:
-    """Whether a pydantic model stands for an object: models can be held to nothing else."""
+    """Return whether a pydantic model describes an object, as structured output requires."""
     return schema_of(model).get("type") == "object"
 
 
 def is_strict(schema: Mapping[str, Any]) -> bool:
-    """Whether OpenAI's strict form can say all that a schema does.
+    """Return whether OpenAI's strict mode supports a schema completely.
 
-    It refuses some words, and closes objects: one whose keys are free would have to be empty.
+    The strict mode refuses some keywords. It also closes objects: an object with free keys would
+    have to be empty.
     """
     return all(map(_is_strict, _parts(schema)))
 
@@ -317,9 +327,9 @@ def _is_strict(part: Mapping[str, Any]) -> bool:
 
 
 def _parts(schema: object) -> Iterator[Mapping[str, Any]]:
-    """A schema and all schemas in it, but for those within what strict schemas can't say."""
+    """Yield a schema and all schemas in it, except within keywords the strict mode refuses."""
     if not isinstance(schema, Mapping):
-        # True takes any value, and so does an empty schema.
+        # True accepts any value, and so does an empty schema.
         yield {}
         return
     yield schema
@@ -375,11 +385,11 @@ def describe_unclosed_block(format: BlockFormat | CodeFormat) -> str:  # noqa: A
 
 
 JSON_CUT_OFF = "Your message must be JSON, but it was too long and was cut off. Use fewer words."
-"""The problem of JSON that reached the token limit of an answer."""
+"""The problem of JSON that was cut off at the token limit."""
 
 
 def describe_repeated_marks(marks: LabelledFormat) -> str:
-    """Return the problem of a reply that begins a second time."""
+    """Return the problem of a reply that contains its first mark twice."""
     return f"Your message must contain {marks.lines[0]!r} only once."
 
 
@@ -408,5 +418,5 @@ def _describe_blocks(format: BlockFormat) -> str:  # noqa: A002
 
 
 def _quote_mark(mark: str) -> str:
-    # A line break would be shown as a backslash, and copied as one.
+    # The quoted form shows a line break as a backslash, which the model would copy.
     return repr(mark.strip("\r\n"))

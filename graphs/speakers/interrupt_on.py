@@ -1,9 +1,9 @@
-"""Approval before tools run, as data: what a person is asked of calls, and what may be answered.
+"""Approval before tools run, as data: the questions about tool calls and the possible decisions.
 
 The payload and the answer have the shape of ``HumanInTheLoopMiddleware`` of langchain 1.x in its
 default mode, one interrupt for all calls of a message (``HITLRequest`` and ``HITLResponse`` with
-``name``, ``args`` and ``description``; the 1.0 alphas had ``arguments``), so that user interfaces
-made for it show ours. The `langchain` package itself is not needed.
+``name``, ``args`` and ``description``; the 1.0 alphas had ``arguments``). User interfaces made for
+it can therefore show these questions. The `langchain` package itself is not needed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,29 +14,29 @@ from pydantic import AfterValidator, BeforeValidator, Field, JsonValue
 from ..common.data import Accepts, Data, Spec, Text, check_distinct, default
 
 DecisionType: TypeAlias = Literal["approve", "edit", "reject", "respond"]
-"""What a person may decide of a call: let it run, change it, refuse it, answer in its place."""
+"""A person's decision on a call: run it, change it, refuse it, or answer in its place."""
 
 DECISIONS: tuple[DecisionType, ...] = get_args(DecisionType)
-"""All that there are."""
+"""All decisions."""
 
 
 class InterruptOn(Spec):
-    """What is asked before a tool runs (LangChain's ``InterruptOnConfig``).
+    """The approval rule of a tool (LangChain's ``InterruptOnConfig``).
 
     Raises:
-        SpecError: There is no decision, one twice, or one that is unknown.
+        SpecError: There is no decision, a duplicate, or an unknown one.
     """
 
     allowed_decisions: Accepts[
         Annotated[tuple[DecisionType, ...], AfterValidator(check_distinct)], Sequence[DecisionType]
     ] = Field(default=default(DECISIONS), min_length=1, kw_only=False)
-    """What a person may decide: ``approve``, ``edit``, ``reject``, ``respond``; at least one."""
+    """The allowed decisions: ``approve``, ``edit``, ``reject``, ``respond``; at least one."""
     description: Text | None = None
-    """What the person is told. None: who wants to call what, and with which arguments."""
+    """The text that the person reads. If None, it names the speaker, the tool and the arguments."""
 
 
 def _read_rule(given: object) -> object:
-    """Read one of two kinds, so that an error names its field and not all that it might be."""
+    """Read a boolean or an `InterruptOn`, so that an error names only the matching type's field."""
     if isinstance(given, bool | InterruptOn):
         return given
     if not isinstance(given, Mapping):
@@ -45,7 +45,7 @@ def _read_rule(given: object) -> object:
 
 
 Rule: TypeAlias = Annotated[bool | InterruptOn, BeforeValidator(_read_rule)]
-"""Whether a person is asked before a tool runs, or what may be decided then."""
+"""Whether a person is asked before a tool runs, or the rule for it."""
 
 
 class Action(Data):
@@ -54,64 +54,64 @@ class Action(Data):
     name: str
     """The tool's registered name."""
     args: dict[str, Any]
-    """Its arguments."""
+    """The arguments."""
 
 
 class ActionRequest(Action):
     """A call that waits for a decision."""
 
     description: str
-    """What the person is told."""
+    """The text that the person reads."""
 
 
 class ReviewConfig(Data):
-    """What may be decided of the call at the same place."""
+    """The decisions that are allowed for the call at the same position."""
 
     action_name: str
     """The tool's registered name."""
     allowed_decisions: tuple[DecisionType, ...]
-    """What may be decided."""
+    """The allowed decisions."""
     args_schema: dict[str, JsonValue] | None = None
-    """The JSON schema of the tool's arguments, where they may be edited."""
+    """The JSON schema of the tool's arguments, if they may be edited. None otherwise."""
 
 
 class Approval(Data):
-    """What a person is asked: the calls of one message that need a decision, in their order."""
+    """A question for decisions: the calls of one message that need one, in their order."""
 
     action_requests: tuple[ActionRequest, ...]
     """The calls."""
     review_configs: tuple[ReviewConfig, ...]
-    """For each call what may be decided."""
+    """The allowed decisions for each call."""
 
     def payload(self) -> dict[str, Any]:
-        """Give it as plain values, which an interrupt carries."""
+        """Return it as plain values, the payload of an interrupt."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
 
 class Approve(Data):
-    """The call runs as it was made."""
+    """The decision to run the call unchanged."""
 
     type: Literal["approve"]
 
 
 class Edit(Data):
-    """Another call runs in its place."""
+    """The decision to run another call instead."""
 
     type: Literal["edit"]
     edited_action: Action
-    """What runs: the same tool, or another one of the speaker's."""
+    """The call that runs: the same tool, or another one of the speaker's tools."""
 
 
 class Reject(Data):
-    """The call does not run, and the speaker is told so."""
+    """The decision not to run the call. The speaker sees that it was refused."""
 
     type: Literal["reject"]
     message: str | None = None
-    """Why."""
+    """The reason. None if the person gave none."""
 
 
 class Respond(Data):
-    """The call does not run; what the person says is its result."""
+    """The decision not to run the call and to use the person's text as its result."""
 
     type: Literal["respond"]
     message: str
@@ -119,7 +119,7 @@ class Respond(Data):
 
 
 AnyDecision: TypeAlias = Annotated[Approve | Edit | Reject | Respond, Field(discriminator="type")]
-"""What was decided of one call."""
+"""A decision on one call."""
 
 
 class Decisions(Data):

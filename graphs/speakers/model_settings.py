@@ -1,4 +1,4 @@
-"""Settings of model calls and the short prompts for small models, as data."""
+"""Settings of model calls, and the short prompts for small models, as data."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ def _check_headers(given: dict[str, str]) -> dict[str, str]:
 
 
 Further: TypeAlias = dict[str, JsonValue]
-"""Settings by the names of the model's provider."""
+"""Settings under the names of the model's provider."""
 
 Headers: TypeAlias = Annotated[dict[str, str], AfterValidator(_check_headers)]
 """Headers of a request."""
@@ -38,16 +38,17 @@ class ModelSettings(Spec):
     """Settings that are sent with a model call. A setting that is None is not sent."""
 
     temperature: Temperature = None
-    """Sampling temperature, 0 to 2. If None: 0.2 for speakers and 1.0 for the task's rewriting, if
-    the model accepts a temperature. ``unset`` sends none."""
+    """Sampling temperature, 0 to 2. If None: 0.2 for speakers and 1.0 for the rewriting of the
+    task, if the model accepts a temperature. ``unset`` sends none."""
     max_tokens: PositiveInt | None = None
-    """The longest answer, in tokens."""
+    """Maximum length of the answer, in tokens."""
     top_p: float | None = Field(default=None, gt=0, le=1)
     """Nucleus sampling, above 0 and up to 1."""
     stop: Accepts[tuple[str, ...], Sequence[str]] = default(())
     """Texts at which the model stops."""
     seed: int | None = None
-    """Asks the model for the same answer to the same prompt."""
+    """Seed of the sampling. A model that supports it tends to give the same answer to the same
+    prompt."""
     extra_args: Accepts[Further, Mapping[str, Any]] = default({})
     """Further settings of the model's LangChain client, by its names. They are stored with the
     session."""
@@ -66,29 +67,30 @@ class ModelSettings(Spec):
 
 
 class SmallModelPrompt(Spec):
-    """What a speaker is told instead where a very small model speaks for it, as the embedded one.
+    """The prompt of a speaker for a very small model, such as the embedded one.
 
-    Its form is held by a grammar, so it need not be told; what it is told must be short.
+    A grammar enforces the form of the reply, so the prompt does not describe it. It must be short.
     """
 
     system_prompt: Text = Field(kw_only=False)
-    """The system prompt; ``{task}`` in it stands for the task."""
+    """The system prompt. ``{task}`` in it is replaced by the task."""
     reminder: Text = Field(kw_only=False)
-    """What comes after each line the speaker hears; ``{task}`` in it stands for the task as it
-    was given."""
+    """The text after each line that the speaker hears. ``{task}`` in it is replaced by the original
+    task."""
 
 
 class PrivateOpening(Spec):
-    """What one speaker knows before all else, and the others never see (Yacana's secret).
+    """The private start of one speaker, which the others never see (Yacana's secret).
 
     Raises:
-        SpecError: Neither or both are given.
+        SpecError: Neither or both fields are set.
     """
 
     lines: Accepts[tuple[Text, ...], Sequence[str]] = default(())
-    """What it is told."""
+    """Instructions that the speaker reads before the conversation."""
     prompt: Text | None = None
-    """What it answers alone, such as "Choose a secret number." It keeps the answer in mind."""
+    """A prompt that it answers alone, such as "Choose a secret number." Its own view keeps the
+    answer."""
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:

@@ -1,8 +1,8 @@
 """Messages that only one speaker sees, as data: its memory, and examples of its answers.
 
-They are LangChain's messages. From the speaker's side, an `AIMessage` is its own, a `ToolMessage`
-is the result of its own call, and a `HumanMessage` is what it heard: from the speaker that its
-`name` names, or from the conversation itself if it has no name.
+They are LangChain messages. From the speaker's point of view, an `AIMessage` is its own, a
+`ToolMessage` is the result of its own call, and a `HumanMessage` is a message it heard: from the
+speaker in `name`, or from the conversation itself if `name` is None.
 """
 
 from copy import deepcopy
@@ -35,7 +35,7 @@ _DEEPEST_ARGUMENTS: Final = DEEPEST - 10
 
 
 def _read_message(given: object) -> AnyMessage:
-    """Return a message with only what a session stores of it."""
+    """Return a copy of a message that contains only the stored parts."""
     try:
         (message,) = convert_to_messages([given])  # type: ignore[list-item]
     except (ArithmeticError, LookupError, NotImplementedError, TypeError, ValueError) as error:
@@ -75,12 +75,12 @@ def _read_call(call: ToolCall) -> ToolCall:
 
 
 def calls_of(message: AIMessage) -> list[ToolCall]:
-    """Return copies of all calls of a message, those that providers refuse without arguments."""
+    """Return copies of all calls of a message; calls with broken JSON have no arguments."""
     broken = (
         ToolCall(name=call["name"] or "unknown", args={}, id=call["id"])
         for call in message.invalid_tool_calls
     )
-    # A hook may change them, down to a list among the arguments.
+    # A hook may change the copies, even a list within the arguments.
     return [*deepcopy(message.tool_calls), *broken]
 
 
@@ -127,16 +127,16 @@ PrivateMessage: TypeAlias = Annotated[
         }
     ),
 ]
-"""A message that only one speaker sees. What `add_messages` accepts is accepted."""
+"""A message that only one speaker sees, in any form that `add_messages` accepts."""
 
 _MESSAGES: Final = TypeAdapter(tuple[PrivateMessage, ...])
 
 
 def read_messages(given: object, field: str) -> tuple[AnyMessage, ...]:
-    """Return a list of messages as a session stores them.
+    """Return a list of messages in the form that a session stores.
 
     Raises:
-        SpecError: One of them is not valid; names the field and its place.
+        SpecError: One of them is not valid; names the field and its position.
     """
     if not isinstance(given, list | tuple):
         raise SpecError(f"{field}: must be a list of messages, not {name_type(given)}")
@@ -157,4 +157,4 @@ def _begin_and_end(examples: tuple[AnyMessage, ...]) -> tuple[AnyMessage, ...]:
 
 
 Examples: TypeAlias = Annotated[tuple[PrivateMessage, ...], AfterValidator(_begin_and_end)]
-"""Messages that begin with the user's and end with the assistant's."""
+"""Messages that begin with one of the user and end with one of the assistant."""

@@ -1,7 +1,7 @@
-"""Where a speaker's words come from, as data: a person, functions, agents, code, a model, a text.
+"""Sources of a speaker's replies, as data: a person, functions, agents, code, a model, a text.
 
-They are tried in order. When a person is asked, and what an answer means, is in
-`graphs.rules.turns`.
+They are tried in order. The rules for when a person is asked, and for the meaning of an answer, are
+in `graphs.rules.turns`.
 """
 
 from collections.abc import Callable
@@ -28,65 +28,67 @@ if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
 
 TERMINATE = "TERMINATE"
-"""AutoGen's word for a task that is done."""
+"""AutoGen's word for a completed task."""
 
 
 class HumanInputMode(AnyCase):
-    """When a person is asked (AutoGen's ``human_input_mode``); any case is read."""
+    """Rules for when a person is asked (AutoGen's ``human_input_mode``); case is ignored."""
 
     ALWAYS = "ALWAYS"
-    """In each turn. Without an answer the next of the replies is taken, except that an empty answer
-    to a termination message ends the conversation. The cap on automatic replies does not count."""
+    """In each turn. An empty answer leaves the reply to the next source, but at a termination
+    message it ends the conversation. The cap on automatic replies does not apply."""
     TERMINATE = "TERMINATE"
-    """Once a termination message is received, or so many automatic replies were given."""
+    """After a termination message, or when the number of automatic replies reaches its cap."""
     NEVER = "NEVER"
-    """Never; a termination message, or so many automatic replies, end the conversation."""
+    """Never; a termination message, or the cap on automatic replies, ends the conversation."""
 
 
 class _Reply(Kinded):
     may_give_none: ClassVar[bool] = False
-    """Whether the next of the replies may be asked."""
+    """Whether it may return no reply, so that the next source is tried."""
 
 
 class HumanReply(_Reply):
-    """A person gives the reply, always or now and then (AutoGen's user proxy).
+    """A reply by a person, always or sometimes (AutoGen's user proxy).
 
-    A person may answer with text, which is said; with nothing, which leaves the reply to what
-    comes after, or ends the conversation; or with ``exit``, which leaves it (Agere).
+    The person can answer with text, which is the reply; with empty text, which leaves the reply to
+    the next source or ends the conversation; or with ``exit``, which leaves the conversation
+    (Agere).
     """
 
     may_give_none: ClassVar[bool] = True
 
     kind: Literal["human"] = "human"
-    """What gives it."""
+    """The kind of source."""
     human_input_mode: Accepts[HumanInputMode, HumanInputMode | str] = Field(
         default=default(HumanInputMode.ALWAYS), kw_only=False
     )
-    """When the person is asked: ``ALWAYS``, ``TERMINATE`` or ``NEVER``."""
+    """The rule for when the person is asked: ``ALWAYS``, ``TERMINATE`` or ``NEVER``."""
     max_consecutive_auto_reply: Annotated[int, Field(strict=True, ge=0, le=MOST)] = 100
-    """How many replies in a row may come from what comes after. The first message is none of
-    them, and a person's text begins the count anew."""
+    """Maximum number of consecutive replies from the sources after this one. The first message does
+    not count, and a text of the person resets the count."""
     termination: Mark = TERMINATE
-    """The word that ends a termination message, as a done token whose ``match`` is ``last``."""
+    """The word that ends a termination message. It counts like a done token whose ``match`` is
+    ``last``."""
     is_termination: Accepts[Named | None, Thing | None] = default(None)
-    """A registered predicate that is asked instead of looking for the word. It is called with the
-    messages said so far, the received one last."""
+    """A registered predicate that replaces the search for the word. It receives the messages so
+    far, the received one last."""
     sees_calls: bool = False
-    """Whether the calls of tools by others are its turn, too, before they run: the person may say
-    something, which interrupts them, and each run counts as an automatic reply (AutoGen, whose user
-    proxy runs the tools)."""
+    """Whether tool calls of other speakers are also its turn, before they run: a text of the person
+    interrupts them, and each run counts as an automatic reply (AutoGen, whose user proxy runs the
+    tools)."""
 
 
 class FunctionReply(_Reply):
-    """A registered function gives the reply, or none (AutoGen's registered reply functions)."""
+    """A reply by a registered function, or none (AutoGen's registered reply functions)."""
 
     may_give_none: ClassVar[bool] = True
 
     kind: Literal["function"] = "function"
-    """What gives it."""
+    """The kind of source."""
     name: Named = Field(kw_only=False)
-    """The name it is registered by. It is called with the `Turn`, and gives the reply's text, or
-    None to leave it to what comes next."""
+    """The registered name. The function receives the `Turn` and returns the reply's text, or None
+    to leave the reply to the next source."""
 
     if TYPE_CHECKING:
 
@@ -94,16 +96,16 @@ class FunctionReply(_Reply):
 
 
 class AgentReply(_Reply):
-    """An agent of your own gives the reply: a compiled graph, or any other LangChain Runnable.
+    """A reply by a user's own agent: a compiled graph, or any other LangChain Runnable.
 
-    It gets what the speaker's model would be sent, as a list of messages. It gives text, a message,
-    or a state with ``messages``, whose last one is said.
+    The agent receives the messages that the speaker's model would receive, as a list. It returns a
+    text, a message, or a state with ``messages``, whose last one is the reply.
     """
 
     kind: Literal["agent"] = "agent"
-    """What gives it."""
+    """The kind of source."""
     name: Named = Field(kw_only=False)
-    """The name it is registered by."""
+    """The registered name."""
 
     if TYPE_CHECKING:
 
@@ -111,43 +113,46 @@ class AgentReply(_Reply):
 
 
 class CodeReply(_Reply):
-    """Code is run, and what came of it is the reply (AutoGen's code execution).
+    """A reply by running code; the reply is the output (AutoGen's code execution).
 
     It runs the fenced code of the newest message that the speaker has heard, block by block, in the
-    conversation's sandbox; the first that fails is the last. Code whose fence is not closed may not
-    be whole: it is not run, and the reply says so. It gives no reply where there is no code.
+    conversation's sandbox, and stops after the first block that fails. Code without a closing fence
+    may be incomplete: it is not run, and the reply says so. Without code there is no reply.
     """
 
     may_give_none: ClassVar[bool] = True
 
     kind: Literal["code"] = "code"
-    """What gives it."""
+    """The kind of source."""
     fences: Literal["all", "marked"] = "all"
-    """Which fences hold code to run. ``all``: every one; without a label the language is made out,
-    and what can't be run is an error. ``marked``: those labelled with a language that the sandbox
+    """The fences whose code is run. ``all``: every fence; without a label the language is detected,
+    and code that can't be run is an error. ``marked``: only fences with a language that the sandbox
     runs; others are text."""
 
 
 class ModelReply(_Reply):
-    """The speaker's model gives the reply, and may call the speaker's tools."""
+    """A reply by the speaker's model, which may call the speaker's tools."""
 
     kind: Literal["model"] = "model"
-    """What gives it."""
+    """The kind of source."""
 
 
 class TextReply(_Reply):
-    """A text that is always the same (AutoGen's default reply). It never counts as a repetition."""
+    """A reply that is always the same text (AutoGen's default reply).
+
+    It never counts as a repetition.
+    """
 
     kind: Literal["text"] = "text"
-    """What gives it."""
+    """The kind of source."""
     text: Text = Field(kw_only=False)
     """The reply."""
     once: bool = False
-    """Whether it is the speaker's first message alone (AutoGen's message to begin with)."""
+    """Whether it is only the speaker's first message (AutoGen's message to begin with)."""
 
 
 def _written(given: object) -> object:
-    """Read a function or an agent as the reply that it gives, and a bare word as a kind."""
+    """Convert a function or an agent to its reply, and a plain string to a reply of this kind."""
     if is_agent(given):
         return {"kind": "agent", "name": given}
     return {"kind": "function", "name": given} if callable(given) else by_kind(given)
@@ -158,7 +163,7 @@ AnyReply: TypeAlias = Annotated[
     Field(discriminator="kind"),
     BeforeValidator(_written),
 ]
-"""Anything that gives a reply."""
+"""Any source of replies."""
 
 
 class Source(StrEnum):
@@ -171,7 +176,7 @@ class Source(StrEnum):
     FUNCTION = "function"
     """A registered function."""
     AGENT = "agent"
-    """An agent of the user's own."""
+    """A user's own agent."""
     TEXT = "text"
     """The speaker's fixed text."""
     CODE = "code"
@@ -179,11 +184,12 @@ class Source(StrEnum):
     TOOL = "tool"
     """The tools that the speaker called."""
     HOOK = "hook"
-    """A hook before the speaker."""
+    """A hook that replies before the speaker's other sources."""
 
 
 DATA: Final = (Source.CODE, Source.TOOL)
-"""Sources of replies that nobody worded: no word in them ends anything, and no code is run."""
+"""Sources of output that nobody wrote as a message: it can't end anything, and its code is not
+run."""
 
 
 class Failure(StrEnum):
@@ -192,7 +198,7 @@ class Failure(StrEnum):
     CALL = "call"
     """The call: it names an unknown tool, or its arguments are not JSON or do not fit."""
     TOOL = "tool"
-    """The tool: it raised an error, or took too long."""
+    """The tool: it raised an error or exceeded its timeout."""
     PERSON = "person"
     """A person, who did not let it run."""
 
@@ -201,7 +207,7 @@ class Flaw(StrEnum):
     """A fault of a reply."""
 
     BLANK = "blank"
-    """It says nothing."""
+    """It is blank."""
     ROLE_FLIP = "role_flip"
     """It speaks another's part."""
     FORM = "form"
@@ -211,10 +217,10 @@ class Flaw(StrEnum):
     ECHO = "echo"
     """It repeats another speaker's message word for word."""
     NOT_NEXT = "not_next"
-    """It names a next speaker who can't be the next."""
+    """It names a next speaker that is not allowed."""
     SAME_CALLS = "same_calls"
-    """It makes the same tool calls again, whose results are known."""
+    """It repeats tool calls whose results are known."""
     NO_REPLY = "no_reply"
-    """It only repeats its request: placeholders, marks alone, or its instructions."""
+    """It only repeats its request: placeholders, marks without text, or its instructions."""
     UNANSWERED = "unanswered"
-    """It says a done token before another speaker has said anything."""
+    """It says a done token before another speaker has spoken."""

@@ -1,4 +1,4 @@
-"""Who takes part in a conversation, as data."""
+"""A speaker of a conversation, as data."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
@@ -22,88 +22,94 @@ from .replies import AnyReply, CodeReply, HumanInputMode, HumanReply, ModelReply
 from .speaker_options import SpeakerChanges, SpeakerOptions
 
 TO_USER = "to_user"
-"""The argument of a tool call that the speaker says aloud (Agere); the tool does not receive it."""
+"""The argument of a tool call that the others hear as text (Agere). The tool does not receive
+it."""
 
 SPEAKER_TEMPERATURE = 0.2
-"""What speakers use unless told otherwise (CAMEL's and LazyLLM's low temperature)."""
+"""The default temperature of a speaker (CAMEL's and LazyLLM's low temperature)."""
 
 
 class Speaker(Spec):
     """One participant of a conversation.
 
     Raises:
-        SpecError: A field is missing, unknown or wrong; the examples do not begin with the user's
-            message and end with the assistant's; a reply is never reached; nothing calls the tools,
-            or no reply of the speaker's format could.
+        SpecError: A field is missing, unknown or wrong; the examples do not begin with a message of
+            the user and end with one of the assistant; a reply is never reached; or the speaker has
+            tools that its replies or its format can't call.
     """
 
     name: Name = Field(kw_only=False)
-    """How the speaker is called by the others; no two may share a name."""
+    """The name that the others see. It must be unique."""
     system_prompt: Text | None = Field(default=None, kw_only=False)
-    """The system prompt. ``{task}`` in it stands for the conversation's task; where it does not
-    appear, the task follows the prompt. None: a neutral prompt that names the participants."""
+    """The system prompt. ``{task}`` in it is replaced by the conversation's task; without it, the
+    task follows the prompt. A neutral prompt that names the participants if None."""
     task: Text | None = None
-    """The speaker's own task, which the others do not see."""
+    """The speaker's own task, which the others do not see. None if it has none."""
     private_opening: PrivateOpening | None = None
-    """What it alone knows before the conversation."""
+    """Private instructions before the conversation, or a private prompt that it answers."""
     memory: tuple[PrivateMessage, ...] = ()
-    """Its memory of earlier conversations, which only it sees: LangChain messages, or what
-    `add_messages` accepts. The assistant's messages are its own; a name says whom it heard the
-    user's from. `remember` and `Result.memory` return them."""
+    """Its memory of earlier conversations, which only it sees: LangChain messages, or any messages
+    that `add_messages` accepts. The assistant's messages are its own. The name of a user's message
+    is the speaker it came from. `remember` and `Result.memory` return such messages."""
     replies: Annotated[tuple[AnyReply, ...], AtLeast(1)] = (ModelReply(),)
-    """What gives its replies, tried in order until one does; the reply is blank where none does."""
+    """The sources of its replies, tried in order until one returns a reply. If none does, the reply
+    is blank."""
     examples: Examples = ()
-    """Examples of its answers, shown after its system prompt (few-shot): messages as in ``memory``,
-    the first one the user's and the last one the assistant's."""
+    """Examples of its answers, which follow its system prompt (few-shot): messages as in
+    ``memory``, the first one from the user and the last one from the assistant."""
     prefixes: dict[Name, Text] = Field(default_factory=dict)
-    """For other speakers, by name, what stands in front of each line that it hears from them."""
+    """Text prepended to each message that it hears from another speaker, by the other speaker's
+    name."""
     labels: bool | None = None
-    """Whether what it hears is labelled with who said it. None: where more than two take part, or
-    opening answers are reconciled."""
+    """Whether each message that it hears begins with its speaker's name. If None, only if there are
+    more than two speakers or opening answers are reconciled."""
     speaks_to: tuple[Name, ...] | None = None
-    """Who alone hears what it says in the rounds, by name. None: all."""
+    """The names of the only speakers that hear its messages in the rounds. All hear them if
+    None."""
     hooks: DistinctNames = ()
-    """The hooks that see what it hears, says and calls, in order: registered names, or in Python
-    the hooks themselves."""
+    """The hooks that process the messages it hears, its replies and its tool calls, in order:
+    registered names, or in Python the hooks themselves."""
     small_model_prompt: SmallModelPrompt | None = None
-    """What it is told instead where the embedded model speaks for it."""
+    """A short prompt that replaces its system prompt if the embedded model speaks for it."""
     checks_completion: bool = False
-    """Whether it is asked, after each of its turns in the rounds, if its task is complete. Where a
-    separate judge decides, that one is asked then."""
+    """Whether, after each of its turns in the rounds, its model is asked if its task is complete.
+    With a separate judge, the judge is asked instead."""
     keep_self_reflection: bool = False
-    """Whether that question and its answer stay in the speaker's own view; of a separate judge,
-    what it found."""
+    """Whether this question and its answer stay in the speaker's own view. With a separate judge,
+    the judge's findings stay."""
     format: Format | None = None
-    """What its replies look like. One that does not fit is asked for once more."""
+    """The format of its replies. A reply that does not fit is requested once more."""
     tools: DistinctNames = ()
     """The tools it may call: registered names, or in Python the tools or functions themselves."""
     tool_choice: Name = "auto"
-    """Whether it calls them: ``auto`` (the model chooses), ``none``, ``required`` (at least one),
-    or the name of one of them. A turn has to begin with it, until one call has succeeded."""
+    """The rule for tool calls: ``auto`` (the model chooses), ``none``, ``required`` (at least one
+    call), or the name of one tool. ``required`` and a name apply at the start of each turn, until
+    one call has succeeded."""
     tool_calling: Literal["native", "schema"] | None = None
-    """How its model calls them: ``native`` as the endpoint has it, ``schema`` by an answer that is
-    held to a JSON schema, for endpoints without tool calls. None: as is known of the model."""
+    """The form of its model's tool calls. ``native`` uses the endpoint's tool calls. ``schema``
+    uses an answer that must fit a JSON schema, for endpoints without tool calls. If None, the form
+    that the model is known to support."""
     interrupt_on: dict[Named, Rule] = Field(default_factory=dict)
-    """The tools that a person is asked about before they run, by their registered names, or in
-    Python functions themselves: true, or which decisions there are (LangChain's human in the loop).
-    False: nobody is asked."""
+    """The tools that need a person's approval before they run, by their registered names, or in
+    Python the functions themselves. True allows all decisions; a table lists the allowed decisions
+    (LangChain's human in the loop); False asks no person."""
     speaks_with_tool_calls: bool = False
-    """Whether it may say something beside a call of a tool, by an optional argument ``to_user`` of
-    every tool (Agere)."""
+    """Whether it may send text to the others with a tool call, in an optional argument ``to_user``
+    of every tool (Agere)."""
     return_direct: bool = False
-    """Whether what its tools give is its message, which the others hear, as soon as all calls of a
-    round have succeeded (Yacana's tools in a chat). Else it answers after seeing what they gave."""
+    """Whether the tool results are its message to the others as soon as all calls of a round have
+    succeeded (Yacana's tools in a chat). If False, it answers after it has seen the results."""
     model: Text | None = None
-    """The model that speaks for it: a registered name, a model's name, ``embedded`` or the path
-    of a ``.gguf`` file. None: the conversation's default."""
+    """The model that speaks for it: a registered name, a model's name, ``embedded`` or the path of
+    a ``.gguf`` file. The conversation's default model if None."""
     model_settings: ModelSettings = ModelSettings()
     """Settings of the calls of its model."""
     on_length: Literal["accept", "continue", "retry"] = "accept"
-    """What is done where its model's reply ends at its longest length. ``accept``: it is said as it
-    is. ``continue``: the rest is asked for, once, and both are said as one message. ``retry``: a
-    shorter one is asked for, once."""
+    """The handling of a reply that was cut off at the token limit. ``accept`` keeps it.
+    ``continue`` asks once for the rest and joins both parts. ``retry`` asks once for a shorter
+    reply."""
     context: Context = KeepAll()
-    """How much of a long history it is shown."""
+    """The policy that shortens a long history in its prompts."""
 
     if TYPE_CHECKING:
 
@@ -112,14 +118,17 @@ class Speaker(Spec):
         ) -> None: ...
 
     def replace(self, **changes: Unpack[SpeakerChanges]) -> "Speaker":
-        """Return the same with other fields, which take the place of what was there.
+        """Return a copy of the speaker with other values of some fields.
+
+        Args:
+            **changes: The new values, which replace the old values completely.
 
         Raises:
             SpecError: A change is not valid; names the field.
         """
         given: dict[str, Any] = {name: getattr(self, name) for name in Speaker.model_fields}
         found = Speaker(**{**given, **changes})
-        # What nobody set, as a short form's own prompts, still counts as not set.
+        # Unset fields, such as a short form's own prompts, still count as not set.
         found.model_fields_set.intersection_update(self.model_fields_set | changes.keys())
         return found
 
@@ -154,7 +163,7 @@ class Speaker(Spec):
 
     @property
     def human(self) -> HumanReply | None:
-        """How a person speaks for it; None where nobody does."""
+        """Return the reply by a person, or None if no person speaks for it."""
         for reply in self.replies:
             if isinstance(reply, HumanReply):
                 return reply
@@ -162,18 +171,18 @@ class Speaker(Spec):
 
     @property
     def first_message(self) -> str | None:
-        """What it says first; None where that is not given."""
+        """Return its fixed first message, or None if it has none."""
         first = self.replies[0]
         return first.text if isinstance(first, TextReply) and first.once else None
 
     @property
     def runs_code(self) -> bool:
-        """Whether its reply may be what came of running the code it has heard."""
+        """Return whether its reply may be the output of code that it has heard."""
         return self.code is not None
 
     @property
     def code(self) -> CodeReply | None:
-        """Which code it runs; None where it runs none."""
+        """Return the reply by code, or None if it runs no code."""
         for reply in self.replies:
             if isinstance(reply, CodeReply):
                 return reply
@@ -181,7 +190,7 @@ class Speaker(Spec):
 
     @property
     def has_model(self) -> bool:
-        """Whether a model may give its replies."""
+        """Return whether a model may write its replies."""
         return _has_model(self.replies)
 
     @field_validator("tools")
@@ -239,7 +248,7 @@ class Speaker(Spec):
 
     @property
     def marks(self) -> LabelledFormat | None:
-        """The marks its replies must carry, where its format is one of marks."""
+        """Return the marks of its format, or None if the format has no marks."""
         return self.format if isinstance(self.format, LabelledFormat) else None
 
 

@@ -1,4 +1,4 @@
-"""What may be given where a speaker's fields stand, by type."""
+"""The types that callers may pass for the fields of a speaker."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Required
@@ -15,7 +15,7 @@ from .replies import AnyReply
 
 
 class SpeakerOptions(TypedDict, total=False):
-    """The fields of a `Speaker` that can't be given by position."""
+    """The fields of a `Speaker` that are accepted by keyword only."""
 
     task: str | None
     private_opening: PrivateOpening | Fields | None
@@ -43,14 +43,14 @@ class SpeakerOptions(TypedDict, total=False):
 
 
 class SpeakerFields(SpeakerOptions, total=False):
-    """The fields of a `Speaker`, as they may be given."""
+    """The fields of a `Speaker` as a dict."""
 
     name: Required[str]
     system_prompt: str | None
 
 
 class SpeakerChanges(SpeakerOptions, total=False):
-    """The fields that `Speaker.replace` takes."""
+    """The fields that `Speaker.replace` accepts."""
 
     name: str
     system_prompt: str | None

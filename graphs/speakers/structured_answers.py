@@ -1,8 +1,8 @@
-"""Reading the JSON of a model's answer as a pydantic model. Pure functions.
+"""Pure functions that read the JSON of a model's answer as a pydantic model.
 
-A model is asked for one JSON object and nothing else. Many put prose or a fence around it, or spell
-a choice in their own way. All structured answers are read here: those of judges and moderators, and
-those that fit a user's own schema.
+A model is asked for one JSON object and nothing else. Many models add prose or a fence, or spell a
+choice differently. All structured answers are read here: the answers of judges and moderators, and
+answers that fit a user's own schema.
 """
 
 import json
@@ -27,27 +27,26 @@ from .formats import schema_of
 M = TypeVar("M", bound=BaseModel)
 
 _APART: Final = re.compile(r"[\s_-]+")
-"""The separators of the words of a key or a choice."""
+"""The separators between words in a key or a choice."""
 
 
 class OwnAnswer(BaseModel):
-    """Base of the answers that duologue itself asks for, such as a verdict.
+    """Base of the answers that duologue itself requests, such as a verdict.
 
-    They are requested strictly: every field, and no other. They are read leniently: keys that
-    nobody asked for are ignored, a list that is null or missing is empty, and null in a list is
-    left out.
+    They are requested strictly, with every field and no other, and read leniently: unknown keys are
+    ignored, a list that is null or missing is empty, and null in a list is left out.
     """
 
-    # Strict schemas of OpenAI's API want every field and no other.
+    # OpenAI's strict schemas require every field and forbid all others.
     model_config = ConfigDict(extra="forbid")
 
 
 def read_structured(model: type[M], text: str) -> M:
-    """Read the one JSON object of an answer as a pydantic model.
+    """Parse the one JSON object of an answer as a pydantic model.
 
-    The object may have prose or a fence around it. Case, spaces, hyphens and underscores do not
-    count in keys and in choices (enums and literals), if that leaves no doubt. A user's own model
-    gets no other change: it refuses unknown keys if it forbids them, and null stays null.
+    The object may have prose or a fence around it. Case, spaces, hyphens and underscores are
+    ignored in keys and in choices (enums and literals), if the result is unambiguous. A user's own
+    model gets no other change: it refuses unknown keys if it forbids them, and null stays null.
 
     Raises:
         ValidationError: The object does not fit the model, or the text has none.
@@ -64,7 +63,7 @@ def read_structured(model: type[M], text: str) -> M:
     try:
         found = _validated(model, part)
     except ValidationError:
-        # Objects within another value of JSON are its parts.
+        # Objects within another JSON value are parts of that value.
         answer = None if _is_other_json(part) else _only_object(part)
         if answer is None:
             raise
@@ -73,7 +72,7 @@ def read_structured(model: type[M], text: str) -> M:
 
 
 def _with_respelled_keys(model: type[M], text: str, found: M) -> M:
-    """Return an answer that fits, with the keys that it would lose by their spelling."""
+    """Return a valid answer, and keep the keys that it would lose because of their spelling."""
     try:
         answer = _only_object(text)
         folded = _folded_answer(model, answer)
@@ -91,7 +90,7 @@ def _folded_answer(model: type[BaseModel], answer: Json, *, is_own: bool = False
 
 
 def _answer_part(text: str) -> str:
-    """Return the content of the only fence of JSON, or all of the text."""
+    """Return the content of the only JSON fence, or the whole text."""
     # A fence begins a line, which nothing within JSON can do.
     among = [fence.content for fence in fences(text)[1] if fence.is_json]
     return among[0] if len(among) == 1 else text
@@ -107,7 +106,7 @@ def _validated(model: type[M], text: str) -> M:
 
 
 def _is_other_json(text: str) -> bool:
-    """Return whether a text is a value of JSON that is no object: objects in it are its parts."""
+    """Return whether a text is JSON but not an object, so that objects in it are parts."""
     try:
         return not isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
@@ -115,8 +114,8 @@ def _is_other_json(text: str) -> bool:
 
 
 def _only_object(text: str) -> dict[str, Json] | None:
-    """Return the one JSON object of a text, which may say it more than once. None: it has none."""
-    # An empty object says nothing, and may be a pair of braces in prose.
+    """Return the one JSON object of a text, which may repeat it, or None if there is none."""
+    # An empty object has no content and may be a pair of braces in prose.
     found = [*filter(None, find_objects(_without_other_code(text)))]
     if not all(is_equal(found[0], other) for other in found[1:]):
         raise UnreadableJsonError("it has two different JSON objects")
@@ -124,7 +123,7 @@ def _only_object(text: str) -> dict[str, Json] | None:
 
 
 def _without_other_code(text: str) -> str:
-    """Return a text without the fenced code that names another language than JSON."""
+    """Return a text without fenced code in languages other than JSON."""
     lines, found = fences(text)
     other = [range(fence.first, fence.behind) for fence in found if not fence.is_json]
     kept = (line for place, line in enumerate(lines) if not any(place in one for one in other))
@@ -132,7 +131,7 @@ def _without_other_code(text: str) -> str:
 
 
 class _Folder:
-    """Spells the keys and choices of an answer as its schema does."""
+    """A converter of an answer's keys and choices to the spelling of its schema."""
 
     def __init__(self, definitions: Mapping[str, Any], *, is_own: bool) -> None:
         self._definitions = definitions
@@ -147,7 +146,7 @@ class _Folder:
             return value
         wanted = "object" if isinstance(value, dict) else "array"
         fitting = [kind for kind in kinds if kind.get("type") == wanted]
-        # Which of several a value is meant for is its model's own business.
+        # If several schemas fit a value, only its model can decide.
         if len(fitting) != 1:
             return value
         if isinstance(value, dict):
@@ -158,7 +157,7 @@ class _Folder:
         return [self.fold(item, items) for item in value]
 
     def _kinds(self, schema: object) -> Iterator[Mapping[str, Any]]:
-        """The schemas that a value may have, without references and unions."""
+        """Yield the schemas that a value may have, with references and unions resolved."""
         if not isinstance(schema, Mapping):
             return
         name = str(schema.get("$ref", "")).removeprefix("#/$defs/")
@@ -174,7 +173,7 @@ class _Folder:
     def _fold_object(self, given: dict[str, Json], schema: Mapping[str, Any]) -> dict[str, Json]:
         properties: Mapping[str, Any] = schema.get("properties", {})
         others = schema.get("additionalProperties", False)
-        # Where any key may be, each is data.
+        # If any key is allowed, each key is data.
         names = {key: key for key in given}
         if others is False:
             names = _folded_keys([*given], [*properties])
@@ -191,7 +190,7 @@ class _Folder:
     def _empty_lists(
         self, found: Mapping[str, Json], properties: Mapping[str, Any]
     ) -> dict[str, Json]:
-        """The lists of one of our own answers that are null or missing."""
+        """Return empty lists for the null or missing lists of an `OwnAnswer`."""
         lists = (name for name in properties if properties[name].get("type") == "array")
         return {name: [] for name in lists if found.get(name) is None}
 
@@ -201,19 +200,19 @@ def _folded(text: str) -> str:
 
 
 def _folded_keys(given: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:
-    """Return for each key the one that is meant by it."""
+    """Return the schema's key for each given key."""
     known = _only_folded(wanted)
     return {key: key if key in wanted else known.get(_folded(key), key) for key in given}
 
 
 def _only_folded(names: Sequence[str]) -> dict[str, str]:
-    """Return names by how they are compared, but for those that are compared alike."""
+    """Return names by their normalized spelling, without ambiguous ones."""
     counts = Counter(map(_folded, names))
     return {_folded(name): name for name in names if counts[_folded(name)] == 1}
 
 
 def _fold_choice(text: str, kinds: Sequence[Mapping[str, Any]]) -> str:
-    """Return the choice that a text means; the text itself if it may be any text."""
+    """Return the matching choice, or the text itself if any text is allowed."""
     choices: list[str] = []
     for kind in kinds:
         listed = kind.get("enum", [kind["const"]] if "const" in kind else None)
