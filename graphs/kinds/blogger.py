@@ -1,7 +1,7 @@
-"""Blogger: a writer and a critic make a text better in rounds, after Lagent's example.
+"""Blogger: a writer and a critic improve a text in rounds, after Lagent's example.
 
-The writer writes, the critic says what to mend, and the writer revises it; the writer has the last
-word, or the critic is satisfied before.
+The writer writes, the critic names the weaknesses, and the writer revises the text. The last
+message is the writer's final version, unless the critic is satisfied earlier.
 """
 
 from typing import Annotated, Unpack
@@ -20,7 +20,7 @@ from ..rules.turns import with_people
 from .short_form import Parts, form_of, short_form
 
 SATISFIED = "SATISFIED"
-"""A critic's word for a text that needs nothing more."""
+"""A critic's word for a text that needs no change."""
 
 WRITER = read_kind_prompt("blogger_writer")
 
@@ -59,23 +59,23 @@ def blogger(
     people: Names = (),
     **options: Unpack[CommonOptions],
 ) -> Parts:
-    """Make a conversation of a writer and a critic.
+    """Build a conversation between a writer and a critic.
 
     After Lagent's blogging agents: writer and critic speak in turn for ``rounds`` rounds, and the
     writer writes a final version, which makes ``2 * rounds + 1`` model calls. Here the critic may
-    also be satisfied before; then what it has read is the final version.
+    also be satisfied earlier; then the version that it has just read is the final one.
 
     Args:
-        task: What is to be written.
+        task: The subject of the text.
         writer: The writer's name. In Python and files also fields of a `Speaker`.
         critic: The critic's name. In Python and files also fields of a `Speaker`.
         writer_prompt: The writer's system prompt. ``{task}`` in it is replaced by the task.
         critic_prompt: The critic's system prompt. ``{task}`` in it is replaced by the task.
-        critic_prefix: Text in front of each text that the critic reads. None: no text.
-        rounds: How often the critic is heard, at most; then the writer writes the final version.
-        satisfied: The word with which the critic ends it: the text is good as it is.
-        temperature: The temperature of both. None: 0.2.
-        people: The names of those of the two for whom people speak.
+        critic_prefix: Text prepended to each text that the critic reads. No text if None.
+        rounds: Maximum number of the critic's messages; then the writer writes the final version.
+        satisfied: The word with which the critic accepts the text and ends the conversation.
+        temperature: The temperature of both speakers. If None: 0.2.
+        people: The names of the speakers for whom people write.
         **options: Other fields of a `Conversation`, such as ``end_chat``, ``model`` or ``seed``.
 
     Returns:
@@ -117,7 +117,7 @@ def blogger(
         "speakers": with_people([writing, reading], people),
         "opening": mark_default(Opening(first_line=BEGIN_WRITING)),
         "end_chat": {
-            # The last round is the writer's alone.
+            # Only the writer speaks in the last round.
             "max_iterations": mark_default(rounds + 1, "rounds"),
             "when": mark_default(
                 DoneToken(token=satisfied, by=names["critic"]) | final, "rounds", "satisfied"
@@ -129,4 +129,4 @@ def blogger(
 BloggerForm = form_of(blogger)
 
 graph = build_graph(form=BloggerForm)
-"""The blogger for LangGraph's servers and Studio, which bring their own checkpointer."""
+"""The compiled graph for LangGraph's servers and Studio, which supply the checkpointer."""

@@ -1,4 +1,4 @@
-"""Chat: a person and an agent with tools, for as many rounds as the person likes.
+"""Chat: a person talks with an agent that has tools, for as many rounds as the person likes.
 
 After Agere's chat with tools.
 """
@@ -48,24 +48,27 @@ def chat(
     temperature: Temperature = None,
     **options: Unpack[TaskOptions],
 ) -> Parts:
-    """Make a conversation of a person and an agent with tools, for many rounds.
+    """Build a conversation between a person and an agent with tools, for many rounds.
 
-    After Agere's chat: the person is asked in each round, once everything of the round before has
-    ended; the agent may speak to the person while it calls tools; ``exit`` leaves. Nothing but the
-    person ends it: where a guard finds that the agent goes wrong, the person is told so.
+    After Agere's chat: the person is asked in each round, when everything in the round before has
+    ended; the agent may send text to the person with its tool calls; ``exit`` leaves. Only the
+    person ends the conversation: if a guard finds a problem with the agent's replies, the person's
+    question names it.
 
     Args:
-        message: What the person says first. None: the person is asked.
+        message: The person's first message. The person is asked for it if None.
         user: The person's name. In Python and files also fields of a `Speaker`.
         assistant: The agent's name. In Python and files also fields of a `Speaker`.
         assistant_prompt: The agent's system prompt. ``{me}`` and ``{user}`` in it are replaced by
             the two names.
         tools: The tools that the agent may call: registered names, or in Python the tools.
-        speaks_with_tool_calls: Whether the agent may say something while it calls tools, as for a
+        speaks_with_tool_calls: Whether the agent may send text with its tool calls, as for a
             `Speaker`.
-        interrupt_on: The tools that the person must approve of before they run, as for a `Speaker`.
-        max_iterations: The cap, in rounds. None: it goes on until the person leaves.
-        temperature: The agent's temperature. None: 0.2.
+        interrupt_on: The tools that need the person's approval before they run, as for a
+            `Speaker`.
+        max_iterations: Maximum number of rounds. If None, the conversation continues until the
+            person leaves.
+        temperature: The agent's temperature. If None: 0.2.
         **options: Other fields of a `Conversation`, such as ``end_chat``, ``model`` or ``seed``.
 
     Returns:
@@ -112,7 +115,7 @@ def chat(
         "end_chat": {
             "max_iterations": mark_default(max_iterations, "max_iterations"),
             "on_guard": mark_default("ask"),
-            # Nothing but the person ends it, whenever the person likes.
+            # Only the person ends the conversation, at any time.
             "allow_unanswered_end": mark_default(True),
         },
     }
@@ -121,4 +124,4 @@ def chat(
 ChatForm = form_of(chat)
 
 graph = build_graph(form=ChatForm)
-"""The chat for LangGraph's servers and Studio, which bring their own checkpointer."""
+"""The compiled graph for LangGraph's servers and Studio, which supply the checkpointer."""

@@ -1,8 +1,8 @@
-"""Coder: an agent writes code, the code is run, and the agent goes on from what came of it.
+"""Coder: an agent writes code, the code is run, and the agent continues with the output.
 
-After Lagent's coder. Code is what stands in a fence that is marked with a language which the
-sandbox runs. The conversation ends with the first message that holds none, or when the runs are
-used up; either way the agent has the last word.
+After Lagent's coder. Only fences marked with a language that the sandbox runs count as code. The
+conversation ends with the first message without code, or after the maximum number of runs. In both
+cases the agent has the last word.
 """
 
 from typing import Annotated, Unpack
@@ -43,21 +43,21 @@ def coder(
     temperature: Temperature = None,
     **options: Unpack[CommonOptions],
 ) -> Parts:
-    r"""Make a conversation of an agent that writes code and of what runs it.
+    r"""Build a conversation between an agent that writes code and a speaker that runs it.
 
-    After Lagent's coder: the code of each message, in fences marked with a language that the
-    sandbox runs, is run there, its variables are kept, and what came of it goes back to the agent,
-    up to ``executions`` times. Lagent's gives the last output where these are used up; here the
-    agent is asked once more, and what it says then is the last word, whose code is not run.
+    After Lagent's coder: the code in each message, in fences marked with a language that the
+    sandbox runs, is run there with variables kept between runs, and the output goes back to the
+    agent, up to ``executions`` times. After the last run, Lagent returns the output; here the agent
+    is asked once more. Its answer is the last message, and code in it is not run.
 
     Args:
-        task: What is to be solved.
+        task: The problem to solve.
         coder: The agent's name. In Python and files also fields of a `Speaker`.
         executor: The name of the speaker that runs the code. In Python and files also fields of a
             `Speaker`.
         coder_prompt: The agent's system prompt. ``{task}`` in it is replaced by the task.
-        executions: How often code is run, at most; then the agent has the last word.
-        temperature: The agent's temperature. None: 0.2.
+        executions: Maximum number of times that code is run; then the agent has the last word.
+        temperature: The agent's temperature. If None: 0.2.
         **options: Other fields of a `Conversation`, such as ``sandbox``, ``end_chat`` or ``model``.
 
     Returns:
@@ -86,13 +86,13 @@ def coder(
         ),
         "model_settings": mark_default({"temperature": temperature}, "temperature"),
     }
-    # A text or some JSON in the agent's answer is no code.
+    # Unmarked fences in the agent's answer may contain text or JSON.
     code = {"kind": "code", "fences": mark_default("marked")}
     return {
         "speakers": ({"name": executor, "replies": (code,)}, agent),
         "opening": {"first_speaker": coder, "first_line": mark_default(BEGIN_CODING)},
         "end_chat": {
-            # The last round is the agent's alone.
+            # Only the agent speaks in the last round.
             "max_iterations": mark_default(executions + 1, "executions"),
             "when": mark_default(
                 NoCodeBlock(by=str(coder)) | MaxMessages(limit=2 * executions + 1),
@@ -105,4 +105,4 @@ def coder(
 CoderForm = form_of(coder)
 
 graph = build_graph(form=CoderForm)
-"""The coder for LangGraph's servers and Studio, which bring their own checkpointer."""
+"""The compiled graph for LangGraph's servers and Studio, which supply the checkpointer."""

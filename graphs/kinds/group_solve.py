@@ -1,7 +1,8 @@
-"""Group solve: speakers with a task each, who answer alone and then talk, after Yacana.
+"""Group solve: speakers with their own tasks answer alone and then talk, after Yacana.
 
-Each answers its own task first, unheard by the others unless that is reconciled; then one of them
-is told how to begin, and all speak in turn until the end-chat mode or the round cap ends it.
+Each speaker answers its own task first. The others do not hear the answers, unless they are
+reconciled. Then one speaker receives an instruction to begin, and all speak in turn until the
+end-chat mode or the round cap ends the conversation.
 """
 
 from collections.abc import Sequence
@@ -40,20 +41,21 @@ def group_solve(
     end_chat: Annotated[AnyEndChat, ReadAs(EndChat)] = _AS_ALWAYS,
     **options: Unpack[OptionsBesideEndChat],
 ) -> Parts:
-    """Make a conversation of speakers who have a task each.
+    """Build a conversation of speakers that have a task each.
 
     After Yacana's group solve: each speaker answers its own task alone, then the owner of the shift
-    is told how to begin, and all speak in turn.
+    receives an instruction to begin, and all speak in turn.
 
     Args:
-        speakers: The speakers or their fields, in the order they speak: at least two, each with a
-            ``task`` of its own.
-        shift_owner: The name of the first to speak in the rounds. None: the second of the speakers.
-        shift_content: What the first speaker is told then. None: the answer of the speaker before
-            it; a neutral line if first messages are reconciled.
-        reconcile_first_message: Whether all hear the tasks and opening answers of all.
-        task: A task of all, beside each one's own.
-        end_chat: How it ends.
+        speakers: The speakers or their fields, in the order of a round: at least two, each with its
+            own ``task``.
+        shift_owner: The name of the first speaker in the rounds. The second of the speakers if
+            None.
+        shift_content: The instruction to the first speaker in the rounds. If None, the answer of
+            the speaker before it, or a neutral line if first messages are reconciled.
+        reconcile_first_message: Whether all speakers hear the tasks and opening answers of all.
+        task: A task of all speakers, in addition to their own tasks.
+        end_chat: The end conditions and guards.
         **options: Other fields of a `Conversation`, such as ``judge``, ``model`` or ``sandbox``.
 
     Returns:
@@ -86,7 +88,7 @@ def group_solve(
         )
     ending = cast("EndChat", end_chat)
     if "announce_last_words" not in ending.model_fields_set:
-        # Yacana's speakers are told nothing of it.
+        # Yacana does not announce last words to its speakers.
         ending = ending.model_copy(update={"announce_last_words": False})
     return {
         "end_chat": ending,
@@ -102,4 +104,4 @@ def group_solve(
 GroupSolveForm = form_of(group_solve)
 
 graph = build_graph(form=GroupSolveForm)
-"""The group solve for LangGraph's servers and Studio, which bring their own checkpointer."""
+"""The compiled graph for LangGraph's servers and Studio, which supply the checkpointer."""

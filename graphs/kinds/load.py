@@ -1,7 +1,7 @@
-"""Reading conversations from dicts and files, with one clear error for what is wrong.
+"""Functions that read conversations from dicts and files, with one clear error for any fault.
 
-A dict holds either a whole `Conversation`, or the short form of a kind: ``kind = "role_play"``
-and what its function takes. Specs of older versions are brought up to date first.
+A dict contains either a whole `Conversation`, or the short form of a kind: ``kind = "role_play"``
+and the parameters of its function. Specs of older versions are upgraded first.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ def load_conversation(source: Mapping[str, Any] | str | Path) -> Conversation:
         The conversation.
 
     Raises:
-        SpecError: The file can't be read or does not hold a valid conversation; names the file
+        SpecError: The file can't be read or does not contain a valid conversation; names the file
             and the field.
     """
     if isinstance(source, Mapping):
@@ -44,7 +44,7 @@ def load_conversation(source: Mapping[str, Any] | str | Path) -> Conversation:
 
 
 def read_kind(path: Path) -> str | None:
-    """Return the kind whose short form a file holds; None where it is a whole conversation."""
+    """Return the kind whose short form a file contains, or None for a whole conversation."""
     kind = read_fields(path, "conversation").get("kind")
     return kind if isinstance(kind, str) else None
 
@@ -65,7 +65,7 @@ def _from_dict(data: dict[str, Any], where: str) -> Conversation:
 
 @cache
 def forms_by_kind() -> Mapping[str, type[Form]]:
-    """Import the short forms."""
+    """Import and return the short forms, by their kinds."""
     package = __name__.rpartition(".")[0]
     modules = {kind: import_module(f"{package}.{kind}") for kind in list_kinds()}
     return {kind: form_of(getattr(module, kind)) for kind, module in modules.items()}

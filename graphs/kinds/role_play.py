@@ -1,7 +1,7 @@
-"""Role-play: a user who instructs and an assistant who solves, after CAMEL and LazyLLM.
+"""Role-play: a user gives instructions and an assistant solves them, after CAMEL and LazyLLM.
 
-The user gives one instruction at a time, the assistant answers each with a solution, and the user
-ends the conversation by the done token, or the round cap does.
+The user gives one instruction at a time, and the assistant answers each with a solution. The
+conversation ends with the user's done token or at the round cap.
 """
 
 from typing import Annotated, Unpack
@@ -21,13 +21,13 @@ from ..speakers.formats import LabelledFormat
 from .short_form import Parts, form_of, short_form
 
 INSTRUCTION = LabelledFormat(lines=("Instruction:", "Input:"), optional=("Input:",))
-"""How the user's messages look."""
+"""The format of the user's messages."""
 
 SOLUTION = LabelledFormat(lines=("Solution:",), end="Next request.")
-"""How the assistant's messages look."""
+"""The format of the assistant's messages."""
 
 DONE_TOKEN = "<CAMEL_TASK_DONE>"  # noqa: S105
-"""CAMEL's word for a task that is done."""
+"""CAMEL's word for a completed task."""
 
 INSTRUCTOR = read_kind_prompt("role_play_user")
 
@@ -79,32 +79,32 @@ def role_play(
     people: Names = (),
     **options: Unpack[CommonOptions],
 ) -> Parts:
-    """Make a role-play of two experts.
+    """Build a role-play of two experts.
 
     After CAMEL's role-playing and LazyLLM's multi-turn dialogue: the task is made more specific,
     then ``user_role`` gives one ``Instruction:`` with its ``Input:`` at a time and
     ``assistant_role`` answers with a ``Solution:``, until the user says the done token.
 
     Args:
-        task: What the two work on.
+        task: The task that the two work on.
         user_role: The role of the speaker who instructs, such as ``Stock Trader``.
         assistant_role: The role of the speaker who solves, such as ``Python Programmer``.
-        user: Other fields of the speaker who instructs, as a `Speaker`. None: no other fields.
-        assistant: Other fields of the speaker who solves, as a `Speaker`. None: no other fields.
-        specify_task: Whether a model makes the task more specific first. None: unless it is the
-            embedded model, which makes most tasks worse.
-        word_limit: The longest specified task, in words.
-        mode: How completed tasks end it. In the other modes the user is asked, after each of its
-            turns, whether the task is complete.
-        max_iterations: The cap, in rounds.
-        done_token: The word with which the user ends it.
+        user: Other fields of the speaker who instructs, as a `Speaker`. No other fields if None.
+        assistant: Other fields of the speaker who solves, as a `Speaker`. No other fields if None.
+        specify_task: Whether a model makes the task more specific first. If None, every model
+            except the embedded one does so, since that one makes most tasks worse.
+        word_limit: Maximum length of the specified task, in words.
+        mode: The effect of completed tasks. In all modes except ``max_iterations_only``, the user
+            is asked after each of its turns if the task is complete.
+        max_iterations: Maximum number of rounds.
+        done_token: The word with which the user ends the conversation.
         user_prompt: The system prompt of the speaker who instructs. ``{me}`` and ``{other}`` in it
             are replaced by the two roles, ``{task}`` by the task and ``{done}`` by the done token.
         assistant_prompt: The system prompt of the speaker who solves. ``{me}``, ``{other}`` and
             ``{task}`` in it are replaced in the same way.
-        task_temperature: The temperature of the task's rewriting. None: 1.0.
-        temperature: The temperature of both speakers. None: 0.2.
-        people: The names of those of the two for whom people speak.
+        task_temperature: The temperature of the call that rewrites the task. If None: 1.0.
+        temperature: The temperature of both speakers. If None: 0.2.
+        people: The names of the speakers for whom people write.
         **options: Other fields of a `Conversation`, such as ``end_chat``, ``judge`` or ``model``.
 
     Returns:
@@ -136,7 +136,7 @@ def role_play(
             *(user_role, assistant_role, "user_prompt", INSTRUCTOR_SMALL_MODEL, INSTRUCTOR_REMINDER)
         ),
         "format": mark_default(INSTRUCTION),
-        # In max_iterations_only nobody is asked; a fork may have another mode.
+        # Not used in the mode max_iterations_only, but a fork may have another mode.
         "checks_completion": mark_default(True),
     }
     solver = {
@@ -168,4 +168,4 @@ def role_play(
 RolePlayForm = form_of(role_play)
 
 graph = build_graph(form=RolePlayForm)
-"""The role-play for LangGraph's servers and Studio, which bring their own checkpointer."""
+"""The compiled graph for LangGraph's servers and Studio, which supply the checkpointer."""

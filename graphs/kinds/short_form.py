@@ -1,7 +1,7 @@
 """Short forms: functions whose parameters declare all options of one kind of conversation.
 
-`short_form` makes both out of such a function: the function that users call, and the model that
-files, Studio and batches read, which has the same options.
+From such a function, `short_form` makes the function that users call, and a model with the same
+options for files, Studio and batches.
 """
 
 import inspect
@@ -24,7 +24,7 @@ from ..conversation.fields import ConversationFields
 P = ParamSpec("P")
 
 Parts: TypeAlias = dict[str, Any]
-"""Fields of a conversation, as a short form fills them in."""
+"""Fields of a conversation as a short form fills them in."""
 
 _IN_EVERY_FORM: Final = ("seed", "model", "prompts")
 """The fields of a conversation that the form of every kind has."""
@@ -42,21 +42,22 @@ def short_form(
     example: Mapping[str, Any],
     example_options: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[P, Parts]], Callable[P, Conversation]]:
-    """Make a short form of a function.
+    """Return a decorator that turns a function into a short form.
 
-    The parameters of the function are the options of the form: with their types, their defaults
-    and the sentences below ``Args``. A call reads and checks what the caller passes, runs the
-    function with the values, adds the other fields of a conversation and of its speakers that the
-    caller passes, and returns the conversation.
+    The parameters of the function are the options of the form, with their types, their defaults and
+    their descriptions below ``Args``. A call validates the caller's values, runs the function with
+    them, merges the other fields of the conversation and of its speakers, and returns the
+    conversation.
 
     Args:
-        roles: The parameters that take a speaker's name or fields, in the order of the speakers,
-            each with the parameter that has the speaker's name.
-        message: The parameter that a message of the user sets if a run begins with it alone.
+        roles: The parameters that accept a speaker's name or fields, in the order of the speakers,
+            each with the parameter that contains the speaker's name.
+        message: The parameter that receives the user's message if the input of a run is only a
+            message.
         beside_message: The values of other required parameters in that case.
-        shown: Fields of a conversation that Studio's form of this kind has, too.
+        shown: Fields of a conversation that Studio's form of this kind has in addition.
         example: Fields of the file that `duologue init` writes.
-        example_options: Further fields, which stand there as comments.
+        example_options: Further fields, which this file contains as comments.
 
     Returns:
         The decorator.
@@ -85,7 +86,7 @@ def short_form(
 
 
 def form_of(function: Callable[..., Conversation]) -> type[Form]:
-    """Return the model that has the options of a short form."""
+    """Return the model with the options of a short form."""
     form: type[Form] = vars(function)["form"]
     return form
 
@@ -98,7 +99,7 @@ def _form(
     hints = get_type_hints(function, include_extras=True)
     fields: dict[str, Any] = {}
     for name, one in _own_parameters(function).items():
-        # A speaker's own fields are no field of the form unless its name is.
+        # A speaker's parameter is a field of the form only if it contains the speaker's name.
         if roles.get(name, name) == name:
             default = ... if one.default is Parameter.empty else one.default
             fields[name] = (
@@ -121,7 +122,7 @@ def _form(
 
 
 def _own_parameters(function: Callable[..., Parts]) -> dict[str, Parameter]:
-    """Return the parameters that a function declares one by one."""
+    """Return the parameters that a function declares explicitly."""
     declared = inspect.signature(function).parameters.items()
     return {name: one for name, one in declared if one.kind is not Parameter.VAR_KEYWORD}
 
@@ -148,7 +149,7 @@ def _described(function: Callable[..., Parts]) -> dict[str, str]:
 
 
 def _signature(function: Callable[..., Parts], hints: Mapping[str, Any]) -> Signature:
-    """Return the signature that users see: with the other fields of a conversation."""
+    """Return the signature for users, which includes the other fields of a conversation."""
     declared = _own_parameters(function)
     parameters = [
         one.replace(annotation=Shown(type_name(hints[name])), default=format_default(one.default))
@@ -167,7 +168,7 @@ def _signature(function: Callable[..., Parts], hints: Mapping[str, Any]) -> Sign
 
 
 def _hints(function: Callable[..., Parts]) -> dict[str, Any]:
-    """Return the types of all that callers may pass, and of what they get."""
+    """Return the types of all arguments that callers may pass, and of the result."""
     hints = get_type_hints(function)
     (options,) = get_args(hints.pop("options"))
     return {**hints, **get_type_hints(options), "return": Conversation}

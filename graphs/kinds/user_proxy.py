@@ -1,4 +1,4 @@
-"""User proxy: an assistant, and what speaks for a person: the person, code, tools or a default.
+"""User proxy: an assistant, and a user whose replies come from a person, code, tools or a default.
 
 After AutoGen's assistant and user proxy.
 """
@@ -32,11 +32,11 @@ MEANS_TOOLS = read_kind_prompt("user_proxy_use_tools")
 MEANS_WORDS = read_kind_prompt("user_proxy_ask")
 
 AUTO_REPLY = read_kind_prompt("user_proxy_auto_reply")
-"""What is said where nothing else replies in a person's place."""
+"""The reply if no other source replies for the person."""
 
 
 def _none_if_empty(text: object) -> object:
-    """Read the empty text, which is AutoGen's own default, as None."""
+    """Convert the empty text, which is AutoGen's own default, to None."""
     return None if text == "" else text
 
 
@@ -69,48 +69,49 @@ def user_proxy(
     temperature: Temperature = None,
     **options: Unpack[TaskOptions],
 ) -> Parts:
-    r"""Make a conversation of an assistant and what speaks for its user.
+    r"""Build a conversation between an assistant and a proxy of its user.
 
-    After AutoGen's assistant and user proxy. The user says ``message``; to each answer of the
-    assistant a person replies, a registered function, the code of that answer as it ran in the
-    sandbox, a model if it is given a prompt, or a default text, tried in this order.
-    ``human_input_mode`` says when the person is asked:
+    After AutoGen's assistant and user proxy. The user's first message is ``message``. The reply to
+    each answer of the assistant comes from the first of these sources that has one: a person, a
+    registered function, the output of the answer's code in the sandbox, a model if it has a prompt,
+    or a default text. ``human_input_mode`` determines when the person is asked:
 
-    - ``NEVER``: never. A termination message ends it, and the cap on automatic replies.
-    - ``ALWAYS``: at every message. Text is sent, and begins the count anew; nothing leaves it to
-      what comes after, or ends it after a termination message; ``exit`` leaves. The cap does not
-      count.
-    - ``TERMINATE``: at a termination message, where nothing ends it, and once the cap is reached,
-      then at each message until a text begins the count anew.
+    - ``NEVER``: never. A termination message or the cap on automatic replies ends the conversation.
+    - ``ALWAYS``: at every message. A text is sent and resets the count of automatic replies. An
+      empty answer leaves the reply to the next source, or ends the conversation after a termination
+      message. ``exit`` leaves. The cap does not apply.
+    - ``TERMINATE``: at a termination message, where an empty answer ends the conversation; and when
+      the cap is reached, then at each message until a text resets the count.
 
-    Other than AutoGen's, a termination message is one that ends with the word, code beside it runs
-    first, and nobody sends a blank where the cap is 0.
+    There are three differences from AutoGen: a termination message is a message that ends with the
+    word, code in such a message runs first, and no blank message is sent if the cap is 0.
 
     Args:
-        message: What the user says first: what is to be solved.
-        human_input_mode: When a person is asked: ``ALWAYS``, ``TERMINATE`` or ``NEVER``.
-        max_consecutive_auto_reply: How many replies in a row may be automatic. A person's text
-            begins the count anew.
-        default_auto_reply: What is said if nothing else replies. ``{termination}`` in it is
-            replaced by that word. None, or an empty text: a blank if code or a function may reply;
-            else the person must.
-        is_termination: A registered predicate, or in Python the function, that finds termination
-            messages. None: ``termination`` ends them.
+        message: The user's first message, which states the problem.
+        human_input_mode: The rule for when a person is asked: ``ALWAYS``, ``TERMINATE`` or
+            ``NEVER``.
+        max_consecutive_auto_reply: Maximum number of consecutive automatic replies. A person's text
+            resets the count.
+        default_auto_reply: The reply if no other source replies. ``{termination}`` in it is
+            replaced by that word. If None or empty, the reply is blank if there is code or a
+            function; otherwise the person must reply.
+        is_termination: A registered predicate, or in Python the function, that detects termination
+            messages. If None, the word ``termination`` is used.
         termination: The word that ends a termination message.
         user: The user's name. In Python and files also fields of a `Speaker`.
         assistant: The assistant's name. In Python and files also fields of a `Speaker`.
         assistant_prompt: The assistant's system prompt. ``{me}``, ``{user}`` and ``{termination}``
-            in it are replaced by the names and the word. None: a prompt that says how to get code
-            run or tools called.
-        user_prompt: The system prompt of a model that replies for the user in the place of the
-            default. None: no model does.
-        code: Whether code in the assistant's messages is run if no person says something.
+            in it are replaced by the names and the word. If None, a prompt that explains how to get
+            code run or tools called.
+        user_prompt: The system prompt of a model that replies for the user instead of the default
+            text. No model replies if None.
+        code: Whether code in the assistant's messages is run if the person writes no text.
         functions: Registered functions, or in Python the functions, that may reply for the user;
             they are tried before code.
         tools: The tools that the assistant may call. Their calls pass through the user.
-        interrupt_on: The tools that a person must approve of before they run, as for a `Speaker`.
-        max_iterations: The cap, in rounds. None: there is none but that on automatic replies.
-        temperature: The temperature of both. None: 0.2.
+        interrupt_on: The tools that need a person's approval before they run, as for a `Speaker`.
+        max_iterations: Maximum number of rounds. If None, only the automatic replies have a cap.
+        temperature: The temperature of both speakers. If None: 0.2.
         **options: Other fields of a `Conversation`, such as ``sandbox``, ``end_chat`` or ``model``.
 
     Returns:
@@ -185,7 +186,7 @@ def user_proxy(
         "speakers": (user_speaker, assistant_speaker),
         "end_chat": {
             "max_iterations": mark_default(max_iterations, "max_iterations"),
-            # The message that is given to it is what an answer ends, as in AutoGen.
+            # As in AutoGen, the assistant's first answer may end the conversation.
             "allow_unanswered_end": mark_default(True),
         },
     }
@@ -194,4 +195,4 @@ def user_proxy(
 UserProxyForm = form_of(user_proxy)
 
 graph = build_graph(form=UserProxyForm)
-"""The user proxy for LangGraph's servers and Studio, which bring their own checkpointer."""
+"""The compiled graph for LangGraph's servers and Studio, which supply the checkpointer."""
