@@ -1,1 +1,1 @@
-"""What everything else uses: errors, data, settings, threads, files."""
+"""Modules that all others use: errors, data, settings, threads, files."""

@@ -1,15 +1,15 @@
-"""Addresses of servers: checking them, showing them without secrets, finding local ones."""
+"""Checks of server addresses, and their display without secrets."""
 
 import re
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 OPENAI = "https://api.openai.com/v1"
-"""OpenAI's own, where calls go when no address is set."""
+"""OpenAI's own address, used if no other is set."""
 
 
 def check_address(text: str) -> str:
-    """Make sure that a text is the address of a server, and strip the space around it."""
+    """Return a server's address without surrounding space, or raise an error if it is not valid."""
     text = text.strip()
     if not text.startswith(("http://", "https://")):
         raise ValueError("must begin with http:// or https://")
@@ -24,7 +24,7 @@ def check_address(text: str) -> str:
 
 
 def show_address(url: str) -> str:
-    """Return an address as users may see it: with no user and password, no value of its query."""
+    """Return an address for display, without user, password and the values of its query."""
     parts = urlsplit(url)
     user, _, host = parts.netloc.rpartition("@")
     query = re.sub(r"(?:([^&=]*=)|(?<![^&]))[^&]+", r"\1***", parts.query)
@@ -34,13 +34,14 @@ def show_address(url: str) -> str:
 
 def redact_address(url: str) -> str:
     """Return an address with any password in it replaced by `***`."""
-    # A password that was not percent-encoded may hold @ or /: all up to the last @ is replaced.
+    # A password that was not percent-encoded may contain @ or /, so everything up to the last @ is
+    # replaced.
     url = re.sub(r"(?s)^([^:/?#]+://[^:@/?#]*):.*@", r"\1:***@", url)
     return re.sub(r"(?i)([?&](?:ssl)?password=)[^&]*", r"\1***", url)
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an address leads to this machine, whatever a name server says."""
+    """Return whether an address points to this machine, without asking a name server."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if set("@\\%") & set(parts.netloc):

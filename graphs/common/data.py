@@ -1,4 +1,4 @@
-"""The base class of everything in a spec, and the types of its fields."""
+"""The base classes of specs, and the types of their fields."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -49,13 +49,13 @@ Stored = TypeVar("Stored", covariant=True)
 Accepted = TypeVar("Accepted", contravariant=True)
 
 MOST: Final = 1_000_000
-"""The largest cap: more than any conversation has, and a number that any store can keep."""
+"""The largest cap: more than any conversation reaches, and a number that any store can keep."""
 
 NAME_LENGTH: Final = 80
-"""The longest name, in characters."""
+"""Maximum length of a name, in characters."""
 
 MARK_LENGTH: Final = 200
-"""The longest mark, in characters."""
+"""Maximum length of a mark, in characters."""
 
 
 def _shown(text: str) -> str:
@@ -65,7 +65,7 @@ def _shown(text: str) -> str:
 
 
 Text = Annotated[str, StringConstraints(min_length=1, pattern=r"\S")]
-"""Text that holds more than white space."""
+"""Text that contains more than white space."""
 
 Name = Annotated[
     str,
@@ -77,7 +77,9 @@ Name = Annotated[
 
 
 class NamedObject(str):
-    """A name that brings the object it names: in all that is stored, shown or compared, the name.
+    """A name that carries the Python object it refers to.
+
+    It serializes, prints and compares as a plain `str`.
 
     Attributes:
         brought: The object.
@@ -86,27 +88,27 @@ class NamedObject(str):
     brought: object
 
     def __new__(cls, name: str, brought: object) -> Self:
-        """Make the name of an object."""
+        """Create the name of an object."""
         made = super().__new__(cls, name)
         made.brought = brought
         return made
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """Only the name leaves the process."""
+        """Pickle the name only, because the object stays in this process."""
         return str, (str(self),)
 
     def __deepcopy__(self, memo: object) -> Self:
-        """Keep the very object."""
+        """Return the name itself, so that the object is not copied."""
         return self
 
 
 def is_agent(given: Any) -> bool:  # noqa: ANN401
-    """Whether it looks like one of LangChain's Runnables, which take long to import."""
+    """Return whether an object looks like a LangChain Runnable, whose import is slow."""
     return hasattr(given, "ainvoke") and hasattr(given, "get_name") and not isinstance(given, type)
 
 
 def _named(given: Any, handler: ValidatorFunctionWrapHandler) -> object:  # noqa: ANN401
-    """Read a name, or an object that has one."""
+    """Validate a name, or an object that has one."""
     if isinstance(given, str):
         name = handler(str(given))
         return NamedObject(name, given.brought) if isinstance(given, NamedObject) else name
@@ -127,25 +129,25 @@ def _named(given: Any, handler: ValidatorFunctionWrapHandler) -> object:  # noqa
 
 
 class HasName(Protocol):
-    """What has a name of its own, such as a tool."""
+    """An object with its own name, such as a tool."""
 
     @property
     def name(self) -> str | None:
-        """Its name."""
+        """Return its name."""
 
 
 Thing: TypeAlias = str | Callable[..., Any] | HasName
-"""What may be given where something registered is named, by type."""
+"""The type of an argument that refers to a registered object: its name, or the object itself."""
 
 Fields: TypeAlias = Mapping[str, Any]
-"""What may be given where a part of a spec stands, by type: its fields."""
+"""The type of an argument for a part of a spec: its fields as a dict."""
 
 if TYPE_CHECKING:
 
     class Accepts(Generic[Stored, Accepted]):
-        """The type of a field that may be set from more types than it stores.
+        """The type of a field that accepts more types than it stores.
 
-        Type checkers read the second as the type of the model's argument.
+        Type checkers read the second type as the type of the model's argument.
         """
 
         def __get__(self, instance: object, owner: object) -> Stored: ...
@@ -154,10 +156,10 @@ if TYPE_CHECKING:
 else:
 
     class Accepts:
-        """The type that a field stores, the first of two; the second is for type checkers."""
+        """The first of two types, which a field stores; the second is for type checkers."""
 
         def __class_getitem__(cls, types: tuple[object, object]) -> object:
-            """Return the type that is stored."""
+            """Return the stored type."""
             return types[0]
 
 
@@ -167,7 +169,7 @@ def default(value: Any) -> Any:  # noqa: ANN401  # is assigned to a field that `
 
 
 Named = Annotated[Name, WrapValidator(_named)]
-"""The name of something registered, or in Python the thing itself, which is registered by its own
+"""The name of a registered object, or in Python the object itself, which is registered by its own
 name."""
 
 Mark = Annotated[
@@ -180,14 +182,14 @@ Mark = Annotated[
 
 @dataclass(frozen=True)
 class AtLeast:
-    """The least length of a list, checked only after its items are valid.
+    """The minimum length of a list, checked only after its items are valid.
 
-    Pydantic's own `min_length` counts without those at fault, so that one wrong speaker of two is
-    also one speaker too few.
+    Pydantic's own `min_length` does not count invalid items, so that one invalid speaker of two
+    would also be reported as one speaker too few.
     """
 
     number: int
-    """The least number."""
+    """The minimum length."""
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
@@ -198,7 +200,7 @@ class AtLeast:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Add it to the JSON schema, for forms."""
+        """Add the length to the JSON schema, for forms."""
         return handler(schema) | {"minItems": self.number}
 
     def _counted(self, found: tuple[T, ...]) -> tuple[T, ...]:
@@ -212,16 +214,16 @@ Cap = Annotated[int, Field(strict=True, gt=0, le=MOST)]
 """A number from 1 to a million."""
 
 UNSET: Final = "unset"
-"""The temperature of a call that sends none, so that the model uses its own."""
+"""The temperature setting of a call that sends none, so that the model's own default applies."""
 
 
 class _OrUnset:
-    """Accepts the word beside a number, without pydantic's path of a union in errors."""
+    """A validator that accepts ``unset`` or a number, without pydantic's union path in errors."""
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Check numbers alone."""
+        """Apply the number's schema to numbers only."""
         number = handler.generate_schema(Annotated[float | None, Field(ge=0, le=2)])
         return no_info_wrap_validator_function(
             self._read, number, serialization=simple_ser_schema("any")
@@ -230,7 +232,7 @@ class _OrUnset:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Add the word to the JSON schema, for forms."""
+        """Add ``unset`` to the JSON schema, for forms."""
         found = handler(schema)
         return {**found, "anyOf": [*found["anyOf"], {"const": UNSET, "type": "string"}]}
 
@@ -243,12 +245,12 @@ Temperature = Annotated[float | Literal["unset"] | None, _OrUnset()]
 """A sampling temperature, 0 to 2; ``unset`` sends none. The default of the field if None."""
 
 
-# Pydantic's plugin for mypy takes all fields by name alone; what is said here counts beside it.
+# Pydantic's plugin for mypy makes all fields keyword-only; this decorator extends that.
 @dataclass_transform(kw_only_default=True, field_specifiers=(Field, PrivateAttr))
 class Data(BaseModel, metaclass=DocumentedMeta):
-    """Base of all data of ours: frozen, and an unknown field is an error."""
+    """Base of all of duologue's models: frozen, and an unknown field is an error."""
 
-    # Validators are built when a model is first used: a process needs but some of them.
+    # Validators are built when a model is first used, because a process needs only some of them.
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     @classmethod
@@ -267,9 +269,9 @@ class Data(BaseModel, metaclass=DocumentedMeta):
 
 
 class Spec(Data):
-    """Base of everything in a spec: a mistake of who makes one in Python is one `SpecError`."""
+    """Base of all parts of a spec: a mistake in Python code raises one `SpecError`."""
 
-    # Hidden, since type checkers read a model's arguments off its fields.
+    # Hidden, because type checkers derive a model's arguments from its fields.
     if not TYPE_CHECKING:
 
         def __init__(self, /, *values: object, **data: Any) -> None:
@@ -281,13 +283,13 @@ class Spec(Data):
             except ValidationError as error:
                 raise SpecError(explain_error(error, type(self))) from error
 
-        # As pydantic marks its own: it does not call this one for models inside of others, whose
-        # errors the outermost model collects, with their paths.
+        # Marked as pydantic marks its own `__init__`: pydantic then does not call this one for
+        # nested models, whose errors the outermost model collects, with their paths.
         __init__.__pydantic_base_init__ = True
 
 
 class AnyCase(StrEnum):
-    """Base of the choices in a spec: each is read in any case, so by its name in Python, too."""
+    """Base of the choices in a spec; case is ignored, so that names from Python work, too."""
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
@@ -305,12 +307,12 @@ class Kinded(Spec):
 
 
 def by_kind(given: object) -> object:
-    """Read a kind given as a bare word, such as ``"human"``, as ``{"kind": "human"}``."""
+    """Convert a plain string that is a kind, such as ``"human"``, to ``{"kind": "human"}``."""
     return {"kind": given} if isinstance(given, str) else given
 
 
 def check_distinct(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Make sure that no name stands in a list twice."""
+    """Check that a list contains no name twice."""
     for place, name in enumerate(names):
         if name in names[:place]:
             raise ValueError(f"{name!r} is given twice")
@@ -318,4 +320,4 @@ def check_distinct(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 DistinctNames = Annotated[tuple[Named, ...], AfterValidator(check_distinct)]
-"""Different names of what is registered."""
+"""Unique names of registered objects."""

@@ -1,4 +1,4 @@
-"""How results and specs show themselves in notebooks and in a console."""
+"""Display of results and specs in notebooks and consoles."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -20,31 +20,34 @@ if TYPE_CHECKING:
 
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
-"""Where the templates are, with the style of all that a notebook shows."""
+"""The folder of the templates and of the style for notebooks."""
 
 
 class Panel(Data):
-    """What is shown. Texts may be anybody's: each form of it escapes them."""
+    """The content of a display.
+
+    Its texts may come from anyone, so every output format escapes them.
+    """
 
     title: str = ""
-    """What it is, in a line."""
+    """A title of one line."""
     tag: str = ""
     """Its name in code, such as the reason of an end."""
     notes: tuple[str, ...] = ()
-    """What else is to be known, each in a line."""
+    """Further notes, one line each."""
     head: tuple[str, ...] = ()
     """The headings of the columns."""
     rows: tuple[tuple[str, ...], ...] = ()
     """The rows of the table."""
     left_out: NonNegativeInt = 0
-    """How many rows before those are left out."""
+    """Number of rows before these that are left out."""
 
     def html(self) -> str:
-        """Write it as HTML, which also reads where styles are taken away."""
+        """Return it as HTML that is readable without styles, too."""
         return _template().render(panel=self)
 
     def markdown(self) -> str:
-        """Write it as Markdown."""
+        """Return it as Markdown."""
         tag = f" `{self.tag}`" if self.tag else ""
         parts = [f"**{_plain(self.title)}**{tag}"] if self.title else []
         parts += map(_plain, self._said())
@@ -55,8 +58,8 @@ class Panel(Data):
         return "\n\n".join(parts) + "\n"
 
     def renderable(self) -> "RenderableType":
-        """Give it as rich takes it."""
-        # Only a console needs it.
+        """Return it as an object that rich can print."""
+        # Imported here, because only a console needs rich.
         from rich import box
         from rich.console import Group
         from rich.table import Table
@@ -77,10 +80,10 @@ class Panel(Data):
         return Group(*parts)
 
     def text(self) -> str:
-        """Write it as text of at most 80 columns."""
+        """Return it as text of at most 80 columns."""
         from rich.console import Console
 
-        # Within a kernel rich would show it there, too.
+        # Within a notebook's kernel, rich would also print to the notebook.
         console = Console(width=80, file=StringIO(), color_system=None, force_jupyter=False)
         with console.capture() as captured:
             console.print(self.renderable())
@@ -93,7 +96,7 @@ class Panel(Data):
 
 
 class Shown:
-    """What shows itself as a panel."""
+    """An object that is displayed as a panel."""
 
     def _panel(self) -> Panel:
         raise NotImplementedError
@@ -105,7 +108,7 @@ class Shown:
         return self._panel().markdown()
 
     def _repr_pretty_(self, printer: "RepresentationPrinter", cycle: bool) -> None:
-        # Within a list or a dict it stands as what it is.
+        # Within a list or a dict, its plain representation is shown.
         alone = len(printer.stack) == 1
         printer.text(self._panel().text() if alone else repr(self))  # type: ignore[no-untyped-call]
 
@@ -114,7 +117,7 @@ class Shown:
 
 
 def _plain(text: str) -> str:
-    # Notebooks read what stands between dollars as mathematics.
+    # Notebooks read text between dollar signs as mathematics.
     return escape_markdown(clean(text)).replace("$", r"\$")
 
 
@@ -124,7 +127,7 @@ def _cell(text: str) -> str:
 
 @cache
 def _template() -> "Template":
-    # Only what a notebook shows needs it.
+    # Imported here, because only a notebook needs jinja2.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     templates = Environment(
@@ -139,14 +142,14 @@ def _template() -> "Template":
 
 
 MOST: Final = 60
-"""How many lines are shown, the newest."""
+"""Maximum number of lines shown, the newest ones."""
 
 
 T = TypeVar("T")
 
 
 class ShownList(Shown, list[T]):
-    """A list that shows itself; so does a part of it."""
+    """A list that is displayed as a panel, and so are its slices."""
 
     @overload
     def __getitem__(self, place: SupportsIndex, /) -> T: ...

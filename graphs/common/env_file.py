@@ -1,7 +1,7 @@
-"""Reading the ``.env`` file of the working folder, which may be anybody's.
+"""The ``.env`` file of the working folder, whose content is not trusted.
 
-It gives keys, model names, an address and numbers. A key of the environment is never sent to an
-address that stands in the file, and nothing in it names files or commands.
+It may set keys, model names, an address and numbers. A key from the environment is never sent to an
+address from the file, and no entry of the file can name files or commands.
 """
 
 import os
@@ -15,25 +15,25 @@ from .addresses import OPENAI, check_address, is_loopback, show_address
 NAME = ".env"
 
 _PLACES = {"store": "--store", "mcp_servers": None}
-"""The settings that name files or commands, and the option that gives them."""
+"""The settings that name files or commands, and the command-line option that sets them."""
 
 _SENT = ("OPENAI_CUSTOM_HEADERS", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID")
-"""What OpenAI's client sends to whatever address it is given."""
+"""Variables whose values OpenAI's client sends to any address."""
 
 
 class Found(NamedTuple):
-    """The settings of the file that the environment does not set."""
+    """The settings from the file that the environment does not set."""
 
     values: dict[str, str | None]
-    """The values by setting. None: not set, whatever the environment says."""
+    """The values by setting. None means not set, even if the environment sets it."""
     faults: dict[str, str]
-    """Why a setting of the file can't be used, by setting: names its variable, says what to do."""
+    """The reason and the remedy for each setting of the file that can't be used."""
     notice: str | None = None
-    """What a user of the file's address should know."""
+    """A note for the user of the file's address. None if there is none."""
 
 
 class _Filed(NamedTuple):
-    """A setting as it stands in the file."""
+    """A setting in the file."""
 
     variable: str
     """The variable that sets it."""
@@ -41,23 +41,23 @@ class _Filed(NamedTuple):
 
 
 def is_weights(model: str) -> bool:
-    """Whether the name of a model is the path of a file with its weights."""
+    """Return whether the name of a model is the path of a file with its weights."""
     return model.strip().lower().endswith(".gguf")
 
 
 def read_env_file(variables: Mapping[str, Collection[str]]) -> Found:
-    """Read what the file sets. What the environment sets wins."""
+    """Read the settings of the file. The environment overrides them."""
     environment = {name.upper() for name, value in os.environ.items() if value}
     given = {name for name, names in variables.items() if not environment.isdisjoint(names)}
     try:
         filed = _read(variables)
     except (OSError, ValueError) as error:
-        # It names no files or commands, whatever stands in it.
+        # A file can't set names of files or commands anyway.
         lost = variables.keys() - given - _PLACES.keys()
         return Found({}, dict.fromkeys(lost, f"{NAME}: can't be read: {error}"))
     url = None if "base_url" in given else filed.get("base_url")
     if url and "api_key" in given and url.value.strip().rstrip("/") == OPENAI:
-        # The key of the environment is meant for this address.
+        # The key in the environment is meant for this address.
         url = None
     left = {
         setting: one
@@ -73,7 +73,7 @@ def read_env_file(variables: Mapping[str, Collection[str]]) -> Found:
     try:
         where = check_address(url.value)
     except ValueError:
-        # Whoever checks the values says so.
+        # The validation of the settings reports this error.
         return Found(values, faults)
     if wrong := _fault_of_address(url.variable, where, has_key=has_key):
         faults.setdefault("base_url", wrong)
@@ -107,9 +107,10 @@ def _read(variables: Mapping[str, Collection[str]]) -> dict[str, _Filed]:
 
     if b"\0" in written:
         raise ValueError("it is not UTF-8 text")
-    # One line that is in no encoding spoils no other.
+    # A line in another encoding must not make the other lines unreadable.
     text = written.decode("utf-8-sig", errors="replace")
-    # Without interpolation: `http://x/${SECRET}` would send any variable of the environment.
+    # Without interpolation, because `http://x/${SECRET}` would send any variable of the
+    # environment.
     lines = [(one.key, one.value) for one in parse_stream(StringIO(text))]
     named = {name.upper(): _Filed(name, value) for name, value in lines if name and value}
     return {

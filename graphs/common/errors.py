@@ -1,16 +1,17 @@
-"""The errors a user can meet. Each message is one sentence that names the thing and what to do."""
+"""The errors for users. Each message is one sentence that names the object and the remedy."""
 
 from .sanitize import shorten
 
 
 class DuologueError(RuntimeError):
-    """Base of every error this library raises on purpose.
+    """Base of every error that this library raises on purpose.
 
-    LangGraph's servers pass the text of a RuntimeError on to clients and hide that of others.
+    It is a RuntimeError because LangGraph's servers send the text of a RuntimeError to clients and
+    hide the text of other errors.
 
     Args:
-        text: The sentence. What it quotes may be anything: it is made one harmless line, and
-            cut where it is too long.
+        text: The sentence. It may quote any text: it is escaped, joined to one line, and
+            shortened if it is too long.
     """
 
     def __init__(self, text: str = "") -> None:
@@ -18,26 +19,27 @@ class DuologueError(RuntimeError):
 
 
 class SpecError(DuologueError, ValueError):
-    """A conversation, or a file that should hold one, is not valid. Names the field or file."""
+    """An invalid conversation, or an invalid file for one. Names the field or file."""
 
 
 class ModelError(DuologueError):
-    """A model can't be had or did not answer. Names the model or its address."""
+    """A model is not available or did not answer. Names the model or its address."""
 
 
 class ModelUnavailableError(ModelError):
-    """A model can't be had, whatever it is asked. Names the model or its address.
+    """A model is not available for any request. Names the model or its address.
 
-    Its key is rejected, there is no such model, no server is reached, or a package is missing.
+    Its key is rejected, the model does not exist, the server can't be reached, or a package is
+    missing.
     """
 
 
 class ContextTooLongError(ModelError):
-    """A model refused a prompt as longer than it takes. Says how long both are, where known.
+    """A model refused a prompt that is too long for it. Contains both lengths if they are known.
 
     Attributes:
-        prompt_tokens: The tokens of the prompt, as the model counts them. None: not told.
-        limit: The tokens that the model takes, those of the answer included. None: not told.
+        prompt_tokens: Tokens of the prompt as the model counts them. None if unknown.
+        limit: Maximum tokens that the model accepts, including the answer. None if unknown.
     """
 
     def __init__(
@@ -49,11 +51,11 @@ class ContextTooLongError(ModelError):
 
 
 class UnreadableAnswerError(ModelError):
-    """A model's last answer does not fit the schema that was asked for. Names the schema.
+    """A model's last answer does not fit the requested schema. Names the schema.
 
     Attributes:
-        reply: The whole text of that answer.
-        session: The id of the session that it is stored in.
+        reply: The complete text of this answer.
+        session: The id of the session that contains it.
     """
 
     def __init__(self, text: str, *, reply: str, session: str) -> None:
@@ -67,7 +69,7 @@ class AnswerError(DuologueError, ValueError):
 
 
 class StoreError(DuologueError):
-    """The place where sessions are kept can't be opened, read or written. Names it."""
+    """The store of sessions can't be opened, read or written. Names the store."""
 
 
 class SessionError(DuologueError):
@@ -79,10 +81,10 @@ class BatchError(DuologueError):
 
 
 class PausedError(DuologueError):
-    """A run stopped before its next model call, since all runs of a batch are paused. Says why."""
+    """A run stopped before its next model call, as its batch is paused. Contains the reason."""
 
 
 def function_error(what: str, name: str, error: BaseException, at: str | None = None) -> SpecError:
-    """Make the error for a function or model of the user's own that raised."""
+    """Return the error for a user's function or model that raised an exception."""
     where = "" if at is None else f" in {at}"
     return SpecError(f"the {what} {name!r} failed{where}: {type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""Reading data from files with one clear error, and writing files that are complete or absent."""
+"""Functions that read files with one clear error, and write files that are complete or absent."""
 
 import json
 import os
@@ -14,9 +14,13 @@ from .errors import SpecError
 
 
 def read_file(path: Path, parse: Callable[[str], Any]) -> Any:  # noqa: ANN401
-    """Read a file in UTF-8 whose ending names its format."""
+    """Read a file in UTF-8 whose suffix names its format.
+
+    Raises:
+        SpecError: The file can't be read or parsed.
+    """
     try:
-        # Windows' own tools begin such a file with a mark, which is no part of the text.
+        # Tools of Windows begin such a file with a byte order mark, which is not part of the text.
         return parse(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise SpecError(f"{path}: can't be read: {error.strerror or error}") from error
@@ -29,7 +33,11 @@ def read_file(path: Path, parse: Callable[[str], Any]) -> Any:  # noqa: ANN401
 
 
 def read_fields(path: Path, what: str) -> dict[str, Any]:
-    """Read the fields of something out of a TOML or JSON file."""
+    """Read the fields of an object from a TOML or JSON file.
+
+    Raises:
+        SpecError: The file can't be read, or does not contain an object.
+    """
     readers: dict[str, Callable[[str], Any]] = {".toml": tomllib.loads, ".json": json.loads}
     if path.suffix.lower() not in readers:
         raise SpecError(f"{path}: a {what} is read from a .toml or .json file")
@@ -40,7 +48,7 @@ def read_fields(path: Path, what: str) -> dict[str, Any]:
 
 
 class NewFile:
-    """A file that is written beside its place, and put there at the end."""
+    """A file that is written under a temporary name and moved to its path when it is complete."""
 
     def __init__(self, path: Path, place: Path, draft: Path, file: BinaryIO) -> None:
         self.path = path
@@ -51,39 +59,39 @@ class NewFile:
 
     @classmethod
     def begun(cls, path: Path) -> "NewFile":
-        """Begin to write a file.
+        """Start to write a file.
 
         Raises:
             SpecError: It can't be written.
         """
         with _writing(path):
-            # What a link leads to is written, and the link stays.
+            # The target of a link is written, and the link stays.
             place = path.resolve()
             if place.exists() and not place.is_file():
                 raise SpecError(f"{path}: is no file that can be written over")
             draft = place.with_name(f".duologue-{token_hex(8)}.tmp")
-            # Opened as any other file is, so that it gets the usual rights.
+            # Opened like any other file, so that it gets the usual permissions.
             return cls(path, place, draft, draft.open("xb"))
 
     @property
     def sha256(self) -> str:
-        """The hash of what was written so far."""
+        """Return the hash of the content so far."""
         return self._hash.hexdigest()
 
     @property
     def bytes(self) -> int:
-        """How long it is so far."""
+        """Return the length so far, in bytes."""
         return self._file.tell()
 
     def write(self, text: str) -> None:
-        """Write some more."""
+        """Append text."""
         data = text.encode()
         self._hash.update(data)
         with _writing(self.path):
             self._file.write(data)
 
     def put(self) -> None:
-        """Put it in its place."""
+        """Move the complete file to its path."""
         with _writing(self.path):
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -91,8 +99,8 @@ class NewFile:
             self._draft.replace(self._place)
 
     def drop(self) -> None:
-        """Leave nothing of it where it was not put in its place."""
-        # On a full disk closing fails, too, and what has failed before is to be told.
+        """Delete the temporary file if it was not moved to its path."""
+        # On a full disk, closing fails, too, and the earlier error is the one to report.
         with suppress(OSError):
             self._draft.unlink(missing_ok=True)
         with suppress(OSError):

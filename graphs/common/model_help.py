@@ -1,8 +1,8 @@
-"""The signature of a model, for calls, `help` and completion, and what its fields mean.
+"""Signatures of models for calls, `help` and completion, and the descriptions of their fields.
 
 Pydantic makes signatures only together with validators, which `Data` builds when a model is first
-used, and reads the strings below fields when a class is made (`use_attribute_docstrings`), which
-took a third of the time of importing all models. So both are made here, when somebody asks.
+used. It reads the strings below fields when a class is made (`use_attribute_docstrings`), which
+took a third of the time of importing all models. This module therefore makes both on demand.
 """
 
 import ast
@@ -38,10 +38,10 @@ else:
     ModelMetaclass = type(BaseModel)
 
 _LINE: Final = 88
-"""The longest signature on one line, in characters."""
+"""Maximum length of a signature on one line, in characters."""
 
 _LONGEST_TEXT: Final = 60
-"""The longest text that a signature shows as a default, in characters."""
+"""Maximum length of a text that a signature shows as a default, in characters."""
 
 _SECTION: Final = re.compile(r"^(?:Raises|Example):$", re.MULTILINE)
 
@@ -60,9 +60,9 @@ def field_docs(model: type[BaseModel]) -> dict[str, str]:
 def _own_docs(model: type[BaseModel]) -> dict[str, str]:
     try:
         (tree,) = ast.parse(dedent(inspect.getsource(model))).body
-    except (OSError, TypeError):  # made where there is no source
+    except (OSError, TypeError):  # made without source code
         return {}
-    assert isinstance(tree, ast.ClassDef)  # noqa: S101  # what `getsource` finds
+    assert isinstance(tree, ast.ClassDef)  # noqa: S101  # the result of `getsource`
     found = {}
     for field, below in pairwise(tree.body):
         match field, below:
@@ -96,7 +96,7 @@ def own_doc(model: type[BaseModel]) -> str:
 
 class _Signature(Signature):
     def __str__(self) -> str:
-        """Write a long one over several lines, as `help` does by itself from Python 3.13 on."""
+        """Return a long signature on several lines, as `help` does from Python 3.13 on."""
         line = super().__str__()
         if len(line) <= _LINE:
             return line
@@ -108,7 +108,7 @@ class _Signature(Signature):
 
 
 def positional_fields(model: type[BaseModel]) -> list[str]:
-    """Return the names of the fields that may be given by position, in this order."""
+    """Return the names of the fields that are accepted by position, in this order."""
     return [name for name, field in model.model_fields.items() if field.kw_only is False]
 
 
@@ -118,7 +118,7 @@ def by_name(
     """Return all fields by name.
 
     Raises:
-        TypeError: There are too many values, or one of these fields is given by name, too.
+        TypeError: There are too many values, or a field is passed by position and by name.
     """
     names = positional_fields(model)
     if len(values) > len(names):
@@ -140,7 +140,7 @@ def _parameters(model: type[BaseModel]) -> Iterator[Parameter]:
     needed = [name for name in positional if model.model_fields[name].is_required()]
     for name in positional:
         field = model.model_fields[name]
-        # Python has no parameter without a default behind one that has a default.
+        # Python allows no parameter without a default after one with a default.
         is_needed = bool(needed) and positional.index(name) < positional.index(needed[-1])
         default = Parameter.empty if is_needed else _default(field)
         yield Parameter(
@@ -167,7 +167,7 @@ class Shown(str):
 
 
 class _Beginning(str):
-    """A long text, of which a signature shows the beginning."""
+    """A long text of which a signature shows only the beginning."""
 
     __slots__ = ()
 
@@ -176,7 +176,7 @@ class _Beginning(str):
 
 
 def type_name(annotation: Any) -> str:  # noqa: ANN401
-    """Return a type as it is written in code, without how pydantic reads it."""
+    """Return a type as it is written in code, without pydantic's annotations."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return type_name(arguments[0])
@@ -203,7 +203,7 @@ def _default(field: FieldInfo) -> object:
 
 
 def format_default(value: object) -> object:
-    """Return a default as a signature shows it: unchanged, if it is written as in code."""
+    """Return a default in the form for a signature; the value itself if its `repr` is valid."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, str) and len(value) > _LONGEST_TEXT:
@@ -229,10 +229,10 @@ def _signature(model: type[BaseModel]) -> Signature:
 
 
 class DocumentedMeta(ModelMetaclass):
-    """The metaclass of models that have a signature from the beginning, and describe their fields.
+    """The metaclass of models, with a signature on demand and descriptions of the fields.
 
-    Both are properties of the class: pydantic's signature, which it sets when it builds validators,
-    shows how each field is read, and `help` looks at no descriptor in a class but at these.
+    Both are properties of the class: the signature that pydantic sets with the validators shows how
+    each field is validated, and these are the only descriptors in a class that `help` reads.
     """
 
     __signature__ = property(_signature, lambda model, pydantics: None)

@@ -1,30 +1,31 @@
-"""Escaping and shortening text of models and users before it is shown. Pure functions.
+"""Pure functions that escape and shorten text of models and users before it is shown.
 
-Two strengths, each with one function for text and one for JSON:
+There are two strengths, each with one function for text and one for JSON:
 
-- `clean` is for what people read: control and direction characters are escaped, and all that
-  languages and emoji need stays, such as the joiners between letters.
-- `escape_invisible` is for what people decide on or copy: arguments that they approve, ids, names,
-  code. Every character that can't be seen is escaped.
+- `clean` is for text that people only read: it escapes control and direction characters, and keeps
+  all characters that languages and emoji need, such as the joiners between letters.
+- `escape_invisible` is for text that people approve or copy: tool arguments, ids, names, code. It
+  escapes every invisible character.
 """
 
 import json
 import re
 from typing import Final
 
-# Hebrew and Arabic need these; they turn no more than a letter does, but can't be seen.
+# Hebrew and Arabic need these. They affect the direction no more than a letter does, but are
+# invisible.
 _MARKS = "\u061c\u200e\u200f"
 
-# These turn the direction of what follows, so that a line can look like another one, or change
-# how it is drawn and are deprecated by Unicode.
+# These change the direction of the text after them, so that a line can look like another one, or
+# change its rendering and are deprecated by Unicode.
 _TURNING = f"{_MARKS}\u202a-\u202e\u2066-\u206f\ufff9-\ufffb"
 
 _CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff"
 
 _UNREADABLE: Final = re.compile(f"[{_CONTROLS}{_TURNING}]")
 
-# Printable for Python, and yet nothing is seen: the characters that Unicode calls ignorable, and
-# the letters, a pattern and a note that are blank.
+# Printable for Python, but invisible: the characters that Unicode calls ignorable, and the letters,
+# a pattern and a note that are blank.
 _BLANK: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\U0001d159\U000e0100-\U000e01ef]"
@@ -32,32 +33,32 @@ _BLANK: Final = re.compile(
 
 
 LONGEST: Final = 2000
-"""How long an error may be, in characters."""
+"""Maximum length of an error, in characters."""
 
 
 def clean(text: str) -> str:
-    """Escape what would move a terminal's cursor, change its state or turn the direction of text.
+    """Escape characters that affect a terminal's cursor or state, or the direction of text.
 
-    Line breaks and tabs stay. The result has no character that is escaped once more.
+    Line breaks and tabs stay. A second call does not change the result.
     """
     return _UNREADABLE.sub(_escape_match, _lines(text))
 
 
 def clean_page(text: str) -> str:
-    """Escape as `clean` does, and keep the direction marks that Hebrew and Arabic need."""
+    """Escape as `clean` does, but keep the direction marks that Hebrew and Arabic need."""
     return _UNREADABLE.sub(
         lambda found: found[0] if found[0] in _MARKS else _escape_match(found), _lines(text)
     )
 
 
 def escape_invisible(text: str, keep: str = "") -> str:
-    r"""Escape every character that nobody can see, such as ``\n``, ``\x1b`` or ``\u200b``.
+    r"""Escape every invisible character, such as ``\n``, ``\x1b`` or ``\u200b``.
 
-    The only blank that stays is the space. Emoji that are joined are taken apart.
+    The space is the only blank character that stays. Joined emoji are split.
 
     Args:
         text: The text.
-        keep: Characters that stay as they are, such as a line break.
+        keep: Characters that are not escaped, such as a line break.
     """
     if text.isprintable() and _BLANK.search(text) is None:
         return text
@@ -67,31 +68,31 @@ def escape_invisible(text: str, keep: str = "") -> str:
 
 
 def dump_exact_json(value: object, indent: int | None = None) -> str:
-    """Return a value as JSON in which every character that nobody can see is escaped.
+    """Return a value as JSON in which every invisible character is escaped.
 
-    It is read back as the same value. Letters that only look alike, as in two scripts, stay.
+    Reading the JSON returns the same value. Letters that look alike, as in two scripts, stay.
     """
     text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
     return escape_invisible_json(text)
 
 
 def escape_invisible_json(text: str) -> str:
-    """Escape in JSON every character that nobody can see; it is read back as the same value."""
+    """Escape every invisible character in JSON; its value does not change."""
     if text.isprintable() and _BLANK.search(text) is None:
         return text
-    # Outside of strings JSON has no other characters of this kind.
+    # Outside of strings, JSON has no other invisible characters.
     return "".join(
         one if one in "\n\r\t" or _is_visible(one) else json.dumps(one)[1:-1] for one in text
     )
 
 
 def escape_markdown(text: str) -> str:
-    """Write text on one line with nothing in it that Markdown reads."""
+    """Return text on one line with all Markdown syntax escaped."""
     return re.sub(r"([\\`*_\[\]<>&#~|])", r"\\\1", " ".join(text.split()))
 
 
 def escape_json(text: str) -> str:
-    """Make JSON harmless to a terminal, and to programs that split text into lines."""
+    """Escape JSON for terminals, and for programs that split text into lines."""
     return _UNSAFE_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -100,7 +101,7 @@ _UNSAFE_JSON: Final = re.compile(f"[\x7f-\x9f\u2028\u2029{_TURNING}]")
 
 def shorten(text: str) -> str:
     """Escape text that quotes others, and leave out its middle if it is too long for an error."""
-    # Of a long text only the parts that stay are escaped.
+    # Only the remaining parts of a long text are escaped.
     whole = text if len(text) > LONGEST else clean(text)
     if len(whole) <= LONGEST:
         return whole
@@ -110,7 +111,7 @@ def shorten(text: str) -> str:
 
 
 def excerpt(text: str, most: int = 300) -> str:
-    """Give text from elsewhere as a part of a sentence."""
+    """Return text from elsewhere in a form that fits into a sentence."""
     shown = " ".join(clean(text[:most]).split())
     if max(len(text), len(shown)) <= most:
         return shown
@@ -130,5 +131,5 @@ def _escape_match(found: re.Match[str]) -> str:
 
 
 def _escape_character(character: str) -> str:
-    # `unicode_escape` leaves Latin-1 and ASCII that it calls printable, which none of these is.
+    # `unicode_escape` does not change printable Latin-1 and ASCII, but no such character gets here.
     return character.encode("unicode_escape").decode()

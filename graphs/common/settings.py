@@ -1,6 +1,6 @@
-"""Settings from the environment and a ``.env`` file. What a conversation says itself wins.
+"""Settings from the environment and a ``.env`` file. A conversation's own fields override them.
 
-What the file may set is in `graphs.common.env_file`.
+`graphs.common.env_file` restricts the settings in the file.
 """
 
 import os
@@ -26,10 +26,10 @@ from .errors import SpecError
 from .validation import explain_error
 
 EMBEDDED_CONTEXT = 8192
-"""The context of a model on this machine, in tokens, unless set otherwise."""
+"""The default context of a model on this machine, in tokens."""
 
 MAX_REPLY_SIZE = 16 * 2**20
-"""The maximum size of a model server's reply, in bytes, unless set otherwise."""
+"""The default maximum size of a model server's reply, in bytes."""
 
 
 def _key(key: SecretStr) -> SecretStr:
@@ -40,42 +40,44 @@ def _key(key: SecretStr) -> SecretStr:
 
 
 class Settings(Data):
-    """The places of models, sessions and MCP servers, and the limits of model calls.
+    """The locations of models, sessions and MCP servers, and the limits of model calls.
 
-    `load_settings` reads each field from the variable ``DUOLOGUE_`` and its name in capitals; the
-    key and the address also from OpenAI's own names.
+    `load_settings` reads each field from the variable ``DUOLOGUE_`` plus its name in capitals, and
+    the key and the address also from OpenAI's own variables.
     """
 
     api_key: Annotated[SecretStr, AfterValidator(_key)] | None = None
     """The key of the model server."""
     base_url: Annotated[str, AfterValidator(check_address)] | None = None
-    """The address of a server that speaks OpenAI's API. None: OpenAI."""
+    """The address of a server with OpenAI's API. OpenAI if None."""
     model: str | None = None
-    """The model for all that name none: a name, ``embedded`` or the path of a ``.gguf`` file."""
+    """The model of every call that names none: a name, ``embedded`` or the path of a ``.gguf``
+    file."""
     store: str | None = None
-    """Where sessions are kept: a path or an URL. None: one file in the user's data folder."""
+    """The store of sessions: a path or a URL. If None, a file in the user's data folder."""
     mcp_servers: Path | None = None
     """A JSON file with MCP servers: ``{"mcpServers": {name: {"command": …}}}``."""
     timeout: PositiveFloat = 120.0
-    """How long a try of a model call waits for the server to go on, in seconds."""
+    """Maximum time that one try of a model call waits for the server to continue, in seconds."""
     max_retries: NonNegativeInt = 4
-    """How often a call is tried again when the server is busy, fails or can't be reached."""
+    """Maximum number of retries of a call if the server is busy, fails or can't be reached."""
     max_reply_size: Annotated[ByteSize, Field(ge=1024)] = ByteSize(MAX_REPLY_SIZE)
-    """The maximum size of a model server's reply, unpacked: bytes, or with a unit as in ``64MiB``.
-    At least 1 KiB."""
+    """Maximum size of a model server's reply after decompression: bytes, or with a unit as in
+    ``64MiB``. At least 1 KiB."""
     embedded_context: int = Field(default=EMBEDDED_CONTEXT, ge=512)
-    """The context of the embedded model, or of a ``.gguf`` file, in tokens: prompt and answer."""
+    """The context of the embedded model, or of a ``.gguf`` file, in tokens: prompt and answer
+    together."""
 
     _faults: dict[str, str] = PrivateAttr(default_factory=dict)
     _notice: str | None = PrivateAttr(default=None)
 
     @property
     def notice(self) -> str | None:
-        """What a user of the address should know; None: nothing."""
+        """Return a note for the user of the address, or None."""
         return self._notice
 
     def _refuse(self, faults: Mapping[str, str]) -> None:
-        """Have reading one of these settings raise its error."""
+        """Make these settings raise their errors when they are read."""
         self._faults.update(faults)
         for name in faults:
             del self.__dict__[name]
@@ -90,10 +92,10 @@ class Settings(Data):
 
 
 _PREFIXES: Final = ("DUOLOGUE_", "OPENAI_")
-"""How the names of all variables begin that settings are read from."""
+"""The prefixes of all variables that settings are read from."""
 
 _ALSO_OPENAIS: Final = ("api_key", "base_url")
-"""The settings that are read from OpenAI's own variables, too."""
+"""The settings that are also read from OpenAI's own variables."""
 
 _Sources: TypeAlias = tuple[tuple[tuple[str, str], ...], bytes | None]
 """Variables of the environment with their values, and the content of the file."""
@@ -101,20 +103,24 @@ _Sources: TypeAlias = tuple[tuple[tuple[str, str], ...], bytes | None]
 _MOST_LOADED: Final = 4
 
 _LOADED: Final[dict[_Sources | None, Settings]] = {}
-"""The settings that were read, by their sources: each session asks for them."""
+"""The loaded settings by their sources; they are cached because each session loads them."""
 
 
 def load_settings() -> Settings:
     """Read the settings from the environment, and from a ``.env`` file of the working folder.
 
-    The environment wins. The file gives keys, model names, an address and numbers; its address is
-    used with its own key, or without one on this machine, never with a key of the environment.
+    The environment overrides the file. The file may set keys, model names, an address and numbers.
+    Its address is used with a key from the file, or on this machine without a key, but never with a
+    key from the environment.
+
+    Raises:
+        SpecError: A variable of the environment has an invalid value.
     """
     sources = _sources()
     known = _LOADED.get(sources)
     if known is None:
         known = _read_sources()
-        # What was changed meanwhile may be in it or not.
+        # The result may or may not contain a change made meanwhile, so it is not cached.
         if sources is not None and sources == _sources():
             _LOADED[sources] = known
             while len(_LOADED) > _MOST_LOADED:
@@ -123,7 +129,7 @@ def load_settings() -> Settings:
 
 
 def _sources() -> _Sources | None:
-    """Return all that settings are read from, or None if the file can't be read."""
+    """Return all sources of settings, or None if the file can't be read."""
     names = os.environ.items()
     environment = tuple(
         (name, value) for name, value in names if name.upper().startswith(_PREFIXES)
@@ -153,9 +159,9 @@ def _read_sources() -> Settings:
 
 
 def _environment() -> dict[str, str]:
-    """Return the values of the settings that the environment sets; an empty one counts as not set.
+    """Return the settings that the environment sets; an empty value counts as not set.
 
-    Names of variables are read in any case.
+    The case of variable names is ignored.
     """
     given = {name.upper(): value for name, value in os.environ.items() if value}
     return {
@@ -166,7 +172,7 @@ def _environment() -> dict[str, str]:
 
 
 def environment_variables() -> dict[str, str | None]:
-    """Return the variables by which a process elsewhere has the same settings. None: not set."""
+    """Return the variables that give another process the same settings. None means not set."""
     filed = env_file.read_env_file({name: _variables(name) for name in _FIELDS})
     given: dict[str, str | None] = {}
     for field in _FIELDS:
@@ -183,7 +189,7 @@ _FIELDS: Final = Settings.model_fields
 
 
 def _wrong(error: ValidationError) -> tuple[str, str]:
-    """Return the setting that is wrong, and a sentence that says so."""
+    """Return the invalid setting, and a sentence about it."""
     field, _, wrong = explain_error(error, Settings).partition(": ")
     if field == "api_key":
         # The value may be most of a key.
@@ -192,6 +198,6 @@ def _wrong(error: ValidationError) -> tuple[str, str]:
 
 
 def _variables(field: str) -> list[str]:
-    """Return the variables that a setting is read from, the one that wins first."""
+    """Return the variables that a setting is read from, the strongest one first."""
     prefixes = _PREFIXES if field in _ALSO_OPENAIS else _PREFIXES[:1]
     return [f"{prefix}{field.upper()}" for prefix in prefixes]

@@ -1,7 +1,7 @@
 """Event loops and blocking calls in threads, for synchronous callers.
 
 One background loop runs the coroutines of all synchronous functions. It keeps connections between
-calls, and it works if a loop is already running, as in a notebook.
+calls, and it works even if another loop is already running, as in a notebook.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """An event loop in a thread that lives as long as the process; it begins with the first use."""
+    """An event loop in a thread, started at the first use and alive as long as the process."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -33,7 +33,7 @@ class LoopThread:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop, which runs."""
+        """Return the running loop."""
         with self._beginning:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -44,9 +44,9 @@ class LoopThread:
     def start(
         self, work: Callable[[], Coroutine[Any, Any, T]]
     ) -> tuple[Future[T], threading.Event]:
-        """Run a coroutine there; the event says when it has really ended.
+        """Run a coroutine on the loop; return its future, and an event set at its real end.
 
-        A future that is cancelled is done at once, its work only when the loop gets to it.
+        A cancelled future is done at once, but its coroutine ends only when the loop cancels it.
         """
         ended = threading.Event()
 
@@ -59,7 +59,10 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(watched(), self.loop), ended
 
     async def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine there from any other loop; cancelled, it waits until that has ended."""
+        """Run a coroutine on the loop from any other loop.
+
+        A cancelled call waits until the coroutine has ended.
+        """
         future, ended = self.start(work)
         try:
             return await asyncio.wrap_future(future)
@@ -70,7 +73,7 @@ class LoopThread:
             raise
 
     def _forget(self) -> None:
-        """A child that is forked has the loop, but not the thread that runs it."""
+        """Forget the loop in a forked child, which has no thread that runs it."""
         self._loop = None
         self._beginning = threading.Lock()
 
@@ -78,17 +81,17 @@ class LoopThread:
 def _run(loop: asyncio.AbstractEventLoop) -> None:
     """Run a loop, whatever its tasks raise."""
     while not loop.is_closed():
-        # A task that wants the program to end ends the loop; whoever awaits it is told, too.
+        # A task that exits the program stops the loop; its caller gets the exception as well.
         with suppress(SystemExit, KeyboardInterrupt):
             return loop.run_forever()
 
 
 async def in_thread(function: Callable[..., T], *given: object) -> T:
-    """Call a function that may wait, such as for another program, in a thread of its own.
+    """Call a function that may block, for example until another program ends, in its own thread.
 
-    `asyncio.to_thread` has a few threads for all: as many functions that wait would hold up the
-    files and locks of every session. And a loop that closes, or a program that ends, waits for
-    those; for this one nobody does.
+    `asyncio.to_thread` shares a few threads: a few blocking functions would delay the files and
+    locks of every session. A closing loop and an ending program also wait for those threads, but
+    not for this one.
     """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()
@@ -100,7 +103,7 @@ async def in_thread(function: Callable[..., T], *given: object) -> T:
         if error is not None:
             answer.set_exception(error)
         else:
-            answer.set_result(found)  # type: ignore[arg-type]  # without an error it is found
+            answer.set_result(found)  # type: ignore[arg-type]  # set if there is no error
 
     def work() -> None:
         found, error = None, None
@@ -108,7 +111,7 @@ async def in_thread(function: Callable[..., T], *given: object) -> T:
             found = context.run(function, *given)
         except BaseException as raised:
             error = raised
-        # Where the loop is closed nobody waits any more.
+        # If the loop is closed, the result is not needed.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, found, error)
 
@@ -126,11 +129,12 @@ _LOOP = LoopThread("duologue")
 _Errand = Callable[[], None]
 
 _CALLER: ContextVar[SimpleQueue[_Errand | None] | None] = ContextVar("_CALLER", default=None)
-"""What the thread that waits for a coroutine is to do meanwhile; None: it is done."""
+"""The work for the thread that waits for a coroutine. None in the queue means that the coroutine
+has ended."""
 
 
 def in_background(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
-    """Make the synchronous twin of an async function, such as ``converse`` of ``aconverse``."""
+    """Return the synchronous twin of an async function, such as ``converse`` of ``aconverse``."""
 
     @wraps(function)
     def waiting(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -144,7 +148,7 @@ def in_background(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, 
 def iterate_in_background(
     function: Callable[P, AsyncGenerator[T, None]],
 ) -> Callable[P, Iterator[T]]:
-    """Make the synchronous twin of an async generator function, such as ``stream``."""
+    """Return the synchronous twin of an async generator function, such as ``stream``."""
 
     @wraps(function)
     def following(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
@@ -161,7 +165,10 @@ def iterate_in_background(
 
 @contextmanager
 def _name_of_twin(function: Callable[..., Any]) -> Iterator[None]:
-    """Name the twin where Python refuses the arguments: nothing of the function runs inside."""
+    """Use the twin's name in the error if Python refuses the arguments.
+
+    No code of the function runs inside.
+    """
     name = function.__name__
     try:
         yield
@@ -181,7 +188,11 @@ def _named_as_twin(twin: F, function: Callable[..., Any]) -> F:
 
 
 def run_coroutine(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end."""
+    """Run a coroutine to its end, and return its result.
+
+    Raises:
+        DuologueError: The caller is itself a coroutine on the background loop.
+    """
     if _is_here():
         work.close()
         raise DuologueError(
@@ -194,12 +205,13 @@ def run_coroutine(work: Coroutine[Any, Any, T]) -> T:
     async def helped() -> T:
         _CALLER.set(errands)
         try:
-            # Not before the caller waits: an interrupt until then would leave it running.
+            # Start only when the caller waits: an interrupt before that would leave the coroutine
+            # running.
             errands.put(partial(begin.set_result, None))
             await asyncio.wrap_future(begin)
             return await work
         except (KeyboardInterrupt, SystemExit) as error:
-            # It would end the loop that all share.
+            # Such an exception would end the loop that all callers share.
             errands.put(partial(_raise, error))
             raise asyncio.CancelledError from error
         finally:
@@ -220,7 +232,7 @@ def run_coroutine(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _is_here() -> bool:
-    """Whether the caller runs on this loop, which would then wait for itself."""
+    """Return whether the caller runs on the background loop, which would then wait for itself."""
     try:
         return asyncio.get_running_loop() is _LOOP.loop
     except RuntimeError:
@@ -232,7 +244,10 @@ def _raise(error: BaseException) -> None:
 
 
 async def in_caller(function: Callable[..., T], *given: object) -> T:
-    """Call a function that may wait long, such as for a person, from a coroutine."""
+    """Call a function that may block for long, such as one that asks a person, from a coroutine.
+
+    It runs in the thread that waits for this coroutine, or else in its own thread.
+    """
     errands = _CALLER.get()
     if errands is None:
         return await in_thread(_called, function, *given)
@@ -252,7 +267,7 @@ def _called(function: Callable[..., T], *given: object) -> T:
     try:
         return function(*given)
     except StopIteration as error:
-        # No coroutine can raise it.
+        # A coroutine can't raise StopIteration.
         raise RuntimeError("it has no further answer (StopIteration)") from error
 
 

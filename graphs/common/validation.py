@@ -1,4 +1,4 @@
-"""Making models out of data, with one clear sentence for what is wrong."""
+"""Validation of data against models, with one clear sentence for an error."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,14 +15,14 @@ M = TypeVar("M", bound=BaseModel)
 
 
 DEEPEST: Final = 200
-"""How many levels deep data may be nested: more can't be written down again, or stored."""
+"""Maximum depth of nested data, in levels: deeper data can't be serialized or stored."""
 
 
 def check_depth(data: object, where: str = "", deepest: int = DEEPEST) -> None:
-    """Make sure that data is not nested too deep to be read, written and stored."""
+    """Check that data is not nested too deep to be read, written and stored."""
     level: list[object] = [data]
     for _ in range(deepest + 1):
-        # A text holds no other values, though it is a sequence.
+        # A text contains no other values, although it is a sequence.
         level = [
             inner
             for one in level
@@ -36,7 +36,11 @@ def check_depth(data: object, where: str = "", deepest: int = DEEPEST) -> None:
 
 
 def validate(model: type[M], data: Mapping[str, Any], where: str = "", deepest: int = DEEPEST) -> M:
-    """Make a model out of data, with one clear error."""
+    """Build a model from data.
+
+    Raises:
+        SpecError: The data is not valid; names the field.
+    """
     check_depth(data, where, deepest)
     try:
         return model.model_validate(data)
@@ -45,7 +49,7 @@ def validate(model: type[M], data: Mapping[str, Any], where: str = "", deepest: 
 
 
 def explain_error(error: ValidationError, model: type[BaseModel]) -> str:
-    """Say in one sentence what is wrong with a model's data."""
+    """Explain in one sentence why data does not fit a model."""
     first = first_fault(error)
     path, near_models = _path(model, first["loc"])
     field = ".".join(path)
@@ -53,7 +57,7 @@ def explain_error(error: ValidationError, model: type[BaseModel]) -> str:
         case "extra_forbidden":
             unknown = str(first["loc"][-1])
             if len(path) > 1 and unknown in _given_names(model.model_fields):
-                # In TOML all that follows a table's head belongs to that table.
+                # In TOML, all fields after a table's header belong to that table.
                 return (
                     f"{field}: there is no such field; did you mean {unknown!r} above {path[0]!r}?"
                 )
@@ -83,7 +87,7 @@ def explain_error(error: ValidationError, model: type[BaseModel]) -> str:
         case _:
             message = first["msg"].removeprefix("Value error, ")
             given = first["input"]
-            # Errors of our own may quote it already.
+            # The library's own errors may quote the value already.
             told = isinstance(given, str) and repr(given) in message
             shown = "" if told else f", not {_short(given)}" if _is_shown(first) else ""
             text = message[:1].lower() + message[1:].replace("valid tuple", "list")
@@ -95,11 +99,11 @@ def explain_error(error: ValidationError, model: type[BaseModel]) -> str:
 def describe_unknown_field(
     path: str, unknown: str, models: Sequence[Mapping[str, FieldInfo]]
 ) -> str:
-    """Say in one sentence that models with these fields have none of this name."""
+    """Describe an unknown field in one sentence, with suggestions from the known fields."""
     known = [name for fields in models for name in _given_names(fields)]
     hint = did_you_mean(unknown, known)
-    # The very name in a part of the model, or the name of the same thing here, is a better guess
-    # than a name that looks alike.
+    # The same name in a part of the model, or this library's name for the same field, is a better
+    # guess than a name that looks alike.
     for name in (unknown, *_SAME_THING.get(unknown.casefold(), ())):
         deeper = [place for fields in models for place in _deeper(fields, name)]
         places = [name] if name in known else deeper
@@ -128,11 +132,11 @@ _SAME_THING: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("conversation_id", "id", "thread_id"), ("session",)),
     **dict.fromkeys(("selector_func", "speaker_selection_method"), ("turn_order",)),
 }
-"""Names of other libraries, and likely guesses, with the fields and options that they mean here."""
+"""Names from other libraries, and likely guesses, with the fields and options they mean here."""
 
 
 def _given_names(fields: Mapping[str, FieldInfo]) -> list[str]:
-    """The names by which a model's fields are given: where one has an alias, that."""
+    """Return the names that callers use for a model's fields: the alias if there is one."""
     return [
         field.validation_alias if isinstance(field.validation_alias, str) else name
         for name, field in fields.items()
@@ -140,7 +144,7 @@ def _given_names(fields: Mapping[str, FieldInfo]) -> list[str]:
 
 
 def _deeper(fields: Mapping[str, FieldInfo], name: str) -> Iterator[str]:
-    """Where a field of this name stands in the parts that a model always has."""
+    """Yield the paths of the fields with this name in the parts that a model always has."""
     for part, field in fields.items():
         inner = field.annotation
         if isinstance(inner, type) and issubclass(inner, BaseModel):
@@ -149,7 +153,7 @@ def _deeper(fields: Mapping[str, FieldInfo], name: str) -> Iterator[str]:
 
 
 def _near_value(fault: ErrorDetails) -> str:
-    """Suggest which of the values that there are was meant, for the end of an error."""
+    """Suggest the value that was probably meant, for the end of an error."""
     if fault["type"] not in ("literal_error", "enum") or not isinstance(fault["input"], str):
         return ""
     known = re.findall("'([^']*)'", str((fault.get("ctx") or {}).get("expected")))
@@ -157,7 +161,7 @@ def _near_value(fault: ErrorDetails) -> str:
 
 
 def _is_shown(fault: ErrorDetails) -> bool:
-    """Whether an error says what was given: it is short, or of another type altogether."""
+    """Return whether an error quotes the value: it is short, or of a wrong type."""
     return isinstance(fault["input"], str | int | float) or fault["type"].endswith("_type")
 
 
@@ -168,35 +172,35 @@ def _short(given: object) -> str:
 
 
 def name_type(given: object) -> str:
-    """Name the type of a wrong value, for the end of an error."""
+    """Return the type of a wrong value, for the end of an error."""
     return f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
 
 
 def list_names(names: Iterable[str]) -> str:
-    """Write names as a list for an error message, each in quotes."""
+    """Join names for an error message, each in quotes."""
     return ", ".join(repr(name) for name in names)
 
 
 def did_you_mean(unknown: str, known: Sequence[str]) -> str:
-    """Suggest near names, in any case, for the end of an error."""
+    """Suggest similar names for the end of an error; case is ignored."""
     folded = {name.casefold(): name for name in known}
     near = [folded[name] for name in get_close_matches(unknown.casefold(), folded, cutoff=0.65)]
     return f"; did you mean {list_names(near)}?" if near else ""
 
 
 def suggest_near_or_all(unknown: str, known: Sequence[str]) -> str:
-    """Suggest near names, or else list all, for the end of an error."""
+    """Suggest similar names, or else list all, for the end of an error."""
     return did_you_mean(unknown, known) or f"; there are {list_names(known)}"
 
 
 def suggest_option(unknown: str, known: Sequence[str]) -> str:
-    """Suggest the option with the same meaning, else as `suggest_near_or_all` does."""
+    """Suggest the option with the same meaning, or else as `suggest_near_or_all` does."""
     same = [name for name in _SAME_THING.get(unknown.casefold(), ()) if name in known]
     return f"; did you mean {list_names(same)}?" if same else suggest_near_or_all(unknown, known)
 
 
 def first_fault(error: ValidationError) -> ErrorDetails:
-    """Choose which of pydantic's errors to report."""
+    """Return the one of pydantic's errors to report."""
     found = error.errors(include_url=False)
     # A mistyped field is the reason why another one is missing.
     return next((one for one in found if one["type"] == "extra_forbidden"), found[0])
@@ -205,15 +209,18 @@ def first_fault(error: ValidationError) -> ErrorDetails:
 def _path(
     model: type[BaseModel], found: tuple[int | str, ...]
 ) -> tuple[list[str], list[type[BaseModel]]]:
-    """Write down where an error is, as a file has it: without the kinds that pydantic puts in."""
+    """Return the path of an error as in a file, without the kinds that pydantic adds.
+
+    The second value is the models that contain the last field of the path.
+    """
     path: list[str] = []
     at: list[type[BaseModel]] = [model]
     inside = at
-    # Nobody had to choose the outermost model.
+    # The outermost model is not one of several kinds.
     chosen = True
     for part in found:
         kinds = [one for one in inside if one.model_fields.get("kind", _NONE).default == part]
-        # A field may be called like its kind.
+        # A field may have the name of its kind.
         if kinds and not chosen:
             inside, chosen = kinds, True
             continue
@@ -232,7 +239,7 @@ _NONE = FieldInfo(default=None)
 
 def _models_in(annotation: object) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        # The base of a tagged union is any of its kinds.
+        # The base of a tagged union stands for all its kinds.
         return [
             annotation,
             *(one for kind in annotation.__subclasses__() for one in _models_in(kind)),

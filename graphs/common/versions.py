@@ -1,4 +1,4 @@
-"""Versions of stored data: which this release reads, and the steps that upgrade older data."""
+"""Versions of stored data that this release reads, and the steps that upgrade older data."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ BEFORE_RELEASE: Final = "written by a development version before 0.1.0"
 
 
 class VersionError(SpecError):
-    """Data of a version that this release does not read."""
+    """An error about data of a version that this release does not read."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class Versions(Generic[Step]):
     """
 
     oldest: int
-    """The oldest version that is read: that of 0.1.0, the first release."""
+    """The oldest version that is read, the version of the first release 0.1.0."""
     steps: tuple[Step, ...] = ()
-    """The step from each version, beginning with the oldest, to the next one."""
+    """The step from each version to the next one, beginning with the oldest."""
 
     @property
     def newest(self) -> int:
-        """The version that this release writes."""
+        """Return the version that this release writes."""
         return self.oldest + len(self.steps)
 
     def steps_from(self, version: int) -> tuple[Step, ...]:
@@ -53,7 +53,11 @@ class Versions(Generic[Step]):
 
 
 def upgrade(data: dict[str, Any], versions: Versions[Migration], where: str = "") -> dict[str, Any]:
-    """Upgrade versioned data to the newest version. Data without a version has the newest."""
+    """Upgrade versioned data to the newest version. Data without a version has the newest.
+
+    Raises:
+        SpecError: The version is not a valid number, or this release does not read it.
+    """
     version = data.get("version", versions.newest)
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise SpecError(f"{where}version: must be a whole number from 1 on, not {version!r}")
