@@ -1,1 +1,1 @@
-"""Where sessions live."""
+"""The stores of sessions and batches."""

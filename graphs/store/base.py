@@ -1,4 +1,4 @@
-"""What every store offers: rows of sessions to read, and sessions to hold and write."""
+"""The interface of every store: rows of sessions to read, and leases to write sessions."""
 
 import asyncio
 import time
@@ -13,14 +13,14 @@ from .lease import Lease, LeaseSubject
 from .rows import SessionRow, SessionStatus, Wanted, check_session_id
 
 if TYPE_CHECKING:
-    # Whoever only lists sessions does not load LangGraph.
+    # Code that only lists sessions does not load LangGraph.
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
 T = TypeVar("T")
 L = TypeVar("L", bound="LeaseHolder")
 
-_PATIENCE: Final = 1.0  # seconds that a session is waited for before it counts as busy
-_PAUSE: Final = 0.02  # seconds between two looks at it, at first
+_PATIENCE: Final = 1.0  # seconds to wait for a session before it counts as busy
+_PAUSE: Final = 0.02  # seconds between two attempts, at first
 
 
 # Inside the class, `list` is its method.
@@ -28,20 +28,19 @@ _Rows: TypeAlias = list[SessionRow]
 
 
 class LeaseHolder(Protocol):
-    """A writer of what a lease is on."""
+    """A writer that works under a lease."""
 
     lease: Lease
 
     async def drain(self) -> None:
-        """Await the writes under way."""
+        """Await the writes in progress."""
 
 
 class SessionLease(ABC):
-    """A session that this run holds, and alone may write.
+    """A lease on a session, which permits only this run to write it.
 
     Get one from `Store.lock`. Every method that writes, and the checkpointer, raises `SessionError`
-    without writing where the run no longer holds the session, and `StoreError` when the database
-    fails.
+    without writing if the run has lost the lease, and `StoreError` if the database fails.
     """
 
     session: str
@@ -51,7 +50,7 @@ class SessionLease(ABC):
 
     @abstractmethod
     async def add(self, *, title: str, spec: str) -> SessionRow:
-        """Add the session's row, unfinished."""
+        """Add the session's row, with the status unfinished."""
 
     async def begin(self, *, title: str, spec: str) -> SessionRow:
         """Add the session's row, and delete the state that a killed fork has left under its id."""
@@ -63,11 +62,11 @@ class SessionLease(ABC):
         await self._mark("finished", reason)
 
     async def wait(self) -> None:
-        """Mark the session as one that waits for a person."""
+        """Mark the session as waiting for a person."""
         await self._mark("waiting")
 
     async def reopen(self) -> None:
-        """Mark the session as unfinished, whatever ended it or whomever it waited for."""
+        """Mark the session as unfinished, from any status."""
         await self._mark("unfinished")
 
     @abstractmethod
@@ -76,28 +75,28 @@ class SessionLease(ABC):
 
     @abstractmethod
     async def clear_stop(self) -> None:
-        """Forget that the session was asked to stop, as a run that starts does."""
+        """Clear a stop request for the session, as a starting run does."""
 
     async def erase(self) -> bool:
         """Delete the session's row and all its checkpoints; return whether there was a row."""
-        # The row goes last: a kill in between leaves something that can be deleted again.
+        # The row is deleted last, so that after a kill in between the session can be deleted again.
         await self.checkpointer.adelete_thread(self.session)
         return await self._remove()
 
     @abstractmethod
     async def _remove(self) -> bool:
-        """Delete the session's row alone; return whether there was one."""
+        """Delete only the session's row; return whether there was one."""
 
     async def drain(self) -> None:
-        """Await the writes under way; some stores have none."""
+        """Await the writes in progress; some stores have none."""
         return
 
 
 class Store(ABC):
-    """The place where sessions live: a checkpointer, and one row for each session beside it.
+    """A store of sessions: a checkpointer, and a row for each session.
 
-    Get one from `open_store`. Every method, and the checkpointer itself, raises `StoreError` when
-    its database fails.
+    Get one from `open_store`. Every method, and the checkpointer itself, raises `StoreError` if the
+    database fails.
     """
 
     url: str
@@ -107,12 +106,12 @@ class Store(ABC):
     @property
     @abstractmethod
     def checkpointer(self) -> "BaseCheckpointSaver[str]":
-        """LangGraph's saver, which reads sessions and writes none."""
+        """Return LangGraph's saver, for reading only."""
 
     @property
     @abstractmethod
     def batches(self) -> Batches:
-        """The batches that are kept beside the sessions."""
+        """Return the batches of this store."""
 
     @abstractmethod
     async def get(self, session: str) -> SessionRow | None:
@@ -120,18 +119,18 @@ class Store(ABC):
 
     @abstractmethod
     async def list(self) -> _Rows:
-        """Return every row, newest first by `created_at`; checkpoints are not read."""
+        """Return every row, newest first by `created_at`, without reading checkpoints."""
 
     @abstractmethod
     async def find(self, wanted: Wanted) -> _Rows:
-        """Return the rows that are wanted, in the order of `list`, however many there are."""
+        """Return the rows that match the filter, in the order of `list`."""
 
     @abstractmethod
     async def request_stop(self, session: str) -> None:
-        """Ask whoever runs `session`, here or in another process, to stop at its next turn."""
+        """Request that the run of `session`, here or in another process, stops at its next turn."""
 
     async def stop_requested(self, session: str) -> bool:
-        """Return whether `session` was asked to stop."""
+        """Return whether a stop of `session` was requested."""
         row = await self.get(session)
         if row is None:
             raise unknown_session(session, self.url)
@@ -146,13 +145,13 @@ class Store(ABC):
 
     @asynccontextmanager
     async def lock(self, session: str) -> AsyncIterator[SessionLease]:
-        """Hold `session` for one run; it is freed at exit and by the death of this process."""
+        """Lease `session` to one run; the lease ends at exit and by the death of this process."""
         check_session_id(session)
         async with self._hold(LeaseSubject("session", session), self._make_session_lease) as held:
             yield held
 
     async def is_locked(self, session: str) -> bool:
-        """Return whether someone is running `session` now."""
+        """Return whether a run has a lease on `session` now."""
         return await self._is_leased(LeaseSubject("session", session))
 
     @asynccontextmanager
@@ -162,14 +161,14 @@ class Store(ABC):
             yield lease
 
     def share_batch_lease(self, batch: str, owner: str, number: int) -> BatchLease:
-        """Return the lease that another process has taken, for writes on its behalf.
+        """Return a lease that another process has acquired, for writes on its behalf.
 
-        They fail as the other's own do once the lease is lost.
+        If the lease is lost, these writes fail like those of the other process.
         """
         return self._make_batch_lease(Lease(LeaseSubject("batch", batch), owner, number))
 
     async def is_batch_locked(self, batch: str) -> bool:
-        """Return whether someone is running `batch` now."""
+        """Return whether a run has a lease on `batch` now."""
         return await self._is_leased(LeaseSubject("batch", batch))
 
     @asynccontextmanager
@@ -187,7 +186,7 @@ class Store(ABC):
 
     @abstractmethod
     async def _take(self, subject: LeaseSubject, make: Callable[[Lease], L]) -> L | None:
-        """Acquire a lease. Return its holder, which writes under it, or None if it is taken."""
+        """Acquire a lease; return its holder, which writes under it, or None if it is taken."""
 
     @abstractmethod
     async def _free(self, holder: LeaseHolder) -> None:
@@ -199,23 +198,23 @@ class Store(ABC):
 
     @abstractmethod
     def _make_session_lease(self, lease: Lease) -> SessionLease:
-        """Make what writes a session under its lease."""
+        """Return a writer of a session under its lease."""
 
     @abstractmethod
     def _make_batch_lease(self, lease: Lease) -> BatchLease:
-        """Make what writes a batch under its lease."""
+        """Return a writer of a batch under its lease."""
 
     async def open(self) -> None:
-        """Make the store ready for use."""
+        """Prepare the store for use."""
         return
 
     async def close(self) -> None:
-        """Free what the store keeps open, also after `open` has failed."""
+        """Release all open resources, even after `open` has failed."""
         return
 
 
 async def settled(work: Coroutine[Any, Any, T]) -> T:
-    """Await `work` to its end even when the caller is cancelled meanwhile."""
+    """Await `work` to its end even if the caller is cancelled meanwhile."""
     task = asyncio.create_task(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -224,7 +223,7 @@ async def settled(work: Coroutine[Any, Any, T]) -> T:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        # Read here, so that asyncio does not report an exception that nobody waits for any more.
+        # Read here, so that asyncio does not report an exception that no caller retrieves.
         _ = task.cancelled() or task.exception()
         raise cancelled
     return task.result()

@@ -1,4 +1,4 @@
-"""What a store keeps of batches: a row for each, and one for each of its cells that has begun."""
+"""Batches in a store: one row for each batch, and one for each of its cells that has begun."""
 
 import re
 from abc import ABC, abstractmethod
@@ -21,89 +21,90 @@ from .lease import Lease
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 CellStatus = Literal["running", "paused", "waiting", "failed", "finished"]
-"""Whether a cell runs, was paused, waits for a person, has failed, or has ended by its rules."""
+"""The status of a cell: it runs, is paused, waits for a person, has failed, or has ended."""
 
 
 class BatchRow(Data):
-    """What is known of a batch."""
+    """The row of a batch."""
 
     batch: str
-    """Its name."""
+    """The batch's name."""
     title: str
-    """What its conversations are about."""
+    """The title of its conversations."""
     spec: str
-    """What makes it this batch, as JSON text: the conversation, and the paths that vary."""
+    """The fixed part of the batch, as JSON text: the conversation, and the paths that vary."""
     settings: str
-    """What may be other at each run, as JSON text: limits, scores, trials."""
+    """The settings that may change at each run, as JSON text: limits, scores, trials."""
     cells: NonNegativeInt
-    """How many cells it has, those that have not begun included."""
+    """Number of its cells, including cells that have not begun."""
     seconds: NonNegativeFloat = 0
-    """How long it has run, of all its runs together."""
+    """Running time of all its runs together, in seconds."""
     stopped: str | None = None
-    """Why its latest run stopped before all cells had ended, in a sentence."""
+    """The reason, in a sentence, if its latest run stopped before all cells had ended. None
+    otherwise."""
     created_at: AwareDatetime
-    """When the row was added, UTC."""
+    """The time when the row was added, in UTC."""
     updated_at: AwareDatetime
-    """When the row last changed, UTC."""
+    """The time when the row last changed, in UTC."""
 
 
 class CellRow(Data):
-    """What is known of one cell of a batch without reading its session."""
+    """The row of one cell of a batch, which can be read without its session."""
 
     batch: str
     """The batch's name."""
     number: PositiveInt
-    """Its place in the batch, from 1."""
+    """Its position in the batch, from 1."""
     session: str
     """The session's id."""
     trial: PositiveInt = 1
-    """Which of the trials of its values it is, from 1."""
+    """The number of its trial of the same values, from 1."""
     varied: dict[str, JsonValue] = Field(default_factory=dict)
-    """The values of what varies, by path; labels, too."""
+    """The values of the varied paths and of the labels, by path."""
     status: CellStatus = "running"
-    """Whether it runs, was paused, waits, has failed or ended."""
+    """Its status."""
     reason: str | None = None
-    """Why it ended; None where it has not."""
+    """The reason for its end. None if it has not ended."""
     error: str | None = None
-    """Why it failed, or why a finished one has scores missing, in a sentence."""
+    """The reason for its failure, or for missing scores of a finished cell, in a sentence."""
     complete: bool | None = None
-    """Whether its task was judged complete. None: nobody judged it."""
+    """Whether its task was judged complete. None if no judge was asked."""
     rounds: NonNegativeInt = 0
-    """Complete rounds."""
+    """Number of complete rounds."""
     messages: NonNegativeInt = 0
-    """Messages said by the speakers."""
+    """Number of messages of the speakers."""
     calls: NonNegativeInt = 0
-    """Answered model calls."""
+    """Number of answered model calls."""
     input_tokens: NonNegativeInt = 0
     """Tokens of the prompts."""
     output_tokens: NonNegativeInt = 0
     """Tokens of the answers."""
     cost: NonNegativeFloat = 0
-    """What the calls cost, where the prices are known."""
+    """Total cost of the calls whose prices are known."""
     seconds: NonNegativeFloat = 0
     """Seconds of wall time in which it ran."""
     scores: dict[str, float] = Field(default_factory=dict)
     """Its scores, by name; yes is 1 and no is 0."""
     updated_at: AwareDatetime
-    """When the row last changed, UTC."""
+    """The time when the row last changed, in UTC."""
 
 
 class CellsWanted(Data):
-    """Which cells of a batch are looked for, in the order of their numbers."""
+    """A filter for cells of a batch, which are returned in the order of their numbers."""
 
     batch: str
     """The batch's name."""
     status: CellStatus | None = None
-    """Their status."""
+    """Their status. Any if None."""
     reason: str | None = None
-    """Why they ended."""
+    """The reason for their end. Any if None."""
     after: tuple[int, str] = (0, "")
-    """The number and the session of the cell that they come after."""
+    """The number and the session of the cell before the first one."""
     limit: PositiveInt = 500
-    """How many, at most."""
+    """Maximum number of cells."""
 
     def has(self, row: CellRow) -> bool:
-        """Return whether a cell is one of them."""
+        """Return whether a cell matches."""
         return (
             self.status in (None, row.status)
             and self.reason in (None, row.reason)
@@ -112,24 +113,24 @@ class CellsWanted(Data):
 
 
 class CellCount(Data):
-    """How many cells of a batch stand alike, and what they have used together."""
+    """Number and total usage of the cells of a batch with the same status and reason."""
 
     status: CellStatus
     """Their status."""
     reason: str | None
-    """Why they ended; None where they have not."""
+    """The reason for their end. None if they have not ended."""
     cells: NonNegativeInt
-    """How many they are."""
+    """Number of cells."""
     messages: NonNegativeInt
-    """Messages said by the speakers."""
+    """Number of messages of the speakers."""
     calls: NonNegativeInt
-    """Answered model calls."""
+    """Number of answered model calls."""
     input_tokens: NonNegativeInt
     """Tokens of the prompts."""
     output_tokens: NonNegativeInt
     """Tokens of the answers."""
     cost: NonNegativeFloat
-    """What the calls cost."""
+    """Total cost of the calls."""
 
 
 SUMMED: Final = ("messages", "calls", "input_tokens", "output_tokens", "cost")
@@ -137,9 +138,9 @@ SUMMED: Final = ("messages", "calls", "input_tokens", "output_tokens", "cost")
 
 
 class Batches(ABC):
-    """The batches of a store, to be read.
+    """The batches of a store, for reading.
 
-    Every method raises `StoreError` when the database fails.
+    Every method raises `StoreError` if the database fails.
     """
 
     @abstractmethod
@@ -152,18 +153,18 @@ class Batches(ABC):
 
     @abstractmethod
     async def known(self, batch: str, sessions: Sequence[str]) -> Mapping[str, CellRow]:
-        """Return the rows that there are of these cells, by session."""
+        """Return the existing rows of these cells, by session."""
 
     @abstractmethod
     async def find(self, wanted: CellsWanted) -> Sequence[CellRow]:
-        """Return the cells that are wanted, in the order of their numbers."""
+        """Return the cells that match the filter, in the order of their numbers."""
 
     @abstractmethod
     async def count(self, batch: str) -> Sequence[CellCount]:
-        """Return how many cells there are of each status and reason."""
+        """Return the number of cells for each status and reason."""
 
     async def each(self, wanted: CellsWanted) -> AsyncIterator[CellRow]:
-        """Yield all cells that are wanted, however many, some at a time."""
+        """Yield all cells that match the filter; they are read in several portions."""
         while rows := await self.find(wanted):
             for row in rows:
                 yield row
@@ -174,7 +175,7 @@ class BatchLease(ABC):
     """A lease on a batch, under which its rows are written.
 
     Get one from `Store.lock_batch`. Each method raises `LostBatchError`, without writing, if the
-    lease is lost, and `StoreError` when the database fails.
+    lease is lost, and `StoreError` if the database fails.
     """
 
     def __init__(self, lease: Lease) -> None:
@@ -182,7 +183,7 @@ class BatchLease(ABC):
 
     @property
     def batch(self) -> str:
-        """The batch's name."""
+        """Return the batch's name."""
         return self.lease.subject.name
 
     @abstractmethod
@@ -199,15 +200,15 @@ class BatchLease(ABC):
 
     @abstractmethod
     async def check(self) -> None:
-        """Make sure that the lease is not lost."""
+        """Raise an error if the lease is lost."""
 
     async def drain(self) -> None:
-        """Await the writes under way."""
+        """Await the writes in progress."""
         await self.lease.drain()
 
 
 def check_batch_name(name: str) -> str:
-    """Return `name` if a batch can be called so: the ids of its sessions begin with it."""
+    """Return `name` if it is a valid name of a batch; the ids of its sessions begin with it."""
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         raise SpecError(
             f"name: {name!r} can't be a batch's name: use 1 to 100 of A-Z a-z 0-9 . _ -"

@@ -1,4 +1,4 @@
-"""What is said when a store, or a session in it, can't be used."""
+"""Errors of stores, and of sessions and batches in them."""
 
 import sqlite3
 import sys
@@ -11,50 +11,50 @@ from ..common.sanitize import clean
 
 
 class UnknownTypeError(ValueError):
-    """A stored value names what no session holds. Nothing of it was imported or called."""
+    """A stored value names a type that no session contains. It was not imported or called."""
 
 
 class BusySessionError(SessionError):
-    """Another run has the session."""
+    """Another run has a lease on the session."""
 
 
 class LostSessionError(SessionError):
-    """The run has lost its session, and writes nothing more to it."""
+    """The run has lost its lease on the session, and writes nothing more to it."""
 
 
 class LostBatchError(BatchError):
-    """The run has lost its batch, and writes nothing more to it."""
+    """The run has lost its lease on the batch, and writes nothing more to it."""
 
 
 def unknown_session(session: str, url: str) -> SessionError:
-    """Return the error for a session that `url` does not hold."""
+    """Return the error for a session that `url` does not contain."""
     return SessionError(f"There is no session {session!r} in {url}.")
 
 
 def taken_session(session: str, url: str) -> SessionError:
-    """Return the error for adding a session that `url` holds already."""
+    """Return the error for adding a session that `url` contains already."""
     return SessionError(f"Session {session!r} exists already in {url}.")
 
 
 def busy_session(session: str) -> BusySessionError:
-    """Return the error for a session that another run holds."""
+    """Return the error for a session that another run has leased."""
     return BusySessionError(f"Session {session!r} is busy: another run holds it.")
 
 
 def unknown_batch(batch: str, url: str) -> BatchError:
-    """Return the error for a batch that `url` does not hold."""
+    """Return the error for a batch that `url` does not contain."""
     return BatchError(f"There is no batch {batch!r} in {url}.")
 
 
 def busy_batch(batch: str) -> BatchError:
-    """Return the error for a batch that another run holds."""
+    """Return the error for a batch that another run has leased."""
     return BatchError(
         f"Batch {batch!r} is running already: `duologue batch status {batch} --watch` follows it."
     )
 
 
 def lost_session(session: str) -> LostSessionError:
-    """Return the error for a run that no longer holds its session."""
+    """Return the error for a run that has lost its lease on a session."""
     return LostSessionError(
         f"Session {session!r} is no longer held by this run, which stops without writing more: "
         "another run has taken it over, or its lock was removed."
@@ -62,7 +62,7 @@ def lost_session(session: str) -> LostSessionError:
 
 
 def lost_batch(batch: str) -> LostBatchError:
-    """Return the error for a run that has lost its batch."""
+    """Return the error for a run that has lost its lease on a batch."""
     return LostBatchError(
         f"Batch {batch!r} was taken over by another run, or its lock was removed: this run stops "
         f"and writes nothing more; `duologue batch status {batch}` shows how far the batch is."
@@ -71,15 +71,16 @@ def lost_batch(batch: str) -> LostBatchError:
 
 @contextmanager
 def store_errors(url: str) -> Iterator[None]:
-    """Turn the database drivers' exceptions inside the block into `StoreError`.
+    """Convert the database drivers' exceptions inside the block to `StoreError`.
 
-    Stores and their checkpointers use it themselves. Around a whole run it would also catch what
-    a tool's own database raises.
+    Stores and their checkpointers use it themselves. Around a whole run it would also catch
+    exceptions from a tool's own database.
     """
     try:
         yield
     except Exception as error:
-        # Looked up, not imported: PostgreSQL is optional, and who has not loaded it can't raise.
+        # Not imported, because PostgreSQL is optional: if psycopg is not loaded, it can't have
+        # raised.
         psycopg = sys.modules.get("psycopg")
         if isinstance(error, sqlite3.Error):
             is_damage = _is_damage(error)
@@ -101,23 +102,23 @@ def as_store_error(url: str, error: Exception) -> StoreError:
     except StoreError as told:
         return told
     except Exception:
-        # Values that have no place in a database, such as text in no encoding.
+        # A value that a database can't store, such as text that is not valid UTF-8.
         return store_failure(url, str(error))
 
 
-# A table or a column that is not there counts as damage, too.
+# A missing table or column counts as damage, too.
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 _DAMAGE_OF_POSTGRES = ("42P01", "42703", "XX")
 
 
 def _is_damage(error: sqlite3.Error) -> bool:
     code = getattr(error, "sqlite_errorcode", None)
-    # Python's own has no code: text in no encoding.
+    # Python's own error for text that it can't decode has no code.
     return str(error).startswith("Could not decode") if code is None else code & 0xFF in _DAMAGE
 
 
 def damaged_store(url: str, why: str, session: str | None = None) -> StoreError:
-    """Return the error for a store, or one session in it, that can't be made sense of."""
+    """Return the error for unreadable data in a store, or in one session of it."""
     if session is None:
         return store_failure(url, why, "restore a backup, or choose another store")
     what = f"session {session[:128]!r} can't be read: {why}"
@@ -125,7 +126,7 @@ def damaged_store(url: str, why: str, session: str | None = None) -> StoreError:
 
 
 def store_failure(url: str, why: str, help: str | None = None) -> StoreError:  # noqa: A002
-    """Return the error for a store that fails."""
+    """Return the error for a failure of a store."""
     reason = " ".join(clean(why).split()).rstrip(".?") or "no reason was given"
     if len(reason) > _LONGEST:
         reason = f"{reason[:_LONGEST]}…"
@@ -133,4 +134,4 @@ def store_failure(url: str, why: str, help: str | None = None) -> StoreError:  #
     return StoreError(f"The sessions in {redact_address(url)} can't be used: {reason}{end}.")
 
 
-_LONGEST = 400  # characters of what a driver said, which may quote what is stored
+_LONGEST = 400  # characters of a driver's message, which may quote stored data

@@ -1,4 +1,4 @@
-"""Sessions in this process's memory, which are gone when it ends."""
+"""Sessions in this process's memory, which are lost when it ends."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -38,11 +38,11 @@ class _Space:
     leases: dict[str, Lease] = field(default_factory=dict)
     batches: dict[str, BatchRow] = field(default_factory=dict)
     cells: dict[str, dict[str, CellRow]] = field(default_factory=dict)
-    # Serialized, so that what is read back is the same as from a database.
+    # Serialized, so that reading returns the same values as from a database.
     saver: InMemorySaver = field(default_factory=lambda: InMemorySaver(serde=PlainSerializer()))
 
     def check(self, lease: Lease) -> None:
-        """Make sure that a lease is not lost."""
+        """Raise an error if a lease is lost."""
         key, _, _ = lease.terms
         found = self.leases.get(key)
         if found is None or found.terms != lease.terms:
@@ -55,12 +55,12 @@ class _Space:
         self.rows[session] = row.model_copy(update=values | {"updated_at": datetime.now(UTC)})
 
 
-# Kept as long as the process lives, so that an address opened again has the same sessions.
+# Kept as long as the process lives, so that a reopened address has the same sessions.
 _SPACES: dict[str, _Space] = {}
 
 
 class _Saver(GuardedSaver, InMemorySaver):
-    """LangGraph's saver on what a space holds, for the run that holds one session."""
+    """LangGraph's saver of a space, for the run that has leased one session."""
 
     def __init__(self, space: _Space, held: "MemorySessionLease") -> None:
         super().__init__(serde=space.saver.serde)
@@ -77,7 +77,7 @@ class _Saver(GuardedSaver, InMemorySaver):
 
 
 class MemorySessionLease(SessionLease):
-    """A session in memory that this run holds."""
+    """A lease on a session in memory."""
 
     def __init__(self, space: _Space, url: str, lease: Lease) -> None:
         self.url = url
@@ -87,13 +87,13 @@ class MemorySessionLease(SessionLease):
         self.checkpointer = _Saver(space, self)
 
     def check(self, session: str) -> None:
-        """Make sure that the run still holds the session, and that it is this one."""
+        """Raise an error if this is another session, or if the lease is lost."""
         if session != self.session:
             raise lost_session(session)
         self._space.check(self.lease)
 
     async def add(self, *, title: str, spec: str) -> SessionRow:
-        """See `Held.add`."""
+        """See `SessionLease.add`."""
         self.check(self.session)
         row = new_row(self.session, title, spec)
         if self._space.rows.setdefault(self.session, row) is not row:
@@ -109,13 +109,13 @@ class MemorySessionLease(SessionLease):
         self._space.change(self.session, self.url, status=status, reason=reason)
 
     async def clear_stop(self) -> None:
-        """See `Held.clear_stop`."""
+        """See `SessionLease.clear_stop`."""
         self.check(self.session)
         self._space.change(self.session, self.url, stop_requested=False)
 
 
 class MemoryStore(Store):
-    """A store in memory, shared by all in this process that open the same URL."""
+    """A store in memory, shared by all users of the same URL in this process."""
 
     outlives_process = False
 
@@ -144,7 +144,7 @@ class MemoryStore(Store):
     async def _take(self, subject: LeaseSubject, make: Callable[[Lease], L]) -> L | None:
         lease = Lease(subject, _OWNER, next(_NUMBERS))
         made = make(lease)
-        # `setdefault` is one step, so two event loops in two threads can't both win.
+        # `setdefault` is atomic, so two event loops in two threads can't both acquire it.
         return made if self._space.leases.setdefault(subject.key, lease) is lease else None
 
     async def _free(self, holder: LeaseHolder) -> None:
@@ -169,7 +169,7 @@ class MemoryStore(Store):
 
     async def list(self) -> list[SessionRow]:
         """See `Store.list`."""
-        # Insertion order settles what one tick of the clock can't.
+        # The insertion order decides between rows with the same time.
         rows = reversed(list(self._space.rows.values()))
         return sorted(rows, key=lambda row: row.created_at, reverse=True)
 

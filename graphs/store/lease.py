@@ -1,4 +1,4 @@
-"""Leases: the right to write one session or one batch, which every write checks."""
+"""Leases: the right to write one session or one batch. Every write checks its lease."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from .errors import busy_batch, busy_session, lost_batch, lost_session
 
 
 class LeaseSubject(NamedTuple):
-    """A session or a batch, which one run at a time may write."""
+    """A session or a batch, which only one run at a time may write."""
 
     kind: Literal["session", "batch"]
     name: str
@@ -17,7 +17,7 @@ class LeaseSubject(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Its key among all leases. No session's id contains a colon."""
+        """Return its key among all leases. No session's id contains a colon."""
         return self.name if self.kind == "session" else f"batch:{self.name}"
 
     def busy_error(self) -> SessionError | BatchError:
@@ -35,20 +35,21 @@ class Lease:
 
     subject: LeaseSubject
     owner: str
-    """The open store that has taken it; another process can tell whether it still lives."""
+    """The name of the open store that acquired it. Other processes can check whether that store is
+    alive."""
     number: int
-    """Counts the leases that its owner has taken, so that no two are equal."""
+    """A number that its owner increments, so that no two leases are equal."""
     writing: set["asyncio.Future[int]"] = field(default_factory=set)
-    """The writes under way."""
+    """The writes in progress."""
 
     terms: tuple[str, str, int] = field(init=False)
     """The lease's row: key, owner, number."""
 
     def __post_init__(self) -> None:
-        """Compute the row once, since every write compares it."""
+        """Compute the row once, because every write compares it."""
         self.terms = self.subject.key, self.owner, self.number
 
     async def drain(self) -> None:
-        """Await the writes under way."""
+        """Await the writes in progress."""
         while self.writing:
             await asyncio.wait(self.writing)

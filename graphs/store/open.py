@@ -1,4 +1,4 @@
-"""Opening a store by its address. One open store serves a process, an address and an event loop."""
+"""Opening of stores by address. A process shares one open store per address and event loop."""
 
 import asyncio
 import os
@@ -17,15 +17,15 @@ from .sqlite import SqliteStore
 
 
 class _Shared:
-    """An open store, or one that is being opened, and how many use it."""
+    """A store that is open or being opened, with the number of its users."""
 
     def __init__(self, make: Callable[[], Store]) -> None:
-        # A task of its own: the first user may be cancelled while others wait for it.
+        # A separate task, because the first user may be cancelled while others wait.
         self.opening = asyncio.create_task(_opened(make))
         self.users = 0
 
     async def close(self) -> None:
-        """Close the store, or give up opening it."""
+        """Close the store, or stop opening it."""
         self.opening.cancel()
         with suppress(Exception, asyncio.CancelledError):
             store = await self.opening
@@ -58,7 +58,7 @@ if hasattr(os, "register_at_fork"):
 
 @asynccontextmanager
 async def share_store(address: str, make: Callable[[], Store]) -> AsyncIterator[Store]:
-    """Use the open store at an address; the first user opens it, the last closes it."""
+    """Yield the open store of an address; the first user opens it, and the last one closes it."""
     key = address, asyncio.get_running_loop()
     store = _OPEN.get(key)
     if store is None:
@@ -68,7 +68,7 @@ async def share_store(address: str, make: Callable[[], Store]) -> AsyncIterator[
         yield await asyncio.shield(store.opening)
     finally:
         store.users -= 1
-        # In a forked child it is the parent's.
+        # A forked child must not close its parent's store.
         if not store.users and _OPEN.get(key) is store:
             del _OPEN[key]
             await settled(store.close())
@@ -76,7 +76,7 @@ async def share_store(address: str, make: Callable[[], Store]) -> AsyncIterator[
 
 __all__ = ["SessionLease", "Store", "default_store_url", "open_store"]
 
-# Two characters at least, so that a drive (C:) still begins a path.
+# At least two characters, so that a drive (C:) is read as a path.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
@@ -91,15 +91,15 @@ def default_store_url() -> str:
 async def open_store(
     target: str | Path | None = None, *, create: bool = True
 ) -> AsyncIterator[Store]:
-    """Open a store; it is shared by all that open its address on the same event loop."""
-    # In a thread, like all that touches files: the dev server refuses it in a coroutine.
+    """Open a store; all users of its address on the same event loop share it."""
+    # In a thread, like all access to files, because the dev server refuses it in a coroutine.
     place = await asyncio.to_thread(_place, target, create=create)
     async with share_store(place.address, place.make) as store:
         yield store
 
 
 class _Place(NamedTuple):
-    """A store that may be open already, and how to make it."""
+    """The address of a store, and a function that makes the store."""
 
     address: str
     make: Callable[[], Store]
@@ -132,7 +132,7 @@ def _unfit(given: str) -> StoreError:
 
 
 def _sqlite(path: Path, *, create: bool) -> _Place:
-    # Resolved, so that a link and what it points to are one store.
+    # Resolved, so that a link and its target are one store.
     try:
         path = path.expanduser().resolve()
         is_there = path.exists()

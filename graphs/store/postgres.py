@@ -1,8 +1,8 @@
 """Sessions in a PostgreSQL database. Needs the extra `postgres`.
 
-Each open store has a pool of connections and one more connection, whose lock shows that the store's
-owner lives. Behind a pooler that lends connections by transaction, such as PgBouncer, that one
-connects directly.
+Each open store has a pool of connections and one separate connection, whose lock shows that the
+store's owner is alive. If a pooler such as PgBouncer assigns connections per transaction, the
+separate connection bypasses the pooler.
 """
 
 import asyncio
@@ -35,7 +35,8 @@ from .writer import Job, Results, Statement, WriteFailure, Writer
 
 _Connection: TypeAlias = psycopg.AsyncConnection[DictRow]
 
-# The server notices within a minute that this machine is gone; this side's is in the conninfo.
+# The server notices within a minute that this machine is gone. This side's settings are in the
+# conninfo.
 _KEEPALIVES: Final[LiteralString] = (
     "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3"
 )
@@ -44,11 +45,11 @@ ALIVE: Final[LiteralString] = (
     "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
     "AND classid::bigint = ? AND objid::bigint = ?"
 )
-"""Gives a row while somebody holds the lock with this key, given as `halves` gives it."""
+"""Returns a row while a connection has the lock with this key, in the form of `halves`."""
 
 
 def key(name: str) -> int:
-    """Return the 64-bit key of an advisory lock; all schemas of a database share them."""
+    """Return the 64-bit key of an advisory lock; all schemas of a database share these keys."""
     return int.from_bytes(sha256(f"duologue\0{name}".encode()).digest()[:8], signed=True)
 
 
@@ -70,11 +71,11 @@ class PostgresOwner:
         self._watching: asyncio.Task[None] | None = None
 
     async def open(self) -> _Connection:
-        """Connect and take the lock."""
+        """Connect and acquire the lock."""
         with store_errors(self.url):
             self._connection = connection = await self._connected()
             pid = await (await connection.execute("SELECT pg_backend_pid() AS pid")).fetchone()
-        # A pooler gives its clients numbers of its own.
+        # A pooler assigns its own process ids to its clients.
         if not self.is_direct and pid and pid["pid"] != connection.info.backend_pid:
             raise store_failure(
                 self.url,
@@ -92,7 +93,7 @@ class PostgresOwner:
             take: LiteralString = "SELECT pg_try_advisory_lock(%s) AS got"
             found = await (await connection.execute(take, [key(self.name)])).fetchone()
             if not (found and found["got"]):
-                # The server has not noticed yet that the connection before is gone.
+                # The server has not noticed yet that the previous connection is gone.
                 raise psycopg.OperationalError("the lock of this store is still held")
         except BaseException:
             await connection.close()
@@ -100,13 +101,13 @@ class PostgresOwner:
         return connection
 
     def watch(self) -> None:
-        """From now on, make a new connection whenever this one breaks."""
+        """Start to replace the connection whenever it breaks."""
         self._watching = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
         while True:
             connection = self._connection
-            assert connection is not None  # noqa: S101  # watched once it is open
+            assert connection is not None  # noqa: S101  # set by `open`
             with suppress(psycopg.Error):
                 # No notification is ever sent: the loop ends when the connection breaks.
                 async for _ in connection.notifies():
@@ -121,12 +122,12 @@ class PostgresOwner:
                     pause = min(2 * pause, 0.2)
 
     async def close(self) -> None:
-        """Let go of the lock."""
+        """Release the lock."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait([self._watching])
         if self._connection is not None:
-            # Said aloud, because the server learns of a closed connection a little later.
+            # Explicitly, because the server notices a closed connection a little later.
             with suppress(psycopg.Error):
                 await self._connection.execute("SELECT pg_advisory_unlock_all()")
             await self._connection.close()
@@ -139,13 +140,13 @@ class _NotingSaver(NotingSaver, langgraph.PostgresSaver):
 
 
 class PostgresSaver(LeasedSaver, AsyncPostgresSaver):
-    """Our saver on a PostgreSQL database."""
+    """The saver of a PostgreSQL database."""
 
     def __init__(
         self, url: str, connections: Connections, writer: Writer, lease: Lease | None
     ) -> None:
         super().__init__(connections.pool, serde=PlainSerializer())
-        # It never connects. LangGraph's async one serializes in threads, which takes longer.
+        # It never connects. LangGraph's async saver serializes in threads, which takes longer.
         noting = _NotingSaver(None, serde=self.serde)  # type: ignore[arg-type]
         self._write_by(noting, writer, lease)
         self.store_url = url
@@ -165,43 +166,43 @@ _KEPT_ALIVE: Final = {
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
 }
-_TURN: Final = 60.0  # seconds that another process may take to make the tables
+_TURN: Final = 60.0  # seconds that another process may take to create the tables
 _STANDING: Final[LiteralString] = (
     "SELECT session, owner, number FROM duologue_leases JOIN unnest("
     "%(sessions)s::text[], %(owners)s::text[], %(numbers)s::integer[]) "
     "AS given (session, owner, number) USING (session, owner, number) "
-    # Ordered, so that two batches can't deadlock; FOR SHARE, so that nobody takes a lease over
-    # before the commit.
+    # Ordered, so that two batches of jobs can't deadlock. FOR SHARE, so that no process can take
+    # over a lease before the commit.
     "ORDER BY session FOR SHARE OF duologue_leases"
 )
-"""Gives those of the given leases that stand."""
+"""Returns the given leases that are valid."""
 
 _ALL_STAND: Final[LiteralString] = (
     "SELECT 1 / (count(*) = %(count)s)::integer FROM (" + _STANDING + ") AS standing"  # noqa: S608
 )
-"""Fails, and with it its transaction, unless all of the given leases stand."""
+"""Fails, and with it its transaction, unless all given leases are valid."""
 
 
 class _Address(NamedTuple):
     """The parts of a store's address."""
 
     url: str
-    """As users see it, without the password."""
+    """The address for users, without the password."""
     conninfo: str
-    """What the pool connects to."""
+    """The connection string of the pool."""
     direct: str
-    """What the connection that shows that the store lives connects to."""
+    """The connection string of the connection that shows that the store is alive."""
     is_direct: bool
-    """Whether `direct` was given, since the other leads to a pooler."""
+    """Whether `direct` was given, because `conninfo` leads to a pooler."""
     pool_size: int
     timeout: float
-    """Seconds to connect in, and to wait for a connection of the pool."""
+    """Maximum seconds to connect, and to wait for a connection of the pool."""
 
 
 class PostgresStore(SqlStore):
     """A store in one schema of a PostgreSQL database."""
 
-    # Within this time a connection that broke is made anew, and nothing may be taken over.
+    # Time to replace a broken connection; until then, its leases must not be taken over.
     second_look = 2.0
     like = "ILIKE"
     each_of = "SELECT json_array_elements_text(CAST(? AS json))"
@@ -226,11 +227,11 @@ class PostgresStore(SqlStore):
         return PostgresSaver(self.url, self._connections, self.writer, lease)
 
     async def open(self) -> None:
-        """Connect, and make LangGraph's tables and ours where they are missing."""
+        """Connect, and create the tables of LangGraph and duologue if they are missing."""
         connection = await self._owner.open()
         with store_errors(self.url):
             if self._owner.is_direct:
-                # Tried alone, because the pool would not say why it gets none.
+                # Tried separately, because the pool would not report why it gets no connection.
                 await self._connections.connect_once()
             found = await (await connection.execute("SELECT current_schema() AS s")).fetchone()
         if found is None or found["s"] is None:
@@ -265,9 +266,9 @@ class PostgresStore(SqlStore):
     async def _committed(self, jobs: Sequence[Job]) -> Results:
         async with self._connections.pool.connection() as connection:
             try:
-                # Everything goes to the server at once.
+                # All statements are sent to the server at once.
                 async with connection.pipeline(), connection.transaction():
-                    # A row that somebody else has locked must not stop all sessions.
+                    # A row that another transaction has locked must not stop all sessions.
                     await connection.execute("SET LOCAL lock_timeout = '5s'")
                     if any(job.lease is not None for job in jobs):
                         await connection.execute(_ALL_STAND, _terms(jobs))
@@ -277,7 +278,7 @@ class PostgresStore(SqlStore):
                 return await self._fenced(connection, jobs)
 
     async def _fenced(self, connection: Connection, jobs: Sequence[Job]) -> Results:
-        """Commit the jobs whose leases stand, where some don't."""
+        """Commit the jobs with valid leases if some leases are lost."""
         async with connection.transaction():
             cursor = connection.cursor(row_factory=tuple_row)
             standing = set(await (await cursor.execute(_STANDING, _terms(jobs))).fetchall())
@@ -303,11 +304,11 @@ def _terms(jobs: Sequence[Job]) -> dict[str, Any]:
 
 
 async def _sent(connection: Connection, job: Job) -> psycopg.AsyncCursor[Any]:
-    """Send a job's statements; return the cursor of the last."""
+    """Send a job's statements; return the cursor of the last one."""
     cursor = connection.cursor(binary=True)
     for sql, values, many in job.statements:
         cursor = connection.cursor(binary=True)
-        # LangGraph's statements and ours, neither made of what anybody says.
+        # Statements of LangGraph and duologue; none contains text of users or models.
         query: Any = sql
         await (cursor.executemany if many else cursor.execute)(query, values)
     return cursor
@@ -315,10 +316,10 @@ async def _sent(connection: Connection, job: Job) -> psycopg.AsyncCursor[Any]:
 
 @asynccontextmanager
 async def _turn(connection: Connection, what: str, url: str) -> AsyncIterator[None]:
-    """Hold an advisory lock meanwhile, so that no other process does the same."""
+    """Run the block under an advisory lock, so that only one process at a time does so."""
     until = time.monotonic() + _TURN
-    # Asked again and again: a statement that waits inside PostgreSQL would stop the holder's
-    # CREATE INDEX CONCURRENTLY, which waits for all statements under way.
+    # Polled, because a statement that waits inside PostgreSQL would block the lock holder's CREATE
+    # INDEX CONCURRENTLY, which waits for all running statements.
     take: LiteralString = "SELECT pg_try_advisory_lock(%s) AS got"
     while True:
         found = await (await connection.execute(take, [key(what)])).fetchone()
@@ -334,7 +335,7 @@ async def _turn(connection: Connection, what: str, url: str) -> AsyncIterator[No
 
 
 def _address(target: str) -> _Address:
-    """Read an address, in which two parameters are ours and not libpq's."""
+    """Parse an address, in which two parameters belong to duologue and not to libpq."""
     url = redact_address(target)
     address, _, query = target.partition("?")
     ours = dict[str, str]()
@@ -348,14 +349,14 @@ def _address(target: str) -> _Address:
     try:
         given = "?".join(filter(None, (address, "&".join(others))))
         timeout = int(conninfo_to_dict(given).get("connect_timeout") or 0) or _CONNECT
-        # What libpq would do by itself notices after two hours that the server's machine is gone.
+        # By default, libpq notices only after two hours that the server's machine is gone.
         known = conninfo_to_dict(given)
         kept = {name: value for name, value in _KEPT_ALIVE.items() if name not in known}
         conninfo = make_conninfo(given, connect_timeout=timeout, **kept)
     except ValueError:
         raise StoreError(f"{url!r} is not valid: connect_timeout must be in seconds.") from None
     except psycopg.ProgrammingError:
-        # Not chained: what libpq says of a bad address may hold parts of the password.
+        # Not chained: libpq's message about an invalid address may contain parts of the password.
         raise StoreError(
             f"{url!r} is not a valid PostgreSQL address: "
             "use postgresql://user:password@host:port/database, with special characters as %XX."
@@ -368,7 +369,7 @@ def _address(target: str) -> _Address:
         host, _, port = direct.rpartition(":")
         if not host.strip("[]") or not port.isdigit():
             raise StoreError(f"{url!r} is not valid: direct must be HOST:PORT of the server.")
-        # The address of the pooler's machine would stand above the host's name.
+        # The address of the pooler's machine would override the host's name.
         parts: dict[str, Any] = conninfo_to_dict(conninfo)
         parts.pop("hostaddr", None)
         past = make_conninfo(**parts | {"host": host.strip("[]"), "port": port})

@@ -14,7 +14,7 @@ Row = TypeVar("Row")
 
 Connection: TypeAlias = psycopg.AsyncConnection[DictRow]
 
-# What the driver logs is also raised; without a handler Python would print it.
+# The driver also raises every error that it logs; without a handler Python would print it.
 for _name in ("psycopg", "psycopg.pool"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
@@ -22,7 +22,7 @@ _TRIES: Final = 4
 
 
 class UnreachableError(psycopg.OperationalError):
-    """No connection can be made; its text says why."""
+    """No connection can be made; the text contains the reason."""
 
 
 class Connections:
@@ -44,7 +44,7 @@ class Connections:
         )
 
     async def again(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Call what uses a connection; try again while connections break, as at a restart."""
+        """Call a function that uses a connection, and retry while connections break."""
         tries = AsyncRetrying(
             retry=retry_if_exception(_is_worth_a_try),
             stop=stop_after_attempt(_TRIES),
@@ -56,7 +56,7 @@ class Connections:
             async for attempt in tries:
                 with attempt:
                     if attempt.retry_state.attempt_number > 1:
-                        # Else the pool may give another broken connection.
+                        # Otherwise the pool may return another broken connection.
                         await self.pool.check()
                     return await call()
         except psycopg.OperationalError as error:
@@ -66,11 +66,11 @@ class Connections:
         raise AssertionError  # a retry ends with a result or an error
 
     def _failed(self) -> int:
-        """How often no connection could be made, so far."""
+        """Return the number of failed connection attempts so far."""
         return self.pool.get_stats().get("connections_errors", 0)
 
     async def _why(self, error: psycopg.OperationalError, failed: int) -> str:
-        """Say why there is no connection, which the pool does not say."""
+        """Return the reason why there is no connection, which the pool does not report."""
         try:
             await self.connect_once()
         except psycopg.Error as reason:
@@ -82,7 +82,7 @@ class Connections:
         return str(error)
 
     async def connect_once(self) -> None:
-        """Make a connection outside of the pool, and close it."""
+        """Make a connection outside the pool, and close it."""
         await (await psycopg.AsyncConnection.connect(self._conninfo)).close()
 
     async def fetch(
@@ -93,7 +93,7 @@ class Connections:
         *,
         binary: bool = False,
     ) -> list[Row]:
-        """Read all rows of a query; no connection is held when they are given."""
+        """Return all rows of a query; the connection is free again when it returns."""
 
         async def fetched() -> list[Row]:
             async with (
@@ -107,7 +107,7 @@ class Connections:
 
 
 def _is_of_connection(error: psycopg.OperationalError) -> bool:
-    """Whether an error comes of the connection, and not of what was sent over it."""
+    """Return whether the connection caused an error, and not the statement."""
     state = error.sqlstate or ""
     # 08: connection exceptions; 57P: the server shuts down, or is not up yet.
     return not state or state.startswith(("08", "57P"))
@@ -121,10 +121,10 @@ def _is_worth_a_try(error: BaseException) -> bool:
 
 
 class FetchedRows:
-    """Takes queries where LangGraph's saver expects a cursor.
+    """A replacement for the cursor that LangGraph's saver expects.
 
-    LangGraph reads from its cursor, and waits for threads while it does: a cursor of PostgreSQL
-    would hold a connection meanwhile.
+    LangGraph waits for threads while it reads from its cursor, and a cursor of PostgreSQL would
+    keep a connection meanwhile.
     """
 
     def __init__(self, connections: Connections) -> None:
@@ -142,11 +142,11 @@ class FetchedRows:
         return self._rows.pop(0) if self._rows else None
 
     async def fetchall(self) -> list[DictRow]:
-        """Return the rows that are left."""
+        """Return the remaining rows."""
         rows, self._rows = self._rows, []
         return rows
 
     async def __aiter__(self) -> AsyncIterator[DictRow]:
-        """Yield the rows that are left, one by one."""
+        """Yield the remaining rows."""
         for row in await self.fetchall():
             yield row

@@ -1,8 +1,8 @@
-"""The rows of sessions, and one boundary around all that is read from a store.
+"""Rows of sessions, and one place that converts all errors of reading a store.
 
-Whatever fails inside `reading_store` is a `StoreError`. Writes have `store_errors`
-(`graphs.store.errors`) instead, which knows only the drivers' errors: the written value is the
-user's and may itself be wrong.
+Any error inside `reading_store` becomes a `StoreError`. Writes use `store_errors`
+(`graphs.store.errors`) instead, which converts only the drivers' errors: a written value comes from
+the user and may itself be wrong.
 """
 
 import re
@@ -32,24 +32,24 @@ if TYPE_CHECKING:
 
 
 SessionStatus = Literal["unfinished", "waiting", "finished"]
-"""Whether a conversation has ended, or waits for a person."""
+"""The status of a session: unfinished, waiting for a person, or finished."""
 
 _SESSION_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
 class SessionRow(BaseModel):
-    """What is known of one session without reading its checkpoints.
+    """The row of one session, which can be read without its checkpoints.
 
     Attributes:
         session: The session's id, which is LangGraph's `thread_id`.
-        title: What people see in a listing.
+        title: The title in lists.
         spec: The conversation, as JSON text.
         digest: SHA-256 of `spec` in UTF-8, 64 hexadecimal digits.
         status: Whether the conversation has ended, or waits for a person.
-        reason: Why it ended; None while unfinished.
-        stop_requested: Whether someone asked it to stop at its next turn.
-        created_at: When the row was added, UTC.
-        updated_at: When the row last changed, UTC.
+        reason: The reason for its end. None if it has not ended.
+        stop_requested: Whether a stop at its next turn was requested.
+        created_at: The time when the row was added, in UTC.
+        updated_at: The time when the row last changed, in UTC.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -66,21 +66,22 @@ class SessionRow(BaseModel):
 
 
 class Wanted(Data):
-    """Which sessions are looked for, the newest first."""
+    """A filter for sessions, which are returned newest first."""
 
     text: str = ""
-    """What stands in their title or id, in any case."""
+    """Text in their title or id; case is ignored."""
     status: SessionStatus | None = None
-    """Their status."""
+    """Their status. Any if None."""
     reason: str | None = None
-    """Why they ended."""
+    """The reason for their end. Any if None."""
     after: tuple[str, str] | None = None
-    """The `place` of the session that they come after in the list. None: from the newest on."""
+    """The `place` of the session before the first one in the list. If None, the list starts at the
+    newest."""
     limit: PositiveInt = 50
-    """How many, at most."""
+    """Maximum number of sessions."""
 
     def has(self, row: SessionRow) -> bool:
-        """Whether a session is one of them, as far as one row can tell."""
+        """Return whether a session matches, apart from `after` and `limit`."""
         text = self.text.casefold()
         return (
             (text in row.title.casefold() or text in row.session.casefold())
@@ -90,12 +91,12 @@ class Wanted(Data):
 
 
 def place(row: SessionRow) -> tuple[str, str]:
-    """Give where a session stands in the list, as text."""
+    """Return the position of a session in the list, as text."""
     return moment(row.created_at), row.session
 
 
 def moment(when: datetime) -> str:
-    """Write a time as the stores do: of one width, so that texts are in the order of times."""
+    """Format a time as text of fixed width, so that texts sort like times."""
     return when.isoformat(timespec="microseconds")
 
 
@@ -113,7 +114,7 @@ def new_row(session: str, title: str, spec: str) -> SessionRow:
 
 
 def check_session_id(session: str) -> str:
-    """Return `session` if it can be a session's id."""
+    """Return `session` if it is a valid id of a session."""
     if _SESSION_ID.fullmatch(session) is None or session in {".", ".."}:
         raise SessionError(
             f"{session!r} can't be a session's id: use 1 to 128 of A-Z a-z 0-9 . _ - "
@@ -124,10 +125,9 @@ def check_session_id(session: str) -> str:
 
 @contextmanager
 def reading_store(url: str, session: str | None = None) -> Iterator[None]:
-    """Turn whatever is raised inside the block into `StoreError`.
+    """Convert every error inside the block to `StoreError`.
 
-    It belongs around reading what is stored and making sense of it, and around nothing of the
-    user's.
+    The block must only read and parse stored data, and must not run user code.
     """
     try:
         with store_errors(url):
@@ -141,7 +141,7 @@ def reading_store(url: str, session: str | None = None) -> Iterator[None]:
 
 
 def _said(error: Exception) -> str:
-    """Say what is wrong, in a few words."""
+    """Describe the error in a few words."""
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         field = ".".join(map(str, first["loc"]))
@@ -153,11 +153,15 @@ def _said(error: Exception) -> str:
 
 
 class _DamageError(ValueError):
-    """What is stored does not fit together."""
+    """Stored data is inconsistent."""
 
 
 def read_version(found: Sequence[Sequence[Any]], versions: Versions[Any], url: str) -> int | None:
-    """Read the version of a store's tables."""
+    """Return the version of a store's tables, or None if there are no tables.
+
+    Raises:
+        StoreError: This release does not read that version.
+    """
     if not found:
         return None
     values = [value for row in found for value in row]
@@ -177,7 +181,7 @@ def read_version(found: Sequence[Sequence[Any]], versions: Versions[Any], url: s
 
 
 def read_row(values: Sequence[Any], url: str) -> SessionRow:
-    """Make the row of a session out of what its table holds."""
+    """Build the row of a session from the values in its table."""
     data = dict(zip(SessionRow.model_fields, values, strict=True))
     session = data["session"]
     with reading_store(url, session if isinstance(session, str) else None):
@@ -188,11 +192,11 @@ def read_row(values: Sequence[Any], url: str) -> SessionRow:
 
 
 _Version = Annotated[str, StringConstraints(pattern=r"^[0-9]+\.")]
-"""What LangGraph counts a channel's writes with, where it stores them in a database."""
+"""LangGraph's counter of a channel's writes, in the form used by databases."""
 
 
 class _Checkpoint(BaseModel):
-    """What must be in a checkpoint for LangGraph to go on from it."""
+    """The part of a checkpoint that LangGraph needs to continue from it."""
 
     model_config = ConfigDict(strict=True)
 
@@ -208,7 +212,7 @@ _WRITES: Final = TypeAdapter(list[tuple[str, str, Any]])
 
 
 def check_checkpoint(found: "CheckpointTuple") -> "CheckpointTuple":
-    """Return a checkpoint that was read, if LangGraph can go on from it."""
+    """Return a checkpoint that was read, or raise an error if LangGraph can't continue from it."""
     checkpoint = _Checkpoint.model_validate(found.checkpoint)
     _WRITES.validate_python(found.pending_writes or [])
     if checkpoint.id != found.config["configurable"]["checkpoint_id"]:

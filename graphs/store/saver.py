@@ -1,7 +1,7 @@
-"""What our checkpointers add to LangGraph's: errors that name the store, and who may write.
+"""A mix-in for LangGraph's savers: errors that name the store, and a check of who may write.
 
-Nothing about a particular database lives here. What is passed on to LangGraph's savers as it came
-is not spelled out; `task_path` is, because LangGraph looks for it in the signature.
+It does not depend on a database. Parameters that are passed to LangGraph's savers unchanged have no
+names here, except `task_path`, because LangGraph looks for it in the signature.
 """
 
 from abc import abstractmethod
@@ -17,13 +17,13 @@ from .rows import check_checkpoint, reading_store
 
 
 class GuardedSaver(BaseCheckpointSaver[str]):
-    """A mix-in before one of LangGraph's savers."""
+    """A mix-in that precedes one of LangGraph's savers in the bases."""
 
     store_url: str
 
     @abstractmethod
     def _check_writable(self, session: str) -> None:
-        """Make sure that this session may be written."""
+        """Raise an error if this session may not be written."""
 
     @contextmanager
     def _writing(self, session: str) -> Iterator[None]:
@@ -43,7 +43,7 @@ class GuardedSaver(BaseCheckpointSaver[str]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Save what one task wrote, see LangGraph's saver."""
+        """Save the writes of one task, see LangGraph's saver."""
         with self._writing(_session(config)):
             await super().aput_writes(config, writes, task_id, task_path)
 
@@ -65,7 +65,7 @@ class GuardedSaver(BaseCheckpointSaver[str]):
         session = None if config is None else _session(config)
         found = super().alist(config, *given, **named)
         while True:
-            # Not around the yield: what the reader raises is not the store's.
+            # Not around the yield, because errors of the reader are not errors of the store.
             with reading_store(self.store_url, session):
                 try:
                     one = check_checkpoint(await anext(found))

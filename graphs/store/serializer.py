@@ -1,7 +1,7 @@
-"""What stores write of a value, and what they make of it again: plain data and a few known types.
+"""The serializer of stores, for plain data and a table of known types.
 
-LangGraph's serializer imports and calls whatever a stored value names, so that a store from
-elsewhere runs code. This one writes the same format, but makes nothing that is not in its table.
+LangGraph's serializer imports and calls any object that a stored value names, so that a store from
+elsewhere runs code. This one writes the same format, but only creates types in its table.
 """
 
 import dataclasses
@@ -54,26 +54,26 @@ from .errors import UnknownTypeError
 
 
 class PlainSerializer(JsonPlusSerializer):
-    """Writes and reads plain data, messages and what LangGraph itself stores, and nothing else.
+    """A serializer of plain data, messages and LangGraph's own types, and nothing else.
 
-    What is of the user's own, such as a pydantic object in a tool's question, is written as plain
-    data: a dict of its fields. So it is the same in whatever process it is read. What has no plain
-    form is refused when it is written.
+    Objects of a user's types, such as a pydantic object in a tool's question, are written as plain
+    data: a dict of their fields. They are therefore the same in every process that reads them.
+    Values without a plain form are refused when they are written.
     """
 
     def __init__(self) -> None:
-        # Should a release of LangGraph read by another way than the methods below.
+        # For the case that a release of LangGraph reads by other methods than those below.
         super().__init__(pickle_fallback=False, allowed_msgpack_modules=None)
 
     def with_msgpack_allowlist(
         self,
         extra_allowlist: Iterable[tuple[str, ...] | type],
     ) -> JsonPlusSerializer:
-        """Give this one: no graph adds to what may be made."""
+        """Return this serializer, because no graph may add types to it."""
         return self
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:  # noqa: ANN401
-        """Write a value.
+        """Serialize a value.
 
         Raises:
             TypeError: It has no plain form.
@@ -85,10 +85,10 @@ class PlainSerializer(JsonPlusSerializer):
         return "msgpack", _packed(obj)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:  # noqa: ANN401
-        """Read a value.
+        """Deserialize a value.
 
         Raises:
-            UnknownTypeError: It names what no session holds.
+            UnknownTypeError: It names a type that no session contains.
             ValueError: It is damaged.
         """
         kind, written = data
@@ -105,7 +105,7 @@ class PlainSerializer(JsonPlusSerializer):
 
 
 def check_storable(value: object) -> None:
-    """Make sure that a value can be stored and read back."""
+    """Raise an error if a value can't be stored and read back."""
     serializer = PlainSerializer()
     serializer.loads_typed(serializer.dumps_typed(value))
 
@@ -125,7 +125,7 @@ _OPTIONS: Final = (
 
 
 def _written(value: Any) -> Any:  # noqa: ANN401
-    """Give what is written for a value that msgpack has no form for."""
+    """Return the serialized form of a value that msgpack has no form for."""
     if isinstance(value, _DeltaSnapshot):
         return ormsgpack.Ext(EXT_DELTA_SNAPSHOT, _packed(value.value))
     known = _FORMS.get(type(value))
@@ -135,13 +135,13 @@ def _written(value: Any) -> Any:  # noqa: ANN401
     kind = type(value)
     if kind in (set, frozenset) and not all(map(_is_hashable_read, value)):
         return list(value)
-    # How a datetime is made is the only method there is.
+    # The only method in this format is the one that creates a datetime.
     method = ("fromisoformat",) if code == EXT_METHOD_SINGLE_ARG else ()
     return ormsgpack.Ext(code, _packed((kind.__module__, kind.__name__, parts(value), *method)))
 
 
 def _is_hashable_read(value: Any) -> bool:  # noqa: ANN401
-    """Whether what can be in a set still can where it is read: tuples and objects can't."""
+    """Return whether a member of a set is still hashable when read; tuples and objects are not."""
     if isinstance(value, tuple | Interrupt | Overwrite | Send):
         return False
     if isinstance(value, frozenset):
@@ -154,7 +154,7 @@ _SCALARS: Final = (str, int, float, bytes, type(None))
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401
-    """Return a value of the user's own as plain data, as far as this one object goes."""
+    """Return a user's object as plain data, without its inner objects."""
     if isinstance(value, Enum):
         return value.value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -163,7 +163,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401
         return repr(value)
     if isinstance(value, re.Pattern):
         return value.pattern
-    # Pydantic's models of both ages and its secrets, named tuples, numpy's arrays and numbers.
+    # Models of pydantic 1 and 2 and its secrets, named tuples, numpy's arrays and numbers.
     for method in ("model_dump", "get_secret_value", "dict", "_asdict", "tolist"):
         dumps = getattr(value, method, None)
         if callable(dumps) and not isinstance(value, type):
@@ -208,25 +208,28 @@ _FORMS: Final[dict[type, tuple[int, Callable[[Any], Any]]]] = {
     ),
     timezone: (EXT_CONSTRUCTOR_POS_ARGS, lambda value: (value.utcoffset(None),)),
 }
-"""How each known type is written; LangGraph reads these forms, too."""
+"""The serialized form of each known type; LangGraph reads these forms, too."""
 
 _TYPES: Final[dict[tuple[str, str], Callable[..., Any]]] = {
     **{(kind.__module__, kind.__name__): kind for kind in _FORMS},
     (Send.__module__, Send.__name__): lambda node, arg, timeout=None: Send(
         node, arg, timeout=timeout
     ),
-    # Releases of Python keep them in one place or the other, and each system has one of its own.
+    # Releases of Python differ in the module of these classes, and systems in the class.
     **{
         (module, name): Path
         for module in ("pathlib", "pathlib._local")
         for name in ("Path", "PosixPath", "WindowsPath")
     },
 }
-"""All that is ever made, by the names that stand in a stored value."""
+"""All types that are ever created, by their names in a stored value."""
 
 
 class _Reader:
-    """Reads one value, and notes what has failed in it: ormsgpack only tells that something has."""
+    """A reader of one value that keeps the first error.
+
+    ormsgpack itself reports only that there was one.
+    """
 
     def __init__(self) -> None:
         self._failure: Exception | None = None
@@ -251,7 +254,7 @@ class _Reader:
 
 
 def _made(code: int, found: Any) -> Any:  # noqa: ANN401
-    """Make a value of a known type out of what is written of it."""
+    """Create a value of a known type from its serialized parts."""
     if not isinstance(found, list) or len(found) < len(("module", "name", "parts")):
         raise UnknownTypeError(f"it holds a value of the unknown kind {code}")
     module, name, parts, *method = found

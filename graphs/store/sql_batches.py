@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=BaseModel)
 
-# In the order of the fields of BatchRow and CellRow. Types that both databases take for the same:
-# PostgreSQL's INTEGER and REAL have four bytes.
+# In the order of the fields of BatchRow and CellRow. The types mean the same in both databases:
+# PostgreSQL's INTEGER and REAL have only four bytes.
 BATCH_TABLES: Final[Sequence[LiteralString]] = (
     """CREATE TABLE IF NOT EXISTS duologue_batches (
     batch TEXT PRIMARY KEY, title TEXT NOT NULL, spec TEXT NOT NULL, settings TEXT NOT NULL,
@@ -90,7 +90,7 @@ class SqlBatches(Batches):
     async def find(self, wanted: CellsWanted) -> Sequence[CellRow]:
         """See `Batches.find`."""
         number, session = wanted.after
-        # The first is a range of the index, as the second alone would not be.
+        # The first condition can use a range of the index; the second alone could not.
         where: LiteralString = " WHERE batch = ? AND number >= ? AND (number > ? OR session > ?)"
         values: list[object] = [wanted.batch, number, number, session]
         if wanted.status is not None:
@@ -146,7 +146,7 @@ class SqlBatchLease(BatchLease):
 
 
 def _values(row: BaseModel) -> Sequence[object]:
-    """Write a row as a database keeps it."""
+    """Return a row's values in the form that a database stores."""
     return [_value(value) for _, value in row]
 
 

@@ -1,7 +1,7 @@
-"""Who runs which session or batch, by a table of leases in SQL.
+"""A table in SQL of leases on sessions and batches.
 
-A lease is a row with the open store that has taken it, its owner. A lease whose owner is dead may
-be taken over; every write looks for its lease in its own transaction.
+A lease is a row that names its owner, the open store that has acquired it. A lease whose owner is
+dead may be taken over. Every write checks its lease in its own transaction.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from .lease import Lease, LeaseSubject
 from .writer import Statement, Writer
 
 LEASE: Final = "SELECT 1 FROM duologue_leases WHERE session = ? AND owner = ? AND number = ?"
-"""Gives a row while a lease stands."""
+"""Returns a row while a lease is valid."""
 
 _RETRY: Final = 1.0  # seconds
 
@@ -28,12 +28,12 @@ class LeasedStore(Store):
     owner: str
     writer: Writer
     second_look: float = 0.0
-    """Seconds after which an owner that seems dead is looked at again; 0: it is not."""
+    """Seconds after which an owner that seems dead is checked again. 0 means no second check."""
 
     def __init__(self) -> None:
         self._numbers = count(1)
         self._taken = set[int]()
-        """The numbers of the leases that are taken here, or are being taken."""
+        """The numbers of the leases that are acquired here, or are being acquired."""
         self._freeing = set[asyncio.Task[None]]()
 
     @abstractmethod
@@ -42,14 +42,14 @@ class LeasedStore(Store):
 
     @abstractmethod
     def statement(self, sql: LiteralString, *values: object) -> Statement:
-        """Return a statement, whose placeholders are `?`, as this database writes them."""
+        """Return a statement with the placeholders `?` replaced by this database's own."""
 
     @abstractmethod
     async def _is_alive(self, owner: str) -> bool:
-        """Whether another open store still lives."""
+        """Return whether another open store is alive."""
 
     async def write(self, sql: LiteralString, *values: object, lease: Lease | None = None) -> int:
-        """Run and commit one statement; give how many rows it changed."""
+        """Run and commit one statement; return the number of rows it changed."""
         return await self.writer.write(self.statement(sql, *values), lease=lease)
 
     async def _is_leased(self, subject: LeaseSubject) -> bool:
@@ -61,17 +61,18 @@ class LeasedStore(Store):
         return bool(await self._read(LEASE, *lease.terms))
 
     async def _lease(self, subject: LeaseSubject) -> tuple[str, int] | None:
-        """Read the lease on a subject: its owner, and its number."""
+        """Return the owner and the number of the lease on a subject, or None if there is none."""
         found = await self._read(
             "SELECT owner, number FROM duologue_leases WHERE session = ?", subject.key
         )
-        # Not checked: it is compared as it stands there when it is taken over.
+        # Not validated, because a takeover compares the exact stored values.
         return (found[0][0], found[0][1]) if found else None
 
     async def _stands(self, lease: tuple[str, int]) -> bool:
-        """Whether somebody works under this lease."""
+        """Return whether the owner of a lease still uses it."""
         owner, number = lease
-        # One of ours that is only in the table could not be deleted when it was freed.
+        # A lease of this store that exists only in the table could not be deleted when it was
+        # released.
         return number in self._taken if owner == self.owner else await self._is_alive(str(owner))
 
     async def _take(self, subject: LeaseSubject, make: Callable[[Lease], L]) -> L | None:
@@ -81,7 +82,7 @@ class LeasedStore(Store):
             if await self._is_taken(lease):
                 return make(lease)
         except BaseException:
-            # A caller who is cancelled may take it all the same: the writer goes on.
+            # The writer continues for a cancelled caller, so the lease may be acquired anyway.
             self._taken.remove(lease.number)
             self._free_later(lease)
             raise
@@ -89,8 +90,8 @@ class LeasedStore(Store):
         return None
 
     async def _is_taken(self, lease: Lease) -> bool:
-        """Take a lease; whether that was possible."""
-        # Twice: it may be freed between the look and the write.
+        """Acquire a lease; return whether that was possible."""
+        # Twice, because the lease may be released between the check and the write.
         for _ in range(2):
             held = await self._lease(lease.subject)
             if held is None:
@@ -114,7 +115,7 @@ class LeasedStore(Store):
         return False
 
     async def _is_alive_after_all(self, lease: tuple[str, int]) -> bool:
-        """Whether another owner is alive after all, some seconds after it has seemed dead."""
+        """Check an owner that seems dead again after some seconds; return whether it is alive."""
         if not self.second_look or lease[0] == self.owner:
             return False
         await asyncio.sleep(self.second_look)
@@ -124,7 +125,7 @@ class LeasedStore(Store):
         lease = holder.lease
         try:
             with suppress(Exception):
-                # What a cancelled step has written comes first; nobody waits for it any more.
+                # The writes of a cancelled step come first; their errors have no receiver any more.
                 await holder.drain()
             await self._delete(lease)
         except StoreError:
@@ -133,7 +134,7 @@ class LeasedStore(Store):
             self._taken.remove(lease.number)
 
     def _free_later(self, lease: Lease) -> None:
-        """Have a lease deleted; for other processes it stands while this store is open."""
+        """Delete a lease in the background; for other processes it is valid until then."""
         task = asyncio.create_task(self._delete_at_last(lease))
         self._freeing.add(task)
         task.add_done_callback(self._freeing.discard)

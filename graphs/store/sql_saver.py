@@ -1,4 +1,4 @@
-"""What the savers on SQL databases share: each step is one transaction, under a lease."""
+"""The common part of the savers on SQL databases: each step is one transaction, under a lease."""
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
@@ -22,37 +22,38 @@ from .saver import GuardedSaver
 from .writer import Statement, Writer
 
 _NODE: Final = "~__pregel_pull"
-"""How LangGraph begins the path of a node's task, unlike that of a call which a node makes."""
+"""The prefix of LangGraph's path of a node's task, which differs from that of a call inside a
+node."""
 
 _SOON: Final = 0.1
-"""Seconds that what a node has written waits for its checkpoint, at most."""
+"""Maximum seconds that a node's writes wait for their checkpoint."""
 
 
 class Noted:
-    """Takes statements where LangGraph's savers expect a cursor."""
+    """A recorder of statements with the interface of the cursor that LangGraph's savers expect."""
 
     def __init__(self) -> None:
         self.statements: list[Statement] = []
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> Self:
-        """Note a statement."""
+        """Record a statement."""
         self.statements.append(Statement(sql, values))
         return self
 
     def executemany(self, sql: str, values: Sequence[Any]) -> Self:
-        """Note a statement that is run once for each of the values."""
+        """Record a statement that runs once for each of the values."""
         self.statements.append(Statement(sql, values, many=True))
         return self
 
 
 class NotingSaver(BaseCheckpointSaver[str]):
-    """Stands before one of LangGraph's savers for threads, to give its statements a place."""
+    """A mix-in for LangGraph's synchronous savers that records their statements."""
 
     noted: Noted
 
 
 class _NodeWrites(NamedTuple):
-    """What a node has written, as LangGraph gives it."""
+    """The writes of a node, as LangGraph passes them."""
 
     config: RunnableConfig
     writes: Sequence[tuple[str, Any]]
@@ -61,9 +62,9 @@ class _NodeWrites(NamedTuple):
 
     @property
     def can_wait(self) -> bool:
-        """Whether the next to be saved is the checkpoint that these writes lead to.
+        """Return whether the next save is the checkpoint that these writes lead to.
 
-        Our graph runs one node at a time. Graphs that tools run inside of it may run several.
+        duologue's graph runs one node at a time. Graphs that tools run inside it may run several.
         """
         return (
             self.task_path.startswith(_NODE)
@@ -73,23 +74,24 @@ class _NodeWrites(NamedTuple):
 
     @property
     def place(self) -> object:
-        """The checkpoint that they were written to."""
+        """Return the id of the checkpoint that they belong to."""
         return self.config["configurable"]["checkpoint_id"]
 
 
 class StepSaver(BaseCheckpointSaver[str]):
-    """Leaves to the writer what LangGraph's saver for threads would run, a step at once.
+    """A saver that collects a step's statements and passes them to the writer together.
 
-    LangGraph saves what a node has written, then the checkpoint that it leads to, and begins the
-    next node when both are saved. So the first waits for the second, though not for long: who
-    follows a stream is told of it before, and may take any time. Questions, answers, errors, and
-    what the calls of a node have given are committed when they come.
+    The statements come from LangGraph's synchronous saver. LangGraph saves the writes of a node,
+    then the checkpoint they lead to, and starts the next node when both are saved. The writes
+    therefore wait for the checkpoint, but only briefly: a consumer of the stream receives them
+    before the checkpoint, and may take any time. Questions, answers, errors, and results of calls
+    inside a node are committed immediately.
     """
 
     lease: Lease | None
 
     def _write_by(self, noting: NotingSaver, writer: Writer, lease: Lease | None) -> None:
-        """Take what it writes by; the constructor is LangGraph's."""
+        """Set the writer and the lease; the constructor is LangGraph's."""
         self._noting = noting
         self._writer = writer
         self.lease = lease
@@ -105,11 +107,11 @@ class StepSaver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Save a checkpoint and what led to it, see LangGraph's saver."""
+        """Save a checkpoint and the writes that led to it, see LangGraph's saver."""
         place = config["configurable"]
         values = checkpoint["channel_values"]
         held = [name for name, value in values.items() if not isinstance(value, _DeltaSnapshot)]
-        # In order: a checkpoint must not be saved where what led to it could not be.
+        # In order: a checkpoint must not be saved if the writes that led to it could not be saved.
         async with self._order:
             waiting = self._take(place.get("checkpoint_id"))
             put = self._statements(
@@ -126,7 +128,7 @@ class StepSaver(BaseCheckpointSaver[str]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Save what one task wrote, see LangGraph's saver."""
+        """Save the writes of one task, see LangGraph's saver."""
         given = _NodeWrites(config, writes, task_id, task_path)
         if not given.can_wait:
             await self._write(self._writes(given))
@@ -145,7 +147,7 @@ class StepSaver(BaseCheckpointSaver[str]):
         return self._statements(partial(self._noting.delete_thread, session))
 
     async def flush(self) -> None:
-        """Save what waits for its checkpoint."""
+        """Save the writes that wait for their checkpoint."""
         async with self._order:
             waiting, self._waiting = self._waiting, []
             if not waiting:
@@ -153,7 +155,8 @@ class StepSaver(BaseCheckpointSaver[str]):
             try:
                 await self._write(*map(self._writes, waiting))
             except Exception:
-                # Only who flushes is told. Who wrote is told by the checkpoint, which tries again.
+                # Only the caller of `flush` gets this error. The node's caller gets it from the
+                # checkpoint, which tries again.
                 self._waiting = waiting + self._waiting
                 raise
 
@@ -164,7 +167,7 @@ class StepSaver(BaseCheckpointSaver[str]):
         self._flushing.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def _take(self, place: object) -> list[_NodeWrites]:
-        """Take from what waits what was written to a checkpoint."""
+        """Remove and return the waiting writes to a checkpoint."""
         taken = [one for one in self._waiting if one.place == place]
         self._waiting = [one for one in self._waiting if one.place != place]
         if self._late is not None and not self._waiting:
@@ -173,7 +176,7 @@ class StepSaver(BaseCheckpointSaver[str]):
         return taken
 
     def _writes(self, given: _NodeWrites, left_out: Collection[str] = ()) -> Statement:
-        """Return the statement that saves writes; what is left keeps its number among all."""
+        """Return the statement that saves writes; the remaining ones keep their numbers."""
         values = [(name, None if name in left_out else value) for name, value in given.writes]
         (put,) = self._statements(partial(self._noting.put_writes, *given._replace(writes=values)))
         rows = zip(put.values, values, strict=True)
@@ -190,7 +193,7 @@ class StepSaver(BaseCheckpointSaver[str]):
 
 
 class LeasedSaver(GuardedSaver, StepSaver):
-    """A saver that writes under a lease; the commit looks whether it still stands."""
+    """A saver that writes under a lease; the commit checks that the lease is still valid."""
 
     def _check_writable(self, session: str) -> None:
         if self.lease is None:

@@ -28,13 +28,13 @@ _INDEXES: Final[Sequence[LiteralString]] = (
     ON duologue_sessions (reason, created_at DESC, session)""",
 )
 STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](oldest=6)
-"""The versions of the tables; a step is the statements that make the next version of one."""
+"""The versions of the tables. A step is the statements that upgrade one version to the next."""
 STORE_VERSION: Final = "SELECT version FROM duologue_schema"
-"""A query for the version of the tables, which are made or upgraded if it is not the newest."""
+"""A query for the version of the tables, which are created or upgraded if it is not the newest."""
 _ROW: Final = """SELECT session, title, spec, digest, status, reason, stop_requested,
     created_at, updated_at FROM duologue_sessions"""
 _ORDER: Final = " ORDER BY created_at DESC, session"
-# In the order of SessionRow's fields. Times are ISO 8601 text of one width, in UTC, so that both
+# In the order of SessionRow's fields. Times are ISO 8601 text of fixed width, in UTC, so that both
 # databases sort and return them alike.
 _TABLES: Final[Sequence[LiteralString]] = (
     """CREATE TABLE IF NOT EXISTS duologue_sessions (
@@ -51,20 +51,20 @@ _TABLES: Final[Sequence[LiteralString]] = (
 
 
 class SqlStore(LeasedStore):
-    """A store in SQL; a database's own class says how statements are run."""
+    """A store in SQL. A subclass for each database runs the statements."""
 
     like: LiteralString = "LIKE"
-    """How a text is looked for, in any case."""
+    """The operator that searches a text and ignores case."""
     each_of: LiteralString
-    """A query that gives each text of a JSON list."""
+    """A query that returns each text of a JSON list."""
     by_time: LiteralString = "created_at DESC, session"
-    """What stands in the index by which sessions are listed."""
+    """The columns of the index by which sessions are listed."""
     known_tables: LiteralString
-    """A query that gives a row where our tables are there."""
+    """A query that returns a row if duologue's tables exist."""
 
     @abstractmethod
     def _saver(self, lease: Lease | None = None) -> "LeasedSaver":
-        """Return a saver that writes under a lease; without one it only reads."""
+        """Return a saver that writes under a lease; without a lease it only reads."""
 
     @cached_property
     def checkpointer(self) -> "LeasedSaver":
@@ -83,10 +83,10 @@ class SqlStore(LeasedStore):
         return SqlBatchLease(self, lease)
 
     def missing_tables(self, versions: Sequence[Sequence[object]]) -> Sequence[Statement]:
-        """Return the statements that make our tables, or upgrade them; none if they are up to date.
+        """Return the statements that create or upgrade duologue's tables, if any are needed.
 
         Args:
-            versions: The rows of `STORE_VERSION`. None if the table is missing.
+            versions: The rows of `STORE_VERSION`. Empty if the table is missing.
         """
         version = read_version(versions, STORE_VERSIONS, self.url)
         if version == STORE_VERSIONS.newest:
@@ -113,7 +113,7 @@ class SqlStore(LeasedStore):
             values.append(wanted.reason)
         if wanted.after is not None:
             created_at, session = wanted.after
-            # The first is a range of the index, as the second alone would not be.
+            # The first condition can use a range of the index; the second alone could not.
             conditions.append("created_at <= ? AND (created_at < ? OR session > ?)")
             values += [created_at, created_at, session]
         if wanted.text:
@@ -147,7 +147,7 @@ class SqlStore(LeasedStore):
 
     async def stop_requested(self, session: str) -> bool:
         """See `Store.stop_requested`."""
-        # Asked at every turn, and the whole row holds the spec.
+        # Read at every turn, so without the whole row, which contains the spec.
         found = await self._read(
             "SELECT stop_requested FROM duologue_sessions WHERE session = ?", session
         )
@@ -157,7 +157,7 @@ class SqlStore(LeasedStore):
 
 
 class SqlSessionLease(SessionLease):
-    """A session that this run holds by a lease."""
+    """A lease on a session in SQL."""
 
     checkpointer: "LeasedSaver"
 
@@ -169,11 +169,11 @@ class SqlSessionLease(SessionLease):
         self._store = store
 
     async def add(self, *, title: str, spec: str) -> SessionRow:
-        """See `Held.add`."""
+        """See `SessionLease.add`."""
         return await self._add(title, spec)
 
     async def begin(self, *, title: str, spec: str) -> SessionRow:
-        """See `Held.begin`; one transaction."""
+        """See `SessionLease.begin`; one transaction."""
         return await self._add(title, spec, *self.checkpointer.deletion(self.session))
 
     async def _add(self, title: str, spec: str, *first: Statement) -> SessionRow:
@@ -192,14 +192,14 @@ class SqlSessionLease(SessionLease):
         return row
 
     async def _remove(self) -> bool:
-        # Looked for first: a retried DELETE, after its connection broke, may change no row.
+        # Read first, because a retried DELETE, after its connection broke, may change no row.
         row: LiteralString = "FROM duologue_sessions WHERE session = ?"
         found = await self._store._read("SELECT 1 " + row, self.session)
         await self._store.write("DELETE " + row, self.session, lease=self.lease)
         return bool(found)
 
     async def drain(self) -> None:
-        """See `Held.drain`."""
+        """See `SessionLease.drain`."""
         await self.checkpointer.flush()
         await self.lease.drain()
 
@@ -208,12 +208,12 @@ class SqlSessionLease(SessionLease):
         await self._store.update(self.session, changes, status, reason, lease=self.lease)
 
     async def clear_stop(self) -> None:
-        """See `Held.clear_stop`."""
+        """See `SessionLease.clear_stop`."""
         await self._store.update(self.session, "stop_requested = 0", lease=self.lease)
 
 
 def _pattern(text: str) -> str:
-    """Make the pattern of what holds a text, whatever signs are in it."""
+    """Return the pattern of texts that contain this text, with special characters escaped."""
     found = re.sub("[!%_]", r"!\g<0>", text)
     return f"%{found}%"
 

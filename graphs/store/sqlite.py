@@ -1,6 +1,6 @@
 """Sessions in one SQLite file, which several processes may use at once.
 
-Each open store has two connections, one to read and one to write, each in a thread of its own.
+Each open store has two connections, one to read and one to write, each in its own thread.
 """
 
 import sqlite3
@@ -22,7 +22,7 @@ from .writer import Job, Results, Statement, WriteFailure, Writer
 if TYPE_CHECKING:
     from .sqlite_saver import SqliteSessionSaver
 
-_WAIT: Final = 30.0  # seconds for another process's write, or for its first set-up of the file
+_WAIT: Final = 30.0  # seconds to wait for another process's write, or for its set-up of the file
 _PAUSE: Final = 0.01  # seconds between two tries
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _FOR_ALL: Final = (
@@ -38,7 +38,8 @@ class SqliteStore(SqlStore):
     """A store in one SQLite file."""
 
     each_of = "SELECT value FROM json_each(?)"
-    # Titles are read without the rows, whose specs are long. PostgreSQL bounds an index's rows.
+    # With the title, so that lists do not read the rows, whose specs are long. PostgreSQL limits
+    # the size of an index entry.
     by_time = "created_at DESC, session, title"
     known_tables = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'duologue_schema'"
 
@@ -59,10 +60,11 @@ class SqliteStore(SqlStore):
         return SqliteSessionSaver(self.url, self._reading, self.writer, lease)
 
     async def open(self) -> None:
-        """Make the file and its tables where they are missing."""
+        """Create the file and its tables if they are missing."""
         try:
             with store_errors(self.url):
-                # At once: each call into a thread takes about as long as opening a connection.
+                # In one call, because each call into a thread takes about as long as opening a
+                # connection.
                 await self._writing.run(self._prepare)
         except OSError as error:
             raise store_failure(self.url, error.strerror or str(error)) from error
@@ -74,18 +76,18 @@ class SqliteStore(SqlStore):
         self._owner.open()
         self.owner = self._owner.name
         connection = self._writing.connection
-        # Switched to WAL, readers don't wait for the writer.
+        # In WAL mode, readers don't wait for the writer.
         self._waited("PRAGMA journal_mode = WAL")
-        # What is committed outlives a power cut, too; the second is for macOS.
+        # Commits survive a power failure; fullfsync is for macOS.
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA fullfsync = ON")
-        # The first to read makes the WAL.
+        # The first read creates the WAL.
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()
-        # From here on `_waited` waits, which ends when the store is closed.
+        # From here on `_waited` waits instead, because it stops when the store is closed.
         connection.execute("PRAGMA busy_timeout = 0")
         self._reading.connection.execute("PRAGMA query_only = ON")
         self._file.opened()
-        # Where they are there nothing is written, so that who only reads waits for no writer.
+        # If the tables exist, nothing is written, so that a reader waits for no writer.
         known = connection.execute(self.known_tables).fetchone()
         missing = self.missing_tables(connection.execute(STORE_VERSION).fetchall() if known else [])
         if missing:
@@ -99,7 +101,7 @@ class SqliteStore(SqlStore):
         return await super()._take(subject, make)
 
     def _make_checkpoints(self) -> None:
-        """Make LangGraph's tables where they are missing: whoever only lists needs none."""
+        """Create LangGraph's tables if they are missing; listing sessions needs none of them."""
         from langgraph.checkpoint.sqlite import SqliteSaver
 
         connection = self._writing.connection
@@ -144,7 +146,7 @@ class SqliteStore(SqlStore):
     def _waited(self, sql: LiteralString) -> None:
         """Run a statement that may have to wait for another process.
 
-        SQLite's own timeout is ignored at the switch to WAL, and can't be cut short at closing.
+        SQLite ignores its own timeout at the switch to WAL, and can't interrupt it at closing.
         """
         until = time.monotonic() + _WAIT
         while True:
@@ -158,7 +160,7 @@ class SqliteStore(SqlStore):
                 time.sleep(_PAUSE)
 
     def _explain(self, error: Exception) -> WriteFailure:
-        # A file that is gone is for all, too.
+        # A missing file affects all jobs, too.
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         is_for_all = isinstance(error, StoreError) or code in _FOR_ALL
         return WriteFailure(as_store_error(self.url, error), is_for_all)
@@ -167,13 +169,13 @@ class SqliteStore(SqlStore):
         """See `Store.close`."""
         self._is_closing = True
         await super().close()
-        # In the thread that opens everything, which may still be at it.
+        # In the thread that opens everything, because opening may still be in progress.
         await self._writing.run(self._close)
         self._writing.end(wait=False)
 
     def _close(self) -> None:
         self._owner.close()
-        # A caller who was cancelled may have left it reading.
+        # A cancelled caller may have left a read running.
         self._reading.end(wait=True)
         self._reading.disconnect()
         # The last connection to close moves the WAL into the file and removes the side files.

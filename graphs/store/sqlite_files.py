@@ -1,9 +1,9 @@
-"""The files of a SQLite store: their making, the lock of their owner, a connection in a thread.
+"""The files of a SQLite store: their creation, the lock of their owner, a connection in a thread.
 
-Nothing here opens a database file that is in use: closing any descriptor of it drops all locks of
-this process on it, and another process may then delete what was just written.
-The owner's lock ends with the process. It needs Linux or macOS and a file system with `flock`
-locks, which network file systems often lack.
+No function here opens a database file that is in use: closing any descriptor of it drops all locks
+of this process on it, and another process may then delete recent writes. The owner's lock ends with
+the process. It needs Linux or macOS and a file system with `flock` locks, which network file
+systems often lack.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class StoreFile:
         self._largest = 0
 
     def prepare(self) -> None:
-        """Make the file and its folders where they are missing, readable by their owner only."""
+        """Create the file and its folders if they are missing, readable by their owner only."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self.path.exists():
             self._check_old()
@@ -56,21 +56,21 @@ class StoreFile:
         if not os.access(self.path, os.R_OK | os.W_OK, effective_ids=effective):
             raise PermissionError("Permission denied")
         if found.st_nlink > 1:
-            # SQLite names its side files by the file: two names are two stores that overwrite
-            # each other.
+            # SQLite names its side files after the file: with two names there are two stores that
+            # overwrite each other.
             raise OSError(
                 f"the file has {found.st_nlink} names (hard links), which SQLite can't keep apart: "
                 "copy it instead"
             )
 
     def opened(self) -> None:
-        """Note which files were opened; the connection has read from them."""
+        """Record the identities of the opened files; the connection has read from them."""
         paths = (self.path, self.path.with_name(f"{self.path.name}-wal"))
         self._files = [(path, path.stat()) for path in paths]
         self._largest = self._files[0][1].st_size
 
     def check(self, connection: sqlite3.Connection) -> None:
-        """Make sure that what was committed is where others look for it."""
+        """Raise an error if the committed data is not in the file that other processes see."""
         try:
             now = [(path.stat(), before) for path, before in self._files]
         except OSError:
@@ -102,7 +102,7 @@ class Owner:
         self._descriptor: int | None = None
 
     def open(self) -> None:
-        """Make the file and lock it."""
+        """Create the lock file and lock it."""
         if fcntl is None:
             raise OSError("SQLite stores need Linux or macOS: use memory: or postgresql://…")
         self._descriptor = self._locked()
@@ -125,7 +125,7 @@ class Owner:
             self.name = token_hex(16)
 
     def is_alive(self, name: str) -> bool:
-        """Return whether another open store lives; the file of a dead one is removed."""
+        """Return whether another open store is alive; remove the file of a dead one."""
         # The name comes from the database.
         if not _NAME.fullmatch(name):
             return False
@@ -135,7 +135,7 @@ class Owner:
         except FileNotFoundError:
             return False
         try:
-            # Shared: two that look at once must not take each other for the owner.
+            # Shared, because two simultaneous checks must not take each other for the owner.
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
             path.unlink(missing_ok=True)
         except BlockingIOError:
@@ -151,14 +151,14 @@ class Owner:
                 self.is_alive(path.name)
 
     def close(self) -> None:
-        """Remove the file, which frees the lock."""
+        """Remove the file, which releases the lock."""
         _OWNERS.discard(self)
         with suppress(OSError):
             (self._folder / self.name).unlink()
         self.leave()
 
     def leave(self) -> None:
-        """Close the descriptor alone, as a forked child must: else the lock outlives the parent."""
+        """Close only the descriptor, as a forked child must, so that the parent owns the lock."""
         if self._descriptor is not None:
             os.close(self._descriptor)
 
@@ -182,7 +182,7 @@ _CLOSE_SECONDS: Final = 30.0  # seconds
 
 
 class SqliteThread:
-    """A connection in a thread of its own."""
+    """A connection in its own thread."""
 
     connection: sqlite3.Connection
 
@@ -191,8 +191,8 @@ class SqliteThread:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="duologue-store")
 
     def connect(self) -> None:
-        """Open the connection, in whatever thread this is called."""
-        # A file that was deleted meanwhile is not made anew.
+        """Open the connection, in the calling thread."""
+        # A file that was deleted meanwhile is not created again.
         self.connection = sqlite3.connect(
             f"{self._path.as_uri()}?mode=rw",
             uri=True,
@@ -202,16 +202,16 @@ class SqliteThread:
         )
 
     async def run(self, function: Callable[..., T], *given: object) -> T:
-        """Call a function in the thread, after all calls that were made before."""
+        """Call a function in the thread, after all earlier calls."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, partial(function, *given))
 
     def end(self, *, wait: bool) -> None:
-        """End the thread after all calls that were made before."""
+        """End the thread after all earlier calls."""
         self._executor.shutdown(wait=wait)
 
     def disconnect(self) -> None:
-        """Close the connection, in whatever thread this is called."""
+        """Close the connection, in the calling thread."""
         # Opening may have failed.
         if hasattr(self, "connection"):
             with suppress(sqlite3.Error):

@@ -1,4 +1,4 @@
-"""LangGraph's saver on SQLite: it reads in a thread, and leaves writing to the writer."""
+"""LangGraph's saver on SQLite, which reads in a thread and passes its writes to the writer."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -21,12 +21,12 @@ T = TypeVar("T")
 class _NotingSaver(NotingSaver, SqliteSaver):
     @contextmanager
     def cursor(self, transaction: bool = True) -> Iterator[Any]:
-        """Give what notes the statements of a transaction."""
+        """Yield the recorder of a transaction's statements."""
         yield self.noted
 
 
 class _ThreadedSaver(StepSaver, SqliteSaver):
-    """LangGraph's saver, which reads in a thread and leaves writing to the writer."""
+    """LangGraph's saver, which reads in a thread and passes its writes to the writer."""
 
     def __init__(self, url: str, reader: SqliteThread, writer: Writer, lease: Lease | None) -> None:
         super().__init__(reader.connection, serde=PlainSerializer())
@@ -36,9 +36,9 @@ class _ThreadedSaver(StepSaver, SqliteSaver):
 
     @contextmanager
     def cursor(self, transaction: bool = True) -> Iterator[Any]:
-        """Yield a cursor to read by, in one transaction; the tables are there."""
+        """Yield a cursor that reads in one transaction; the tables exist."""
         with closing(self.conn.cursor()) as cursor:
-            # LangGraph reads by several queries, between which a step may be saved.
+            # LangGraph reads with several queries, between which a step may be saved.
             cursor.execute("BEGIN")
             try:
                 yield cursor
@@ -46,9 +46,10 @@ class _ThreadedSaver(StepSaver, SqliteSaver):
                 self.conn.rollback()
 
     def get_next_version(self, current: str | None, channel: None) -> str:
-        """Count a channel's writes in fewer digits than LangGraph, which stores many of them."""
-        # LangGraph compares them as text: any of these is more than any of its own, which older
-        # sessions hold. Its random part is for databases that keep values by their version.
+        """Return the next version of a channel, with fewer digits than LangGraph's versions."""
+        # LangGraph stores many versions and compares them as text. Any of these sorts after any of
+        # LangGraph's own versions, which older sessions contain. Their random part is for databases
+        # that store values by version.
         number = 0 if current is None else int(current.partition(".")[0])
         return f"{number + 1:08}."
 
@@ -73,4 +74,4 @@ class _ThreadedSaver(StepSaver, SqliteSaver):
 
 
 class SqliteSessionSaver(LeasedSaver, _ThreadedSaver):
-    """Our saver on one SQLite file."""
+    """The saver of one SQLite file."""

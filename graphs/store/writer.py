@@ -1,4 +1,4 @@
-"""Writing to a SQL store: jobs that wait are committed together, each under its lease."""
+"""Writes to a SQL store: waiting jobs are committed together, each under its lease."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -8,12 +8,12 @@ from .lease import Lease
 
 
 class Statement(NamedTuple):
-    """One SQL statement, in the database's own style of placeholders."""
+    """One SQL statement, with the database's own placeholders."""
 
     sql: str
     values: Sequence[Any] = ()
     many: bool = False
-    """Whether `values` holds the values of several runs of it."""
+    """Whether `values` contains the values of several executions."""
 
 
 class Job(NamedTuple):
@@ -21,27 +21,28 @@ class Job(NamedTuple):
 
     statements: Sequence[Statement]
     lease: Lease | None
-    """The lease that must stand when it is written. None: it needs none."""
+    """The lease that must be valid at the commit. None if the job needs none."""
 
 
 Results: TypeAlias = Sequence[int | Exception]
-"""For each job the number of rows that its last statement changed, or why it was not written."""
+"""For each job, the number of rows that its last statement changed, or the error that prevented
+it."""
 
 
 class WriteFailure(NamedTuple):
-    """Why jobs were not written."""
+    """The reason why jobs were not written."""
 
     error: Exception
-    """What `Writer.write` raises."""
+    """The error that `Writer.write` raises."""
     is_for_all: bool
-    """Whether every other job would fail in the same way, so that none is tried alone."""
+    """Whether every other job would fail in the same way, so that none is tried separately."""
 
 
 class Writer:
-    """Commits the jobs of one store in the order in which they come.
+    """A writer that commits the jobs of one store in the order of their arrival.
 
-    What comes while a commit is under way waits, and goes into the next one together. Where jobs
-    can't be committed together, each is tried alone.
+    Jobs that arrive during a commit wait and are committed together in the next one. If jobs can't
+    be committed together, each is tried separately.
     """
 
     def __init__(
@@ -55,9 +56,9 @@ class Writer:
         self._running: asyncio.Task[None] | None = None
 
     async def write(self, *statements: Statement, lease: Lease | None = None) -> int:
-        """Commit statements, even if the caller is cancelled; give the rows the last changed."""
+        """Commit statements, even if the caller is cancelled; return the last one's row count."""
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        # Read here, so that asyncio does not report an exception that nobody waits for any more.
+        # Read here, so that asyncio does not report an exception that no caller retrieves.
         done.add_done_callback(lambda found: found.cancelled() or found.exception())
         if lease is not None:
             lease.writing.add(done)
@@ -72,13 +73,13 @@ class Writer:
         self._running.add_done_callback(self._go_on)
 
     def _go_on(self, ended: asyncio.Task[None]) -> None:
-        """Write what still waits, for which somebody may wait in turn."""
+        """Write the jobs that still wait, since callers may wait for them."""
         # A task that a loop has cancelled before its first step is done without having run.
         if ended is self._running and self._waiting:
             self._begin()
 
     async def drain(self) -> None:
-        """Await all that is to be written."""
+        """Await all waiting writes."""
         while self._running is not None and not self._running.done():
             await asyncio.wait([self._running])
 
