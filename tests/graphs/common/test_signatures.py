@@ -92,7 +92,7 @@ def test_help_begins_with_a_signature_of_one_line_for_each_argument() -> None:
         " |      speakers: tuple[Speaker, ...],\n"
         " |      *,\n"
     ) in shown
-    assert " |      speakers: Who takes part, in the order they speak." in shown
+    assert " |      speakers: The speakers, in the order of a round." in shown
 
 
 def test_a_default_is_shown_by_what_differs_from_its_own_defaults() -> None:
