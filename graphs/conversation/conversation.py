@@ -40,8 +40,8 @@ def how_it_ends(conversation: ConversationFields) -> list[str]:
     found += [end.describe_end() for end in alternatives(end_chat.when)]
     if end_chat.waits_for_tasks:
         asked = ", ".join(conversation.stoppers)
-        who = "the judge is" if conversation.has_separate_judge else "it is"
-        found.append(f"by completed tasks ({end_chat.mode.value}; {who} asked after {asked})")
+        by = " by the judge" if conversation.has_separate_judge else ""
+        found.append(f"by completed tasks ({end_chat.mode.value}; checked{by} after {asked})")
     for speaker in conversation.speakers:
         if speaker.human is not None:
             found += _by_people(speaker.human)
@@ -54,7 +54,7 @@ def _by_people(human: HumanReply) -> list[str]:
     if mode is HumanInputMode.ALWAYS:
         return ["when the person leaves"]
     if mode is HumanInputMode.TERMINATE:
-        return [f"{word}, unless the person goes on", "when the person leaves"]
+        return [f"{word}, unless the person continues", "when the person leaves"]
     return [word, f"after {most:,} automatic replies in a row"]
 
 
@@ -131,7 +131,7 @@ class Conversation(Shown, ConversationFields):
         return Panel(
             title=shorten(self.title or self.task or "A conversation", 100, placeholder=" …"),
             notes=(f"Ends {'; '.join(how_it_ends(self))}.",),
-            head=("Speaker", "Replies", "Told", *(["Tools"] if has_tools else [])),
+            head=("Speaker", "Replies", "Instructions", *(["Tools"] if has_tools else [])),
             rows=tuple(rows),
         )
 

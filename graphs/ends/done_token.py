@@ -75,7 +75,7 @@ class DoneToken(BaseEnd):
 
     def describe_end(self) -> str:
         owner = "'s" if self.answered else ""
-        return f"when {self.by or 'anybody'}{owner} {self.describe()}"
+        return f"when {self.by or 'any speaker'}{owner} {self.describe()}"
 
     def check(self, dialogue: Dialogue, path: str) -> None:
         check_name(dialogue, f"{path}.by", self.by)
@@ -98,7 +98,7 @@ class DoneToken(BaseEnd):
     @classmethod
     def explain(cls, at: AtEnd) -> str:
         is_answered = all(end.answered for end in at.met_of(DoneToken))
-        answered = " and was answered" if is_answered else ""
+        answered = " and got an answer" if is_answered else ""
         return f"{listed(_all_speakers(at))} said the done token{answered}"
 
     @classmethod

@@ -158,7 +158,7 @@ class EndRule:
     strength: ClassVar[Strength]
     """Its precedence over other ends."""
     report: ClassVar[str]
-    """Its row in the report of a batch, such as "Its time was over"."""
+    """Its row in the report of a batch, such as "The time limit was reached"."""
     explanation: ClassVar[str]
     """The event in a few words, with the placeholders ``{by}``, ``{count}`` and ``{facts}``."""
     stops_calls: ClassVar[bool] = False
@@ -363,6 +363,9 @@ class AllOf(BaseEnd):
 
     def describe(self) -> str:
         return " and ".join(end.describe() for end in self.of)
+
+    def describe_end(self) -> str:
+        return " and ".join(end.describe_end() for end in self.of)
 
 
 def _parts(end: BaseEnd, whole: type[AnyOf] | type[AllOf]) -> tuple[BaseEnd, ...]:

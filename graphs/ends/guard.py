@@ -150,9 +150,9 @@ class RoleFlips(Guard):
     """Messages in which a speaker speaks another's part, even after a retry."""
 
     reason = "role_flips"
-    report = "A speaker kept speaking another's part"
-    explanation = "{by} kept speaking another's part"
-    counted = "another's part"
+    report = "A speaker kept writing another speaker's part"
+    explanation = "{by} kept writing another speaker's part"
+    counted = "another speaker's part"
 
     @classmethod
     def tally(cls, dialogue: Dialogue) -> "_Flips":
@@ -196,9 +196,9 @@ class Echo(Guard):
     """Messages in which a speaker repeats another speaker's message, even after a retry."""
 
     reason = "echo"
-    report = "A speaker kept repeating another"
-    explanation = "{by} said what another had just said {count} times in a row"
-    counted = "another's message, word for word"
+    report = "A speaker kept repeating another speaker"
+    explanation = "{by} repeated another speaker's message {count} times in a row"
+    counted = "another speaker's message, word for word"
 
     @classmethod
     def tally(cls, dialogue: Dialogue) -> SpeakerRowTally:

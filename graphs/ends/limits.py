@@ -47,7 +47,7 @@ class MaxMessages(Limit):
     """Maximum number of messages of the speakers, opening answers included."""
 
     strength: ClassVar = Strength.CAP
-    report: ClassVar = "The most messages were said"
+    report: ClassVar = "The message cap was reached"
     explanation: ClassVar = "the message cap was reached"
     allows_final_verdict: ClassVar = True
     counted: ClassVar = "messages"
@@ -72,7 +72,7 @@ class MaxCalls(Budget):
     limit: Cap = Field(kw_only=False)
     """Maximum number of model calls, calls of the judge and for the task specification included."""
 
-    report: ClassVar = "Its model calls were used up"
+    report: ClassVar = "The cap on model calls was reached"
     explanation: ClassVar = "the cap on model calls was reached ({facts.calls} calls)"
     counted: ClassVar = "calls"
     name: ClassVar = ("call", "model calls")
@@ -90,7 +90,7 @@ class MaxTokens(Budget):
     limit: PositiveInt = Field(le=MOST * MOST, kw_only=False)
     """Maximum number of tokens of prompts and answers together."""
 
-    report: ClassVar = "Its tokens were used up"
+    report: ClassVar = "The token cap was reached"
     explanation: ClassVar = "the token cap was reached ({facts.tokens} tokens)"
     counted: ClassVar = "tokens"
     name: ClassVar = ("token", "tokens")
@@ -105,7 +105,7 @@ class MaxCost(Budget):
     """Maximum cost, in the currency of the conversation's ``prices``. Without prices, in US
     dollars, by the table of the package genai-prices."""
 
-    report: ClassVar = "Its money was spent"
+    report: ClassVar = "The cost cap was reached"
     counted: ClassVar = "cost"
     name: ClassVar = ("cost", "cost")
 
@@ -119,7 +119,7 @@ class MaxCost(Budget):
     @classmethod
     def explain(cls, at: AtEnd) -> str:
         limit = min(end.limit for end in at.met_of(MaxCost))
-        return f"the money is spent ({at.facts.cost:.6g} of {limit:g})"
+        return f"the cost cap was reached ({at.facts.cost:.6g} of {limit:g})"
 
 
 class MaxSeconds(Budget):
@@ -131,8 +131,8 @@ class MaxSeconds(Budget):
     """Maximum seconds of wall time while the conversation runs. The time between a kill and the
     resume, and the time until a person answers, do not count."""
 
-    report: ClassVar = "Its time was over"
-    explanation: ClassVar = "the time is over ({facts.seconds:.1f} s)"
+    report: ClassVar = "The time limit was reached"
+    explanation: ClassVar = "the time limit was reached ({facts.seconds:.1f} s)"
     counted: ClassVar = "seconds"
     name: ClassVar = ("second", "seconds")
 

@@ -20,7 +20,7 @@ class NoCodeBlock(BaseEnd):
     """The speaker. The end is met only right after such a message."""
 
     strength: ClassVar = Strength.SAID
-    report: ClassVar = "A speaker whose code is run wrote none"
+    report: ClassVar = "A speaker wrote no more code"
     explanation: ClassVar = "{by} wrote no more code"
 
     def is_met(self, facts: Facts) -> bool:
@@ -30,7 +30,7 @@ class NoCodeBlock(BaseEnd):
         return "no code"
 
     def describe_end(self) -> str:
-        return f"when {self.by} gives no code"
+        return f"when {self.by} writes no code"
 
     def check(self, dialogue: Dialogue, path: str) -> None:
         check_name(dialogue, f"{path}.by", self.by)

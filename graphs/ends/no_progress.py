@@ -38,7 +38,7 @@ class SameReplies(Guard):
     """Equal replies of one speaker while no message is new."""
 
     reason = "same_replies"
-    report = "A speaker kept giving the same reply"
+    report = "A speaker kept repeating its reply"
     explanation = "{by} gave the same reply {count} times"
     counted = "the same reply"
     first_shown = 2
@@ -101,8 +101,8 @@ class Standstill(Guard):
     """Rounds without a new message, or one sentence that one speaker repeats."""
 
     reason = "standstill"
-    report = "Nobody said anything new"
-    explanation = "nobody said anything new for {count} rounds"
+    report = "No speaker said anything new"
+    explanation = "no speaker said anything new for {count} rounds"
     counted = "nothing new"
 
     @classmethod
@@ -187,9 +187,9 @@ class Farewells(Guard):
     """Consecutive messages that contain only thanks or farewells."""
 
     reason = "farewells"
-    report = "Nothing but thanks and farewells was left"
-    explanation = "{count} messages in a row were nothing but thanks or farewells"
-    counted = "nothing but thanks or farewells"
+    report = "Only thanks and farewells were left"
+    explanation = "{count} messages in a row contained only thanks or farewells"
+    counted = "only thanks or farewells"
 
     @classmethod
     def tally(cls, dialogue: Dialogue) -> RowTally:
@@ -235,10 +235,10 @@ class SameToolCalls(Guard):
     """Equal calls of one speaker with equal results, within a turn."""
 
     reason = "same_tool_calls"
-    report = "A speaker kept making the same call"
-    explanation = "{by} made the same call {count} times"
+    report = "A speaker kept repeating a tool call"
+    explanation = "{by} made the same tool call {count} times"
     stops_calls = True
-    counted = "the same call"
+    counted = "the same tool call"
     first_shown = 2
 
     @classmethod
@@ -362,10 +362,10 @@ class CallErrors(_TurnErrors):
     """Tool calls in one turn with an unknown tool or arguments that do not fit."""
 
     reason = "call_errors"
-    report = "Calls of tools could not be run"
+    report = "Tool calls could not be run"
     failure = Failure.CALL
-    explanation = "{count} calls of tools by {by} in one turn could not be run"
-    counted = "a call of a tool that can't be run"
+    explanation = "{count} tool calls by {by} in one turn could not be run"
+    counted = "a tool call that can't be run"
 
 
 class ToolErrors(_TurnErrors):
@@ -374,5 +374,5 @@ class ToolErrors(_TurnErrors):
     reason = "tool_errors"
     report = "Tools failed"
     failure = Failure.TOOL
-    explanation = "{count} calls of tools by {by} in one turn failed"
-    counted = "a tool that failed"
+    explanation = "{count} tool calls by {by} in one turn failed"
+    counted = "a failed tool call"

@@ -20,7 +20,7 @@ class Predicate(BaseEnd):
     """The name of the registered function. It receives the messages so far, oldest first."""
 
     strength: ClassVar = Strength.SAID
-    report: ClassVar = "A function of yours ended it"
+    report: ClassVar = "A predicate ended it"
 
     if TYPE_CHECKING:
 
@@ -32,6 +32,9 @@ class Predicate(BaseEnd):
     def describe(self) -> str:
         return f"{self.name}()"
 
+    def describe_end(self) -> str:
+        return f"when {self.name}() returns true"
+
     def foresee(self, speaker: Speaker, facts: Facts) -> tuple[Facts, bool]:
         held = (*facts.predicates, str(self.name))
         return facts.model_copy(update={"predicates": held}), True
@@ -42,7 +45,7 @@ class Predicate(BaseEnd):
     @classmethod
     def explain(cls, at: AtEnd) -> str:
         names = [repr(end.name) for end in at.met_of(Predicate)]
-        return f"the predicate {listed(names)} says so"
+        return f"the predicate {listed(names)} returned true"
 
 
 class StopRequested(BaseEnd):
@@ -56,8 +59,8 @@ class StopRequested(BaseEnd):
     """The kind of end."""
 
     strength: ClassVar = Strength.HARD
-    report: ClassVar = "Somebody asked it to stop"
-    explanation: ClassVar = "it was asked to stop"
+    report: ClassVar = "A stop was requested"
+    explanation: ClassVar = "a stop was requested"
     works_unnamed: ClassVar = True
 
     def is_met(self, facts: Facts) -> bool:

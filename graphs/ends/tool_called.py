@@ -35,7 +35,7 @@ class ToolCalled(BaseEnd):
     """The speaker whose call counts. Any speaker that has the tool if None."""
 
     strength: ClassVar = Strength.SAID
-    report: ClassVar = "A tool was called that ends it"
+    report: ClassVar = "An ending tool was called"
     comes_of_tools: ClassVar = True
 
     def is_met(self, facts: Facts) -> bool:
@@ -46,6 +46,9 @@ class ToolCalled(BaseEnd):
 
     def describe(self) -> str:
         return f"{self.tool} was called"
+
+    def describe_end(self) -> str:
+        return f"when {self.by or 'any speaker'} calls {self.tool}"
 
     def check(self, dialogue: Dialogue, path: str) -> None:
         check_name(dialogue, f"{path}.by", self.by)

@@ -72,7 +72,7 @@ class Termination(PositionEnd):
 
     reason = "termination"
     strength = Strength.SAID
-    report = "A termination message came"
+    report = "A termination message ended it"
     explanation = "{by} ended it with a termination message"
 
     @classmethod
@@ -131,7 +131,7 @@ class AutoRepliesUsedUp(PositionEnd):
 
     reason = "max_consecutive_auto_reply"
     strength = Strength.CAP
-    report = "Too many automatic replies for a person"
+    report = "The cap on automatic replies was reached"
     explanation = "the cap on automatic replies was reached"
     stops_calls = True
 
@@ -149,7 +149,7 @@ class RoundCap(PositionEnd):
 
     reason = "max_iterations"
     strength = Strength.CAP
-    report = "The most rounds were held"
+    report = "The round cap was reached"
     explanation = "the round cap was reached"
     allows_final_verdict = True
 

@@ -91,7 +91,7 @@ def test_a_session_is_followed_while_it_runs_and_stopped(
     tab.get_by_text("It stops after its current turn.").wait_for()
     go.release()
     tab.locator(".standing .finished").wait_for()
-    tab.get_by_role("region", name="it was asked to stop").wait_for()
+    tab.get_by_role("region", name="a stop was requested").wait_for()
     assert tab.locator(".talk .said").count() == 4
     run.join()
     outcome = Session("live", store=store).state().outcome

@@ -112,7 +112,7 @@ async def test_the_fifth_error_of_a_kind_in_a_turn_ends_it_and_nothing_is_lost(
     assert result.outcome is not None
     assert result.outcome.reasons[0] is ends
     assert result.outcome.by == "Ann"
-    assert "5 calls of tools by Ann in one turn" in result.outcome.explanations[0]
+    assert "5 tool calls by Ann in one turn" in result.outcome.explanations[0]
     assert len(answers(result)) == len(model.calls) == 5
     counted = [cause for cause in result.why() if cause.kind is OutcomeStepKind.COUNTED]
     assert [(cause.count, cause.limit) for cause in counted if cause.reason is ends] == [

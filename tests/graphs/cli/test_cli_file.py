@@ -109,8 +109,8 @@ def test_check_says_what_a_conversation_is_and_what_it_names(
         "  Agree on a price",
         "Buyer: gpt-4.1; tools: calculator, telegraph",
         "Seller: a function or code that it runs",
-        "Ends: after 3 rounds; when anybody says DEAL; at 1,000,000 tokens; at 60 seconds; "
-        "by completed tasks (end_chat_after_first_completion; the judge is asked after Buyer, "
+        "Ends: after 3 rounds; when any speaker says DEAL; at 1,000,000 tokens; at 60 seconds; "
+        "by completed tasks (end_chat_after_first_completion; checked by the judge after Buyer, "
         "Seller); at a message that ends with TERMINATE; after 100 automatic replies in a row.",
         "At most: 6 messages, 206 model calls (8 where nothing is asked for again).",
         "The tool calculator: registered",

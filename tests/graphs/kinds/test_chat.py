@@ -259,7 +259,7 @@ def test_of_an_agent_that_speaks_for_the_person_the_person_is_told() -> None:
     said = ["Where is Rome?", "And who lives there?", "exit"]
     found = play(chat(), ["User: I wonder where Rome is."] * 9, said)
     assert (found.reason, found.outcome.by) == ("quit", "User")
-    assert "Assistant kept speaking another's part" in found.asked[-1].summary()
+    assert "Assistant kept writing another speaker's part" in found.asked[-1].summary()
 
 
 def test_r7_an_agent_may_say_the_same_to_a_person_who_always_says_something_new() -> None:

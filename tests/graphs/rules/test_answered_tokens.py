@@ -61,7 +61,7 @@ def test_the_agent_does_its_work_and_its_report_is_the_last_message() -> None:
     assert ended(result) == (["done_token"], "Both are booked.")
     assert result.outcome is not None
     assert result.outcome.by == "User"
-    assert result.outcome.explanations == ("User said the done token and was answered",)
+    assert result.outcome.explanations == ("User said the done token and got an answer",)
     assert (result.outcome.rounds, result.outcome.messages) == (2, 4)
     # The agent hears the words around the token, and the announcement that its message is the last
     # one.

@@ -56,7 +56,7 @@ def test_r16_a_second_echo_is_said_and_counted() -> None:
     result = play(talk(), PLAN, PLAN, PLAN)
     assert flaws(result) == [None, Flaw.ECHO]
     assert [cause.text for cause in result.why() if cause.reason == "echo"] == [
-        "Bob: another's message, word for word (1 of 3)"
+        "Bob: another speaker's message, word for word (1 of 3)"
     ]
 
 

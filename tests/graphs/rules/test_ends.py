@@ -255,7 +255,8 @@ def test_money_is_counted_by_the_price_table() -> None:
     assert used.cost == used.input_tokens + 2 * used.output_tokens
     assert result.outcome.total.cost >= 30
     assert (
-        f"the money is spent ({result.outcome.total.cost:.6g} of 30)" in result.outcome.explanations
+        f"the cost cap was reached ({result.outcome.total.cost:.6g} of 30)"
+        in result.outcome.explanations
     )
 
 
@@ -311,7 +312,7 @@ def test_a_registered_predicate_ends_it_before_anyone_answers(
     result = play(spec, script, predicates={"agreed": function})
     assert reasons(result) == ["predicate"]
     assert result.outcome is not None
-    assert result.outcome.explanations == ("the predicate 'agreed' says so",)
+    assert result.outcome.explanations == ("the predicate 'agreed' returned true",)
 
 
 def test_a_predicate_sees_what_all_heard_and_who_said_it() -> None:
@@ -512,20 +513,20 @@ PATHOLOGIES: dict[str, tuple[list[Line], str]] = {
     "echo": (
         # Each echo is requested once more before it counts.
         [f"Let us plant {plant} beside the wall." for plant in ECHOED for _ in range(3)],
-        "Bob said what another had just said 3 times in a row",
+        "Bob repeated another speaker's message 3 times in a row",
     ),
     "farewells": (
         ["Thanks!", "Thank you!", "Goodbye!", "Bye!"],
-        "4 messages in a row were nothing but thanks or farewells",
+        "4 messages in a row contained only thanks or farewells",
     ),
     "role_flips": (
         ["Bob: yes", "Bob: yes", "What?", "Bob: no", "Bob: no"],
-        "Ann kept speaking another's part",
+        "Ann kept writing another speaker's part",
     ),
     "same_tool_calls": (
         # The fifth call is requested once more before it counts.
         [LOOK] * 6,
-        "Ann made the same call 5 times",
+        "Ann made the same tool call 5 times",
     ),
 }
 

@@ -21,7 +21,7 @@ from support.people_help import Played, call, calls, play
 
 FLIP = "User: I would like to know when the shop opens."
 ASKS = ["When does it open?", "And on Monday?", "And on Tuesday?", "On Sunday?", "In May?", "Ok?"]
-WHY = "Assistant kept speaking another's part"
+WHY = "Assistant kept writing another speaker's part"
 
 
 def because(played: Played) -> list[str]:
@@ -46,7 +46,7 @@ def test_the_person_is_told_why_and_its_words_begin_the_count_anew() -> None:
     assert because(played) == ["turn", "turn", "guard", "turn", "guard"]
     prompts = [one.prompt for one in played.asked if isinstance(one, MessageQuestion)]
     assert prompts[2] == f"User, it is your turn: {WHY}. exit: leave."
-    assert any("another's part (2 of 2)" in str(cause) for cause in played.result.why())
+    assert any("another speaker's part (2 of 2)" in str(cause) for cause in played.result.why())
 
 
 def test_it_ends_the_conversation_unless_told_to_ask() -> None:
@@ -71,7 +71,7 @@ def test_equal_calls_are_not_run_once_more() -> None:
     assert because(played) == ["turn", "guard", "turn"]
     question = played.asked[1]
     assert isinstance(question, MessageQuestion)
-    assert "Assistant made the same call 5 times" in question.prompt
+    assert "Assistant made the same tool call 5 times" in question.prompt
     results = [one["content"] for one in played.prompts[-1] if one["role"] == "tool"]
     assert results[:4] == ["it is fine."] * 4
     assert len(results) == 5

@@ -53,7 +53,7 @@ SENTENCES = [
 def test_r7_the_number_is_of_rounds_of_sentences() -> None:
     for limit, messages in ((1, 6), (2, 8), (3, 10)):
         found = play(SENTENCES, guards={"standstill": limit, "same_replies": 0})
-        words = f"nobody said anything new for {limit} round"
+        words = f"no speaker said anything new for {limit} round"
         assert ended(found)[:2] == ("standstill", messages)
         assert ended(found)[2].startswith(words)
 
@@ -64,7 +64,7 @@ def test_r7_three_rounds_of_short_lines_are_like_one_of_sentences() -> None:
         assert ended(found) == (
             "standstill",
             messages,
-            f"nobody said anything new for {3 * limit} rounds",
+            f"no speaker said anything new for {3 * limit} rounds",
         )
 
 
@@ -110,7 +110,7 @@ def test_r7_a_sentence_may_come_again_for_ever_beside_other_words() -> None:
 def test_r7_rounds_with_a_short_line_count_as_short() -> None:
     script = ["I offer you three of the boxes.", "Refused."]
     found = play(script, guards={"same_replies": 0})
-    assert ended(found) == ("standstill", 14, "nobody said anything new for 6 rounds")
+    assert ended(found) == ("standstill", 14, "no speaker said anything new for 6 rounds")
 
 
 def test_r7_same_replies_counts_from_the_last_message_that_was_new() -> None:
@@ -132,7 +132,7 @@ def test_r7_what_led_there_is_told() -> None:
     assert [cause.text for cause in found][-3:] == [
         "Ann: nothing new (1 of 2)",
         "Bob: nothing new (2 of 2)",
-        "nobody said anything new for 6 rounds",
+        "no speaker said anything new for 6 rounds",
     ]
 
 

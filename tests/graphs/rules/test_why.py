@@ -138,7 +138,7 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
             "m0002 Ann: blank reply (1 of 3)",
             "m0004 Ann: rejected and asked again: Your message was empty.",
             "m0005 Ann: blank reply (1 of 3)",
-            "m0006 Ben: nothing but thanks or farewells (1 of 4)",
+            "m0006 Ben: only thanks or farewells (1 of 4)",
             "the round cap was reached",
         ],
     ),
@@ -158,9 +158,9 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
         talk(end_chat={"guards": {"farewells": 2}}),
         ["Thanks!", "Bye."],
         [
-            "m0001 Ann: nothing but thanks or farewells (1 of 2)",
-            "m0002 Ben: nothing but thanks or farewells (2 of 2)",
-            "2 messages in a row were nothing but thanks or farewells",
+            "m0001 Ann: only thanks or farewells (1 of 2)",
+            "m0002 Ben: only thanks or farewells (2 of 2)",
+            "2 messages in a row contained only thanks or farewells",
         ],
     ),
     "role flips": (
@@ -168,8 +168,8 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
         ["Ben: I dig.", "Ben: I dig all the same."],
         [
             "m0001 Ann: rejected and asked again: You are Ann, but your message speaks for Ben.",
-            "m0002 Ann: another's part (1 of 1)",
-            "Ann kept speaking another's part",
+            "m0002 Ann: another speaker's part (1 of 1)",
+            "Ann kept writing another speaker's part",
         ],
     ),
     "same tool calls": (
@@ -178,8 +178,8 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
         [
             "m0005 Ann: rejected and asked again: You called look again with the same arguments, "
             "and the result was the same.",
-            "m0006 Ann: the same call (2 of 2)",
-            "Ann made the same call 2 times",
+            "m0006 Ann: the same tool call (2 of 2)",
+            "Ann made the same tool call 2 times",
         ],
     ),
     "done tokens joined by &": (
@@ -350,7 +350,7 @@ def test_a_predicate_is_the_reason_that_it_held() -> None:
 
     conversation = talk(end_chat={"when": {"kind": "predicate", "name": "enough"}})
     result = run(conversation, "Dig.", "Dug.", predicates={"enough": enough})
-    assert told(result) == ["the predicate 'enough' says so"]
+    assert told(result) == ["the predicate 'enough' returned true"]
 
 
 def test_nothing_of_it_is_stored() -> None:
