@@ -121,10 +121,10 @@ def _named(given: Any, handler: ValidatorFunctionWrapHandler) -> object:  # noqa
         return NamedObject(handler(name), given)
     if name == "<lambda>":
         raise ValueError(
-            "a lambda has no name; write a function with `def`, or register it by name"
+            "a lambda has no name; write a function with `def`, or register it under a name"
         )
     if callable(given) or hasattr(given, "name"):
-        raise ValueError("has no name of its own; register it by name, and name it here")
+        raise ValueError("has no name; register it under a name and use the name here")
     return handler(given)
 
 
@@ -315,7 +315,7 @@ def check_distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     """Check that a list contains no name twice."""
     for place, name in enumerate(names):
         if name in names[:place]:
-            raise ValueError(f"{name!r} is given twice")
+            raise ValueError(f"{name!r} occurs twice; remove one")
     return names
 
 

@@ -80,9 +80,9 @@ def read_env_file(variables: Mapping[str, Collection[str]]) -> Found:
     if has_key or "api_key" not in given:
         return Found(values, faults)
     notice = (
-        f"The server at {show_address(where)} gets no key: one from the environment is not sent "
-        f"to an address in {NAME}. If it wants one, put it in {NAME}, or set {url.variable} in the "
-        "environment."
+        f"The server at {show_address(where)} gets no key: a key from the environment is not "
+        f"sent to an address in {NAME}. If it needs one, put it in {NAME}, or set {url.variable} "
+        "in the environment."
     )
     return Found(values, faults, notice)
 
@@ -124,18 +124,18 @@ def _fault(setting: str, one: _Filed) -> str | None:
     is_file = setting == "model" and is_weights(one.value)
     if setting in _PLACES or is_file:
         option = "--model" if is_file else _PLACES[setting]
-        instead = f" or give {option}" if option else ""
+        instead = f" or use {option}" if option else ""
         return (
-            f"{one.variable}: {NAME} can't set what names files or commands: take it out of there, "
-            f"and set it in the environment{instead}"
+            f"{one.variable}: {NAME} can't name files or commands; remove it there, and set it in "
+            f"the environment{instead}"
         )
     if "${" in one.value:
         return (
-            f"{one.variable}: {NAME} is read as it stands, so ${{…}} is not filled in: write the "
-            "value itself, or set the variable in the environment"
+            f"{one.variable}: ${{…}} is not replaced in {NAME}; write the value itself, or set the "
+            "variable in the environment"
         )
     if "\N{REPLACEMENT CHARACTER}" in one.value:
-        return f"{one.variable}: {NAME} holds it in another encoding than UTF-8: save it as UTF-8"
+        return f"{one.variable}: its value in {NAME} is not UTF-8; save the file as UTF-8"
     return None
 
 
@@ -143,13 +143,13 @@ def _fault_of_address(variable: str, url: str, *, has_key: bool) -> str | None:
     if not has_key and not is_loopback(url):
         return (
             f"{variable}: the address in {NAME}, {show_address(url)}, is used only with a key from "
-            "the same file: put OPENAI_API_KEY there, too (any text, if the server wants none), or "
+            "the same file; set OPENAI_API_KEY there, too (any text if the server needs none), or "
             f"set {variable} in the environment"
         )
     sent = next((name for name in _SENT if os.environ.get(name)), None)
     if sent is not None:
         return (
             f"{variable}: the address in {NAME} is not used while {sent} is set, which would be "
-            f"sent there: set {variable} in the environment"
+            f"sent to it; set {variable} in the environment"
         )
     return None

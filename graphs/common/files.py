@@ -40,10 +40,10 @@ def read_fields(path: Path, what: str) -> dict[str, Any]:
     """
     readers: dict[str, Callable[[str], Any]] = {".toml": tomllib.loads, ".json": json.loads}
     if path.suffix.lower() not in readers:
-        raise SpecError(f"{path}: a {what} is read from a .toml or .json file")
+        raise SpecError(f"{path}: must be a .toml or .json file with a {what}")
     data = read_file(path, readers[path.suffix.lower()])
     if not isinstance(data, dict):
-        raise SpecError(f"{path}: must hold one object with the {what}'s fields")
+        raise SpecError(f"{path}: must contain one object with the {what}'s fields")
     return data
 
 
@@ -68,7 +68,7 @@ class NewFile:
             # The target of a link is written, and the link stays.
             place = path.resolve()
             if place.exists() and not place.is_file():
-                raise SpecError(f"{path}: is no file that can be written over")
+                raise SpecError(f"{path}: is not a regular file; choose another path")
             draft = place.with_name(f".duologue-{token_hex(8)}.tmp")
             # Opened like any other file, so that it gets the usual permissions.
             return cls(path, place, draft, draft.open("xb"))

@@ -123,15 +123,15 @@ def by_name(
     names = positional_fields(model)
     if len(values) > len(names):
         if not names:
-            raise TypeError(f"{model.__name__} takes its fields by name")
+            raise TypeError(f"{model.__name__} accepts its fields by name only")
         raise TypeError(
-            f"{model.__name__} takes {list_names(names)} by position, not {len(values)} values; "
-            "give the other fields by name"
+            f"{model.__name__} accepts {list_names(names)} by position, not {len(values)} values; "
+            "pass the other fields by name"
         )
     given = dict(zip(names, values, strict=False))
     twice = list_names(name for name in given if name in data)
     if twice:
-        raise TypeError(f"{model.__name__} gets {twice} by position and by name; give it once")
+        raise TypeError(f"{model.__name__} gets {twice} by position and by name; pass it only once")
     return {**given, **data}
 
 

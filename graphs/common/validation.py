@@ -31,8 +31,8 @@ def check_depth(data: object, where: str = "", deepest: int = DEEPEST) -> None:
         ]
         if not level:
             return
-    subject = where or "what was given "
-    raise SpecError(f"{subject}is nested too deep: it may have {deepest} levels")
+    subject = where or "the data "
+    raise SpecError(f"{subject}is nested too deep; use at most {deepest} levels")
 
 
 def validate(model: type[M], data: Mapping[str, Any], where: str = "", deepest: int = DEEPEST) -> M:

@@ -48,7 +48,7 @@ class Versions(Generic[Step]):
                 f"({self.newest}); upgrade duologue"
             )
         if version < self.oldest:
-            raise VersionError(f"version: {version} was {BEFORE_RELEASE}; begin anew")
+            raise VersionError(f"version: {version} was {BEFORE_RELEASE}; start over")
         return self.steps[version - self.oldest :]
 
 

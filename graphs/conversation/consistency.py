@@ -23,25 +23,27 @@ def check(conversation: ConversationFields) -> None:
     opening, end_chat = conversation.opening, conversation.end_chat
     check_name(conversation, "opening.first_speaker", opening.first_speaker)
     if opening.reconcile and not opening.answers:
-        raise ValueError("opening.reconcile: needs opening.answers")
+        raise ValueError("opening.reconcile: needs opening.answers; set it to true")
     if not (end_chat.is_capped or conversation.is_bounded_by_people):
         raise ValueError(
-            "end_chat.max_iterations: none is possible only if every round needs a person, or with "
-            "MaxMessages; give a number of rounds"
+            "end_chat.max_iterations: null is possible only with MaxMessages, or if every round "
+            "needs a person; set a number of rounds"
         )
     _check_least(conversation)
     if end_chat.on_guard == "ask" and not conversation.is_with_a_person:
         raise ValueError(
-            "end_chat.on_guard: 'ask' needs two speakers in turn, one of them always a person"
+            "end_chat.on_guard: 'ask' needs two speakers in turn, one of them always a person; use "
+            "'end'"
         )
     needs_stopper = end_chat.mode is not EndChatMode.MAX_ITERATIONS_ONLY
     if needs_stopper and not conversation.stoppers:
         raise ValueError(
-            f"end_chat.mode: {end_chat.mode.value} needs a speaker with checks_completion = true"
+            f"end_chat.mode: {end_chat.mode.value} needs a speaker with checks_completion = true; "
+            "set it for one"
         )
     for name in conversation.model_names if conversation.prices else ():
         if name is not None and name not in conversation.prices:
-            raise ValueError(f"prices: there is none for the model {name!r}")
+            raise ValueError(f"prices: the model {name!r} has no price; add one")
     for path, end in leaves(end_chat.when, "end_chat.when"):
         end.check(conversation, path)
     _check_possible(conversation, "end_chat.when", end_chat.when)
@@ -53,15 +55,15 @@ def _check_least(conversation: ConversationFields) -> None:
     least, cap = end_chat.min_iterations, end_chat.max_iterations
     if cap is not None and least > cap:
         raise ValueError(
-            f"end_chat.min_iterations: {least} is above the cap, max_iterations, {cap}"
+            f"end_chat.min_iterations: {least} is above max_iterations, {cap}; lower it"
         )
     count, opening = len(conversation.speakers), conversation.opening.answers
     messages = len(conversation.secretive) + count * (least + opening)
     caps = message_caps(end_chat.when)
     if least and any(limit < messages for limit in caps):
         raise ValueError(
-            f"end_chat.min_iterations: {least} rounds have {messages} messages, above the cap, "
-            f"max_messages, {min(caps)}"
+            f"end_chat.min_iterations: {least} rounds have {messages} messages, above "
+            f"max_messages, {min(caps)}; lower it"
         )
 
 
@@ -70,11 +72,13 @@ def _check_tasks(conversation: ConversationFields) -> None:
     is_told = any(speaker.human or speaker.first_message for speaker in conversation.speakers)
     for speaker in conversation.speakers:
         if speaker.task is None and conversation.task is None and not is_told:
-            raise ValueError(f"task: missing, and {speaker.name!r} has none of its own: give one")
+            raise ValueError(f"task: is missing, and {speaker.name!r} has no task either; set one")
         if speaker.task is None and conversation.opening.answers:
-            raise ValueError(f"opening.answers: {speaker.name!r} has no task of its own to answer")
+            raise ValueError(
+                f"opening.answers: {speaker.name!r} has no task to answer; set its task"
+            )
     if conversation.task is None and conversation.task_specification is not None:
-        raise ValueError("task_specification: there is no task to make more specific")
+        raise ValueError("task_specification: there is no task to make more specific; set task")
 
 
 def _check_prefixes(conversation: ConversationFields) -> None:
@@ -83,7 +87,7 @@ def _check_prefixes(conversation: ConversationFields) -> None:
             check_name(conversation, f"speakers.{number}.prefixes", name)
             if name == speaker.name:
                 raise ValueError(
-                    f"speakers.{number}.prefixes: {name!r} does not hear itself: name another"
+                    f"speakers.{number}.prefixes: {name!r} does not hear itself; use another name"
                 )
 
 
@@ -94,7 +98,7 @@ def _check_hearers(conversation: ConversationFields) -> None:
         for name in others:
             check_name(conversation, at, name)
         if speaker.speaks_to is not None and not others:
-            raise ValueError(f"{at}: nobody would hear {speaker.name!r}: name another")
+            raise ValueError(f"{at}: no speaker would hear {speaker.name!r}; add another name")
 
 
 def _check_handoffs(conversation: ConversationFields) -> None:
@@ -108,8 +112,8 @@ def _check_handoffs(conversation: ConversationFields) -> None:
     for number, speaker in enumerate(conversation.speakers):
         if HAND_OFF in speaker.tools:
             raise ValueError(
-                f"speakers.{number}.tools: {HAND_OFF!r} is the tool that names who speaks next: "
-                "give yours another name"
+                f"speakers.{number}.tools: {HAND_OFF!r} is the tool that names the next speaker; "
+                "rename yours"
             )
 
 
@@ -119,7 +123,9 @@ def _check_prompts(conversation: ConversationFields) -> None:
             known = suggest_near_or_all(name, list(PROMPTS))
             raise ValueError(f"prompts.{name}: there is no such prompt{known}")
         if own.text is None and own.name is None:
-            raise ValueError(f"prompts.{name}: give a text, or the name of a registered one")
+            raise ValueError(
+                f"prompts.{name}: is empty; set a text, or the name of a registered text"
+            )
         unfit = None if own.text is None else PROMPTS[name].find_placeholder_error(own.text)
         if unfit is not None:
             raise ValueError(f"prompts.{name}: {unfit}")
@@ -134,8 +140,8 @@ def _check_possible(conversation: ConversationFields, path: str, end: BaseEnd | 
             messages, calls = _most(conversation)
             field = f"{at}.limit" if part.most_messages or part.most_calls else at
             raise ValueError(
-                f"{field}: can never hold: this conversation has at most {messages} messages and "
-                f"{calls} model calls"
+                f"{field}: can never be met, as this conversation has at most {messages} messages "
+                f"and {calls} model calls; use a lower limit"
             )
 
 

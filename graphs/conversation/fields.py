@@ -152,9 +152,9 @@ class ConversationFields(Spec):
             alike = next((seen[look] for look in normalize_look(name) if look in seen), None)
             if alike is not None:
                 called = alike.casefold() == name.casefold()
-                what = f"two speakers are called {name!r}"
-                what = what if called else f"{alike!r} and {name!r} look the same"
-                raise ValueError(f"{what}: give each its own name")
+                fault = f"two speakers are called {name!r}"
+                fault = fault if called else f"{alike!r} and {name!r} look the same"
+                raise ValueError(f"{fault}; give each a unique name")
             seen |= dict.fromkeys(normalize_look(name), name)
         return speakers
 
@@ -353,8 +353,10 @@ class ConversationFields(Spec):
         try:
             return tomli_w.dumps(stored, multiline_strings=blocks)
         except TypeError as error:
-            where = "speakers.memory: a call in it has null among its arguments"
-            raise SpecError(f"{where}, which TOML has no word for: write it as JSON") from error
+            raise SpecError(
+                "speakers.memory: a tool call has null among its arguments, which TOML can't "
+                "express; write the conversation as JSON"
+            ) from error
 
     def speaker(self, name: str) -> Speaker:
         """Return the speaker of this name.
@@ -365,7 +367,7 @@ class ConversationFields(Spec):
         for speaker in self.speakers:
             if speaker.name == name:
                 return speaker
-        raise KeyError(f"nobody is called {name!r}; there are {list_names(self.names)}")
+        raise KeyError(f"no speaker is called {name!r}; there are {list_names(self.names)}")
 
 
 def _build_system_prompt(

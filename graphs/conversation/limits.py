@@ -140,8 +140,8 @@ def check_limits(
         needed, limit = least(speaker), speaker.context.limit
         if limit < needed:
             raise SpecError(
-                f"speakers.{number}.context.limit: {limit} tokens are too few for what always "
-                f"stands in a prompt of {speaker.name!r}{more} and a message: give {needed} or more"
+                f"speakers.{number}.context.limit: {limit} tokens are too few for the fixed parts "
+                f"of {speaker.name!r}'s prompt{more} and a message; set {needed} or more"
             )
 
 

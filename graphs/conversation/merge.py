@@ -41,7 +41,7 @@ def merge_changes(
 
 def duplicate_field_error(one: str, other: str) -> SpecError:
     """Build the error for two fields that set the same value."""
-    return SpecError(f"{one} and {other} set the same: give only one of them")
+    return SpecError(f"{one} and {other} set the same value; use only one of them")
 
 
 def _is_whole(field: str, value: Mapping[str, Any]) -> bool:
@@ -74,10 +74,10 @@ def merge_speaker(
 def merge_speakers(speakers: tuple[Speaker, ...], changes: object) -> tuple[object, ...]:
     """Change the speakers that a dict names."""
     found: dict[str, object] = {speaker.name: speaker for speaker in speakers}
-    for name, given in require_fields(changes, "speakers", "from names to what changes").items():
+    for name, given in require_fields(changes, "speakers", "of changes by the speakers' names").items():
         if name not in found:
             raise SpecError(
-                f"speakers: nobody is called {name!r}{suggest_near_or_all(name, [*found])}"
+                f"speakers: no speaker is called {name!r}{suggest_near_or_all(name, [*found])}"
             )
         path = ("speakers", name)
         found[name] = merge_speaker(

@@ -287,8 +287,8 @@ def describe_misfit(error: ValidationError) -> AnswerError:
     first = error.errors(include_url=False, include_context=False)[0]
     field = ".".join(map(str, first["loc"]))
     text = first["msg"].removeprefix("Value error, ")
-    where = f"{field}: {text[:1].lower()}{text[1:]}" if field else text
-    return AnswerError(f"the answer does not fit, and the question stays open: {where}")
+    fault = f"{field}: {text[:1].lower()}{text[1:]}" if field else text
+    return AnswerError(f"the answer does not fit, and the question stays open: {fault}")
 
 
 _PROMPTS = {

@@ -416,7 +416,7 @@ def check_name(dialogue: Dialogue, field: str, name: str | None) -> None:
     """
     if name is not None and name not in dialogue.names:
         raise ValueError(
-            f"{field}: nobody is called {name!r}{suggest_near_or_all(name, dialogue.names)}"
+            f"{field}: no speaker is called {name!r}{suggest_near_or_all(name, dialogue.names)}"
         )
 
 

@@ -114,7 +114,9 @@ class MaxCost(Budget):
 
     def check(self, dialogue: Dialogue, path: str) -> None:
         if dialogue.is_free:
-            raise ValueError(f"{path}: is never reached: all prices are 0")
+            raise ValueError(
+                f"{path}: is never reached, as all prices are 0; remove it or set prices"
+            )
 
     @classmethod
     def explain(cls, at: AtEnd) -> str:

@@ -35,7 +35,7 @@ class NoCodeBlock(BaseEnd):
     def check(self, dialogue: Dialogue, path: str) -> None:
         check_name(dialogue, f"{path}.by", self.by)
         if not any(one.runs_code for one in dialogue.speakers):
-            raise ValueError(f'{path}: nobody runs code: put "code" among a speaker\'s replies')
+            raise ValueError(f'{path}: no speaker runs code; add "code" to a speaker\'s replies')
 
     def foresee(self, speaker: Speaker, facts: Facts) -> tuple[Facts, bool]:
         return facts.model_copy(update={"no_code_by": self.by}), self.by == speaker.name

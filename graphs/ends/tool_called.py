@@ -54,8 +54,8 @@ class ToolCalled(BaseEnd):
         check_name(dialogue, f"{path}.by", self.by)
         who = dialogue.speakers if self.by is None else (dialogue.speaker(self.by),)
         if not any(self.tool in speaker.tools for speaker in who):
-            lacks = "nobody has a tool" if self.by is None else f"{self.by} has no tool"
-            raise ValueError(f"{path}.tool: {lacks} {self.tool!r}: name it among a speaker's tools")
+            lacks = "no speaker has a tool" if self.by is None else f"{self.by} has no tool"
+            raise ValueError(f"{path}.tool: {lacks} {self.tool!r}; add it to a speaker's tools")
 
     def foresee(self, speaker: Speaker, facts: Facts) -> tuple[Facts, bool]:
         who = self.by or (speaker.name if self.tool in speaker.tools else "")

@@ -79,11 +79,11 @@ def group_solve(
     found = cast("Sequence[Speaker]", speakers)
     for number, speaker in enumerate(found):
         if speaker.task is None:
-            raise SpecError(f"speakers.{number}.task: {speaker.name!r} needs a task of its own")
+            raise SpecError(f"speakers.{number}.task: is missing; set a task for {speaker.name!r}")
     names = [speaker.name for speaker in found]
     if shift_owner is not None and shift_owner not in names:
         raise SpecError(
-            f"shift_owner: nobody is called {shift_owner!r}"
+            f"shift_owner: no speaker is called {shift_owner!r}"
             f"{suggest_near_or_all(shift_owner, names)}"
         )
     ending = cast("EndChat", end_chat)

@@ -39,7 +39,7 @@ def load_conversation(source: Mapping[str, Any] | str | Path) -> Conversation:
     path = Path(source)
     data = read_fields(path, "conversation")
     if "conversation" in data:
-        raise SpecError(f"{path}: is a batch: run it by `duologue batch run {path}`")
+        raise SpecError(f"{path}: is a batch; run it with `duologue batch run {path}`")
     return _from_dict(data, where=f"{path}: ")
 
 

@@ -132,7 +132,7 @@ def user_proxy(
     may_reply = functions or code or user_prompt or default_auto_reply
     if not may_reply and human_input_mode is not HumanInputMode.ALWAYS:
         raise SpecError(
-            "default_auto_reply: nothing replies where no person is asked: give a text, code, "
+            "default_auto_reply: there is no reply if no person is asked; set a text, code, "
             "functions or user_prompt"
         )
     names = {"user": user, "termination": termination}

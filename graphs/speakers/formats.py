@@ -101,9 +101,11 @@ class LabelledFormat(Kinded):
         lines = info.data.get("lines", given)
         for mark in given:
             if mark not in lines:
-                raise ValueError(f"{mark!r} is not one of the lines: name some of them")
+                raise ValueError(f"{mark!r} is not one of the lines; use only marks from lines")
             if mark == lines[0] and "lines" in info.data:
-                raise ValueError(f"{mark!r} begins the reply: it can't be missing")
+                raise ValueError(
+                    f"{mark!r} begins the reply and can't be missing; remove it from optional"
+                )
         return given
 
     @property
@@ -115,14 +117,14 @@ class LabelledFormat(Kinded):
 def _check_mark(mark: str, others: tuple[str, ...]) -> None:
     if not normalize_mark(mark):
         raise ValueError(
-            f"{mark!r} is nothing but Markdown: give words, or a format of kind 'blocks' or 'code'"
+            f"{mark!r} is only Markdown; use words, or a format of kind 'blocks' or 'code'"
         )
     for other in others:
         if normalize_mark(mark).startswith(normalize_mark(other)) or normalize_mark(
             other
         ).startswith(normalize_mark(mark)):
             raise ValueError(
-                f"{other!r} and {mark!r} overlap: give marks of which none begins with another"
+                f"{other!r} and {mark!r} overlap; choose marks so that none begins with another"
             )
 
 
@@ -155,8 +157,8 @@ class BlockFormat(Kinded):
         begin = info.data.get("begin")
         if begin is not None and (begin in end or end in begin):
             raise ValueError(
-                f"{begin!r} and {end!r} overlap: give marks of which none holds the other, such "
-                "as by the line breaks around them"
+                f"{begin!r} and {end!r} overlap; choose marks so that none contains the other, for "
+                "example with line breaks around them"
             )
         return end
 
@@ -183,7 +185,9 @@ class CodeFormat(Kinded):
     def _languages_are_words(cls, languages: tuple[str, ...]) -> tuple[str, ...]:
         for language in languages:
             if len(language.split()) > 1 or "`" in language:
-                raise ValueError(f"{language!r} can't label a fence: give one word for each")
+                raise ValueError(
+                    f"{language!r} can't label a fence; use one word for each language"
+                )
         return languages
 
 

@@ -19,11 +19,11 @@ _TEXT: Final = re.compile(r"[\x20-\x7e]*")
 def _check_headers(given: dict[str, str]) -> dict[str, str]:
     for name, text in given.items():
         if not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} can't be the name of a header")
+            raise ValueError(f"{name!r} is not a valid name of a header")
         if not _TEXT.fullmatch(text):
-            raise ValueError(f"{name!r}: a header is one line of ASCII text")
+            raise ValueError(f"{name!r}: must be one line of ASCII text")
         if name.lower() in _SENT or name.lower().startswith("x-stainless-"):
-            raise ValueError(f"{name!r} is set by each call: remove it")
+            raise ValueError(f"{name!r} is set by each call; remove it")
     return given
 
 
@@ -62,7 +62,7 @@ class ModelSettings(Spec):
     def _set_once(self) -> Self:
         for name in self.extra_args:
             if name in self.extra_body:
-                raise ValueError(f"{name!r} is in extra_args and in extra_body: set it once")
+                raise ValueError(f"{name!r} is in extra_args and in extra_body; set it only once")
         return self
 
 
@@ -95,5 +95,5 @@ class PrivateOpening(Spec):
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
         if bool(self.lines) is (self.prompt is not None):
-            raise ValueError("give either lines or a prompt")
+            raise ValueError("must have either lines or a prompt; set one of them")
         return self

@@ -45,7 +45,7 @@ def _read_message(given: object) -> AnyMessage:
         ) from error
     blocks = message.content if isinstance(message.content, list) else ()
     if not all(isinstance(one, str) or one.get("type") == "text" for one in blocks):
-        raise ValueError("only text can be stored: leave out images and the like")
+        raise ValueError("only text can be stored; remove images and other content")
     text = str(message.text)
     calls = (
         [_read_call(call) for call in calls_of(message)] if isinstance(message, AIMessage) else []
@@ -150,9 +150,11 @@ def read_messages(given: object, field: str) -> tuple[AnyMessage, ...]:
 
 def _begin_and_end(examples: tuple[AnyMessage, ...]) -> tuple[AnyMessage, ...]:
     if examples and not isinstance(examples[0], HumanMessage):
-        raise ValueError("the first one must be the user's: add what the speaker answers")
+        raise ValueError(
+            "the first message must be the user's; add the message that the speaker answers"
+        )
     if examples and (not isinstance(examples[-1], AIMessage) or examples[-1].tool_calls):
-        raise ValueError("the last one must be the assistant's: add how the speaker answers")
+        raise ValueError("the last message must be the assistant's; add the speaker's answer")
     return examples
 
 

@@ -137,7 +137,7 @@ class Speaker(Spec):
     def _are_reached(cls, replies: tuple[AnyReply, ...]) -> tuple[AnyReply, ...]:
         for before in replies[:-1]:
             if not (before.may_give_none or _is_once(before)):
-                raise ValueError(f"what follows {before.kind!r} is never reached: leave it out")
+                raise ValueError(f"the reply after {before.kind!r} is never reached; remove it")
         return replies
 
     @field_validator("replies")
@@ -145,19 +145,20 @@ class Speaker(Spec):
     def _begin_with_the_person(cls, replies: tuple[AnyReply, ...]) -> tuple[AnyReply, ...]:
         rest = replies[1:] if _is_once(replies[0]) else replies
         if not rest:
-            raise ValueError("a first message is not enough: name what replies after it")
+            raise ValueError('a first message is not enough; add a reply after it, such as "model"')
         if any(_is_once(reply) for reply in rest):
-            raise ValueError('the first message ("once") must come first')
+            raise ValueError('the first message ("once") must come first; move it to the beginning')
         if any(isinstance(reply, HumanReply) for reply in rest[1:]):
             raise ValueError(
-                'a person is asked first: put "human" in front of all but the first message'
+                'a person is asked before other replies; put "human" first, or right after the '
+                "first message"
             )
         human = rest[0]
         mode = human.human_input_mode if isinstance(human, HumanReply) else None
         if len(rest) == 1 and mode not in (None, HumanInputMode.ALWAYS):
             raise ValueError(
-                f"a person is not asked each time ({mode}): name after it what "
-                'else replies, such as "model"'
+                f"a person is not asked each time ({mode}); add another reply "
+                'after it, such as "model"'
             )
         return replies
 
@@ -198,10 +199,10 @@ class Speaker(Spec):
     def _tools_can_be_called(cls, tools: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         replies, held = info.data.get("replies"), info.data.get("format")
         if tools and replies is not None and not _has_model(replies):
-            raise ValueError('only a model calls tools: put "model" among the replies')
+            raise ValueError('only a model calls tools; add "model" to the replies')
         if tools and isinstance(held, SchemaFormat) and held.form == "structured":
             raise ValueError(
-                "none can be called by a speaker whose replies are held to a schema: set "
+                "a speaker whose replies must fit a schema can't call tools; set "
                 'format.form = "text"'
             )
         return tools
@@ -214,7 +215,7 @@ class Speaker(Spec):
             return choice
         if choice == "required":
             if not tools:
-                raise ValueError("there are no tools to call: name some in tools")
+                raise ValueError("there are no tools to call; add some to tools")
         elif choice not in tools:
             raise ValueError(
                 f"must be auto, none, required or one of the speaker's tools, not {choice!r}"
@@ -227,7 +228,7 @@ class Speaker(Spec):
         tools = info.data.get("tools")
         unknown = next((name for name in rules if tools is not None and name not in tools), None)
         if unknown is not None:
-            hint = did_you_mean(unknown, tools or ()) or ": put it among them, or leave it out"
+            hint = did_you_mean(unknown, tools or ()) or "; add it to its tools, or remove it here"
             raise ValueError(f"{unknown!r} is not one of the speaker's tools{hint}")
         return rules
 
@@ -235,7 +236,7 @@ class Speaker(Spec):
     @classmethod
     def _has_tools_to_call(cls, speaks_with_tool_calls: bool, info: ValidationInfo) -> bool:
         if speaks_with_tool_calls and info.data.get("tools") == ():
-            raise ValueError("must be false where there are no tools")
+            raise ValueError("must be false if the speaker has no tools")
         return speaks_with_tool_calls
 
     @field_validator("on_length")
@@ -243,7 +244,7 @@ class Speaker(Spec):
     def _can_go_on(cls, on_length: str, info: ValidationInfo) -> str:
         held = info.data.get("format")
         if on_length == "continue" and isinstance(held, SchemaFormat) and held.form == "structured":
-            raise ValueError('a reply that must fit a schema cannot be continued: set "retry"')
+            raise ValueError('a reply that must fit a schema cannot be continued; set "retry"')
         return on_length
 
     @property

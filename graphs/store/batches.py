@@ -211,6 +211,6 @@ def check_batch_name(name: str) -> str:
     """Return `name` if it is a valid name of a batch; the ids of its sessions begin with it."""
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         raise SpecError(
-            f"name: {name!r} can't be a batch's name: use 1 to 100 of A-Z a-z 0-9 . _ -"
+            f"name: {name!r} is not a valid name of a batch; use 1 to 100 of A-Z a-z 0-9 . _ -"
         )
     return name

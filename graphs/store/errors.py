@@ -38,7 +38,9 @@ def taken_session(session: str, url: str) -> SessionError:
 
 def busy_session(session: str) -> BusySessionError:
     """Return the error for a session that another run has leased."""
-    return BusySessionError(f"Session {session!r} is busy: another run holds it.")
+    return BusySessionError(
+        f"Session {session!r} is busy: another run uses it. Wait until that run has ended."
+    )
 
 
 def unknown_batch(batch: str, url: str) -> BatchError:
@@ -49,23 +51,24 @@ def unknown_batch(batch: str, url: str) -> BatchError:
 def busy_batch(batch: str) -> BatchError:
     """Return the error for a batch that another run has leased."""
     return BatchError(
-        f"Batch {batch!r} is running already: `duologue batch status {batch} --watch` follows it."
+        f"Batch {batch!r} is running already. "
+        f"Follow it with `duologue batch status {batch} --watch`."
     )
 
 
 def lost_session(session: str) -> LostSessionError:
     """Return the error for a run that has lost its lease on a session."""
     return LostSessionError(
-        f"Session {session!r} is no longer held by this run, which stops without writing more: "
-        "another run has taken it over, or its lock was removed."
+        f"This run has lost session {session!r} and stops without writing more: another run has "
+        "taken it over, or its lock was removed."
     )
 
 
 def lost_batch(batch: str) -> LostBatchError:
     """Return the error for a run that has lost its lease on a batch."""
     return LostBatchError(
-        f"Batch {batch!r} was taken over by another run, or its lock was removed: this run stops "
-        f"and writes nothing more; `duologue batch status {batch}` shows how far the batch is."
+        f"This run has lost batch {batch!r} and stops without writing more: another run has taken "
+        f"it over, or its lock was removed. `duologue batch status {batch}` shows its progress."
     )
 
 
@@ -121,8 +124,8 @@ def damaged_store(url: str, why: str, session: str | None = None) -> StoreError:
     """Return the error for unreadable data in a store, or in one session of it."""
     if session is None:
         return store_failure(url, why, "restore a backup, or choose another store")
-    what = f"session {session[:128]!r} can't be read: {why}"
-    return store_failure(url, what, "restore a backup, or delete that session")
+    fault = f"session {session[:128]!r} can't be read: {why}"
+    return store_failure(url, fault, "restore a backup, or delete that session")
 
 
 def store_failure(url: str, why: str, help: str | None = None) -> StoreError:  # noqa: A002

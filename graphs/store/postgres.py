@@ -79,8 +79,8 @@ class PostgresOwner:
         if not self.is_direct and pid and pid["pid"] != connection.info.backend_pid:
             raise store_failure(
                 self.url,
-                "a pooler of connections answers there: add direct=HOST:PORT to the address, where "
-                "the server itself listens, for the one connection that must go past the pooler",
+                "a connection pooler answers there; add direct=HOST:PORT of the server itself to "
+                "the address, for the one connection that must bypass the pooler",
             )
         return connection
 
@@ -94,7 +94,7 @@ class PostgresOwner:
             found = await (await connection.execute(take, [key(self.name)])).fetchone()
             if not (found and found["got"]):
                 # The server has not noticed yet that the previous connection is gone.
-                raise psycopg.OperationalError("the lock of this store is still held")
+                raise psycopg.OperationalError("the lock of this store is still in use")
         except BaseException:
             await connection.close()
             raise
@@ -326,7 +326,9 @@ async def _turn(connection: Connection, what: str, url: str) -> AsyncIterator[No
         if found and found["got"]:
             break
         if time.monotonic() > until:
-            raise store_failure(url, f"another process has been making its tables for {_TURN:g} s")
+            raise store_failure(
+                url, f"another process has been creating its tables for {_TURN:g} s"
+            )
         await asyncio.sleep(0.05)
     try:
         yield

@@ -78,7 +78,7 @@ class Connections:
         if isinstance(error, PoolTimeout) and self._failed() > failed:
             return f"no connection could be made for {self.pool.timeout:g} s"
         if isinstance(error, PoolTimeout):
-            return f"all its connections were in use for {self.pool.timeout:g} s: raise pool_size"
+            return f"all its connections were in use for {self.pool.timeout:g} s; raise pool_size"
         return str(error)
 
     async def connect_once(self) -> None:

@@ -117,8 +117,8 @@ def check_session_id(session: str) -> str:
     """Return `session` if it is a valid id of a session."""
     if _SESSION_ID.fullmatch(session) is None or session in {".", ".."}:
         raise SessionError(
-            f"{session!r} can't be a session's id: use 1 to 128 of A-Z a-z 0-9 . _ - "
-            "(and not just . or ..)."
+            f"{session!r} is not a valid session id: use 1 to 128 of A-Z a-z 0-9 . _ - "
+            "(but not just . or ..)."
         )
     return session
 
@@ -166,16 +166,16 @@ def read_version(found: Sequence[Sequence[Any]], versions: Versions[Any], url: s
         return None
     values = [value for row in found for value in row]
     if len(values) != 1 or type(values[0]) is not int or values[0] < 1:
-        raise damaged_store(url, "duologue_schema holds no version")
+        raise damaged_store(url, "duologue_schema contains no version")
     version: int = values[0]
     if version > versions.newest:
         raise StoreError(
-            f"The sessions in {url} have format {version} and this duologue reads up to "
-            f"{versions.newest}: upgrade duologue, or choose another store."
+            f"The sessions in {url} have format {version}, and this duologue reads up to "
+            f"{versions.newest}. Upgrade duologue, or choose another store."
         )
     if version < versions.oldest:
         raise StoreError(
-            f"The sessions in {url} were {BEFORE_RELEASE} and can't be read: choose another store."
+            f"The sessions in {url} were {BEFORE_RELEASE} and can't be read. Choose another store."
         )
     return version
 
@@ -187,7 +187,7 @@ def read_row(values: Sequence[Any], url: str) -> SessionRow:
     with reading_store(url, session if isinstance(session, str) else None):
         row = SessionRow.model_validate(data)
         if sha256(row.spec.encode()).hexdigest() != row.digest:
-            raise _DamageError("its conversation is not the one that was stored")
+            raise _DamageError("its conversation was changed outside of duologue")
         return row
 
 
@@ -216,7 +216,7 @@ def check_checkpoint(found: "CheckpointTuple") -> "CheckpointTuple":
     checkpoint = _Checkpoint.model_validate(found.checkpoint)
     _WRITES.validate_python(found.pending_writes or [])
     if checkpoint.id != found.config["configurable"]["checkpoint_id"]:
-        raise _DamageError("a checkpoint stands in the place of another one")
+        raise _DamageError("a checkpoint has the id of another one")
     if not isinstance(found.metadata, dict):
         raise _DamageError("the metadata of a checkpoint is not an object")
     return found

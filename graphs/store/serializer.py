@@ -101,7 +101,7 @@ class PlainSerializer(JsonPlusSerializer):
                 return bytearray(written)
             case "msgpack":
                 return _Reader().read(written)
-        raise UnknownTypeError(f"it is written as {kind!r:.40}, which no session is")
+        raise UnknownTypeError(f"it has the type {kind!r:.40}, which no session contains")
 
 
 def check_storable(value: object) -> None:
@@ -256,7 +256,7 @@ class _Reader:
 def _made(code: int, found: Any) -> Any:  # noqa: ANN401
     """Create a value of a known type from its serialized parts."""
     if not isinstance(found, list) or len(found) < len(("module", "name", "parts")):
-        raise UnknownTypeError(f"it holds a value of the unknown kind {code}")
+        raise UnknownTypeError(f"it contains a value of the unknown kind {code}")
     module, name, parts, *method = found
     make = _TYPES.get((str(module), str(name)))
     if make is datetime and method == ["fromisoformat"]:
@@ -267,4 +267,4 @@ def _made(code: int, found: Any) -> Any:  # noqa: ANN401
         return make(*parts)
     if make is not None and code in (EXT_CONSTRUCTOR_KW_ARGS, EXT_PYDANTIC_V2):
         return make(**parts)
-    raise UnknownTypeError(f"it names {module!s:.80}.{name!s:.80}, which no session holds")
+    raise UnknownTypeError(f"it names {module!s:.80}.{name!s:.80}, which no session contains")

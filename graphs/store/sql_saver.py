@@ -197,6 +197,6 @@ class LeasedSaver(GuardedSaver, StepSaver):
 
     def _check_writable(self, session: str) -> None:
         if self.lease is None:
-            raise SessionError(f"Session {session!r} can't be written without holding its lock.")
+            raise SessionError(f"Session {session!r} can't be written without a lease on it.")
         if session != self.lease.subject.name:
             raise lost_session(session)

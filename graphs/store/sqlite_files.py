@@ -22,10 +22,8 @@ from weakref import WeakSet
 
 from .errors import store_failure
 
-_GONE: Final = (
-    "it was deleted or replaced while it was in use, and what was said since then is not in it"
-)
-_CUT: Final = "it was cut short while it was in use: restore it from a copy"
+_GONE: Final = "it was deleted or replaced while it was in use, and newer messages are not in it"
+_CUT: Final = "it was truncated while it was in use; restore it from a copy"
 
 
 class StoreFile:
@@ -59,7 +57,7 @@ class StoreFile:
             # SQLite names its side files after the file: with two names there are two stores that
             # overwrite each other.
             raise OSError(
-                f"the file has {found.st_nlink} names (hard links), which SQLite can't keep apart: "
+                f"the file has {found.st_nlink} names (hard links), which SQLite can't handle; "
                 "copy it instead"
             )
 
@@ -104,7 +102,7 @@ class Owner:
     def open(self) -> None:
         """Create the lock file and lock it."""
         if fcntl is None:
-            raise OSError("SQLite stores need Linux or macOS: use memory: or postgresql://…")
+            raise OSError("SQLite stores need Linux or macOS; use memory: or postgresql://…")
         self._descriptor = self._locked()
         _OWNERS.add(self)
 

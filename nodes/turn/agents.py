@@ -200,10 +200,10 @@ class ModelCalls(BaseCallbackHandler):
         prices = self._conversation.prices
         self._prices[model] = price = prices.get(model) if prices else listed
         if price is None and (prices or self._counts_money):
-            why = f": only for {list_names(prices)}" if prices else ": max_cost needs it"
+            why = f"the table has {list_names(prices)}" if prices else "max_cost needs one"
             self._unpriced = SpecError(
-                f"prices: there is none for the model {model!r}, which the agent {self._agent!r} "
-                f"asks{why}"
+                f"prices: the model {model!r}, which the agent {self._agent!r} "
+                f"calls, has no price ({why}); add one"
             )
             raise self._unpriced
 

@@ -46,7 +46,7 @@ pytestmark = pytest.mark.process
 
 T = TypeVar("T")
 
-LOST = "'s' is no longer held by this run"
+LOST = "This run has lost session 's'"
 CELL = CellRow(batch="b", number=1, session="b-1", updated_at=datetime(2026, 1, 2, tzinfo=UTC))
 GARDEN = role_play("Plan a garden", "Owner", "Gardener", specify_task=False, max_iterations=3)
 
@@ -124,7 +124,7 @@ async def test_a_run_that_has_lost_its_batch_writes_none_of_its_rows(
             found = await asyncio.gather(late, row, return_exceptions=True)
         assert [type(one) for one in found] == [LostBatchError, SessionRow]
         for write in (lease.check(), lease.delete()):
-            with pytest.raises(BatchError, match="'b' was taken over by another run"):
+            with pytest.raises(BatchError, match="This run has lost batch 'b'"):
                 await write
         assert await store.batches.find(CellsWanted(batch="b")) == [CELL]
 
@@ -372,7 +372,7 @@ async def test_a_frozen_process_that_wakes_up_writes_nothing_over_the_new_run(
         frozen.stdin.write("\n")
         frozen.stdin.flush()
         out, _ = await asyncio.to_thread(frozen.communicate)
-        assert "SessionError Session 's' is no longer held by this run" in out
+        assert "SessionError This run has lost session 's'" in out
         assert "asked 5" not in out
         assert model.calls == []
 
@@ -423,7 +423,7 @@ def pooled(postgres_server: str) -> Iterator[tuple[str, str]]:
 @pytest.mark.live
 async def test_behind_a_pooler_by_transaction(pooled: tuple[str, str]) -> None:
     address, server = pooled
-    with pytest.raises(StoreError, match="a pooler of connections answers there: add direct="):
+    with pytest.raises(StoreError, match="a connection pooler answers there; add direct="):
         await take(address)
     url = f"{address}?direct={quote(server, safe='')}&pool_size=3"
     talks = (

@@ -109,7 +109,7 @@ def stops_with_one_error(driver: Command) -> None:
     """Check that a driver that has lost its batch ends with one error."""
     assert driver.ended(PATIENCE) == 4, driver.errors
     *progress, error = driver.errors.splitlines()
-    assert re.match(r"Error: Batch 'b\d' was taken over by another run", error), error
+    assert re.match(r"Error: This run has lost batch 'b\d'", error), error
     assert all(" done" in line for line in progress), driver.errors
 
 

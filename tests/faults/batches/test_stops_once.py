@@ -162,7 +162,7 @@ def test_a_second_driver_is_refused_and_who_watches_sees_the_end_of_the_first(
     watch = place.command("status", "b", "--watch")
     second = place.driver()
     assert error_of(second, 4) == (
-        "Error: Batch 'b' is running already: `duologue batch status b --watch` follows it."
+        "Error: Batch 'b' is running already. Follow it with `duologue batch status b --watch`."
     )
     assert first.is_running
     assert watch.is_running

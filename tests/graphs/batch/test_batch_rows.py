@@ -113,7 +113,7 @@ async def refused(lease: BatchLease) -> None:
     """Check that a lease allows no more writes."""
     writes = (lease.put(batch("b")), lease.put_cell(cell(1)), lease.delete(), lease.check())
     for write in writes:
-        with pytest.raises(BatchError, match="'b' was taken over by another run"):
+        with pytest.raises(BatchError, match="This run has lost batch 'b'"):
             await write
 
 

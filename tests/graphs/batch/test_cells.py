@@ -267,7 +267,7 @@ def test_what_makes_a_batch_leaves_its_values_out() -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "ä", "x" * 101, "a\n"])
 def test_a_batch_must_have_a_name_that_ids_can_begin_with(name: str) -> None:
-    with pytest.raises(SpecError, match=r"can't be a batch's name: use 1 to 100 of"):
+    with pytest.raises(SpecError, match=r"is not a valid name of a batch; use 1 to 100 of"):
         Cells.of(Batch(conversation=PLAY), name)
     Cells.of(Batch(conversation=PLAY), "Trials_1.2-b" + "x" * 88)
 

@@ -325,7 +325,7 @@ async def test_what_counts_money_needs_all_prices(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="max_cost needs one"):
         await run(talk(None, None), gate, tmp_path / "s.db", model=model)
     agents = {"researcher": create_agent(model, [])}
-    with pytest.raises(SpecError, match="max_cost needs it"):
+    with pytest.raises(SpecError, match="max_cost needs one"):
         await run(talk(AGENT, AGENT), gate, tmp_path / "a.db", agents=agents, model=model)
     assert not model.calls
     assert not gate.entered

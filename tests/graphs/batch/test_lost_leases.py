@@ -15,7 +15,7 @@ from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import Call, Prompt, ScriptedChatModel
 from support.locks import remove_locks
 
-TAKEN = r"^Batch 'b' was taken over by another run, or its lock was removed: this run stops"
+TAKEN = r"^This run has lost batch 'b' and stops without writing more"
 CALLS = 4
 """Number of calls per cell."""
 

@@ -176,7 +176,7 @@ def test_a_stopped_driver_and_its_workers_write_nothing_over_the_next_driver(
     first.send_signal(signal.SIGCONT)
     _, err = first.communicate(timeout=100)
     assert first.returncode == 4, err
-    assert err.splitlines()[-1].startswith("Error: Batch 'grid' was taken over by another run")
+    assert err.splitlines()[-1].startswith("Error: This run has lost batch 'grid'")
     assert err.count("Error") == 1
     assert BatchRun("grid", store=postgres_url).status() == before
     calls = served(server)
@@ -282,6 +282,6 @@ async def test_no_more_calls_begin_once_the_driver_has_lost_the_batch(
         async with asyncio.timeout(60):
             while (why := await limiter.paused(None)) is None:  # noqa: ASYNC110  # it updates itself
                 await asyncio.sleep(0.01)
-        assert why.startswith("Batch 'b' was taken over by another run")
+        assert why.startswith("This run has lost batch 'b'")
         assert await limiter.enter("m", 1) == why
         await limiter.close()

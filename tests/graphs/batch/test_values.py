@@ -169,7 +169,7 @@ WRONG: list[tuple[object, str]] = [
     ({"assistant_role": ["A", "B"], "user_role": ["C", "B", "A"]},
      "vary.user_role: row 3: speakers: two speakers are called 'A'"),
     ({"end_chat.max_iterations": [3, 5], "end_chat.min_iterations": [1, 4]},
-     "vary.end_chat.min_iterations: row 2: 4 is above the cap"),
+     "vary.end_chat.min_iterations: row 2: 4 is above max_iterations"),
     # Rows.
     ({"task, word_limit": [["a", 1], ["b"]]},
      "vary.task, word_limit: row 2: has 1 value for 2 fields"),
@@ -240,7 +240,7 @@ def test_what_is_wrong_is_told_in_one_sentence(vary: object, told: str, tmp_path
         ({"conversation": {**PLAY, "kind": "play"}}, "conversation: kind: 'play' is unknown"),
         ({"conversation": "none.toml"}, "none.toml: can't be read"),
         ({"conversation": "/none.toml"}, "conversation: /none.toml: can't be read"),
-        ({"conversation": "play.yaml"}, "a conversation is read from a .toml or .json file"),
+        ({"conversation": "play.yaml"}, "must be a .toml or .json file with a conversation"),
         ({"trial": 3}, "trial: there is no such field; did you mean 'trials'?"),
         ({"limits": {"max_costs": 3}}, "limits.max_costs: there is no such field; did you mean"),
         ({"trials": 0}, "trials: input should be greater than 0, not 0"),
@@ -259,8 +259,8 @@ def test_what_else_is_wrong_with_a_batch(fields: dict[str, Any], told: str, tmp_
         ("b.toml", 'conversation = "x.toml"\ntrails = 3', "b.toml: trails: there is no such field"),
         ("b.toml", "", "b.toml: conversation: is missing"),
         ("b.toml", "=", "b.toml: is not valid TOML"),
-        ("b.json", "[]", "b.json: must hold one object with the batch's fields"),
-        ("b.yaml", "", "b.yaml: a batch is read from a .toml or .json file"),
+        ("b.json", "[]", "b.json: must contain one object with the batch's fields"),
+        ("b.yaml", "", "b.yaml: must be a .toml or .json file with a batch"),
         ("b.toml", 'kind = "role_play"\ntask = "Plan"', "b.toml: is a conversation; run it with"),
     ],
 )
@@ -274,7 +274,7 @@ def test_an_error_names_the_batchs_file(name: str, text: str, told: str, tmp_pat
 def test_a_batchs_file_is_no_conversations(tmp_path: Path) -> None:
     file = tmp_path / "b.toml"
     file.write_text('trials = 2\n[conversation]\nkind = "role_play"\n')
-    with pytest.raises(SpecError, match=r"b\.toml: is a batch: run it by `duologue batch run "):
+    with pytest.raises(SpecError, match=r"b\.toml: is a batch; run it with `duologue batch run "):
         load_conversation(file)
 
 

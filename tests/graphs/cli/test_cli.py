@@ -434,7 +434,7 @@ def test_a_fork_takes_other_rules(serve: Serve, tmp_path: Path) -> None:
     ("options", "code", "named"),
     [
         (["--at", "m0099"], 4, "Session 'g' has no message 'm0099'; it has m0000 to m0003"),
-        (["--into", "a b"], 4, "'a b' can't be a session's id"),
+        (["--into", "a b"], 4, "'a b' is not a valid session id"),
         (["--into", "g"], 4, "'g' exists already"),
         (["--mode", "sideways"], 2, "end_chat.mode"),
         (["--max-iterations", "0"], 2, "end_chat.max_iterations"),
@@ -442,8 +442,8 @@ def test_a_fork_takes_other_rules(serve: Serve, tmp_path: Path) -> None:
         (["--prompt", "Owner"], 2, "--prompt: must be a speaker's name, = and the text"),
         (["--prompt", "Owner="], 2, "speakers.Owner.system_prompt: must not be empty"),
         (["--prompt", "Owner=a", "--prompt", "Owner=b"], 2, "--prompt: is given twice for 'Owner'"),
-        (["--speaker-task", "Ownr=x"], 2, "nobody is called 'Ownr'; did you mean 'Owner'?"),
-        (["--speaker-model", "=x"], 2, "nobody is called ''; there are 'Owner', 'Gardener'"),
+        (["--speaker-task", "Ownr=x"], 2, "no speaker is called 'Ownr'; did you mean 'Owner'?"),
+        (["--speaker-model", "=x"], 2, "no speaker is called ''; there are 'Owner', 'Gardener'"),
     ],
 )
 def test_a_fork_that_can_not_be_made_is_named(

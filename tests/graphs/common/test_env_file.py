@@ -230,7 +230,7 @@ def test_a_line_in_another_encoding_or_in_none_spoils_no_other(
     assert load_settings().model == "filed"
     found = refused()
     assert found.keys() == {"api_key"}
-    assert found["api_key"].startswith("OPENAI_API_KEY: .env holds it in another encoding")
+    assert found["api_key"].startswith("OPENAI_API_KEY: its value in .env is not UTF-8")
     assert (capfd.readouterr().err, caplog.text) == ("", "")
 
 
@@ -330,4 +330,4 @@ def test_the_key_of_the_environment_never_reaches_an_address_of_the_file(
     assert not any(REAL in repr(request) for request in requests)
     if is_here:
         assert len(notices) == (not filed)
-        assert all("gets no key: one from the environment" in notice for notice in notices)
+        assert all("gets no key: a key from the environment" in notice for notice in notices)

@@ -172,15 +172,15 @@ def test_a_field_by_position_is_the_field_by_name() -> None:
     [
         (
             lambda: duologue.DoneToken("DEAL", "Ann"),  # type: ignore[call-arg, arg-type]
-            "DoneToken takes 'token' by position, not 2 values; give the other fields by name",
+            "DoneToken accepts 'token' by position, not 2 values; pass the other fields by name",
         ),
         (
             lambda: duologue.Price(1, 2, input=3),  # type: ignore[misc]
-            "Price gets 'input' by position and by name; give it once",
+            "Price gets 'input' by position and by name; pass it only once",
         ),
         (
             lambda: duologue.Guards(3),  # type: ignore[call-arg]
-            "Guards takes its fields by name",
+            "Guards accepts its fields by name only",
         ),
     ],
 )

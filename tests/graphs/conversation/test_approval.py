@@ -103,15 +103,15 @@ def test_rules_are_written_in_toml_as_one_would() -> None:
         ),
         pytest.param(
             {"dig": True},
-            "speakers.0.interrupt_on: 'dig' is not one of the speaker's tools: put it among them, "
-            "or leave it out",
+            "speakers.0.interrupt_on: 'dig' is not one of the speaker's tools; add it to its "
+            "tools, or remove it here",
             id="far",
         ),
         pytest.param({"send_mail": {"allowed_decisions": []}}, "needs at least 1", id="none"),
         pytest.param({"send_mail": "yes"}, "must be true, false, or a table", id="word"),
         pytest.param(
             {"send_mail": {"allowed_decisions": ["approve", "approve"]}},
-            "'approve' is given twice",
+            "'approve' occurs twice; remove one",
             id="twice",
         ),
         pytest.param(

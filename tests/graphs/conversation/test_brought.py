@@ -267,7 +267,7 @@ def undocumented(query: str) -> str:
     ("make", "said"),
     [
         (lambda: Predicate(lambda messages: True), "name: a lambda has no name; write a function"),
-        (lambda: Speaker(name="Ann", hooks=[Hook()]), "hooks.0: has no name of its own; register"),
+        (lambda: Speaker(name="Ann", hooks=[Hook()]), "hooks.0: has no name; register"),
         (lambda: Speaker(name="Ann", tools=[3]), "tools.0: input should be a valid string, not 3"),  # type: ignore[list-item]
         (
             lambda: Speaker("Ann", tools=[dict]),

@@ -84,7 +84,7 @@ def test_a_budget_smaller_than_what_always_stands_in_the_prompt_is_refused(
     too_few = r"^speakers\.0\.context\.limit: 200 tokens are too few"
     with pytest.raises(SpecError, match=too_few) as caught:
         talk({"kind": kind, "limit": 200}, **speaker)
-    needed = int(str(caught.value).split("give ")[1].split()[0])
+    needed = int(str(caught.value).split("set ")[1].split()[0])
     assert needed > 200
     talk({"kind": kind, "limit": needed}, **speaker)
     with pytest.raises(SpecError, match="too few"):
@@ -109,7 +109,7 @@ def test_a_budget_smaller_than_the_tools_is_refused_before_any_model_is_called()
     too_few = r"^speakers\.0\.context\.limit: 300 tokens are too few for .* its tools too"
     with pytest.raises(SpecError, match=too_few) as caught:
         converse(limited(300), **options)
-    needed = int(str(caught.value).split("give ")[1].split()[0])
+    needed = int(str(caught.value).split("set ")[1].split()[0])
     with pytest.raises(SpecError, match="too few"):
         converse(limited(needed - 1), **options)
     assert model.calls == []
@@ -155,7 +155,7 @@ def test_the_model_that_sums_up_is_one_of_the_conversations_models() -> None:
     assert conversation.model_names == ["big", None, "small"]
     assert talk({"kind": "summary", "limit": 3000}, model="big").model_names == ["big", None]
     priced = conversation.stored() | {"prices": {"big": {"input": 1, "output": 1}}, "model": "big"}
-    with pytest.raises(SpecError, match="prices: there is none for the model 'small'"):
+    with pytest.raises(SpecError, match="prices: the model 'small' has no price"):
         load_conversation(priced)
 
 

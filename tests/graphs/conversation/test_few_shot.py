@@ -47,7 +47,7 @@ def test_examples_are_given_as_data_or_as_langchains_messages(pair: list[Any]) -
     ]
 
 
-LAST = "the last one must be the assistant's: add how the speaker answers"
+LAST = "the last message must be the assistant's; add the speaker's answer"
 CALLED = AIMessage("So.", tool_calls=[ToolCall(name="look", args={}, id="c1")])
 SEEN = HumanMessage([{"type": "image_url", "image_url": {"url": "https://a.test/b.png"}}])
 
@@ -58,14 +58,14 @@ SEEN = HumanMessage([{"type": "image_url", "image_url": {"url": "https://a.test/
         ([ASKED], f": {LAST}"),
         ([ASKED, ANSWERED, ASKED], f": {LAST}"),
         ([ASKED, CALLED], f": {LAST}"),
-        ([ANSWERED], ": the first one must be the user's"),
+        ([ANSWERED], ": the first message must be the user's"),
         ([{"role": "system", "content": "Be brief."}], ".0: must be a message of the user"),
         (
             [SystemMessage("Be brief.")],
             ".0: must be a message of the user, the assistant or a tool",
         ),
         ([ChatMessage(role="user", content="Hm?")], ".0: must be a message of the user"),
-        ([SEEN, ANSWERED], ".0: only text can be stored: leave out images and the like"),
+        ([SEEN, ANSWERED], ".0: only text can be stored; remove images and other content"),
         ([{"role": "user", "content": " \n"}, ANSWERED], ".0: the content must not be empty"),
         ([HumanMessage(""), ANSWERED], ".0: the content must not be empty"),
         (ASKED, ": input should be a list, not dict"),

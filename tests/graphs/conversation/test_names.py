@@ -39,13 +39,13 @@ def test_r13_names_that_differ_only_in_look_are_refused_in_one_sentence(
 ) -> None:
     with pytest.raises(SpecError) as raised:
         named(one, "Zoe", other)
-    text = f"speakers: {one!r} and {other!r} look the same: give each its own name"
+    text = f"speakers: {one!r} and {other!r} look the same; give each a unique name"
     assert str(raised.value) == text
 
 
 @pytest.mark.parametrize(("one", "other"), [("Ann", "Ann"), ("Ann", "ANN"), ("Аня", "АНЯ")])
 def test_r13_case_makes_no_other_name_as_before(one: str, other: str) -> None:
-    with pytest.raises(SpecError, match=f"two speakers are called '{other}': give each its own"):
+    with pytest.raises(SpecError, match=f"two speakers are called '{other}'; give each a unique"):
         named(one, other)
 
 

@@ -60,13 +60,13 @@ MISTAKES: list[tuple[type[BaseModel], dict[str, Any], str]] = [
         {"name": "Plan", "form": "txt"},
         "form: input should be 'structured' or 'text', not ",
     ),
-    (LabelledFormat, {"lines": ("A:", "A: B:")}, "lines: 'A:' and 'A: B:' overlap: "),
-    (SeparateJudge, {"criteria": ("x", "x")}, "criteria: 'x' is given twice"),
+    (LabelledFormat, {"lines": ("A:", "A: B:")}, "lines: 'A:' and 'A: B:' overlap; "),
+    (SeparateJudge, {"criteria": ("x", "x")}, "criteria: 'x' occurs twice; remove one"),
     (TextReply, {"text": ""}, "text: must not be empty"),
     (
         Conversation,
         {"task": "Plan", "speakers": (PAIR[0], PAIR[0])},
-        "speakers: two speakers are called 'Ann': give each its own name",
+        "speakers: two speakers are called 'Ann'; give each a unique name",
     ),
     (
         Conversation,

@@ -108,8 +108,8 @@ AT = "speakers.1.replies"
 UNCAPPED = {"max_iterations": None}
 BAD: list[tuple[dict[str, Any], list[str]]] = [
     (talk(["model", "human"]), [f"{AT}: ", "'model' is never reached"]),
-    (talk(["code", "human", "model"]), [f"{AT}: ", "a person is asked first"]),
-    (talk(["human", "human", "model"]), [f"{AT}: ", "a person is asked first"]),
+    (talk(["code", "human", "model"]), [f"{AT}: ", "a person is asked before other replies"]),
+    (talk(["human", "human", "model"]), [f"{AT}: ", "a person is asked before other replies"]),
     (talk(["human", ONCE, "model"]), [f"{AT}: ", "must come first"]),
     (talk([ONCE, ONCE, "human"]), [f"{AT}: ", "must come first"]),
     (talk([ONCE]), [f"{AT}: ", "not enough"]),
@@ -137,7 +137,7 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
         ["end_chat.max_iterations: ", "every round"],
     ),
     (talk(["human"], end_chat={"max_iterations": "no"}), ["end_chat.max_iterations: ", "'no'"]),
-    (talk(["model"], task=None), ["task: missing", "'Ann'"]),
+    (talk(["model"], task=None), ["task: is missing", "'Ann'"]),
     (talk(["human"], task=None, opening={"answers": True}), ["opening.answers: ", "'Ann'"]),
     (talk(["human"], task=None, task_specification={}), ["task_specification: ", "no task"]),
     (proxy(message=" "), ["message: must not be empty"]),
@@ -147,7 +147,7 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
     (proxy(user="assistant"), ["speakers: ", "'Assistant'"]),
     (
         proxy(human_input_mode="NEVER", default_auto_reply="", code=False),
-        ["default_auto_reply: nothing replies"],
+        ["default_auto_reply: there is no reply"],
     ),
     (proxy(is_termination=lambda messages: True), ["is_termination: ", "a lambda has no name"]),
     (proxy(max_iterations=0), ["max_iterations: ", "not 0"]),

@@ -49,22 +49,24 @@ BAD: list[Any] = [
     ),
     pytest.param(
         {"shift_owner": "Cy"},
-        "shift_owner: nobody is called 'Cy'; there are 'Ann', 'Bob'",
+        "shift_owner: no speaker is called 'Cy'; there are 'Ann', 'Bob'",
         id="Y1-no-such-owner",
     ),
     pytest.param(
-        {"shift_owner": "ann"}, "shift_owner: nobody is called 'ann'", id="Y1-owner-in-other-case"
+        {"shift_owner": "ann"},
+        "shift_owner: no speaker is called 'ann'",
+        id="Y1-owner-in-other-case",
     ),
     pytest.param({"speakers": TWO[:1]}, "speakers: needs at least 2", id="Y1-one-speaker"),
     pytest.param({"speakers": []}, "speakers: needs at least 2", id="Y1-nobody"),
     pytest.param(
         {"speakers": TASKLESS},
-        "speakers.1.task: 'Bob' needs a task of its own",
+        "speakers.1.task: is missing; set a task for 'Bob'",
         id="Y1-no-task",
     ),
     pytest.param(
         {"speakers": TASKLESS, "task": "Play."},
-        "speakers.1.task: 'Bob' needs a task of its own",
+        "speakers.1.task: is missing; set a task for 'Bob'",
         id="Y1-no-task-beside-the-task-of-all",
     ),
     pytest.param(
@@ -90,12 +92,12 @@ BAD: list[Any] = [
     ),
     pytest.param(
         {"model": "tiny", "prices": {"huge": PRICE}},
-        "prices: there is none for the model 'tiny'",
+        "prices: the model 'tiny' has no price",
         id="price-of-another-model",
     ),
     pytest.param(
         {"speakers": [TWO[0], {**TWO[1], "model": "tiny"}], "prices": {"huge": PRICE}},
-        "prices: there is none for the model 'tiny'",
+        "prices: the model 'tiny' has no price",
         id="price-of-another-speakers-model",
     ),
     pytest.param(
@@ -104,7 +106,7 @@ BAD: list[Any] = [
             "prices": {"huge": PRICE},
             "judge": {"kind": "separate", "criteria": ["Guessed."], "model": "tiny"},
         },
-        "prices: there is none for the model 'tiny'",
+        "prices: the model 'tiny' has no price",
         id="price-of-the-judges-model",
     ),
     pytest.param(
@@ -113,7 +115,7 @@ BAD: list[Any] = [
             "model": "tiny",
             "prices": {"tiny": {"input": 0, "output": 0}},
         },
-        "end_chat.when: is never reached: all prices are 0",
+        "end_chat.when: is never reached, as all prices are 0; remove it or set prices",
         id="money-without-charges",
     ),
     pytest.param(
@@ -123,7 +125,7 @@ BAD: list[Any] = [
                 "when": {"kind": "all", "of": [{"kind": "predicate", "name": "won"}, FOR_TWO]},
             }
         },
-        "end_chat.when.of.1.limit: can never hold: this conversation has at most 4 messages",
+        "end_chat.when.of.1.limit: can never be met, as this conversation has at most 4",
         id="and-behind-the-cap",
     ),
     pytest.param(
@@ -135,7 +137,7 @@ BAD: list[Any] = [
                 ]
             }
         },
-        "end_chat.when.of.1.of.0.limit: can never hold: this conversation has at most 4 messages",
+        "end_chat.when.of.1.of.0.limit: can never be met, as this conversation has at most 4",
         id="and-behind-another-cap-on-messages",
     ),
     pytest.param(
@@ -197,7 +199,7 @@ def test_no_model_is_called_for_it(fields: dict[str, Any], sentence: str) -> Non
 def test_a_cap_of_none_needs_a_person(way: str) -> None:
     """Y2: only a conversation with a person may have no cap; TOML has no null for it."""
     with pytest.raises(
-        SpecError, match=r"^(game.json: )?end_chat\.max_iterations: none is possible only"
+        SpecError, match=r"^(game.json: )?end_chat\.max_iterations: null is possible only"
     ):
         WAYS[way]({"speakers": TWO, "end_chat": {"max_iterations": None}})
 
@@ -217,14 +219,14 @@ FULL: list[Any] = [
     pytest.param({"speakers": NO_STOPPER, "end_chat": {"mode": MODES[0]}}, "end_chat.mode: "),
     pytest.param({"opening": {"first_speaker": "Cy"}}, "opening.first_speaker: "),
     pytest.param({"speakers": TWO[:1]}, "speakers: needs at least 2"),
-    pytest.param({"speakers": TASKLESS}, "task: missing, and 'Bob' has none of its own"),
+    pytest.param({"speakers": TASKLESS}, "task: is missing, and 'Bob' has no task either"),
     pytest.param(
         {"speakers": TASKLESS, "task": "Play.", "opening": {"answers": True}},
-        "opening.answers: 'Bob' has no task of its own to answer",
+        "opening.answers: 'Bob' has no task to answer; set its task",
     ),
     pytest.param(
         {"opening": {"reconcile": True}},
-        "opening.reconcile: needs opening.answers",
+        "opening.reconcile: needs opening.answers; set it to true",
     ),
     pytest.param({"model": "tiny", "prices": {"huge": PRICE}}, "prices: "),
     pytest.param({"end_chat": {"max_iterations": 0}}, "end_chat.max_iterations: "),
@@ -251,9 +253,9 @@ def test_a_whole_conversation_is_held_to_the_same(fields: dict[str, Any], senten
 def test_the_objects_are_held_to_the_same() -> None:
     """Ends written with operators follow the same rules."""
     won = Predicate(name="won") & MaxMessages(limit=50)
-    with pytest.raises(SpecError, match=r"end_chat\.when\.of\.1\.limit: can never hold"):
+    with pytest.raises(SpecError, match=r"end_chat\.when\.of\.1\.limit: can never be met"):
         group_solve(TWO, end_chat={"when": won})
-    with pytest.raises(SpecError, match=r"end_chat\.when\.of\.1\.of\.2\.limit: can never hold"):
+    with pytest.raises(SpecError, match=r"end_chat\.when\.of\.1\.of\.2\.limit: can never be met"):
         group_solve(TWO, end_chat={"when": Predicate(name="lost") | DoneToken(token="OK") & won})  # noqa: S106
     assert group_solve(TWO, end_chat={"when": won | MaxMessages(limit=50), "max_iterations": 24})
 

@@ -403,5 +403,5 @@ def test_a_call_whose_arguments_are_no_json_is_told_to_its_caller() -> None:
 
 
 def test_nobody_sees_as_a_stranger() -> None:
-    with pytest.raises(KeyError, match="nobody is called 'Eve'"):
+    with pytest.raises(KeyError, match="no speaker is called 'Eve'"):
         viewpoint(talk(["Ann", "Bob"]), [], "Eve")

@@ -100,7 +100,7 @@ def test_other_words_are_what_the_model_is_told() -> None:
         ("rewrite_reply", "Again!", "the placeholder {problem} is missing; add it"),
         ("conversation_so_far", "{transcript}", "the placeholder {question} is missing; add it"),
         ("begn", "Go!", "there is no such prompt; did you mean 'begin'?"),
-        ("begin", {}, "give a text, or the name of a registered one"),
+        ("begin", {}, "is empty; set a text, or the name of a registered text"),
         ("begin", " ", "must not be empty"),
         ("begin", {"path": "begin.txt"}, "there is no such field"),
     ],

@@ -550,7 +550,7 @@ def test_one_summary_is_enough_however_much_was_said_before_it_is_made(limit: in
 
 
 def test_nobody_is_shortened_for_a_stranger() -> None:
-    with pytest.raises(KeyError, match="nobody is called 'Eve'"):
+    with pytest.raises(KeyError, match="no speaker is called 'Eve'"):
         History(talk("all"), "Eve").shortened([], PromptOverhead(0))
 
 

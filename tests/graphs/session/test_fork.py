@@ -499,8 +499,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"version": 1}, "version: can't change in a fork"),
     ({"opening": {"answers": False}}, "opening: can't change in a fork"),
     ({"speakers": {"Ann": {"name": "Eve"}}}, "speakers.Ann.name: can't change in a fork"),
-    ({"speakers": {"Anna": {}}}, "speakers: nobody is called 'Anna'; did you mean 'Ann'?"),
-    ({"speakers": {"Zoe": {}}}, "speakers: nobody is called 'Zoe'; there are 'Ann', 'Ben'"),
+    ({"speakers": {"Anna": {}}}, "speakers: no speaker is called 'Anna'; did you mean 'Ann'?"),
+    ({"speakers": {"Zoe": {}}}, "speakers: no speaker is called 'Zoe'; there are 'Ann', 'Ben'"),
     (
         {"speakers": [{"name": "Ann"}]},
         "speakers: must be a dict of changes by the speakers' names",
@@ -520,7 +520,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"end_chat": "all_tasks_must_complete"}, "end_chat.mode: input should be "),
     ({"end_chat": 3}, "end_chat: "),
     ({"task": ""}, "task: must not be empty"),
-    ({"task": None}, "task: missing, and 'Ann' has none of its own: give one"),
+    ({"task": None}, "task: is missing, and 'Ann' has no task either; set one"),
     (
         {
             "speakers": {"Ben": {"checks_completion": False}},
@@ -548,9 +548,9 @@ def test_what_can_not_be_forked_or_made_is_named(store: str) -> None:
     run(plain(), ["A1", "B1", "A2", "B2"], session="two", store=store)
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"session": "nobody"}, "There is no session 'nobody' in "),
-        ({"session": "../x"}, "'../x' can't be a session's id"),
-        ({"session": "one", "into": "a b"}, "'a b' can't be a session's id"),
-        ({"session": "one", "into": ""}, "'' can't be a session's id"),
+        ({"session": "../x"}, "'../x' is not a valid session id"),
+        ({"session": "one", "into": "a b"}, "'a b' is not a valid session id"),
+        ({"session": "one", "into": ""}, "'' is not a valid session id"),
         ({"session": "one", "into": "two"}, "Session 'two' exists already in "),
         ({"session": "one", "into": "one"}, "Session 'one' exists already in "),
         (

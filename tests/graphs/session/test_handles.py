@@ -104,9 +104,9 @@ def test_what_is_not_there_is_named_with_its_store(store: str) -> None:
         Session("s", store=store).resume()
     with pytest.raises(BatchError, match=f"There is no batch 'b' in {store}"):
         BatchRun("b", store=store).status()
-    with pytest.raises(SessionError, match="can't be a session's id"):
+    with pytest.raises(SessionError, match="is not a valid session id"):
         Session("a b")
-    with pytest.raises(SpecError, match="can't be a batch's name"):
+    with pytest.raises(SpecError, match="is not a valid name of a batch"):
         BatchRun("a b")
 
 

@@ -63,9 +63,13 @@ def test_what_can_not_be_done_is_named(here: str, there: str) -> None:
         (
             lambda: Session("../x", store=here).dump(),
             SessionError,
-            "'../x' can't be a session's id",
+            "'../x' is not a valid session id",
         ),
-        (lambda: Session("one", store=here).state().memory("Eve"), KeyError, '"nobody is called'),
+        (
+            lambda: Session("one", store=here).state().memory("Eve"),
+            KeyError,
+            '"no speaker is called',
+        ),
         (
             lambda: Session("nobody", store=here).reset(),
             SessionError,
@@ -80,7 +84,7 @@ def test_what_can_not_be_done_is_named(here: str, there: str) -> None:
         (
             lambda: load_session(whole, into="a b", store=there).id,
             SessionError,
-            "'a b' can't be a session's id",
+            "'a b' is not a valid session id",
         ),
         (lambda: Session("one", store=there).set_memory("Eve", memory), SpecError, stranger),
         (
@@ -109,7 +113,7 @@ async def test_a_running_session_is_read_but_not_changed(store: str) -> None:
     await asyncio.to_thread(stopped, plain(), ["A1"], store, "one")
     memory = (await Session("one", store=store).astate()).memory("Ann")
     async with open_store(store) as opened, opened.lock("one"):
-        busy = "'one' is busy: another run holds it"
+        busy = "'one' is busy: another run uses it"
         for act in (
             Session("one", store=store).areset(),
             Session("one", store=store).areset(speaker="Ann"),

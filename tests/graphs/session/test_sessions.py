@@ -256,7 +256,7 @@ def test_what_does_not_run_can_not_be_asked_to_stop(store: str) -> None:
     Session("garden", store=store).resume(model=model())
     with pytest.raises(SessionError, match=r"'garden' has ended already\."):
         Session("garden", store=store).stop()
-    with pytest.raises(SessionError, match=r"'\.\./x' can't be a session's id"):
+    with pytest.raises(SessionError, match=r"'\.\./x' is not a valid session id"):
         Session("../x", store=store).stop()
     assert not list_sessions(store=store)[0].stop_requested
 

@@ -480,7 +480,7 @@ def test_among_many_speakers_are_told_of_the_labels_and_none_is_written_twice() 
 
 
 def test_criteria_that_stand_there_twice_are_refused() -> None:
-    with pytest.raises(SpecError, match=r"judge\.criteria: 'Met\.' is given twice"):
+    with pytest.raises(SpecError, match=r"judge\.criteria: 'Met\.' occurs twice"):
         judged(judge={"criteria": ["Met.", "Met."]})
 
 

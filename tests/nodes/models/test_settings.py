@@ -178,9 +178,9 @@ def test_a_further_setting_that_a_model_refuses_is_named(monkeypatch: pytest.Mon
     ("given", "message"),
     [
         ({"extra_headers": {"Authorization": "x"}}, "is set by each call"),
-        ({"extra_headers": {"a b": "x"}}, "can't be the name of a header"),
+        ({"extra_headers": {"a b": "x"}}, "is not a valid name of a header"),
         ({"extra_headers": {"a": "x\r\nb: y"}}, "one line of ASCII text"),
-        ({"extra_args": {"user": "a"}, "extra_body": {"user": "b"}}, "set it once"),
+        ({"extra_args": {"user": "a"}, "extra_body": {"user": "b"}}, "set it only once"),
         ({"extra_args": {"user": object()}}, "extra_args.user"),
         ({"temperature": 3}, "temperature: input should be less than or equal to 2"),
         ({"temperature": "warm"}, "temperature: input should be a valid number"),

@@ -282,7 +282,7 @@ def test_json_that_was_cut_off_is_told_in_one_sentence(form: str) -> None:
 def test_what_is_held_to_a_schema_has_no_rest() -> None:
     """R3."""
     form = {"kind": "schema", "name": "Plan", "form": "structured"}
-    with pytest.raises(SpecError, match=r'on_length: .* cannot be continued: set "retry"'):
+    with pytest.raises(SpecError, match=r'on_length: .* cannot be continued; set "retry"'):
         talk(format=form, on_length="continue")
 
 

@@ -411,9 +411,9 @@ def test_a_done_token_in_a_functions_reply_ends_it() -> None:
     ("replies", "words"),
     [
         ([], "speakers.1.replies: needs at least 1"),
-        ([MODEL, FIXED], "speakers.1.replies: what follows 'model' is never reached"),
-        ([FIXED, function("f")], "speakers.1.replies: what follows 'text' is never reached"),
-        ([FIXED, MODEL], "speakers.1.replies: what follows 'text' is never reached"),
+        ([MODEL, FIXED], "speakers.1.replies: the reply after 'model' is never reached"),
+        ([FIXED, function("f")], "speakers.1.replies: the reply after 'text' is never reached"),
+        ([FIXED, MODEL], "speakers.1.replies: the reply after 'text' is never reached"),
         (["modl"], "speakers.1.replies.0.kind: 'modl' is unknown; did you mean 'model'?"),
         (["function"], "speakers.1.replies.0.name: is missing"),
         ([{"kind": "text", "text": " "}], "speakers.1.replies.0.text: must not be empty"),
@@ -427,7 +427,7 @@ def test_replies_that_can_not_be_are_refused_when_read(replies: list[Any], words
 
 
 def test_tools_without_a_model_are_refused() -> None:
-    with pytest.raises(SpecError, match=r'speakers\.1\.tools: only a model calls tools: put "mod'):
+    with pytest.raises(SpecError, match=r'speakers\.1\.tools: only a model calls tools; add "mod'):
         proxy(FIXED, bob={"tools": ["look"]})
 
 
