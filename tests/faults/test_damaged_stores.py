@@ -67,7 +67,7 @@ def assert_names(text: str, file: Path, session: str) -> None:
         ("ALTER TABLE duologue_sessions RENAME title TO t", "no such column: title; restore "),
         ("UPDATE duologue_sessions SET status = 'odd'", "'new' can't be read: status: input"),
         ("UPDATE duologue_sessions SET created_at = 'soon'", "'new' can't be read: created_at: "),
-        ("UPDATE duologue_sessions SET spec = '{'", "'new' can't be read: its conversation is not"),
+        ("UPDATE duologue_sessions SET spec = '{'", "'new' can't be read: its conversation was"),
         ("UPDATE duologue_sessions SET session = x'ff'", "can't be used: session: input should be"),
     ],
 )
@@ -83,4 +83,4 @@ def test_odd_rows_are_told_of_with_what_to_do(
     with pytest.raises(StoreError) as caught:
         list_sessions(store=file)
     assert told in str(caught.value)
-    assert "upgrade duologue" in str(caught.value) or "restore a backup, or " in str(caught.value)
+    assert "Upgrade duologue" in str(caught.value) or "restore a backup, or " in str(caught.value)
