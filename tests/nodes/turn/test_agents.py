@@ -402,7 +402,7 @@ def test_a_model_without_a_price_is_refused_before_it_is_asked() -> None:
     agent, model = researcher()
     made = talk(agent, prices={"gpt": {"input": 1, "output": 1}})
     for one in (made, talk(agent.with_fallbacks([graph(lambda _: says("x"))]), prices=made.prices)):
-        with pytest.raises(SpecError, match="none for the model 'ScriptedChatModel', which the ag"):
+        with pytest.raises(SpecError, match="the model 'ScriptedChatModel', which the ag"):
             converse(one, store="memory:")
     assert model.calls == []
 
