@@ -50,7 +50,7 @@ def check(conversation: ConversationFields) -> None:
 
 
 def _check_least(conversation: ConversationFields) -> None:
-    """Check that the caps allow the least number of rounds."""
+    """Check that the caps allow the minimum number of rounds."""
     end_chat = conversation.end_chat
     least, cap = end_chat.min_iterations, end_chat.max_iterations
     if cap is not None and least > cap:
@@ -68,7 +68,7 @@ def _check_least(conversation: ConversationFields) -> None:
 
 
 def _check_tasks(conversation: ConversationFields) -> None:
-    # A person or a first message can name the topic instead of a task.
+    # Instead of a task, a person or a first message may name the topic.
     is_told = any(speaker.human or speaker.first_message for speaker in conversation.speakers)
     for speaker in conversation.speakers:
         if speaker.task is None and conversation.task is None and not is_told:

@@ -61,16 +61,15 @@ class Opening(Spec):
     answers: bool = False
     """Whether each speaker first answers its own task alone. The others do not hear the answers."""
     reconcile: bool = False
-    """Whether the others hear these tasks and answers after all (Yacana). A speaker that answers
-    later hears them before its own answer; a speaker that has answered hears the rest when the
-    rounds begin."""
+    """Whether the others hear these tasks and answers after all (Yacana). A speaker hears the
+    earlier ones before its own answer, and the later ones when the rounds begin."""
     first_speaker: Name | None = None
-    """The name of the speaker of the first turn in the rounds. If None, the first of the speakers,
-    or after opening answers the second (Yacana's owner of the shift message)."""
+    """The name of the speaker of the first turn in the rounds. If None, it is the first of the
+    speakers, or with ``answers`` the second (Yacana's owner of the shift message)."""
     first_line: Text | None = None
     """The instruction to the first speaker before its first turn (Yacana's shift message). If None,
-    a neutral line, or after opening answers that were not reconciled the previous speaker's answer.
-    """
+    it is a neutral line, or with ``answers`` but without ``reconcile`` the answer of the speaker
+    before it."""
 
 
 class Wording(Spec):
@@ -87,8 +86,8 @@ def _as_text(given: object) -> object:
 
 
 Prompts = dict[Name, Annotated[Wording, BeforeValidator(_as_text)]]
-"""Replacements for prompts by the prompts' names: a text, or ``{name = …}`` with the name of a
-registered text."""
+"""Replacements for prompts, by the prompts' names: a text, or ``{name = …}`` for a registered
+text."""
 
 
 class ConversationFields(Spec):
@@ -99,8 +98,8 @@ class ConversationFields(Spec):
     title: Text | None = None
     """The title in lists of sessions. The task if None."""
     task: Text | None = Field(default=None, kw_only=False)
-    """The task of all speakers. May be None only if every speaker has its own task, or if a person
-    or a first message names the topic."""
+    """The task of all speakers. It may be None only if every speaker has its own task, or if a
+    person or a first message names the topic."""
     # Within `Annotated`, type checkers do not see that the field is positional. They would refuse a
     # field without a default after one with a default. `Conversation` declares its signature for
     # them.
@@ -108,8 +107,8 @@ class ConversationFields(Spec):
     """The speakers, in the order of a round. The first one is the user agent, the others are
     assistant agents."""
     turn_order: TurnOrder = RoundRobin()
-    """The rule that selects the next speaker. If it does not go through the speakers in order, a
-    round is as many turns as there are speakers."""
+    """The rule that selects the next speaker. If it is not a round-robin, a round is as many turns
+    as there are speakers."""
     task_specification: TaskSpecification | None = None
     """How a model makes the task more specific first. The task is used unchanged if None."""
     opening: Opening = Opening()
@@ -117,10 +116,10 @@ class ConversationFields(Spec):
     end_chat: EndChat = EndChat()
     """The end conditions and guards of the conversation."""
     judge: AnyJudge = Judge()
-    """The judge of whether a task is complete."""
+    """The judge that decides if a task is complete."""
     model: Text | None = None
-    """The model of every call that names none. If None, the model of the settings, or else the
-    embedded model."""
+    """The model of all calls that do not name one. If None, the model of the settings, or the
+    embedded model if they name none either."""
     prices: dict[Text, Price] = Field(default_factory=dict)
     """Prices of the models, by the models' names. If not empty, it must contain every model; if
     empty, the prices known to the package genai-prices apply."""
@@ -212,8 +211,8 @@ class ConversationFields(Spec):
     def hears_labels(self, speaker: Speaker) -> bool:
         """Return whether the messages that a speaker hears start with the names of their speakers.
 
-        If the speaker does not decide this, two speakers need no names, except if they also hear
-        each other's tasks and opening answers.
+        The speaker's ``labels`` decides. If it is None, names are added if there are more than two
+        speakers, or if the two also hear each other's tasks and opening answers.
         """
         if speaker.labels is not None:
             return speaker.labels
@@ -251,8 +250,8 @@ class ConversationFields(Spec):
     def is_bounded_by_people(self) -> bool:
         """Return whether a person is sure to be asked, so that no cap is needed.
 
-        In a round-robin every speaker gets its turns, and automatic replies for a person are
-        counted.
+        In a round-robin every speaker gets its turns, and automatic replies for a person have a
+        cap.
         """
         return bool(self.people) and isinstance(self.turn_order, RoundRobin)
 

@@ -35,7 +35,7 @@ MOST_CRITERIA = 50
 
 
 class Judge(Kinded):
-    """The judgement of each speaker that checks completion on its own task (Yacana)."""
+    """Judgement by the speakers: each one that checks completion judges its own task (Yacana)."""
 
     kind: Literal["speaker"] = "speaker"
     """The kind of judge."""
@@ -80,8 +80,8 @@ class SeparateJudge(Kinded):
     """Maximum length of the answer, in tokens. If None, as many as its form needs, and more if the
     judge is asked again."""
     final_verdict: bool = True
-    """Whether the judge is asked a last time if a cap on rounds or messages ends the conversation
-    and it has not judged the last message. The cap remains the reason for the end."""
+    """Whether the judge is asked once more if a cap on rounds or messages ends the conversation
+    before it has judged the last message. The cap remains the reason for the end."""
 
 
 class Finding(StrEnum):
@@ -114,7 +114,7 @@ class Verdict(Data):
     findings: dict[str, Finding] = Field(default_factory=dict)
     """A separate judge's decision on each criterion."""
     final: bool = False
-    """Whether this is the verdict after a cap had ended the conversation."""
+    """Whether the judge was asked only because a cap had been reached."""
 
 
 class RoundRobin(Kinded):
@@ -165,12 +165,16 @@ HAND_OFF: Final = "hand_off"
 class Handoff(Kinded):
     """A turn order in which each speaker names the next (AutoGen's Swarm, OpenAI's Agents SDK).
 
-    A model does so by a call of the tool ``hand_off``, which accepts a name and the message (as the
-    ``handoff_to_agent`` of Strands Agents does): this call is the speaker's message and needs no
-    further model call. A speaker whose format is a `SchemaFormat` names the next one in a field of
-    its JSON. Every speaker can also begin a message with ``@`` and a name. A speaker that names no
-    other returns the turn to the speaker that handed over to it; if there is none, the next speaker
-    in order speaks.
+    There are three ways to name the next speaker:
+
+    - A model calls the tool ``hand_off`` with a name and the message, like the
+      ``handoff_to_agent`` of Strands Agents. This call is the speaker's message and needs no
+      further model call.
+    - A speaker whose format is a `SchemaFormat` fills a field of its JSON.
+    - Any speaker can begin a message with ``@`` and a name.
+
+    If a speaker names no other, the turn goes back to the speaker that handed over to it, or else
+    to the next speaker in order.
     """
 
     kind: Literal["handoff"] = "handoff"
@@ -188,7 +192,7 @@ class Handoff(Kinded):
 
 
 def _kind(default: str) -> Discriminator:
-    """Discriminate the kinds by the field ``kind``, which may be omitted for the default kind."""
+    """Return a discriminator by the field ``kind``, which may be omitted for the default kind."""
 
     def tag(given: object) -> str | None:
         if isinstance(given, dict):

@@ -38,10 +38,10 @@ def most_messages(conversation: ConversationFields) -> int:
 def most_calls(conversation: ConversationFields) -> int:
     """Return the maximum number of model calls of a conversation.
 
-    In one turn these are: the summary of the history, one call for each round of tools, the reply,
-    one more if it is rejected and one if it is cut off, the judge's two questions, one of them
-    repeated if its answer can't be read, and the choice of the next speaker. The calls of the
-    user's own agents are unknown, so with agents the number is not limited.
+    One turn may need: the summary of the history, one call for each round of tools, the reply, one
+    more if it is rejected and one if it is cut off, the judge's two questions, one of them repeated
+    if its answer can't be read, and the choice of the next speaker. The calls of a user's own
+    agents are not known, so a conversation with agents has no maximum.
     """
     if conversation.agents:
         return MOST
@@ -53,8 +53,8 @@ def most_calls(conversation: ConversationFields) -> int:
 def plain_calls(conversation: ConversationFields) -> int:
     """Return the model calls of an ordinary conversation that reaches its cap.
 
-    Ordinary means that no tool is called, nothing is summarized and no call is repeated. If the
-    next speaker is chosen, the speakers are assumed to be chosen in order.
+    In an ordinary conversation no tool is called, nothing is summarized, and no call is repeated.
+    If the next speaker is chosen, the speakers are assumed to be chosen in order.
     """
     order, judge, end_chat = conversation.order, conversation.judge, conversation.end_chat
     caps = message_caps(end_chat.when)

@@ -52,7 +52,7 @@ if an answer is required."""
 
 
 class Asking(NamedTuple):
-    """A person to be asked now."""
+    """A request to ask a person now."""
 
     speaker: str  # the speaker for whom the person writes
     because: Because  # the reason
@@ -104,7 +104,7 @@ class _Question(Data):
     """The error in the previous answer, if there was one that did not fit. None otherwise."""
 
     def summary(self) -> str:
-        """Return the question as text."""
+        """Return the question as text for people."""
         raise NotImplementedError
 
     def sample(self) -> str:
@@ -223,7 +223,7 @@ class ToolQuestion(_Question):
     value: JsonValue
     """The question, as the tool or agent passed it to ``interrupt``."""
     by: Literal["tool", "agent"] = "tool"
-    """Whether a tool or an agent asks."""
+    """The asker: a tool or an agent."""
 
     def summary(self) -> str:
         """Return the question as JSON; invisible characters are escaped."""

@@ -38,7 +38,7 @@ class Sandbox(Spec):
     """
 
     level: Literal["auto", "monty", "bubblewrap", "host"] = Field(default="auto", kw_only=False)
-    """The isolation of code. ``auto`` runs Python in ``bubblewrap`` if that works, otherwise in
+    """The isolation of code. ``auto`` runs Python in ``bubblewrap`` if that works and otherwise in
     ``monty``, and a shell only in ``bubblewrap``. It never uses the host."""
     seconds: float = Field(default=60, gt=0, le=3600, allow_inf_nan=False)
     """Maximum duration of one call, in seconds. Then the call and all its child processes are
@@ -58,7 +58,7 @@ class Sandbox(Spec):
 
     @property
     def languages(self) -> tuple[Language, ...]:
-        """Return the languages it may run; with ``auto``, a shell depends on the system."""
+        """Return the possible languages; with ``auto``, a shell needs a working ``bubblewrap``."""
         return ("python",) if self.level == "monty" else get_args(Language)
 
     @property
@@ -77,7 +77,7 @@ class Kept(Data):
     """The interpreter's variables, in base64, if the level can serialize them (``monty``).
     Otherwise None."""
     runs: int = Field(default=0, ge=0)
-    """Number of runs under this key. An interpreter with another count does not belong to this
+    """Number of runs under this key. If an interpreter has another count, it belongs to another
     state."""
     started: bool = False
     """Whether code has run under this key."""

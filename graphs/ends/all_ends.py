@@ -64,8 +64,8 @@ class Guards(Spec):
     """Number of consecutive blank replies, by any speaker. A reply counts if it is still blank
     after a retry. Fixed texts and the output of tools and code do not count."""
     same_replies: GuardLimit = 3
-    """Number of times that one speaker gives the same reply while no message is new. A message that
-    its speaker has said before is not new. Two replies are the same if they differ only in
+    """Number of times that one speaker gives the same reply while no message is new. A message is
+    not new if its speaker has said the same before. Two replies are the same if they differ only in
     punctuation, or in less than a twentieth of the text but in no number. Short replies do not
     count."""
     farewells: GuardLimit = 4
@@ -74,12 +74,13 @@ class Guards(Spec):
     the mode waits for completed tasks."""
     standstill: GuardLimit = 2
     """Number of rounds of sentences in which no message is new: all speakers repeat themselves, or
-    go through a cycle of up to three messages. Three rounds of short lines count as one, and so do
-    six rounds of short questions and answers. A sentence that one speaker says six times counts as
-    one round, if meanwhile only numbers are new. Messages of people are always new."""
+    go through a cycle of up to three messages. Three rounds of short lines count as one round, and
+    so do six rounds of short questions and answers. A sentence that one speaker says six times also
+    counts as one round, unless something else than numbers is new meanwhile. Messages of people are
+    always new."""
     role_flips: GuardLimit = 2
-    """Number of messages of one speaker that speak another's part. A message counts if the fault
-    remains after a retry."""
+    """Number of messages of one speaker that speak another speaker's part. A message counts if the
+    fault remains after a retry."""
     same_tool_calls: GuardLimit = 5
     """Number of consecutive messages of one speaker, within a turn, with equal calls: the same
     tools, the same arguments and the same results. Failed calls do not count. The last of these

@@ -38,16 +38,16 @@ class DoneToken(BaseEnd):
     token: Mark = Field(kw_only=False)
     """The word. Its case is ignored if it is the whole message or its whole last line."""
     match: Match | None = None
-    """The positions at which the word counts. ``alone``: as the whole message or last line,
-    decorated or not, or alone on another line. ``last``: as the whole message or last line, or at
-    the end of a last sentence that does not talk about it, as in "Thank you! ###STOP###".
-    ``anywhere``: at any position. If None, ``last`` if the word has a character that is neither a
-    letter nor a digit, otherwise ``alone``."""
+    """The positions at which the word counts. ``alone``: as the whole message or last line, with or
+    without Markdown around it, or alone on another line. ``last``: as the whole message or last
+    line, or at the end of a last sentence that does not talk about it, as in "Thank you!
+    ###STOP###". ``anywhere``: at any position. If None: ``last`` if the word has a character that
+    is neither a letter nor a digit, otherwise ``alone``."""
     by: Name | None = None
     """The speaker whose word counts. Any speaker if None."""
     answered: bool = False
     """Whether the word counts only after the next other speaker has replied, tool calls included.
-    This reply is the last message, even beyond a cap."""
+    This reply is the last message and is allowed even beyond a cap."""
 
     strength: ClassVar = Strength.SAID
     report: ClassVar = "A speaker said a done token"
@@ -116,7 +116,7 @@ class DoneToken(BaseEnd):
 
 
 def _talks(speaker: Speaker) -> bool:
-    """Return whether the speaker's replies are not fixed in advance."""
+    """Return whether the speaker has a source of replies that is not a fixed text or code."""
     return any(reply.kind in ("model", "human", "function", "agent") for reply in speaker.replies)
 
 

@@ -54,10 +54,11 @@ class EndChat(Spec):
     mode: Accepts[EndChatMode, EndChatMode | str] = default(EndChatMode.MAX_ITERATIONS_ONLY)
     """The effect of completed tasks."""
     max_iterations: Accepts[Cap | None, int | Literal["none"] | None] = default(5)
-    """Maximum number of rounds; in one round every speaker speaks once. None means no cap. It is
-    possible only with a `MaxMessages` that is sufficient alone, or if every round needs a person or
-    an automatic reply for a person, which has its own cap. If an end alone contains such a
-    `MaxMessages`, it sets this field to None. TOML has no null; write ``"none"`` there."""
+    """Maximum number of rounds; in one round every speaker speaks once. None means no cap, and is
+    allowed only with a `MaxMessages` that alone can end the conversation, or if every round needs a
+    person (or an automatic reply for a person, which has its own cap). An ``end_chat`` that is only
+    an end with such a `MaxMessages` sets this field to None. TOML has no null; write ``"none"``
+    there."""
     min_iterations: Annotated[int, Field(strict=True, ge=0, le=MOST)] = 0
     """Minimum number of complete rounds before a verdict, a done token, a tool call, a predicate or
     a guard ends the conversation. If one of them is met earlier, the conversation ends after these
@@ -103,7 +104,7 @@ class EndChat(Spec):
 
     @property
     def is_capped(self) -> bool:
-        """Return whether a number of rounds or messages is sure to end the conversation."""
+        """Return whether a number of rounds or messages alone can end the conversation."""
         return self.max_iterations is not None or bool(message_caps(self.when))
 
     @property

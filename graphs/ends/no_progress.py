@@ -1,4 +1,4 @@
-"""Guards against missing progress, in messages and in tool calls.
+"""Guards against conversations that make no progress, in messages or in tool calls.
 
 In messages: equal replies, nothing new, endless farewells. In tool calls: equal calls, invalid
 calls, and tools that fail.

@@ -51,8 +51,8 @@ class Predicate(BaseEnd):
 class StopRequested(BaseEnd):
     """An end at a stop request from outside; a hard stop, after the current turn.
 
-    It applies to every conversation. If a conversation's ends name it, it applies only as they
-    define.
+    It applies to every conversation. If a conversation's ends name it, it applies only in that
+    combination.
     """
 
     kind: Literal["stop_requested"] = "stop_requested"
@@ -68,7 +68,7 @@ class StopRequested(BaseEnd):
 
     @classmethod
     def is_met_unnamed(cls, dialogue: Dialogue, facts: Facts) -> bool:
-        # A spec that names this end defines when it counts.
+        # If the spec names this end, only the spec's combination counts.
         return facts.stop_requested and not any(
             isinstance(end, cls) for _, end in leaves(dialogue.end_chat.when)
         )

@@ -91,8 +91,8 @@ def role_play(
         assistant_role: The role of the speaker who solves, such as ``Python Programmer``.
         user: Other fields of the speaker who instructs, as a `Speaker`. No other fields if None.
         assistant: Other fields of the speaker who solves, as a `Speaker`. No other fields if None.
-        specify_task: Whether a model makes the task more specific first. If None, every model
-            except the embedded one does so, since that one makes most tasks worse.
+        specify_task: Whether a model makes the task more specific first. If None, it does so
+            unless it is the embedded model, which makes most tasks worse.
         word_limit: Maximum length of the specified task, in words.
         mode: The effect of completed tasks. In all modes except ``max_iterations_only``, the user
             is asked after each of its turns if the task is complete.
