@@ -92,7 +92,7 @@ class Panel(Data):
     def _said(self) -> Iterator[str]:
         yield from self.notes
         if self.left_out:
-            yield f"{self.left_out:,} before these are left out."
+            yield f"Earlier lines not shown: {self.left_out:,}."
 
 
 class Shown:

@@ -81,7 +81,10 @@ class BatchError(DuologueError):
 
 
 class PausedError(DuologueError):
-    """A run stopped before its next model call, as its batch is paused. Contains the reason."""
+    """A run stopped before its next model call, because its batch is paused.
+
+    Contains the reason.
+    """
 
 
 def function_error(what: str, name: str, error: BaseException, at: str | None = None) -> SpecError:

@@ -110,7 +110,7 @@ class MaxCost(Budget):
     name: ClassVar = ("cost", "cost")
 
     def describe(self) -> str:
-        return f"{self.limit:g} spent"
+        return f"a cost of {self.limit:g}"
 
     def check(self, dialogue: Dialogue, path: str) -> None:
         if dialogue.is_free:

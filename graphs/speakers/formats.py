@@ -418,7 +418,7 @@ def _describe_blocks(format: BlockFormat) -> str:  # noqa: A002
     subject = f"Your message must contain a {block} that" if format.required else f"A {block}"
     marks = f"begins with {_quote_mark(format.begin)} and ends with {_quote_mark(format.end)}"
     on_lines = format.begin.endswith("\n") and format.end.startswith("\n")
-    return f"{subject} {marks}{', each on a line of its own' if on_lines else ''}."
+    return f"{subject} {marks}{', each on its own line' if on_lines else ''}."
 
 
 def _quote_mark(mark: str) -> str:

@@ -188,8 +188,7 @@ class Source(StrEnum):
 
 
 DATA: Final = (Source.CODE, Source.TOOL)
-"""Sources of output that nobody wrote as a message: it can't end anything, and its code is not
-run."""
+"""Sources whose replies are program output: no word in them ends anything, and no code is run."""
 
 
 class Failure(StrEnum):
@@ -209,7 +208,7 @@ class Flaw(StrEnum):
     BLANK = "blank"
     """It is blank."""
     ROLE_FLIP = "role_flip"
-    """It speaks another's part."""
+    """It speaks another speaker's part."""
     FORM = "form"
     """It does not fit the speaker's output format."""
     REPEATED = "repeated"

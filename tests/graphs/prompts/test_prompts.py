@@ -81,7 +81,7 @@ LAGENT = BlockFormat(begin="```python\n", end="\n```\n", tool_type="code interpr
 
 FORMS: list[tuple[Format, list[str]]] = [
     (LabelledFormat(lines=("A:", "B:"), end="End."), ["'A:'", "'B:'", "'End.'"]),
-    (LAGENT, ["'code interpreter'", "'```python'", "'```'", "on a line of its own"]),
+    (LAGENT, ["'code interpreter'", "'```python'", "'```'", "on its own line"]),
     (
         BlockFormat(begin="<do>", end="</do>", required=True),
         ["must contain a block", "'<do>'", "'</do>'"],

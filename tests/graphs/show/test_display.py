@@ -157,7 +157,7 @@ def test_of_a_long_talk_the_newest_lines_are_shown() -> None:
     result = StoredSession("s", PAIR, log, None, None)
     for form in (result._repr_html_(), result._repr_markdown_(), printed(result)):
         assert f"{1000 - MOST:,}" in form
-        assert "before these are left out" in form
+        assert "Earlier lines not shown" in form
         assert "line 999." in form
         assert "line 1." not in form
         assert len(form) < 40_000
