@@ -58,7 +58,7 @@ MARK_LENGTH: Final = 200
 """Maximum length of a mark, in characters."""
 
 
-def _shown(text: str) -> str:
+def _check_printable(text: str) -> str:
     if not text.isprintable():
         raise ValueError("must be printable characters on one line")
     return text
@@ -107,7 +107,7 @@ def is_agent(given: Any) -> bool:  # noqa: ANN401
     return hasattr(given, "ainvoke") and hasattr(given, "get_name") and not isinstance(given, type)
 
 
-def _named(given: Any, handler: ValidatorFunctionWrapHandler) -> object:  # noqa: ANN401
+def _read_named(given: Any, handler: ValidatorFunctionWrapHandler) -> object:  # noqa: ANN401
     """Validate a name, or an object that has one."""
     if isinstance(given, str):
         name = handler(str(given))
@@ -168,14 +168,14 @@ def default(value: Any) -> Any:  # noqa: ANN401  # is assigned to a field that `
     return value
 
 
-Named = Annotated[Name, WrapValidator(_named)]
+Named = Annotated[Name, WrapValidator(_read_named)]
 """The name of a registered object, or in Python the object itself, which is registered by its own
 name."""
 
 Mark = Annotated[
     str,
     StringConstraints(min_length=1, max_length=MARK_LENGTH, strip_whitespace=True),
-    AfterValidator(_shown),
+    AfterValidator(_check_printable),
 ]
 """A mark on one line, of printable characters."""
 
@@ -195,7 +195,7 @@ class AtLeast:
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         """Check the length after the items."""
-        return no_info_after_validator_function(self._counted, handler(source))
+        return no_info_after_validator_function(self._check_length, handler(source))
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
@@ -203,7 +203,7 @@ class AtLeast:
         """Add the length to the JSON schema, for forms."""
         return handler(schema) | {"minItems": self.number}
 
-    def _counted(self, found: tuple[T, ...]) -> tuple[T, ...]:
+    def _check_length(self, found: tuple[T, ...]) -> tuple[T, ...]:
         if len(found) < self.number:
             told = {"field_type": "Tuple", "min_length": self.number, "actual_length": len(found)}
             raise PydanticKnownError("too_short", told)

@@ -50,7 +50,7 @@ class Panel(Data):
         """Return it as Markdown."""
         tag = f" `{self.tag}`" if self.tag else ""
         parts = [f"**{_plain(self.title)}**{tag}"] if self.title else []
-        parts += map(_plain, self._said())
+        parts += map(_plain, self._note_lines())
         if self.rows:
             lines = [self.head, ("---",) * len(self.head)]
             lines += [tuple(map(_cell, row)) for row in self.rows]
@@ -69,7 +69,7 @@ class Panel(Data):
         parts: list[RenderableType] = []
         if self.title:
             parts.append(Text.assemble((clean(self.title), "bold"), (tag, "dim")))
-        parts += [Text(clean(one), "dim") for one in self._said()]
+        parts += [Text(clean(one), "dim") for one in self._note_lines()]
         if self.rows:
             table = Table(
                 *self.head, box=box.SIMPLE_HEAD, pad_edge=False, show_header=any(self.head)
@@ -89,7 +89,7 @@ class Panel(Data):
             console.print(self.renderable())
         return "\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip()
 
-    def _said(self) -> Iterator[str]:
+    def _note_lines(self) -> Iterator[str]:
         yield from self.notes
         if self.left_out:
             yield f"Earlier lines not shown: {self.left_out:,}."

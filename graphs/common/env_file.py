@@ -14,10 +14,10 @@ from .addresses import OPENAI, check_address, is_loopback, show_address
 
 NAME = ".env"
 
-_PLACES = {"store": "--store", "mcp_servers": None}
+_NAMING_SETTINGS = {"store": "--store", "mcp_servers": None}
 """The settings that name files or commands, and the command-line option that sets them."""
 
-_SENT = ("OPENAI_CUSTOM_HEADERS", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID")
+_SENT_VARIABLES = ("OPENAI_CUSTOM_HEADERS", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID")
 """Variables whose values OpenAI's client sends to any address."""
 
 
@@ -32,7 +32,7 @@ class Found(NamedTuple):
     """A note for the user of the file's address. None if there is none."""
 
 
-class _Filed(NamedTuple):
+class _FileSetting(NamedTuple):
     """A setting in the file."""
 
     variable: str
@@ -53,7 +53,7 @@ def read_env_file(variables: Mapping[str, Collection[str]]) -> Found:
         filed = _read(variables)
     except (OSError, ValueError) as error:
         # A file can't set names of files or commands anyway.
-        lost = variables.keys() - given - _PLACES.keys()
+        lost = variables.keys() - given - _NAMING_SETTINGS.keys()
         return Found({}, dict.fromkeys(lost, f"{NAME}: can't be read: {error}"))
     url = None if "base_url" in given else filed.get("base_url")
     if url and "api_key" in given and url.value.strip().rstrip("/") == OPENAI:
@@ -99,7 +99,7 @@ def read_content() -> bytes | None:
         return None
 
 
-def _read(variables: Mapping[str, Collection[str]]) -> dict[str, _Filed]:
+def _read(variables: Mapping[str, Collection[str]]) -> dict[str, _FileSetting]:
     written = read_content()
     if written is None:
         return {}
@@ -112,7 +112,7 @@ def _read(variables: Mapping[str, Collection[str]]) -> dict[str, _Filed]:
     # Without interpolation, because `http://x/${SECRET}` would send any variable of the
     # environment.
     lines = [(one.key, one.value) for one in parse_stream(StringIO(text))]
-    named = {name.upper(): _Filed(name, value) for name, value in lines if name and value}
+    named = {name.upper(): _FileSetting(name, value) for name, value in lines if name and value}
     return {
         setting: next(named[name] for name in names if name in named)
         for setting, names in variables.items()
@@ -120,10 +120,10 @@ def _read(variables: Mapping[str, Collection[str]]) -> dict[str, _Filed]:
     }
 
 
-def _fault(setting: str, one: _Filed) -> str | None:
+def _fault(setting: str, one: _FileSetting) -> str | None:
     is_file = setting == "model" and is_weights(one.value)
-    if setting in _PLACES or is_file:
-        option = "--model" if is_file else _PLACES[setting]
+    if setting in _NAMING_SETTINGS or is_file:
+        option = "--model" if is_file else _NAMING_SETTINGS[setting]
         instead = f" or use {option}" if option else ""
         return (
             f"{one.variable}: {NAME} can't name files or commands; remove it there, and set it in "
@@ -146,7 +146,7 @@ def _fault_of_address(variable: str, url: str, *, has_key: bool) -> str | None:
             "the same file; set OPENAI_API_KEY there, too (any text if the server needs none), or "
             f"set {variable} in the environment"
         )
-    sent = next((name for name in _SENT if os.environ.get(name)), None)
+    sent = next((name for name in _SENT_VARIABLES if os.environ.get(name)), None)
     if sent is not None:
         return (
             f"{variable}: the address in {NAME} is not used while {sent} is set, which would be "

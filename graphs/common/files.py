@@ -52,7 +52,7 @@ class NewFile:
 
     def __init__(self, path: Path, place: Path, draft: Path, file: BinaryIO) -> None:
         self.path = path
-        self._place = place
+        self._target = place
         self._draft = draft
         self._file = file
         self._hash = sha256()
@@ -96,7 +96,7 @@ class NewFile:
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()
-            self._draft.replace(self._place)
+            self._draft.replace(self._target)
 
     def drop(self) -> None:
         """Delete the temporary file if it was not moved to its path."""

@@ -32,7 +32,7 @@ MAX_REPLY_SIZE = 16 * 2**20
 """The default maximum size of a model server's reply, in bytes."""
 
 
-def _key(key: SecretStr) -> SecretStr:
+def _check_key(key: SecretStr) -> SecretStr:
     text = key.get_secret_value().strip()
     if not text.isascii() or not text.isprintable():
         raise ValueError("must be printable ASCII")
@@ -46,7 +46,7 @@ class Settings(Data):
     the key and the address also from OpenAI's own variables.
     """
 
-    api_key: Annotated[SecretStr, AfterValidator(_key)] | None = None
+    api_key: Annotated[SecretStr, AfterValidator(_check_key)] | None = None
     """The key of the model server."""
     base_url: Annotated[str, AfterValidator(check_address)] | None = None
     """The address of a server with OpenAI's API. OpenAI if None."""
@@ -148,7 +148,7 @@ def _read_sources() -> Settings:
             settings = Settings(**dict[str, Any](environment | values))
             break
         except ValidationError as error:
-            field, wrong = _wrong(error)
+            field, wrong = _explain_setting_error(error)
             if field not in values:
                 raise SpecError(wrong) from error
             del values[field]
@@ -188,7 +188,7 @@ def environment_variables() -> dict[str, str | None]:
 _FIELDS: Final = Settings.model_fields
 
 
-def _wrong(error: ValidationError) -> tuple[str, str]:
+def _explain_setting_error(error: ValidationError) -> tuple[str, str]:
     """Return the invalid setting, and a sentence about it."""
     field, _, wrong = explain_error(error, Settings).partition(": ")
     if field == "api_key":

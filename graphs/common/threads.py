@@ -126,9 +126,9 @@ _END = object()
 
 _LOOP = LoopThread("duologue")
 
-_Errand = Callable[[], None]
+_Job = Callable[[], None]
 
-_CALLER: ContextVar[SimpleQueue[_Errand | None] | None] = ContextVar("_CALLER", default=None)
+_CALLER_JOBS: ContextVar[SimpleQueue[_Job | None] | None] = ContextVar("_CALLER_JOBS", default=None)
 """The work for the thread that waits for a coroutine. None in the queue means that the coroutine
 has ended."""
 
@@ -142,7 +142,7 @@ def in_background(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, 
             work = function(*args, **kwargs)
         return run_coroutine(work)
 
-    return _named_as_twin(waiting, function)
+    return _name_as_twin(waiting, function)
 
 
 def iterate_in_background(
@@ -156,7 +156,7 @@ def iterate_in_background(
             items = function(*args, **kwargs)
         return iterate(items)
 
-    _named_as_twin(following, function)
+    _name_as_twin(following, function)
     found = signature(function)
     (item, _) = get_args(found.return_annotation)
     following.__signature__ = found.replace(return_annotation=Iterator[item])  # type: ignore[attr-defined,valid-type]
@@ -176,7 +176,7 @@ def _name_of_twin(function: Callable[..., Any]) -> Iterator[None]:
         raise TypeError(str(error).replace(name, name.removeprefix("a"), 1)) from None
 
 
-def _named_as_twin(twin: F, function: Callable[..., Any]) -> F:
+def _name_as_twin(twin: F, function: Callable[..., Any]) -> F:
     """Set a wrapper's name to the twin's, and its signature to that of the wrapped function."""
     owner = function.__qualname__.removesuffix(function.__name__)
     twin.__name__ = function.__name__.removeprefix("a")
@@ -193,17 +193,17 @@ def run_coroutine(work: Coroutine[Any, Any, T]) -> T:
     Raises:
         DuologueError: The caller is itself a coroutine on the background loop.
     """
-    if _is_here():
+    if _is_on_background_loop():
         work.close()
         raise DuologueError(
             "a coroutine that duologue runs, such as a tool, can't wait for another one in it: "
             "await the asynchronous function (aconverse, Session.aresume, …) instead"
         )
-    errands: SimpleQueue[_Errand | None] = SimpleQueue()
+    errands: SimpleQueue[_Job | None] = SimpleQueue()
     begin: Future[None] = Future()
 
     async def helped() -> T:
-        _CALLER.set(errands)
+        _CALLER_JOBS.set(errands)
         try:
             # Start only when the caller waits: an interrupt before that would leave the coroutine
             # running.
@@ -231,7 +231,7 @@ def run_coroutine(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-def _is_here() -> bool:
+def _is_on_background_loop() -> bool:
     """Return whether the caller runs on the background loop, which would then wait for itself."""
     try:
         return asyncio.get_running_loop() is _LOOP.loop
@@ -248,14 +248,14 @@ async def in_caller(function: Callable[..., T], *given: object) -> T:
 
     It runs in the thread that waits for this coroutine, or else in its own thread.
     """
-    errands = _CALLER.get()
+    errands = _CALLER_JOBS.get()
     if errands is None:
-        return await in_thread(_called, function, *given)
+        return await in_thread(_call, function, *given)
     answer: Future[T] = Future()
 
     def errand() -> None:
         try:
-            answer.set_result(_called(function, *given))
+            answer.set_result(_call(function, *given))
         except Exception as error:
             answer.set_exception(error)
 
@@ -263,7 +263,7 @@ async def in_caller(function: Callable[..., T], *given: object) -> T:
     return await asyncio.wrap_future(answer)
 
 
-def _called(function: Callable[..., T], *given: object) -> T:
+def _call(function: Callable[..., T], *given: object) -> T:
     try:
         return function(*given)
     except StopIteration as error:

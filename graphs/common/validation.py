@@ -82,14 +82,15 @@ def explain_error(error: ValidationError, model: type[BaseModel]) -> str:
             return f"{field}: needs at least {needed}"
         case "model_type" | "model_attributes_type":
             owner = (first.get("ctx") or {}).get("class_name")
-            text = f"must be a table or a dict with fields of {owner}, not {_short(first['input'])}"
+            shown = _quote_value(first["input"])
+            text = f"must be a table or a dict with fields of {owner}, not {shown}"
             return f"{field}: {text}" if field else text
         case _:
             message = first["msg"].removeprefix("Value error, ")
             given = first["input"]
             # The library's own errors may quote the value already.
             told = isinstance(given, str) and repr(given) in message
-            shown = "" if told else f", not {_short(given)}" if _is_shown(first) else ""
+            shown = "" if told else f", not {_quote_value(given)}" if _is_shown(first) else ""
             text = message[:1].lower() + message[1:].replace("valid tuple", "list")
             text = re.sub(", unable to parse string as an? [a-z]+$", "", text)
             text += f"{shown}{_near_value(first)}"
@@ -104,8 +105,8 @@ def describe_unknown_field(
     hint = did_you_mean(unknown, known)
     # The same name in a part of the model, or this library's name for the same field, is a better
     # guess than a name that looks alike.
-    for name in (unknown, *_SAME_THING.get(unknown.casefold(), ())):
-        deeper = [place for fields in models for place in _deeper(fields, name)]
+    for name in (unknown, *_SYNONYMS.get(unknown.casefold(), ())):
+        deeper = [place for fields in models for place in _nested_paths(fields, name)]
         places = [name] if name in known else deeper
         if places:
             hint = f"; did you mean {list_names(dict.fromkeys(places))}?"
@@ -113,7 +114,7 @@ def describe_unknown_field(
     return f"{path}: there is no such field{hint}"
 
 
-_SAME_THING: Final[Mapping[str, tuple[str, ...]]] = {
+_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("instructions", "prompt", "system", "system_message"), ("system_prompt",)),
     **dict.fromkeys(("chat_model", "llm", "llm_config", "model_client"), ("model",)),
     **dict.fromkeys(("agents", "members", "participants"), ("speakers",)),
@@ -143,12 +144,14 @@ def _given_names(fields: Mapping[str, FieldInfo]) -> list[str]:
     ]
 
 
-def _deeper(fields: Mapping[str, FieldInfo], name: str) -> Iterator[str]:
+def _nested_paths(fields: Mapping[str, FieldInfo], name: str) -> Iterator[str]:
     """Yield the paths of the fields with this name in the parts that a model always has."""
     for part, field in fields.items():
         inner = field.annotation
         if isinstance(inner, type) and issubclass(inner, BaseModel):
-            found = [name] if name in inner.model_fields else _deeper(inner.model_fields, name)
+            found = (
+                [name] if name in inner.model_fields else _nested_paths(inner.model_fields, name)
+            )
             yield from (f"{part}.{place}" for place in found)
 
 
@@ -165,7 +168,7 @@ def _is_shown(fault: ErrorDetails) -> bool:
     return isinstance(fault["input"], str | int | float) or fault["type"].endswith("_type")
 
 
-def _short(given: object) -> str:
+def _quote_value(given: object) -> str:
     if given is None or isinstance(given, str | int | float):
         return repr(given)
     return type(given).__name__
@@ -195,7 +198,7 @@ def suggest_near_or_all(unknown: str, known: Sequence[str]) -> str:
 
 def suggest_option(unknown: str, known: Sequence[str]) -> str:
     """Suggest the option with the same meaning, or else as `suggest_near_or_all` does."""
-    same = [name for name in _SAME_THING.get(unknown.casefold(), ()) if name in known]
+    same = [name for name in _SYNONYMS.get(unknown.casefold(), ()) if name in known]
     return f"; did you mean {list_names(same)}?" if same else suggest_near_or_all(unknown, known)
 
 

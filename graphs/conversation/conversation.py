@@ -44,11 +44,11 @@ def how_it_ends(conversation: ConversationFields) -> list[str]:
         found.append(f"by completed tasks ({end_chat.mode.value}; checked{by} after {asked})")
     for speaker in conversation.speakers:
         if speaker.human is not None:
-            found += _by_people(speaker.human)
+            found += _describe_ends_by_people(speaker.human)
     return found
 
 
-def _by_people(human: HumanReply) -> list[str]:
+def _describe_ends_by_people(human: HumanReply) -> list[str]:
     mode, most = human.human_input_mode, human.max_consecutive_auto_reply
     word = f"at a message that ends with {human.termination}"
     if mode is HumanInputMode.ALWAYS:
@@ -87,7 +87,7 @@ class Conversation(Shown, ConversationFields):
         def __init__(self, *values: Any, **fields: Any) -> None: ...
 
     @model_validator(mode="after")
-    def _hangs_together(self) -> Self:
+    def _check_consistency(self) -> Self:
         check(self)
         return self
 
@@ -182,13 +182,13 @@ class Form(Spec):
         if unknown is not None:
             raise SpecError(describe_unknown_field(unknown, unknown, [taken]))
         flat = {name: given[name] for name in cls.parameters if name in given}
-        by_role = {role: _speaker_in(role, given[role]) for role in cls.roles if role in given}
+        by_role = {role: _read_speaker(role, given[role]) for role in cls.roles if role in given}
         for role, fields in by_role.items():
             flat.pop(role, None)
             if "name" in fields:
-                _put_name(flat, cls.roles[role], role, fields.pop("name"))
+                _set_name(flat, cls.roles[role], role, fields.pop("name"))
         others = {name: given[name] for name in given if name not in {*flat, *cls.roles}}
-        return validate(cls, flat)._laid_over(by_role, others)
+        return validate(cls, flat)._build_conversation(by_role, others)
 
     @classmethod
     def taken(cls) -> dict[str, FieldInfo]:
@@ -208,9 +208,9 @@ class Form(Spec):
             SpecError: Two fields contradict each other; names one.
         """
         others = self.model_fields_set - {*self.parameters}
-        return self._laid_over({}, {name: one for name, one in self if name in others})
+        return self._build_conversation({}, {name: one for name, one in self if name in others})
 
-    def _laid_over(
+    def _build_conversation(
         self, by_role: Mapping[str, Mapping[str, Any]], others: Mapping[str, Any]
     ) -> Conversation:
         """Build the conversation and merge the fields that are not parameters into it."""
@@ -238,7 +238,7 @@ class Form(Spec):
         return build_model(Conversation, data)
 
 
-def _speaker_in(role: str, given: object) -> dict[str, Any]:
+def _read_speaker(role: str, given: object) -> dict[str, Any]:
     """Read a speaker's fields from its role's argument: a name, fields, or None for no fields."""
     if given is None:
         return {}
@@ -249,7 +249,7 @@ def _speaker_in(role: str, given: object) -> dict[str, Any]:
     raise SpecError(f"{role}: must be a name or a dict of a speaker's fields, not {given!r}")
 
 
-def _put_name(flat: dict[str, Any], field: str, role: str, name: object) -> None:
+def _set_name(flat: dict[str, Any], field: str, role: str, name: object) -> None:
     """Set the form's field that contains a speaker's name."""
     if flat.setdefault(field, name) != name:
         raise duplicate_field_error(field, f"{role}.name")

@@ -67,7 +67,7 @@ def build_model(model: type[M], data: Mapping[str, Any]) -> M:
     applies, even if another release fills in a different one.
     """
     found = validate(model, without_marks(data))
-    for path in _paths(data):
+    for path in _default_paths(data):
         _unset(found, path)
     return found
 
@@ -123,19 +123,21 @@ def without_marks(value: Any) -> Any:  # noqa: ANN401
             return value
 
 
-def _paths(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+def _default_paths(
+    value: object, path: tuple[str | int, ...] = ()
+) -> Iterator[tuple[str | int, ...]]:
     """Yield the paths of the values that the caller did not set."""
     match value:
         case Default(by=None):
             yield path
         case Default():
-            yield from _paths(value.value, path)
+            yield from _default_paths(value.value, path)
         case Mapping():
             for name, one in value.items():
-                yield from _paths(one, (*path, name))
+                yield from _default_paths(one, (*path, name))
         case list() | tuple():
             for place, one in enumerate(value):
-                yield from _paths(one, (*path, place))
+                yield from _default_paths(one, (*path, place))
 
 
 def _unset(model: BaseModel, path: tuple[str | int, ...]) -> None:

@@ -145,7 +145,7 @@ class ConversationFields(Spec):
 
     @field_validator("speakers")
     @classmethod
-    def _names_differ(cls, speakers: tuple[Speaker, ...]) -> tuple[Speaker, ...]:
+    def _check_names(cls, speakers: tuple[Speaker, ...]) -> tuple[Speaker, ...]:
         seen: dict[str, str] = {}
         for name in (speaker.name for speaker in speakers):
             alike = next((seen[look] for look in normalize_look(name) if look in seen), None)

@@ -191,7 +191,7 @@ class Handoff(Kinded):
     """Whether a call of ``hand_off`` may restrict the message to the next speaker."""
 
 
-def _kind(default: str) -> Discriminator:
+def _kind_discriminator(default: str) -> Discriminator:
     """Return a discriminator by the field ``kind``, which may be omitted for the default kind."""
 
     def tag(given: object) -> str | None:
@@ -205,7 +205,7 @@ def _kind(default: str) -> Discriminator:
 
 AnyJudge: TypeAlias = Annotated[
     Annotated[Judge, Tag("speaker")] | Annotated[SeparateJudge, Tag("separate")],
-    _kind("speaker"),
+    _kind_discriminator("speaker"),
     BeforeValidator(by_kind),
 ]
 """The judge of completion."""
@@ -215,7 +215,7 @@ TurnOrder: TypeAlias = Annotated[
     | Annotated[TurnFunction, Tag("function")]
     | Annotated[Moderator, Tag("moderator")]
     | Annotated[Handoff, Tag("handoff")],
-    _kind("round_robin"),
+    _kind_discriminator("round_robin"),
     BeforeValidator(by_kind),
 ]
 """The rule that selects the next speaker."""

@@ -99,10 +99,10 @@ def first_difference(known: BaseModel, given: BaseModel) -> str:
     The result is empty if there is none. Fields that were not set, at any depth, are not compared,
     because a default may have changed since.
     """
-    return _path(known, given) or ""
+    return _difference_path(known, given) or ""
 
 
-def _path(one: object, other: object) -> str | None:
+def _difference_path(one: object, other: object) -> str | None:
     """Return the path at which two values differ, or None if they are equal."""
     if isinstance(other, BaseModel) and type(one) is type(other):
         set_ = other.model_fields_set
@@ -118,7 +118,7 @@ def _path(one: object, other: object) -> str | None:
     else:
         return None if one == other else ""
     for name, pair in parts.items():
-        inner = _path(*pair)
+        inner = _difference_path(*pair)
         if inner is not None:
             return f"{name}.{inner}" if inner else name
     return None

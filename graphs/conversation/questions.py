@@ -60,13 +60,13 @@ class Asking(NamedTuple):
     why: str = ""  # the problem that a guard found
 
 
-def _is_text(given: object) -> object:
+def _require_text(given: object) -> object:
     if not isinstance(given, str):
         raise ValueError(f"it must be text, not {type(given).__name__}")
     return given
 
 
-def _is_said(given: str) -> str:
+def _require_content(given: str) -> str:
     if not given.strip():
         raise ValueError("it must not be empty")
     return given
@@ -74,13 +74,13 @@ def _is_said(given: str) -> str:
 
 _AnyText = Annotated[
     str,
-    BeforeValidator(_is_text),
+    BeforeValidator(_require_text),
     Field(description="The message. It may be empty or exit, as the question says."),
 ]
 _SomeText = Annotated[
     str,
-    BeforeValidator(_is_text),
-    AfterValidator(_is_said),
+    BeforeValidator(_require_text),
+    AfterValidator(_require_content),
     Field(
         description="The message, or exit to leave the conversation.",
         json_schema_extra={"pattern": r"\S"},

@@ -16,13 +16,13 @@ ESTIMATED = "estimated_usage"
 """The key in the ``response_metadata`` of an answer whose token counts are estimated."""
 
 
-_TOLD = ("model_name", "model_provider", "finish_reason", ESTIMATED)
+_STORED_METADATA = ("model_name", "model_provider", "finish_reason", ESTIMATED)
 
 
 def select_response_metadata(answer: AIMessage) -> dict[str, Any]:
     """Return the response metadata that is stored; other entries may be long."""
     metadata = answer.response_metadata
-    return {name: metadata[name] for name in _TOLD if name in metadata}
+    return {name: metadata[name] for name in _STORED_METADATA if name in metadata}
 
 
 _MOST_TOKENS = 10**12

@@ -147,7 +147,7 @@ class EndStep(NamedTuple):
     limit: int | None = None  # the count at which the guard ends the conversation
 
 
-_WAITS: Final = (Strength.SAID, Strength.VERDICT, Strength.GUARD)
+_WAITING_STRENGTHS: Final = (Strength.SAID, Strength.VERDICT, Strength.GUARD)
 
 
 class EndRule:
@@ -173,7 +173,7 @@ class EndRule:
         Args:
             has_left: Whether a person has ended the conversation.
         """
-        return cls.strength in _WAITS
+        return cls.strength in _WAITING_STRENGTHS
 
     @classmethod
     def is_met_unnamed(cls, dialogue: Dialogue, facts: Facts) -> bool:

@@ -26,9 +26,9 @@ _SENTENCE: Final = 6
 """The weight of a repeated sentence. A round of sentences has this weight for each speaker."""
 _SHORT: Final = 2
 """The weight of a repeated short line: six rounds of them equal two rounds of sentences."""
-_POLL: Final = 1
+_SHORT_QUESTION: Final = 1
 """The weight of a short question, or of a short answer to one, since a speaker may poll."""
-_TIMES: Final = 6
+_REPETITIONS: Final = 6
 """This many repetitions of a sentence by one speaker equal a round of sentences."""
 
 _NUMBERS: Final = re.compile(r"[\d\s]+")
@@ -150,11 +150,11 @@ class _Stillness(Tally):
     def count(self) -> int:
         """Return this number in rounds of sentences."""
         weight = max(weight for _, _, weight in self._rows)
-        return max(weight // (_SENTENCE * self._round), self.times // _TIMES)
+        return max(weight // (_SENTENCE * self._round), self.times // _REPETITIONS)
 
     def ends_by_one(self, limit: int) -> bool:
         """Return whether one speaker's sentence alone reaches the limit."""
-        return self.times // _TIMES >= limit
+        return self.times // _REPETITIONS >= limit
 
     def add(self, message: BaseMessage, about: Metadata) -> None:
         if not is_public_speech(about):
@@ -165,7 +165,9 @@ class _Stillness(Tally):
         text, said = message.text, self._said[about.speaker]
         key = key_of(text)
         asked, self._asked = self._asked, asks(text) is not None
-        weight = _SENTENCE if not is_short(text) else _POLL if asked or self._asked else _SHORT
+        weight = (
+            _SENTENCE if not is_short(text) else _SHORT_QUESTION if asked or self._asked else _SHORT
+        )
         for place, (messages, lightest, _) in enumerate(self._rows):
             again = len(said) > place and said[-1 - place] == key
             light = min(lightest, weight)
@@ -298,9 +300,9 @@ class EqualCalls(Tally):
             self._has_failed |= message.status == "error" and not refused
             self._found.add((call, message.text))
             if not self._waiting:
-                self._close()
+                self._finish_message()
 
-    def _close(self) -> None:
+    def _finish_message(self) -> None:
         """Update the row when all results of the newest message have arrived."""
         if self._was_refused:
             self._row += 1

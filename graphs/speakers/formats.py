@@ -83,21 +83,21 @@ class LabelledFormat(Kinded):
 
     @field_validator("lines")
     @classmethod
-    def _lines_differ(cls, lines: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_lines(cls, lines: tuple[str, ...]) -> tuple[str, ...]:
         for place, mark in enumerate(lines):
             _check_mark(mark, lines[:place])
         return lines
 
     @field_validator("end")
     @classmethod
-    def _end_differs(cls, end: str | None, info: ValidationInfo) -> str | None:
+    def _check_end(cls, end: str | None, info: ValidationInfo) -> str | None:
         if end is not None:
             _check_mark(end, info.data.get("lines", ()))
         return end
 
     @field_validator("optional")
     @classmethod
-    def _optional_are_lines(cls, given: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    def _check_optional(cls, given: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         lines = info.data.get("lines", given)
         for mark in given:
             if mark not in lines:
@@ -153,7 +153,7 @@ class BlockFormat(Kinded):
 
     @field_validator("end")
     @classmethod
-    def _marks_differ(cls, end: str, info: ValidationInfo) -> str:
+    def _check_marks_overlap(cls, end: str, info: ValidationInfo) -> str:
         begin = info.data.get("begin")
         if begin is not None and (begin in end or end in begin):
             raise ValueError(
@@ -182,7 +182,7 @@ class CodeFormat(Kinded):
 
     @field_validator("languages")
     @classmethod
-    def _languages_are_words(cls, languages: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_languages(cls, languages: tuple[str, ...]) -> tuple[str, ...]:
         for language in languages:
             if len(language.split()) > 1 or "`" in language:
                 raise ValueError(
@@ -277,7 +277,7 @@ _FORMATS: Final = frozenset(
 )
 """The text formats that the strict mode supports."""
 
-_TELLING: Final = ("type", "anyOf", "enum", "const", "$ref")
+_VALUE_KEYWORDS: Final = ("type", "anyOf", "enum", "const", "$ref")
 """The keywords that restrict values. A schema without any of them accepts every value."""
 
 
@@ -326,7 +326,7 @@ def _is_strict(part: Mapping[str, Any]) -> bool:
         not is_free
         and _STRICT.issuperset(part)
         and part.get("format", "date") in _FORMATS
-        and any(word in part for word in _TELLING)
+        and any(word in part for word in _VALUE_KEYWORDS)
     )
 
 

@@ -59,7 +59,7 @@ class ModelSettings(Spec):
     secret."""
 
     @model_validator(mode="after")
-    def _set_once(self) -> Self:
+    def _check_set_once(self) -> Self:
         for name in self.extra_args:
             if name in self.extra_body:
                 raise ValueError(f"{name!r} is in extra_args and in extra_body; set it only once")
@@ -93,7 +93,7 @@ class PrivateOpening(Spec):
     answer."""
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
+    def _check_lines_or_prompt(self) -> Self:
         if bool(self.lines) is (self.prompt is not None):
             raise ValueError("must have either lines or a prompt; set one of them")
         return self

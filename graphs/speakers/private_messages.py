@@ -104,7 +104,7 @@ def write_message(message: AnyMessage) -> dict[str, Any]:
 _ROLES: Final = {"human": "user", "ai": "assistant", "tool": "tool"}
 
 
-def _described(description: str, **schema: object) -> dict[str, Any]:
+def _property_schema(description: str, **schema: object) -> dict[str, Any]:
     return {"description": description, **schema}
 
 
@@ -116,12 +116,14 @@ PrivateMessage: TypeAlias = Annotated[
         {
             "type": "object",
             "properties": {
-                "role": _described("Whose message it is.", enum=[*_ROLES.values()]),
-                "content": _described("The text.", type="string"),
-                "name": _described("The speaker it was heard from.", type="string"),
-                "tool_calls": _described("The calls of tools.", type="array"),
-                "tool_call_id": _described("The call of which it is the result.", type="string"),
-                "status": _described("Whether the call failed.", enum=["success", "error"]),
+                "role": _property_schema("Whose message it is.", enum=[*_ROLES.values()]),
+                "content": _property_schema("The text.", type="string"),
+                "name": _property_schema("The speaker it was heard from.", type="string"),
+                "tool_calls": _property_schema("The calls of tools.", type="array"),
+                "tool_call_id": _property_schema(
+                    "The call of which it is the result.", type="string"
+                ),
+                "status": _property_schema("Whether the call failed.", enum=["success", "error"]),
             },
             "required": ["role", "content"],
         }
@@ -148,7 +150,7 @@ def read_messages(given: object, field: str) -> tuple[AnyMessage, ...]:
         raise SpecError(f"{path}: {first['msg'].removeprefix('Value error, ')}") from error
 
 
-def _begin_and_end(examples: tuple[AnyMessage, ...]) -> tuple[AnyMessage, ...]:
+def _check_first_and_last(examples: tuple[AnyMessage, ...]) -> tuple[AnyMessage, ...]:
     if examples and not isinstance(examples[0], HumanMessage):
         raise ValueError(
             "the first message must be the user's; add the message that the speaker answers"
@@ -158,5 +160,5 @@ def _begin_and_end(examples: tuple[AnyMessage, ...]) -> tuple[AnyMessage, ...]:
     return examples
 
 
-Examples: TypeAlias = Annotated[tuple[PrivateMessage, ...], AfterValidator(_begin_and_end)]
+Examples: TypeAlias = Annotated[tuple[PrivateMessage, ...], AfterValidator(_check_first_and_last)]
 """Messages that begin with one of the user and end with one of the assistant."""

@@ -151,7 +151,7 @@ class TextReply(_Reply):
     """Whether it is only the speaker's first message (AutoGen's message to begin with)."""
 
 
-def _written(given: object) -> object:
+def _read_reply(given: object) -> object:
     """Convert a function or an agent to its reply, and a plain string to a reply of this kind."""
     if is_agent(given):
         return {"kind": "agent", "name": given}
@@ -161,7 +161,7 @@ def _written(given: object) -> object:
 AnyReply: TypeAlias = Annotated[
     HumanReply | FunctionReply | AgentReply | CodeReply | ModelReply | TextReply,
     Field(discriminator="kind"),
-    BeforeValidator(_written),
+    BeforeValidator(_read_reply),
 ]
 """Any source of replies."""
 

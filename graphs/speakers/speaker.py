@@ -134,7 +134,7 @@ class Speaker(Spec):
 
     @field_validator("replies")
     @classmethod
-    def _are_reached(cls, replies: tuple[AnyReply, ...]) -> tuple[AnyReply, ...]:
+    def _check_replies_are_reached(cls, replies: tuple[AnyReply, ...]) -> tuple[AnyReply, ...]:
         for before in replies[:-1]:
             if not (before.may_give_none or _is_once(before)):
                 raise ValueError(f"the reply after {before.kind!r} is never reached; remove it")
@@ -142,7 +142,7 @@ class Speaker(Spec):
 
     @field_validator("replies")
     @classmethod
-    def _begin_with_the_person(cls, replies: tuple[AnyReply, ...]) -> tuple[AnyReply, ...]:
+    def _check_person_is_first(cls, replies: tuple[AnyReply, ...]) -> tuple[AnyReply, ...]:
         rest = replies[1:] if _is_once(replies[0]) else replies
         if not rest:
             raise ValueError('a first message is not enough; add a reply after it, such as "model"')
@@ -196,7 +196,7 @@ class Speaker(Spec):
 
     @field_validator("tools")
     @classmethod
-    def _tools_can_be_called(cls, tools: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    def _check_tools(cls, tools: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         replies, held = info.data.get("replies"), info.data.get("format")
         if tools and replies is not None and not _has_model(replies):
             raise ValueError('only a model calls tools; add "model" to the replies')
@@ -209,7 +209,7 @@ class Speaker(Spec):
 
     @field_validator("tool_choice")
     @classmethod
-    def _can_choose(cls, choice: str, info: ValidationInfo) -> str:
+    def _check_tool_choice(cls, choice: str, info: ValidationInfo) -> str:
         tools = info.data.get("tools")
         if tools is None or choice in ("auto", "none"):
             return choice
@@ -224,7 +224,7 @@ class Speaker(Spec):
 
     @field_validator("interrupt_on")
     @classmethod
-    def _are_called(cls, rules: dict[str, Rule], info: ValidationInfo) -> dict[str, Rule]:
+    def _check_interrupt_on(cls, rules: dict[str, Rule], info: ValidationInfo) -> dict[str, Rule]:
         tools = info.data.get("tools")
         unknown = next((name for name in rules if tools is not None and name not in tools), None)
         if unknown is not None:
@@ -234,14 +234,16 @@ class Speaker(Spec):
 
     @field_validator("speaks_with_tool_calls")
     @classmethod
-    def _has_tools_to_call(cls, speaks_with_tool_calls: bool, info: ValidationInfo) -> bool:
+    def _check_speaks_with_tool_calls(
+        cls, speaks_with_tool_calls: bool, info: ValidationInfo
+    ) -> bool:
         if speaks_with_tool_calls and info.data.get("tools") == ():
             raise ValueError("must be false if the speaker has no tools")
         return speaks_with_tool_calls
 
     @field_validator("on_length")
     @classmethod
-    def _can_go_on(cls, on_length: str, info: ValidationInfo) -> str:
+    def _check_on_length(cls, on_length: str, info: ValidationInfo) -> str:
         held = info.data.get("format")
         if on_length == "continue" and isinstance(held, SchemaFormat) and held.form == "structured":
             raise ValueError('a reply that must fit a schema cannot be continued; set "retry"')

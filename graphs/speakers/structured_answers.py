@@ -58,16 +58,16 @@ def read_structured(model: type[M], text: str) -> M:
         answer = _only_object(text)
         if answer is None:
             raise UnreadableJsonError("it has no JSON object")
-        return _validated(model, write_json(_folded_answer(model, answer, is_own=True)))
+        return _validate(model, write_json(_fold_answer(model, answer, is_own=True)))
     part = _answer_part(text)
     try:
-        found = _validated(model, part)
+        found = _validate(model, part)
     except ValidationError:
         # Objects within another JSON value are parts of that value.
         answer = None if _is_other_json(part) else _only_object(part)
         if answer is None:
             raise
-        return _validated(model, write_json(_folded_answer(model, answer)))
+        return _validate(model, write_json(_fold_answer(model, answer)))
     return _with_respelled_keys(model, part, found)
 
 
@@ -75,13 +75,13 @@ def _with_respelled_keys(model: type[M], text: str, found: M) -> M:
     """Return a valid answer, and keep the keys that it would lose because of their spelling."""
     try:
         answer = _only_object(text)
-        folded = _folded_answer(model, answer)
-        return found if is_equal(answer, folded) else _validated(model, write_json(folded))
+        folded = _fold_answer(model, answer)
+        return found if is_equal(answer, folded) else _validate(model, write_json(folded))
     except (ValidationError, UnreadableJsonError):
         return found
 
 
-def _folded_answer(model: type[BaseModel], answer: Json, *, is_own: bool = False) -> Json:
+def _fold_answer(model: type[BaseModel], answer: Json, *, is_own: bool = False) -> Json:
     schema = schema_of(model)
     try:
         return _Folder(schema.get("$defs", {}), is_own=is_own).fold(answer, schema)
@@ -96,7 +96,7 @@ def _answer_part(text: str) -> str:
     return among[0] if len(among) == 1 else text
 
 
-def _validated(model: type[M], text: str) -> M:
+def _validate(model: type[M], text: str) -> M:
     try:
         return model.model_validate_json(text)
     except ValidationError:
@@ -176,7 +176,7 @@ class _Folder:
         # If any key is allowed, each key is data.
         names = {key: key for key in given}
         if others is False:
-            names = _folded_keys([*given], [*properties])
+            names = _fold_keys([*given], [*properties])
         found: dict[str, Json] = {}
         for key, value in given.items():
             name = names[key]
@@ -195,20 +195,20 @@ class _Folder:
         return {name: [] for name in lists if found.get(name) is None}
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     return _APART.sub("", text).casefold()
 
 
-def _folded_keys(given: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:
+def _fold_keys(given: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:
     """Return the schema's key for each given key."""
-    known = _only_folded(wanted)
-    return {key: key if key in wanted else known.get(_folded(key), key) for key in given}
+    known = _unambiguous_names(wanted)
+    return {key: key if key in wanted else known.get(_fold(key), key) for key in given}
 
 
-def _only_folded(names: Sequence[str]) -> dict[str, str]:
+def _unambiguous_names(names: Sequence[str]) -> dict[str, str]:
     """Return names by their normalized spelling, without ambiguous ones."""
-    counts = Counter(map(_folded, names))
-    return {_folded(name): name for name in names if counts[_folded(name)] == 1}
+    counts = Counter(map(_fold, names))
+    return {_fold(name): name for name in names if counts[_fold(name)] == 1}
 
 
 def _fold_choice(text: str, kinds: Sequence[Mapping[str, Any]]) -> str:
@@ -220,4 +220,4 @@ def _fold_choice(text: str, kinds: Sequence[Mapping[str, Any]]) -> str:
             return text
         choices += [one for one in listed or () if isinstance(one, str)]
     choices = [*dict.fromkeys(choices)]
-    return text if text in choices else _only_folded(choices).get(_folded(text), text)
+    return text if text in choices else _unambiguous_names(choices).get(_fold(text), text)

@@ -21,7 +21,7 @@ class _Shared:
 
     def __init__(self, make: Callable[[], Store]) -> None:
         # A separate task, because the first user may be cancelled while others wait.
-        self.opening = asyncio.create_task(_opened(make))
+        self.opening = asyncio.create_task(_open(make))
         self.users = 0
 
     async def close(self) -> None:
@@ -32,7 +32,7 @@ class _Shared:
             await store.close()
 
 
-async def _opened(make: Callable[[], Store]) -> Store:
+async def _open(make: Callable[[], Store]) -> Store:
     store = make()
     try:
         await store.open()
@@ -47,13 +47,13 @@ _OPEN: dict[tuple[str, asyncio.AbstractEventLoop], _Shared] = {}
 _OF_THE_PARENT: list[object] = []
 
 
-def _begin_anew() -> None:
+def _forget_parents_stores() -> None:
     _OF_THE_PARENT.extend(_OPEN.values())
     _OPEN.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
+    os.register_at_fork(after_in_child=_forget_parents_stores)
 
 
 @asynccontextmanager
@@ -111,7 +111,7 @@ def _place(target: str | Path | None, *, create: bool) -> _Place:
     if isinstance(target, Path):
         return _sqlite(target, create=create)
     if not isinstance(target, str):
-        raise _unfit(type(target).__name__)
+        raise _bad_address(type(target).__name__)
     if target.startswith(("postgresql://", "postgres://")):
         return _Place(target, partial(_postgres(), target))
     if re.fullmatch(r"memory:[A-Za-z0-9._-]*", target):
@@ -120,11 +120,11 @@ def _place(target: str | Path | None, *, create: bool) -> _Place:
         return _Place(target, partial(MemoryStore, target))
     path = target.removeprefix("sqlite:///")
     if path in {"", ":memory:"} or (path == target and _SCHEME.match(target)):
-        raise _unfit(repr(redact_address(target)))
+        raise _bad_address(repr(redact_address(target)))
     return _sqlite(Path(path), create=create)
 
 
-def _unfit(given: str) -> StoreError:
+def _bad_address(given: str) -> StoreError:
     return StoreError(
         f"Sessions can't be kept in {given}: use a file's path, sqlite:///file.db, postgresql://…, "
         "memory: or memory:name."

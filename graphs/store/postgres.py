@@ -73,7 +73,7 @@ class PostgresOwner:
     async def open(self) -> _Connection:
         """Connect and acquire the lock."""
         with store_errors(self.url):
-            self._connection = connection = await self._connected()
+            self._connection = connection = await self._connect()
             pid = await (await connection.execute("SELECT pg_backend_pid() AS pid")).fetchone()
         # A pooler assigns its own process ids to its clients.
         if not self.is_direct and pid and pid["pid"] != connection.info.backend_pid:
@@ -84,7 +84,7 @@ class PostgresOwner:
             )
         return connection
 
-    async def _connected(self) -> _Connection:
+    async def _connect(self) -> _Connection:
         connection = await psycopg.AsyncConnection.connect(
             self._conninfo, autocommit=True, prepare_threshold=None, row_factory=dict_row
         )
@@ -116,7 +116,7 @@ class PostgresOwner:
             pause = 0.05
             while connection is self._connection:
                 try:
-                    self._connection = await self._connected()
+                    self._connection = await self._connect()
                 except (psycopg.Error, StoreError):
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, 0.2)
@@ -166,8 +166,8 @@ _KEPT_ALIVE: Final = {
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
 }
-_TURN: Final = 60.0  # seconds that another process may take to create the tables
-_STANDING: Final[LiteralString] = (
+_TABLES_SECONDS: Final = 60.0  # seconds that another process may take to create the tables
+_VALID_LEASES: Final[LiteralString] = (
     "SELECT session, owner, number FROM duologue_leases JOIN unnest("
     "%(sessions)s::text[], %(owners)s::text[], %(numbers)s::integer[]) "
     "AS given (session, owner, number) USING (session, owner, number) "
@@ -177,8 +177,8 @@ _STANDING: Final[LiteralString] = (
 )
 """Returns the given leases that are valid."""
 
-_ALL_STAND: Final[LiteralString] = (
-    "SELECT 1 / (count(*) = %(count)s)::integer FROM (" + _STANDING + ") AS standing"  # noqa: S608
+_ALL_LEASES_VALID: Final[LiteralString] = (
+    "SELECT 1 / (count(*) = %(count)s)::integer FROM (" + _VALID_LEASES + ") AS standing"  # noqa: S608
 )
 """Fails, and with it its transaction, unless all given leases are valid."""
 
@@ -238,7 +238,7 @@ class PostgresStore(SqlStore):
             raise store_failure(self.url, "no schema of its search_path exists")
         with store_errors(self.url):
             await self._connections.pool.open()
-            async with _turn(connection, f"set-up {found['s']}", self.url):
+            async with _advisory_lock(connection, f"set-up {found['s']}", self.url):
                 known = await self._read(self.known_tables)
                 missing = self.missing_tables(await self._read(STORE_VERSION) if known else [])
                 if missing:
@@ -258,12 +258,12 @@ class PostgresStore(SqlStore):
         return bool(await self._read(ALIVE, *halves(owner)))
 
     async def _commit(self, jobs: Sequence[Job]) -> Results:
-        return await self._connections.again(partial(self._committed, jobs))
+        return await self._connections.again(partial(self._commit_once, jobs))
 
     def _explain(self, error: Exception) -> WriteFailure:
         return WriteFailure(as_store_error(self.url, error), isinstance(error, UnreachableError))
 
-    async def _committed(self, jobs: Sequence[Job]) -> Results:
+    async def _commit_once(self, jobs: Sequence[Job]) -> Results:
         async with self._connections.pool.connection() as connection:
             try:
                 # All statements are sent to the server at once.
@@ -271,23 +271,23 @@ class PostgresStore(SqlStore):
                     # A row that another transaction has locked must not stop all sessions.
                     await connection.execute("SET LOCAL lock_timeout = '5s'")
                     if any(job.lease is not None for job in jobs):
-                        await connection.execute(_ALL_STAND, _terms(jobs))
-                    sent = [await _sent(connection, job) for job in jobs]
+                        await connection.execute(_ALL_LEASES_VALID, _terms(jobs))
+                    sent = [await _send(connection, job) for job in jobs]
                 return [cursor.rowcount for cursor in sent]
             except psycopg.errors.DivisionByZero:
-                return await self._fenced(connection, jobs)
+                return await self._commit_valid(connection, jobs)
 
-    async def _fenced(self, connection: Connection, jobs: Sequence[Job]) -> Results:
+    async def _commit_valid(self, connection: Connection, jobs: Sequence[Job]) -> Results:
         """Commit the jobs with valid leases if some leases are lost."""
         async with connection.transaction():
             cursor = connection.cursor(row_factory=tuple_row)
-            standing = set(await (await cursor.execute(_STANDING, _terms(jobs))).fetchall())
+            standing = set(await (await cursor.execute(_VALID_LEASES, _terms(jobs))).fetchall())
             results = list[int | Exception]()
             for job in jobs:
                 if job.lease is not None and job.lease.terms not in standing:
                     results.append(job.lease.subject.lost_error())
                 else:
-                    results.append((await _sent(connection, job)).rowcount)
+                    results.append((await _send(connection, job)).rowcount)
             return results
 
     async def close(self) -> None:
@@ -303,7 +303,7 @@ def _terms(jobs: Sequence[Job]) -> dict[str, Any]:
     return {"sessions": sessions, "owners": owners, "numbers": numbers, "count": len(leases)}
 
 
-async def _sent(connection: Connection, job: Job) -> psycopg.AsyncCursor[Any]:
+async def _send(connection: Connection, job: Job) -> psycopg.AsyncCursor[Any]:
     """Send a job's statements; return the cursor of the last one."""
     cursor = connection.cursor(binary=True)
     for sql, values, many in job.statements:
@@ -315,9 +315,9 @@ async def _sent(connection: Connection, job: Job) -> psycopg.AsyncCursor[Any]:
 
 
 @asynccontextmanager
-async def _turn(connection: Connection, what: str, url: str) -> AsyncIterator[None]:
+async def _advisory_lock(connection: Connection, what: str, url: str) -> AsyncIterator[None]:
     """Run the block under an advisory lock, so that only one process at a time does so."""
-    until = time.monotonic() + _TURN
+    until = time.monotonic() + _TABLES_SECONDS
     # Polled, because a statement that waits inside PostgreSQL would block the lock holder's CREATE
     # INDEX CONCURRENTLY, which waits for all running statements.
     take: LiteralString = "SELECT pg_try_advisory_lock(%s) AS got"
@@ -327,7 +327,7 @@ async def _turn(connection: Connection, what: str, url: str) -> AsyncIterator[No
             break
         if time.monotonic() > until:
             raise store_failure(
-                url, f"another process has been creating its tables for {_TURN:g} s"
+                url, f"another process has been creating its tables for {_TABLES_SECONDS:g} s"
             )
         await asyncio.sleep(0.05)
     try:

@@ -137,10 +137,10 @@ def reading_store(url: str, session: str | None = None) -> Iterator[None]:
     except VersionError as error:
         raise store_failure(url, f"session {session!r} can't be read: {error}") from error
     except Exception as error:
-        raise damaged_store(url, _said(error), session) from error
+        raise damaged_store(url, _describe_error(error), session) from error
 
 
-def _said(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """Describe the error in a few words."""
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]

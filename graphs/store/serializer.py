@@ -82,7 +82,7 @@ class PlainSerializer(JsonPlusSerializer):
             return "null", b""
         if isinstance(obj, bytes | bytearray):
             return type(obj).__name__, bytes(obj)
-        return "msgpack", _packed(obj)
+        return "msgpack", _pack(obj)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:  # noqa: ANN401
         """Deserialize a value.
@@ -110,8 +110,8 @@ def check_storable(value: object) -> None:
     serializer.loads_typed(serializer.dumps_typed(value))
 
 
-def _packed(value: object) -> bytes:
-    return ormsgpack.packb(value, default=_written, option=_OPTIONS)
+def _pack(value: object) -> bytes:
+    return ormsgpack.packb(value, default=_serialize, option=_OPTIONS)
 
 
 _OPTIONS: Final = (
@@ -124,10 +124,10 @@ _OPTIONS: Final = (
 )
 
 
-def _written(value: Any) -> Any:  # noqa: ANN401
+def _serialize(value: Any) -> Any:  # noqa: ANN401
     """Return the serialized form of a value that msgpack has no form for."""
     if isinstance(value, _DeltaSnapshot):
-        return ormsgpack.Ext(EXT_DELTA_SNAPSHOT, _packed(value.value))
+        return ormsgpack.Ext(EXT_DELTA_SNAPSHOT, _pack(value.value))
     known = _FORMS.get(type(value))
     if known is None:
         return _plain(value)
@@ -137,7 +137,7 @@ def _written(value: Any) -> Any:  # noqa: ANN401
         return list(value)
     # The only method in this format is the one that creates a datetime.
     method = ("fromisoformat",) if code == EXT_METHOD_SINGLE_ARG else ()
-    return ormsgpack.Ext(code, _packed((kind.__module__, kind.__name__, parts(value), *method)))
+    return ormsgpack.Ext(code, _pack((kind.__module__, kind.__name__, parts(value), *method)))
 
 
 def _is_hashable_read(value: Any) -> bool:  # noqa: ANN401
@@ -237,23 +237,25 @@ class _Reader:
     def read(self, written: bytes) -> Any:  # noqa: ANN401
         """Read the value."""
         try:
-            return self._unpacked(written)
+            return self._unpack(written)
         except ValueError as error:
             raise self._failure or error from error
 
-    def _unpacked(self, written: bytes) -> Any:  # noqa: ANN401
-        return ormsgpack.unpackb(written, ext_hook=self._within, option=ormsgpack.OPT_NON_STR_KEYS)
+    def _unpack(self, written: bytes) -> Any:  # noqa: ANN401
+        return ormsgpack.unpackb(
+            written, ext_hook=self._read_extension, option=ormsgpack.OPT_NON_STR_KEYS
+        )
 
-    def _within(self, code: int, written: bytes) -> Any:  # noqa: ANN401
+    def _read_extension(self, code: int, written: bytes) -> Any:  # noqa: ANN401
         try:
-            found = self._unpacked(written)
-            return _DeltaSnapshot(found) if code == EXT_DELTA_SNAPSHOT else _made(code, found)
+            found = self._unpack(written)
+            return _DeltaSnapshot(found) if code == EXT_DELTA_SNAPSHOT else _create(code, found)
         except Exception as error:
             self._failure = self._failure or error
             raise
 
 
-def _made(code: int, found: Any) -> Any:  # noqa: ANN401
+def _create(code: int, found: Any) -> Any:  # noqa: ANN401
     """Create a value of a known type from its serialized parts."""
     if not isinstance(found, list) or len(found) < len(("module", "name", "parts")):
         raise UnknownTypeError(f"it contains a value of the unknown kind {code}")

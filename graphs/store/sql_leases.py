@@ -54,7 +54,7 @@ class LeasedStore(Store):
 
     async def _is_leased(self, subject: LeaseSubject) -> bool:
         lease = await self._lease(subject)
-        return lease is not None and await self._stands(lease)
+        return lease is not None and await self._is_in_use(lease)
 
     async def is_valid(self, lease: Lease) -> bool:
         """Return whether a lease is not lost."""
@@ -68,7 +68,7 @@ class LeasedStore(Store):
         # Not validated, because a takeover compares the exact stored values.
         return (found[0][0], found[0][1]) if found else None
 
-    async def _stands(self, lease: tuple[str, int]) -> bool:
+    async def _is_in_use(self, lease: tuple[str, int]) -> bool:
         """Return whether the owner of a lease still uses it."""
         owner, number = lease
         # A lease of this store that exists only in the table could not be deleted when it was
@@ -79,7 +79,7 @@ class LeasedStore(Store):
         lease = Lease(subject, self.owner, next(self._numbers))
         self._taken.add(lease.number)
         try:
-            if await self._is_taken(lease):
+            if await self._acquire(lease):
                 return make(lease)
         except BaseException:
             # The writer continues for a cancelled caller, so the lease may be acquired anyway.
@@ -89,7 +89,7 @@ class LeasedStore(Store):
         self._taken.remove(lease.number)
         return None
 
-    async def _is_taken(self, lease: Lease) -> bool:
+    async def _acquire(self, lease: Lease) -> bool:
         """Acquire a lease; return whether that was possible."""
         # Twice, because the lease may be released between the check and the write.
         for _ in range(2):
@@ -103,7 +103,7 @@ class LeasedStore(Store):
                 if added:
                     return True
                 continue
-            if await self._stands(held) or await self._is_alive_after_all(held):
+            if await self._is_in_use(held) or await self._is_alive_after_all(held):
                 return False
             taken_over = await self.write(
                 "UPDATE duologue_leases SET owner = ?, number = ? "
@@ -119,7 +119,7 @@ class LeasedStore(Store):
         if not self.second_look or lease[0] == self.owner:
             return False
         await asyncio.sleep(self.second_look)
-        return await self._stands(lease)
+        return await self._is_in_use(lease)
 
     async def _free(self, holder: LeaseHolder) -> None:
         lease = holder.lease
@@ -135,11 +135,11 @@ class LeasedStore(Store):
 
     def _free_later(self, lease: Lease) -> None:
         """Delete a lease in the background; for other processes it is valid until then."""
-        task = asyncio.create_task(self._delete_at_last(lease))
+        task = asyncio.create_task(self._delete_with_retries(lease))
         self._freeing.add(task)
         task.add_done_callback(self._freeing.discard)
 
-    async def _delete_at_last(self, lease: Lease) -> None:
+    async def _delete_with_retries(self, lease: Lease) -> None:
         while True:
             try:
                 return await self._delete(lease)

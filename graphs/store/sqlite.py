@@ -133,7 +133,7 @@ class SqliteStore(SqlStore):
         connection = self._writing.connection
         self._waited("BEGIN IMMEDIATE")
         try:
-            results = [_done(connection, job) for job in jobs]
+            results = [_run_job(connection, job) for job in jobs]
             connection.execute("COMMIT")
         except BaseException:
             # Some errors have rolled it back already.
@@ -182,7 +182,7 @@ class SqliteStore(SqlStore):
         self._writing.disconnect()
 
 
-def _done(connection: sqlite3.Connection, job: Job) -> int | Exception:
+def _run_job(connection: sqlite3.Connection, job: Job) -> int | Exception:
     lease = job.lease
     if lease is not None and connection.execute(LEASE, lease.terms).fetchone() is None:
         return lease.subject.lost_error()

@@ -103,10 +103,10 @@ class Owner:
         """Create the lock file and lock it."""
         if fcntl is None:
             raise OSError("SQLite stores need Linux or macOS; use memory: or postgresql://…")
-        self._descriptor = self._locked()
+        self._descriptor = self._create_lock_file()
         _OWNERS.add(self)
 
-    def _locked(self) -> int:
+    def _create_lock_file(self) -> int:
         while True:
             path = self._folder / self.name
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)

@@ -70,9 +70,9 @@ class Writer:
 
     def _begin(self) -> None:
         self._running = asyncio.create_task(self._run())
-        self._running.add_done_callback(self._go_on)
+        self._running.add_done_callback(self._continue)
 
-    def _go_on(self, ended: asyncio.Task[None]) -> None:
+    def _continue(self, ended: asyncio.Task[None]) -> None:
         """Write the jobs that still wait, since callers may wait for them."""
         # A task that a loop has cancelled before its first step is done without having run.
         if ended is self._running and self._waiting:
@@ -88,7 +88,7 @@ class Writer:
         try:
             while self._waiting:
                 jobs, self._waiting = self._waiting, []
-                _tell(jobs, await self._results([job for job, _ in jobs]))
+                _resolve(jobs, await self._results([job for job, _ in jobs]))
         except asyncio.CancelledError:
             # The loop is shutting down.
             for _, done in [*jobs, *self._waiting]:
@@ -115,7 +115,7 @@ class Writer:
         return results
 
 
-def _tell(jobs: Sequence[tuple[Job, asyncio.Future[int]]], results: Results) -> None:
+def _resolve(jobs: Sequence[tuple[Job, asyncio.Future[int]]], results: Results) -> None:
     for (_, done), result in zip(jobs, results, strict=True):
         if done.done():
             continue
