@@ -60,7 +60,7 @@ def upgrade(data: dict[str, Any], versions: Versions[Migration], where: str = ""
     """
     version = data.get("version", versions.newest)
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise SpecError(f"{where}version: must be a whole number of at least 1, not {version!r}")
+        raise SpecError(f"{where}version: must be a whole number, 1 or more, not {version!r}")
     try:
         steps = versions.steps_from(version)
     except VersionError as error:

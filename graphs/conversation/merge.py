@@ -74,7 +74,9 @@ def merge_speaker(
 def merge_speakers(speakers: tuple[Speaker, ...], changes: object) -> tuple[object, ...]:
     """Change the speakers that a dict names."""
     found: dict[str, object] = {speaker.name: speaker for speaker in speakers}
-    for name, given in require_fields(changes, "speakers", "of changes by the speakers' names").items():
+    for name, given in require_fields(
+        changes, "speakers", "of changes by the speakers' names"
+    ).items():
         if name not in found:
             raise SpecError(
                 f"speakers: no speaker is called {name!r}{suggest_near_or_all(name, [*found])}"

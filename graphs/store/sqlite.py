@@ -83,7 +83,7 @@ class SqliteStore(SqlStore):
         connection.execute("PRAGMA fullfsync = ON")
         # The first read creates the WAL.
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()
-        # From here on `_waited` waits instead, because it stops when the store is closed.
+        # From here on `_waited` waits instead: it stops when the store is closed.
         connection.execute("PRAGMA busy_timeout = 0")
         self._reading.connection.execute("PRAGMA query_only = ON")
         self._file.opened()

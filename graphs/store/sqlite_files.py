@@ -156,7 +156,7 @@ class Owner:
         self.leave()
 
     def leave(self) -> None:
-        """Close only the descriptor, as a forked child must, so that the parent owns the lock."""
+        """Close only the descriptor, as a forked child must; its copy would keep the lock."""
         if self._descriptor is not None:
             os.close(self._descriptor)
 

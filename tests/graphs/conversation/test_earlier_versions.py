@@ -96,7 +96,7 @@ def test_a_batch_of_an_earlier_version_stays_untouched(tmp_path: Path) -> None:
     before = content(path)
     with pytest.raises(
         BatchError,
-        match=r"'b' .* was written by a development version before 0.1.0; start over: choose",
+        match=r"'b' .* was written by a development version before 0.1.0; start over; choose",
     ):
         run_batch(batch, name="b", store=path, model=ScriptedChatModel(script=["C."]))
     assert content(path) == before

@@ -326,7 +326,7 @@ def test_a_wrong_file_is_found_before_a_model_is_called() -> None:
 
 @pytest.mark.parametrize("version", ["1", 0, -1, 1.5, True, [1]])
 def test_a_version_is_a_whole_number(version: object, load: Load) -> None:
-    with pytest.raises(SpecError, match="version: must be a whole number of at least 1"):
+    with pytest.raises(SpecError, match="version: must be a whole number, 1 or more"):
         load(minimal(version=version))
 
 

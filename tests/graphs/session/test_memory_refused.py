@@ -172,7 +172,7 @@ BAD: list[tuple[object, str]] = [
         SESSION | {"spec": SPEC | {"version": 5}},
         "spec: version: 5 was written by a development version before 0.1.0",
     ),
-    (SESSION | {"version": "1"}, "version: must be a whole number of at least 1, not '1'"),
+    (SESSION | {"version": "1"}, "version: must be a whole number, 1 or more, not '1'"),
     ({"format": "duologue.session"}, "version: is missing"),
     (
         SESSION | {"spec": SPEC | {"version": 99}},
