@@ -1,13 +1,14 @@
-"""Agents and people work on a task by talking, and stop at the right moment.
+"""Conversations in which agents and people work on a task, and which stop at the right moment.
 
-All public names of `duologue.graphs` can be had from here, too.
+All public names of `duologue.graphs` can be imported from here, too.
 """
 
 from importlib import import_module
 from importlib.metadata import version
 from typing import Any, Final
 
-# By its full name: pytest gives this module another one where the folder of a clone has a dash.
+# An absolute name: pytest imports this file under another name if the folder of the clone has a
+# dash in its name, and a relative import would then fail.
 _PUBLIC: Final = "duologue.graphs"
 
 

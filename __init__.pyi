@@ -1,4 +1,4 @@
-"""The public names."""
+"""Public names of `duologue`."""
 
 from .graphs import *
 

@@ -1,7 +1,7 @@
-"""What a conversation is, each kind of it, and how one is run: the public API.
+"""Public API: conversations, their kinds, and the functions that run them.
 
-The names and where they are stand in ``__init__.pyi``. A module is imported when a name of it is
-first used.
+``__init__.pyi`` lists the public names with their modules. A module is imported when one of its
+names is first used.
 """
 
 import lazy_loader

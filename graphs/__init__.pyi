@@ -1,4 +1,4 @@
-"""The public names, and where each is."""
+"""Public names of `duologue.graphs`, with the modules that define them."""
 
 from .batch.handle import BatchRun as BatchRun
 from .batch.run import (

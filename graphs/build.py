@@ -1,4 +1,4 @@
-"""The compiled graph, the same for every conversation: five nodes, each with a conditional edge."""
+"""The compiled graph: the same five nodes for every conversation, each with a conditional edge."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache, partial
@@ -30,7 +30,7 @@ from .log.state import Input, Latest, Messages, Output, State
 from .rules.transitions import Node
 
 Graph = CompiledStateGraph[State, Any, Input, Output]
-"""A compiled conversation."""
+"""A compiled graph that runs conversations."""
 
 _NAME = "duologue"
 
@@ -40,15 +40,15 @@ class _Row(NamedTuple):
 
     name: Node
     run: Callable[..., Awaitable[dict[str, Any]]]
-    """Takes the state and the resources; gives what it writes."""
+    """The node's function. It takes the state and the resources, and returns an update."""
     following: Sequence[Node]
-    """What may come next: the branches of its conditional edge."""
+    """The nodes that may come next: the branches of its conditional edge."""
 
 
 _SPEAKERS = (Node.USER_AGENT, Node.ASSISTANT_AGENT)
 _AFTER_SPEAKER = (*_SPEAKERS, Node.TOOL_EXECUTOR, Node.COMPLETION_JUDGE, Node.END)
 _NODES = (
-    # The first: a run begins here, wherever its session is.
+    # A run with a new input enters here, however far its session is.
     _Row(Node.TASK_SPECIFICATION, task_specification, tuple(Node)),
     _Row(Node.USER_AGENT, user_agent, _AFTER_SPEAKER),
     _Row(Node.ASSISTANT_AGENT, assistant_agent, _AFTER_SPEAKER),
@@ -73,24 +73,25 @@ def build_graph(
     """Build the graph that runs any conversation.
 
     Args:
-        checkpointer: What keeps sessions. None for LangGraph's own servers, which bring theirs.
-            Warning: by default LangGraph's savers import and call whatever stands in their
-            database, so that whoever can write to it can run code here. Give yours
-            ``serde=PlainSerializer()`` of `graphs.store.serializer`, as our stores do, or start
-            the process with ``LANGGRAPH_STRICT_MSGPACK=true``; ``with_allowlist`` alone leaves an
-            open saver open.
-        model: What speaks where a conversation names no model: a LangChain chat model or a name.
+        checkpointer: The saver that stores sessions. Pass None for LangGraph's own servers, which
+            provide one. Warning: by default LangGraph's savers import and call any object that
+            their database names, so whoever can write to the database can run code here. Pass
+            ``serde=PlainSerializer()`` from `graphs.store.serializer` to your saver, as
+            duologue's stores do, or start the process with ``LANGGRAPH_STRICT_MSGPACK=true``.
+            ``with_allowlist`` alone does not protect a saver that is open by default.
+        model: The model for speakers without one: a LangChain chat model or a model's name.
         models: LangChain chat models by the names that conversations use, or a `Models`.
-        stop_requested: Tells, between turns, whether a session was asked to stop.
-        form: A kind's short form, whose fields a run may be started with.
-        name: The graph's name, in traces and as a tool of a LangGraph server's MCP endpoint, which
-            needs a name of its own for each graph. None: the form's, such as ``role_play``, or
-            ``duologue`` where there is no form.
-        allow_host: Whether conversations may name ``host`` as their sandbox. Then whoever starts a
-            run can run programs on this machine.
-        allow_paths: Whether conversations may name models by the paths of their weights. Then
-            whoever starts a run can have files of this machine read.
-        **registered: What conversations may name: tools, functions, hooks and so on; see
+        stop_requested: A function that returns whether a session was asked to stop. It is called
+            between turns.
+        form: The short form of a conversation kind. Runs may then be started with its fields.
+        name: The graph's name in traces, and as a tool of a LangGraph server's MCP endpoint, where
+            each graph needs a unique name. Default: the form's name, such as ``role_play``, or
+            ``duologue`` without a form.
+        allow_host: Whether conversations may name ``host`` as their sandbox. If they may, whoever
+            starts a run can run programs on this machine.
+        allow_paths: Whether conversations may name models by the paths of their weights. If they
+            may, whoever starts a run can make the process read files of this machine.
+        **registered: The tools, functions, hooks and other objects that conversations may name; see
             `Registered`.
 
     Returns:
@@ -98,8 +99,8 @@ def build_graph(
         ``{"messages": [{"role": "user", "content": …}]}``.
 
     Raises:
-        SpecError: Two tools share a name, or something is not what it is registered as.
-        TypeError: There is no such option.
+        SpecError: Two tools have the same name, or an object has the wrong type for its option.
+        TypeError: An option is unknown.
 
     Example:
         >>> graph = build_graph()
@@ -126,9 +127,9 @@ def compile_graph(
     *,
     checks_inputs: bool = True,
 ) -> Graph:
-    """Compile the graph; `build_graph` says more.
+    """Compile the graph, as `build_graph` does, from the resources.
 
-    Without `checks_inputs`, whoever runs it must have checked what it is started with.
+    If `checks_inputs` is False, the caller must have checked the input of each run.
     """
     form = resources.form
     name = name or (_NAME if form is None else form.kind())
@@ -138,16 +139,17 @@ def compile_graph(
 
 @lru_cache(maxsize=16)
 def _template(form: type[Form] | None) -> CompiledStateGraph[State, Any, Input, Output]:
-    """Compile the graph of a form, which all conversations of a process have in common.
+    """Compile the graph of a form once per process; all its conversations share it.
 
-    Compiling it takes as long as half a message. It is bound to nothing, and never changed.
+    Compiling takes about half as long as a message of a conversation. The template has no
+    checkpointer and no resources, and it never changes.
     """
     schema = Input if form is None else form_input(form)
     context = assistant_context(form)
     builder = StateGraph(State, context, input_schema=schema, output_schema=Output)
     edge = _BothWays("route", _route)
     for node, run, following in _NODES:
-        # The first node reads the form's fields, too.
+        # The first node reads the fields of the form in addition to the state.
         reads = _first_input(schema) if node is Node.TASK_SPECIFICATION else State
         bound = _BothWays(node.value, partial(_run_node, run))
         builder.add_node(node.value, bound, input_schema=reads)
@@ -161,18 +163,18 @@ async def _check_input(resources: Resources, state: State, context: object) -> N
 
 
 def _first_input(schema: type[Input]) -> type[State]:
-    """What the first node reads: the input and the state."""
+    """Return the schema of the first node: the input and the state."""
     hints = [get_type_hints(one, include_extras=True) for one in (schema, State)]
     return cast("type[State]", _typed_dict("FirstInput", hints[0] | hints[1]))
 
 
 def route(state: State, running: RunningSessions, session: str | None = None) -> str:
-    """Say which node comes next: what the rules say of the position, and nothing else."""
+    """Return the name of the next node. It depends only on the stored messages and position."""
     if not state.get("position"):
         return Node.TASK_SPECIFICATION.value
     known = running.of(session, state)
     if known.edited(state):
-        # Whoever speaks reads them first; where it goes on depends on what they say now.
+        # A speaker's node reads edited messages again. The step after it depends on their new text.
         return Node.USER_AGENT.value
     node = known.turn(known.position(state)).node
     if node is Node.END:
@@ -181,26 +183,26 @@ def route(state: State, running: RunningSessions, session: str | None = None) ->
 
 
 class _BothWays(Runnable[State, Any]):
-    """A node or an edge, given by one coroutine function, in a loop or in LangGraph's threads.
+    """A node or an edge made from one coroutine function, for synchronous and asynchronous runs.
 
-    The resources come from the graph that runs and not from the run's context or configuration,
-    which clients of a server set: they must not set `allow_host`.
+    The resources come from the running graph. They do not come from the run's context or
+    configuration, because clients of a server set these and must not be able to set `allow_host`.
     """
 
     def __init__(
         self, name: str, run: Callable[[Resources, State, RunnableConfig], Awaitable[Any]]
     ) -> None:
-        """Take the function, which is given the resources, the state and the run's config."""
+        """Store the name and the function. It takes the resources, the state and the config."""
         self.name = name
         self._run = run
 
     def invoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002, ANN401  # as LangChain has it
-        """Wait for it."""
+        """Run the function and wait for its result."""
         resources = resources_of_run()
         return wait_for(lambda: self._run(resources, input, config or {}))
 
     async def ainvoke(self, input: State, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002, ANN401  # as LangChain has it
-        """Run it."""
+        """Run the function."""
         return await self._run(resources_of_run(), input, config or {})
 
 
@@ -218,13 +220,13 @@ async def _route(resources: Resources, state: State, config: RunnableConfig) -> 
 
 
 def form_input(form: type[Form]) -> type[Input]:
-    """Make the input of a graph that takes a short form."""
+    """Return the input schema of a graph that accepts a short form."""
     fields = {
         name: Required[_described(info)] if info.is_required() else _described(info)
         for name, info in form.model_fields.items()
     }
     whole = Field(description="A whole conversation, instead of the other fields.")
-    # The channel stays last, where LangGraph looks for it.
+    # The channel stays the last item of `Annotated`: LangGraph looks for it there.
     kept, channel = get_args(Latest)
     fields["conversation"] = Annotated[kept, whole, channel]
     messages = Field(description="What the user says: a person's next turn, or else the task.")
@@ -237,19 +239,19 @@ _PROMPTED_AT = [node.value for node in _SPEAKERS]
 
 
 def assistant_context(form: type[Form] | None) -> type[Any]:
-    """Make the schema of what an assistant sets, for Studio."""
+    """Return the schema of the settings of an assistant, for LangGraph Studio."""
     fields = {}
     for name, info in settings_of(form).items():
-        # By these keys Studio shows a setting where its node stands, and a prompt as one.
+        # By these keys Studio shows a setting at its node, and a prompt in its prompt editor.
         shown: dict[str, Any] = {"langgraph_nodes": _PROMPTED_AT}
         shown |= {"langgraph_type": "prompt"} if name.endswith("_prompt") else {}
         fields[name] = _described(info, json_schema_extra=shown)
-    # It takes what others need of the same context, too: tools of a parent's, such as a user's id.
+    # The context may contain other keys, too, such as a user's id for the tools of a parent graph.
     return _typed_dict(f"{form.__name__ if form else ''}Assistant", fields)
 
 
 def _described(info: FieldInfo, **more: Any) -> Any:  # noqa: ANN401  # a type
-    """A field's type with its limits and all that a schema says of it."""
+    """Return a field's type with its limits, its description and its default for the schema."""
     told: dict[str, Any] = {"description": info.description}
     if not info.is_required() and info.default_factory is None:
         told["default"] = info.default

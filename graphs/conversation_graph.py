@@ -1,7 +1,7 @@
-"""The compiled graph, which checks inputs and manual writes before LangGraph stores any of them.
+"""The compiled graph, which checks inputs and manual writes before LangGraph stores them.
 
-LangGraph stores a run's input before the first node sees it, and drops the question that the thread
-waits with, so the first node is too late to refuse it.
+LangGraph stores a run's input before the first node reads it, and drops the question that the
+thread waits with. So the first node would reject an invalid input too late.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -23,8 +23,8 @@ from .log.reducer import read_messages
 from .log.state import Input, Output, State, apply_update, hide_removed, is_removed
 
 CheckInput: TypeAlias = Callable[[State, Any], Awaitable[object]] | None
-"""Takes the state with the input in it and the run's context; raises if the input is refused. None:
-whoever runs the graph has checked it."""
+"""A function that takes the state with the input in it and the run's context, and raises an error
+if the input is refused. None if the caller of the graph has checked the input."""
 
 _NO_MORE: Final = object()
 """Marks the end of a stream."""
@@ -33,25 +33,26 @@ _AS_NODE_OF_A_RUN: Final = "__pregel_task_id"
 """The key that LangGraph adds to a config when a graph runs as the node of another."""
 
 _NO_NODES: Final = (START, END, "__input__", "__copy__")
-"""LangGraph's own nodes, as which a write does not reach the channel `unspoken`."""
+"""LangGraph's own nodes. A write as one of them does not reach the channel `unspoken`."""
 
 
 _RESOURCES: ContextVar[Resources] = ContextVar("_RESOURCES")
-"""The resources of the graph that runs. All graphs of one form have the same nodes."""
+"""The resources of the running graph. All graphs of one form share their nodes."""
 
 
 def resources_of_run() -> Resources:
-    """Return the resources of the graph that runs, as in a node or an edge."""
+    """Return the resources of the running graph, for a node or an edge."""
     return _RESOURCES.get()
 
 
 class ConversationGraph(CompiledStateGraph[State, Any, Input, Output]):
-    """A compiled conversation. A refused input or write leaves its thread as it was."""
+    """A compiled graph of conversations. A refused input or write leaves its thread unchanged."""
 
     def __init__(self, *, resources: Resources, check_input: CheckInput, **fields: Any) -> None:
-        """Store what its nodes share, and the fields of LangGraph's own compiled graph."""
+        """Store the shared resources of its nodes, and the fields of LangGraph's compiled graph."""
         super().__init__(**fields)
-        # The attributes have the arguments' names: `copy` passes all attributes as arguments.
+        # The attributes have the names of the arguments, because `copy` passes all attributes as
+        # arguments.
         self.resources = resources
         self.check_input = check_input
 
@@ -64,18 +65,18 @@ class ConversationGraph(CompiledStateGraph[State, Any, Input, Output]):
         resources: Resources,
         check_input: CheckInput,
     ) -> "ConversationGraph":
-        """Return a graph with the nodes of a template, which is bound to nothing and stays so."""
+        """Return a graph with the nodes of a template. The template itself does not change."""
         fields = {name: one for name, one in vars(template).items() if name != "__orig_class__"}
         fields |= {"nodes": {**template.nodes}, "channels": {**template.channels}, "name": name}
         fields["checkpointer"] = ensure_valid_checkpointer(checkpointer)
         made = cls(resources=resources, check_input=check_input, **fields)
-        # Its constructor drops some of them, such as the types that a checkpoint may contain.
+        # The constructor drops some fields, such as the types that a checkpoint may contain.
         vars(made).update(fields)
         return made
 
     @contextmanager
     def _bound(self) -> Iterator[None]:
-        """Let the steps that begin inside the block find the resources of this graph."""
+        """Provide this graph's resources to the steps that begin inside the block."""
         token = _RESOURCES.set(self.resources)
         try:
             yield
@@ -103,7 +104,8 @@ class ConversationGraph(CompiledStateGraph[State, Any, Input, Output]):
                 wait_for(lambda: self._check(state, options.get("context")))
         with closing(cast("Any", super().stream(given, config, **options))) as parts:
             while True:
-                # Not around the yield: what the reader does is not a part of the run.
+                # The resources are not bound during the yield: the reader's code is not part of the
+                # run.
                 with self._bound():
                     part = next(parts, _NO_MORE)
                 if part is _NO_MORE:
@@ -141,7 +143,7 @@ class ConversationGraph(CompiledStateGraph[State, Any, Input, Output]):
             SpecError: A value for `messages` is not a message. Then nothing is written.
         """
         read = [_read_updates(updates) for updates in supersteps]
-        # Behind the update comes the edge of the node that it is written as.
+        # After an update, LangGraph runs the edge of the node that the update is written as.
         with self._bound():
             if not any(map(_has_messages, read)):
                 return super().bulk_update_state(config, read)
@@ -178,7 +180,7 @@ class ConversationGraph(CompiledStateGraph[State, Any, Input, Output]):
         return {**given, "messages": _drop_own_marks(read_messages(given["messages"]))}
 
     def _is_checked(self, given: object) -> bool:
-        """Return whether an input is compared with its thread before it is stored."""
+        """Return whether an input is compared with the thread's state before it is stored."""
         is_input = isinstance(given, dict) and self.check_input is not None
         return is_input or _writes_messages(given)
 
@@ -187,14 +189,15 @@ class ConversationGraph(CompiledStateGraph[State, Any, Input, Output]):
             await self.check_input(state, context)
 
     def _has_own_thread(self, config: RunnableConfig | None) -> bool:
-        """Return whether a run's steps are stored on a thread of this graph's own."""
+        """Return whether a run's steps are stored on a thread of this graph, not of a parent graph.
+        """
         fields = dict((self.config or {}).get("configurable", {}))
         fields |= ensure_config(config).get("configurable", {})
         is_stored = isinstance(self.checkpointer, BaseCheckpointSaver) and "thread_id" in fields
         return is_stored and _AS_NODE_OF_A_RUN not in fields
 
     def _add_removals(self, given: Any, known: State) -> Any:  # noqa: ANN401
-        """Add the writes of removals to a command; for an input the first node adds them."""
+        """Add the writes of removals to a command. For an input, the first node adds them."""
         if not isinstance(given, Command):
             return given
         return _change_command(given, lambda values: _hide_in_values(values, known)[0])
@@ -206,12 +209,12 @@ class ConversationGraph(CompiledStateGraph[State, Any, Input, Output]):
 
 
 def _drop_own_marks(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
-    """Drop marks that only nodes may write, and messages that are marked as removed."""
+    """Drop marks that only nodes may write, and drop messages that are marked as removed."""
     plain = [
         cast("AnyMessage", RemoveMessage(id=str(one.id))) if _is_removal(one) else one
         for one in messages
     ]
-    # Another conversation removed it: nobody hears it here either.
+    # Another conversation removed such a message, so no speaker hears it here, either.
     return [one for one in plain if not is_removed(one)]
 
 
@@ -226,7 +229,7 @@ def _read_values(values: dict[str, Any]) -> dict[str, Any]:
         read["messages"] = read_messages(values["messages"])
     if "unspoken" in values:
         given = values["unspoken"]
-        # As in `update_of`, within one more list.
+        # Nested in one more list, as `update_of` writes it.
         read["unspoken"] = [
             read_messages(part if isinstance(part, list) else [part], "unspoken")
             for part in (given if isinstance(given, list) else [given])
@@ -262,7 +265,7 @@ def _update_of(command: Command[Any]) -> dict[str, Any] | None:
     """Return the values that a command writes, by channel."""
     update: Any = command.update
     if isinstance(update, list | tuple):
-        # Pairs, as clients of a server may send them.
+        # Clients of a server may send pairs.
         names = [name for name, _ in update]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:

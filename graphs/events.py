@@ -1,9 +1,8 @@
-"""The events of a conversation: what `stream` yields, and ``--json`` prints, one by one.
+"""The events of a conversation: `stream` yields them, and ``--json`` prints one per line.
 
-Their field ``event`` says in JSON which event it is. In Python a `match` over the classes does, and
-type checkers know the fields of each. A pattern names its fields:
-``MessageSaid(text=text)``, not ``MessageSaid(text)``.
-How the log is read as events is in `graphs.session.events`.
+In JSON the field ``event`` names the event. In Python, `match` on the classes: type checkers then
+know the fields of each event. A pattern names its fields: ``MessageSaid(text=text)``, not
+``MessageSaid(text)``. `graphs.session.events` reads the log as events.
 
 Example:
     >>> from duologue import chat, stream
@@ -52,13 +51,14 @@ class SessionStarted(_Event):
     resumed: bool
     """Whether the run continues an earlier one."""
     ended: bool = False
-    """Whether the conversation has ended before. The events of its messages then follow again."""
+    """Whether the conversation had already ended. If it had, the events of its messages follow
+    again."""
     people: tuple[str, ...] = ()
-    """The names of the speakers that people speak for."""
+    """The names of the speakers whose replies people write."""
 
 
 class Notice(_Event):
-    """A sentence for whoever follows the run: something takes a moment, or is worth knowing."""
+    """A sentence for the reader of the events, such as a warning or the reason for a delay."""
 
     event: Literal["notice"] = "notice"
     text: str
@@ -66,13 +66,13 @@ class Notice(_Event):
 
 
 class TaskSpecified(_Event):
-    """The task as the speakers get it, after a model was asked to make it more specific."""
+    """The task that the speakers get, after a model was asked to make it more specific."""
 
     event: Literal["task"] = "task"
     text: str
     """The task."""
     problem: str | None = None
-    """Why the task was kept as it was. None if it was rewritten."""
+    """Why the original task was kept. None if the task was rewritten."""
 
 
 class MessageStarted(_Event):
@@ -88,27 +88,27 @@ class MessageStarted(_Event):
 
 
 class MessageToken(_Event):
-    """A piece of the message that a speaker is saying."""
+    """A piece of a message that is still being written."""
 
     event: Literal["token"] = "token"
     speaker: str
     """The name of the speaker."""
     text: str
-    """The piece, as the others hear it."""
+    """The piece, as the other speakers hear it."""
 
 
 class ThoughtReceived(_Event):
-    """The thoughts of a model before its answer. No speaker hears them; the message follows."""
+    """The thoughts of a model before its answer. No speaker hears them. The message follows."""
 
     event: Literal["thought"] = "thought"
     speaker: str | None
-    """The name of the speaker whose model it is. None for other models, such as a judge's."""
+    """The name of the model's speaker. None for other models, such as a judge's."""
     text: str
     """The thought."""
 
 
 class MessageSaid(_Event):
-    """A whole message of a speaker, as it is in the log."""
+    """A whole message of a speaker, as the log contains it."""
 
     event: Literal["message"] = "message"
     id: str
@@ -118,17 +118,17 @@ class MessageSaid(_Event):
     text: str
     """The whole message."""
     heard_text: str | None = None
-    """The part of the text that others hear, if the message contains a done token. None: they hear
-    all of it."""
+    """The part of the text that others hear, if the message contains a done token. None if they
+    hear all of it."""
     problem: str | None = None
-    """The rule that the message breaks, if it was accepted all the same. None if it breaks none."""
+    """The rule that the message breaks, if it was accepted nevertheless. None if it breaks none."""
     cut_off: bool = False
-    """Whether it ended because it reached the longest length of an answer."""
+    """Whether it was cut off at the token limit."""
     audience: tuple[str, ...] | None = None
-    """The names of the other speakers who hear it: empty if nobody else does, as with a private
-    answer or an opening answer. None: everyone hears it."""
+    """The names of the other speakers who hear it. Empty if no other speaker does, as with a
+    private answer or an opening answer. None if everyone hears it."""
     parsed: JsonValue = None
-    """The content by the speaker's format, as plain values. None if there is none."""
+    """The content, parsed by the speaker's format, as plain values. None if there is none."""
     has_tool_calls: bool = False
     """Whether it accompanies tool calls, so that the speaker's turn continues."""
     source: Source = Source.MODEL
@@ -143,13 +143,13 @@ class ReplyRejected(_Event):
     id: str
     """The reply's place in the log, such as ``m0004``."""
     speaker: str | None
-    """The name of the speaker. None if a model replied that rewrites the task."""
+    """The name of the speaker. None if the reply came from the model that rewrites the task."""
     text: str
     """The whole reply."""
     problem: str
     """The rule that it broke."""
     cut_off: bool = False
-    """Whether it ended because it reached the longest length of an answer."""
+    """Whether it was cut off at the token limit."""
 
 
 class ToolCallRequested(_Event):
@@ -159,7 +159,7 @@ class ToolCallRequested(_Event):
     speaker: str
     """The name of the speaker."""
     call_id: str
-    """The id of the call. The event of its result has the same."""
+    """The id of the call. The event of its result has the same id."""
     name: str
     """The name of the tool."""
     arguments: dict[str, Any]
@@ -167,7 +167,7 @@ class ToolCallRequested(_Event):
 
 
 class CodeBlock(Data):
-    """A block of code that runs."""
+    """A block of code that is run."""
 
     language: str
     """``python`` or ``shell``; the label of the block if it is neither."""
@@ -176,7 +176,7 @@ class CodeBlock(Data):
 
 
 class CodeStarted(_Event):
-    """The start of code that a speaker heard and now runs. Its output is the next message."""
+    """The start of code that a speaker heard and now runs. The next message contains its output."""
 
     event: Literal["code"] = "code"
     id: str
@@ -204,7 +204,7 @@ class ToolCallFinished(_Event):
 
 
 class ToolRoundLimitReached(_Event):
-    """A speaker has reached the limit of tool rounds in its turn. It now answers without tools."""
+    """The end of the tool rounds in a speaker's turn: it used all of them and must now answer."""
 
     event: Literal["tool_rounds"] = "tool_rounds"
     id: str
@@ -236,8 +236,8 @@ class SpeakerChosen(_Event):
     speaker: str
     """The name of the next speaker."""
     problem: str | None = None
-    """Why the choice could not be used, so that the next speaker in order speaks. None if it
-    could."""
+    """The reason why the choice could not be used, so that the next speaker in order speaks. None
+    if the choice was used."""
 
 
 class HistoryShortened(_Event):
@@ -252,17 +252,17 @@ class HistoryShortened(_Event):
     speaker: str
     """The name of the speaker."""
     text: str
-    """The summary that replaces it. Empty if there is none."""
+    """The summary that replaces this part. Empty if there is no summary."""
 
 
 class ConversationReopened(_Event):
-    """The end that the conversation had here before it continued with another message."""
+    """The end of the conversation before another message continued it."""
 
     event: Literal["reopened"] = "reopened"
     id: str
     """The place of the end in the log, such as ``m0004``."""
     outcome: Outcome
-    """The outcome that the conversation had."""
+    """The outcome of the conversation at that end."""
 
 
 class QuestionAsked(_Event):
@@ -289,7 +289,7 @@ class ConversationEnded(Outcome):
 
     @classmethod
     def of(cls, session: str, outcome: Outcome) -> "ConversationEnded":
-        """Make the event of a session's outcome."""
+        """Return the event for a session's outcome."""
         return cls(session=session, **dict(outcome))
 
 
