@@ -189,8 +189,7 @@ class ConversationGraph(CompiledStateGraph[State, Any, Input, Output]):
             await self.check_input(state, context)
 
     def _has_own_thread(self, config: RunnableConfig | None) -> bool:
-        """Return whether a run's steps are stored on a thread of this graph, not of a parent graph.
-        """
+        """Return whether a run's steps are stored on a thread of this graph, not a parent's."""
         fields = dict((self.config or {}).get("configurable", {}))
         fields |= ensure_config(config).get("configurable", {})
         is_stored = isinstance(self.checkpointer, BaseCheckpointSaver) and "thread_id" in fields

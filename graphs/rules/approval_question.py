@@ -1,4 +1,4 @@
-"""Approval before tools run: what a person is asked, and whether an answer fits."""
+"""Approval of tool calls: the question to a person, and the check of the answer."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ from ..speakers.speaker import Speaker
 
 
 def needing_approval(speaker: Speaker, calls: Sequence[ToolCall]) -> list[ToolCall]:
-    """Return the calls that a person has to decide on."""
+    """Return the calls that a person must decide on."""
     if speaker.tool_choice == "none":
         return []
     return [call for call in calls if speaker.interrupt_on.get(call["name"], False) is not False]
@@ -32,7 +32,7 @@ def needing_approval(speaker: Speaker, calls: Sequence[ToolCall]) -> list[ToolCa
 def build_approval(
     speaker: Speaker, calls: Sequence[ToolCall], parameters_of: Callable[[str], dict[str, Any]]
 ) -> Approval | None:
-    """Give what a person is asked before calls run, if anything."""
+    """Return the question to a person before calls run, or None if no call needs approval."""
     asked: list[tuple[ToolCall, InterruptOn]] = []
     for call in needing_approval(speaker, calls):
         rule = speaker.interrupt_on[call["name"]]
@@ -72,7 +72,7 @@ def call_shown(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def find_misfit(request: Approval, answer: Decisions, tools: Sequence[str]) -> str | None:
-    """Say in one sentence why an answer does not fit its question; None where it fits."""
+    """Return why an answer does not fit its question, in one sentence; None if it fits."""
     wanted, given = len(request.action_requests), len(answer.decisions)
     if wanted != given:
         calls = "call waits" if wanted == 1 else "calls wait"
@@ -99,7 +99,11 @@ def find_misfit(request: Approval, answer: Decisions, tools: Sequence[str]) -> s
 
 
 def check_decisions(question: ApprovalQuestion, answer: object) -> None:
-    """Make sure that an answer fits what is asked by an agent of the user's own."""
+    """Check that an answer fits the question of a user's own agent.
+
+    Raises:
+        AnswerError: The answer does not fit.
+    """
     calls = [{"description": "", **one} for one in question.action_requests]
     reviews = [
         {"action_name": one.get("name"), "allowed_decisions": question.allowed(one)}
@@ -108,14 +112,14 @@ def check_decisions(question: ApprovalQuestion, answer: object) -> None:
     try:
         request = Approval.model_validate({"action_requests": calls, "review_configs": reviews})
     except ValidationError:
-        # Something else that only looks like it.
+        # The request only looks like an approval, so any answer is accepted.
         return
     try:
         found = Decisions.model_validate(answer)
     except ValidationError as error:
         fault: str | None = find_misshapen(error)
     else:
-        # Which tools the agent has is not known here.
+        # The agent's tools are not known here, so every edited tool name is accepted.
         edits = [one for one in found.decisions if isinstance(one, Edit)]
         fault = find_misfit(request, found, [one.edited_action.name for one in edits])
     if fault is not None:
@@ -123,9 +127,9 @@ def check_decisions(question: ApprovalQuestion, answer: object) -> None:
 
 
 def find_misshapen(error: ValidationError) -> str:
-    """Say in one sentence why an answer can't be read as `Decisions`."""
+    """Return why an answer can't be read as `Decisions`, in one sentence."""
     first = first_fault(error)
-    # Behind the place pydantic puts the kind of decision, which no answer has there.
+    # Pydantic inserts the kind of the decision into the path. The answer has no such field.
     path = [part for place, part in enumerate(first["loc"]) if place != _KIND_AT]
     field = ".".join(map(str, path))
     match first["type"]:
@@ -146,4 +150,5 @@ def find_misshapen(error: ValidationError) -> str:
 
 
 _KIND_AT = 2
-"""Where pydantic puts the kind of a decision into a path: after ``decisions`` and its place."""
+"""The index at which pydantic inserts the kind of a decision into a path: after ``decisions`` and
+the decision's index."""

@@ -33,17 +33,17 @@ from .turns import watcher
 
 
 def facts_of(conversation: Conversation, log: Sequence[BaseMessage]) -> Facts:
-    """Compute the facts that ends look at."""
+    """Compute the facts that end conditions look at."""
     return counter_of(conversation, log).facts()
 
 
 def counter_of(conversation: Conversation, log: Sequence[BaseMessage]) -> "LogCounter":
-    """Count what a log contains."""
+    """Return a counter that has read a whole log."""
     return Fold(partial(LogCounter, conversation), LogCounter.add).of(log)
 
 
 class LogCounter:
-    """What a log contains, counted message by message."""
+    """The counts of a log, updated message by message."""
 
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
@@ -53,7 +53,7 @@ class LogCounter:
         self._begin()
 
     def _begin(self) -> None:
-        """Count from here."""
+        """Reset the counts; the counting starts after this point."""
         conversation = self._conversation
         begun = ((end.reason, end.tally(conversation)) for end in ENDS.values())
         self.tallies = {reason: tally for reason, tally in begun if tally is not None}
@@ -66,7 +66,7 @@ class LogCounter:
         }
 
     def add(self, message: BaseMessage) -> None:
-        """Take the next message of the log."""
+        """Count the next message of the log."""
         about = metadata(message)
         if isinstance(about, EarlierEnd):
             return self._begin()
@@ -87,7 +87,7 @@ class LogCounter:
             self._take_tokens(message, about)
 
     def _take_tokens(self, message: BaseMessage, about: Speech) -> None:
-        """Take the done tokens of a message that all hear; it answers those of another speaker."""
+        """Store the done tokens of a message that all hear. It answers those of another speaker."""
         who = about.speaker or ""
         if self._unanswered and self._unanswered[0][1] != who:
             self._unanswered = ()
@@ -106,7 +106,7 @@ class LogCounter:
         )
 
     def _begin_guards_anew(self) -> None:
-        """A person was told what the guards have counted, and has said something to it."""
+        """Reset the met guards: a person was asked because of them, and has now spoken."""
         for guard in GUARDS:
             if guard.strength is not Strength.GUARD:
                 continue
@@ -115,7 +115,7 @@ class LogCounter:
                 self.tallies[guard.reason] = tally
 
     def facts(self) -> Facts:
-        """Return what was counted so far."""
+        """Return the facts so far."""
         counts = {reason: tally.count for reason, tally in self.tallies.items()}
         return Facts(
             messages=self._messages,
@@ -129,7 +129,7 @@ class LogCounter:
         )
 
     def _code(self) -> dict[str, Any]:
-        """Who said the newest message, by whether it holds code; nothing where none is ever run."""
+        """Return who said the newest message, and whether it contains code that a speaker runs."""
         conversation = self._conversation
         run = {languages_run(conversation, one) for one in conversation.speakers if one.runs_code}
         if self._heard is None or not run:
@@ -139,7 +139,7 @@ class LogCounter:
         return {"code_by" if writes else "no_code_by": about.speaker}
 
     def _people(self) -> dict[str, Any]:
-        """What is found only where people take part, or a first message is given."""
+        """Return the facts that only people and first messages need; empty without these."""
         speakers = self._conversation.speakers
         if not any(speaker.human or speaker.first_message for speaker in speakers):
             return {}
@@ -164,14 +164,14 @@ class LogCounter:
 
 
 def with_usage(facts: Facts, usage: Iterable[Usage]) -> Facts:
-    """Add what model calls have used to the facts of a log."""
+    """Add the usage of model calls to the facts of a log."""
     spent = add_usage(usage)
     tokens = spent.input_tokens + spent.output_tokens
     return facts.model_copy(update={"calls": spent.calls, "tokens": tokens, "cost": spent.cost})
 
 
 class _AutoReplies:
-    """The automatic replies for a speaker since a person last spoke for it."""
+    """The number of automatic replies of a speaker since its person last spoke."""
 
     def __init__(self, conversation: Conversation, name: str) -> None:
         self._conversation = conversation
@@ -182,16 +182,16 @@ class _AutoReplies:
         self.count = 0
 
     def add(self, message: BaseMessage, about: MessageMetadata) -> None:
-        """Take the next message of the log."""
+        """Count the next message of the log."""
         if is_public_speech(about) and about.speaker == self._name:
             if about.source is Source.HUMAN:
                 self.count, self._calls = 0, {}
-            # A first message is given, and answers nothing.
+            # A fixed first message answers no other message.
             elif not (self._is_given and about.source is Source.TEXT):
                 self.count += 1
             self._is_given = False
         elif isinstance(about, ToolCalls) and about.is_aloud and isinstance(message, AIMessage):
-            # Calls that run where a person might have stopped them are one such reply.
+            # A message of calls that run although a person could have stopped them counts once.
             if watcher(self._conversation, about.speaker or "") == self._name:
                 self._made += 1
                 self._calls |= {call["id"]: self._made for call in message.tool_calls}
@@ -203,9 +203,10 @@ class _AutoReplies:
 
 
 class Reader:
-    """Reads the log of one session.
+    """A reader of one session's log.
 
-    Each part gives the same for any log as if it were read for the first time.
+    It reads only the new messages of a growing log. The result is the same as for a log that is
+    read for the first time.
     """
 
     def __init__(self, conversation: Conversation) -> None:
@@ -220,19 +221,19 @@ class Reader:
         }
 
     def facts(self, log: Sequence[BaseMessage]) -> Facts:
-        """Compute the facts that ends look at."""
+        """Compute the facts that end conditions look at."""
         return self._counted.of(log).facts()
 
     def tallies(self, log: Sequence[BaseMessage]) -> Tallies:
-        """Return what each end counts in a log."""
+        """Return the counts of each end in a log."""
         return self._counted.of(log).tallies
 
     def history(self, name: str) -> History:
-        """Give what a speaker remembers."""
+        """Return a speaker's history: the part of the log that it remembers."""
         return self._histories[name]
 
     def view(
         self, lines: Sequence[BaseMessage], name: str, system: str | None, *, in_prompt: bool
     ) -> list[BaseMessage]:
-        """Show what a speaker remembers as it sees it; the messages are not to be changed."""
+        """Return messages as a speaker sees them. Do not change the returned messages."""
         return self._views[name, in_prompt].of(lines, system)

@@ -1,4 +1,4 @@
-"""The words for a message of the log that page, Markdown, terminal, notebook and `why` share."""
+"""Texts about log messages for people: page, Markdown, terminal, notebook and `why` share them."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -21,16 +21,16 @@ from ..log.metadata import (
 from .outcome import Outcome
 
 CUT_OFF: Final = "Cut off at its longest length"
-"""The remark on a message that was cut off."""
+"""The remark about a message that was cut off."""
 
 
 def name_author(about: MessageMetadata) -> str:
-    """Return who said a message: a speaker, or the conversation itself."""
+    """Return the author of a message: a speaker, the task, or the conversation itself."""
     return about.speaker or ("The task" if isinstance(about, Draft) else "The conversation")
 
 
 def describe_note(about: MessageMetadata) -> str | None:
-    """Describe in one line a message that nobody said, or return None if it was said."""
+    """Return one line about an entry that is not a message of a speaker; None if there is none."""
     match about:
         case Reflection(verdict=Verdict() as verdict):
             return describe_verdict(verdict, separate=about.speaker is None)
@@ -49,7 +49,7 @@ def describe_note(about: MessageMetadata) -> str | None:
 
 
 def list_remarks(about: MessageMetadata) -> tuple[str, ...]:
-    """Return what readers need to know about a message beside its text."""
+    """Return the remarks that people need besides the message's text."""
     found: list[str] = []
     if isinstance(about, Draft | Reflection) and about.problem is not None:
         cut_off = isinstance(about, Draft) and about.cut_off
@@ -62,32 +62,32 @@ def list_remarks(about: MessageMetadata) -> tuple[str, ...]:
 
 
 def describe_audience(names: Sequence[str]) -> str:
-    """Say that only these speakers hear a message."""
+    """Return the remark that only these speakers hear a message."""
     return f"Heard by {' and '.join(names)} alone" if names else "Heard by nobody else"
 
 
 def describe_retry(*, cut_off: bool) -> str:
-    """Say that another reply was requested instead of a draft."""
+    """Return the remark that another reply was requested instead of a draft."""
     return "Cut off and asked again" if cut_off else "Rejected and asked again"
 
 
 def describe_kept_task(problem: str) -> str:
-    """Say that the task was kept as given, since no rewrite of it was usable."""
+    """Return the remark that the task was not rewritten because no rewrite was usable."""
     return f"The task: kept as it was given, rejected twice: {problem}"
 
 
 def describe_choice(name: str, *, readable: bool) -> str:
-    """Say who speaks next."""
+    """Return one line about the choice of the next speaker."""
     return f"{name} speaks next" + ("" if readable else ": the choice can't be read")
 
 
 def describe_reopening(outcome: Outcome) -> str:
-    """Say how a conversation ended before it continued."""
+    """Return one line about the end of the conversation before it continued."""
     return f"{outcome} It went on"
 
 
 def describe_result(name: str, about: CallOutcome, *, failed: bool) -> str:
-    """Say how a call of a tool ended, or who answered in its place."""
+    """Return one line about the result of a tool call, or about the person who answered it."""
     if about.decision == "respond":
         return f"A person answers for {name}"
     if about.failure is Failure.PERSON:
@@ -96,7 +96,7 @@ def describe_result(name: str, about: CallOutcome, *, failed: bool) -> str:
 
 
 def describe_verdict(verdict: Verdict, *, separate: bool) -> str:
-    """Describe a verdict in one line."""
+    """Return one line about a verdict."""
     whose = f"The judge, after {verdict.speaker}" if separate else f"{verdict.speaker} on its task"
     if not verdict.readable:
         return f"{whose}: unreadable, which counts as not complete"

@@ -1,6 +1,6 @@
-"""Which ends are met at a position, the strongest first.
+"""The met ends at a position, the strongest first.
 
-Nobody names in ``end_chat.when`` the ends that depend on the position alone: they are here, too.
+``end_chat.when`` does not name the ends that depend on the position alone. They are defined here.
 """
 
 from abc import abstractmethod
@@ -39,16 +39,16 @@ from .turns import (
 
 
 class PositionEnd(EndRule):
-    """Base of the ends that depend on the position."""
+    """Base of the ends that depend on the position alone."""
 
     @classmethod
     @abstractmethod
     def is_met_at(cls, conversation: Conversation, position: Position) -> bool:
-        """Return whether it is met."""
+        """Return whether the end is met."""
 
 
 class Quit(PositionEnd):
-    """A person left the conversation."""
+    """The end that is met when a person leaves the conversation."""
 
     reason = "quit"
     strength = Strength.HARD
@@ -68,7 +68,10 @@ class Quit(PositionEnd):
 
 
 class Termination(PositionEnd):
-    """A termination message came, and no person wanted to go on (AutoGen)."""
+    """The end that is met when a termination message gets no answer (AutoGen).
+
+    A person may decline to answer it, or its receiver has no person to ask.
+    """
 
     reason = "termination"
     strength = Strength.SAID
@@ -77,7 +80,7 @@ class Termination(PositionEnd):
 
     @classmethod
     def waits(cls, *, has_left: bool) -> bool:
-        # A person has ended it, which needs no least number of rounds.
+        # A person has ended the conversation, so the minimum of rounds does not apply.
         return not has_left
 
     @classmethod
@@ -98,7 +101,7 @@ class Termination(PositionEnd):
 
 
 class Completed(PositionEnd):
-    """The tasks that the end-chat mode asks for are complete."""
+    """The end that is met when the tasks that the end-chat mode requires are complete."""
 
     reason = "completed"
     strength = Strength.VERDICT
@@ -127,7 +130,7 @@ class Completed(PositionEnd):
 
 
 class AutoRepliesUsedUp(PositionEnd):
-    """So many automatic replies were given in a person's place (AutoGen)."""
+    """The end that is met when a person's automatic replies are used up (AutoGen)."""
 
     reason = "max_consecutive_auto_reply"
     strength = Strength.CAP
@@ -145,7 +148,7 @@ class AutoRepliesUsedUp(PositionEnd):
 
 
 class RoundCap(PositionEnd):
-    """The round cap is reached."""
+    """The end that is met when the round cap is reached."""
 
     reason = "max_iterations"
     strength = Strength.CAP
@@ -160,7 +163,7 @@ class RoundCap(PositionEnd):
 
 
 def _next_without_person(conversation: Conversation, position: Position) -> str | None:
-    """Return who answers next by an automatic reply, if its person is never asked."""
+    """Return the next speaker, if its person is never asked and automatic replies replace it."""
     if position.phase not in TURN_ENDS or not conversation.people:
         return None
     if is_due(conversation, position, Phase.CHOSEN):
@@ -182,20 +185,23 @@ ENDS: Final[Mapping[Reason, type[EndRule]]] = {reason: _BY_REASON[reason] for re
 _PLACES: Final = {reason: place for place, reason in enumerate(Reason)}
 _REASONS: Final = {rule: reason for reason, rule in ENDS.items()}
 _ALWAYS_ON: Final = tuple(end for end in ENDS_TO_NAME if end.works_unnamed)
-"""The ends that may be met without being named."""
+"""The ends that may be met without being named in ``end_chat.when``."""
 _GUARDS: Final = {guard.reason: guard for guard in GUARDS}
 
 
 class MetEnd(NamedTuple):
-    """Something that ends a conversation and is met now."""
+    """A condition that ends a conversation and is met now."""
 
-    strength: Strength  # what it overrules; of ends joined by ``&`` the weakest counts
-    reasons: frozenset[Reason]  # the reasons that it gives
-    ends: tuple[BaseEnd, ...] = ()  # the ends of the spec that it consists of
+    strength: Strength
+    """The strength that decides which ends it overrules. Ends joined by ``&`` have the weakest."""
+    reasons: frozenset[Reason]
+    """Its reasons."""
+    ends: tuple[BaseEnd, ...] = ()
+    """The ends of the spec that it consists of."""
 
 
 def met_ends(conversation: Conversation, position: Position) -> list[MetEnd]:
-    """Return all that is met at a position, the strongest first."""
+    """Return the met ends at a position, the strongest first."""
     end_chat, facts = conversation.end_chat, position.facts
     waiting = _waiting(conversation, position)
     met = [] if end_chat.when is None else _terms(end_chat.when, facts, waiting)
@@ -216,7 +222,7 @@ def met_ends(conversation: Conversation, position: Position) -> list[MetEnd]:
 
 
 def _waiting(conversation: Conversation, position: Position) -> Collection[type[EndRule]]:
-    """Return the ends that wait until the least number of rounds is complete."""
+    """Return the ends that wait until the minimum of rounds is complete."""
     if position.may_end(conversation):
         return ()
     has_left = position.left is not None
@@ -234,7 +240,7 @@ def is_answer_due(conversation: Conversation, position: Position) -> bool:
 
 
 def met_guards(conversation: Conversation, position: Position) -> list[type[Guard]]:
-    """Return the met guards, if they give the turn to a person instead of ending it."""
+    """Return the met guards that give the turn to a person instead of ending the conversation."""
     if conversation.end_chat.on_guard != "ask":
         return []
     waiting = _waiting(conversation, position)
@@ -248,26 +254,26 @@ def met_guards(conversation: Conversation, position: Position) -> list[type[Guar
 
 
 def _counting(facts: Facts) -> list[type[Guard]]:
-    """Return the guards that have counted anything, in order of precedence."""
+    """Return the guards with a count above zero, in order of precedence."""
     return [guard for reason, guard in _GUARDS.items() if reason in facts.counts]
 
 
 def is_promised(conversation: Conversation, position: Position) -> bool:
-    """Return whether the turn under way is spoken whatever guard or cap is met.
+    """Return whether the current turn is completed even if a guard or a cap is met.
 
-    It has last words, or the answer to a done token.
+    This is true of last words and of the answer to a done token.
     """
     return position.stage is Stage.LAST_WORDS or is_answer_due(conversation, position)
 
 
 def stops_calls(conversation: Conversation, position: Position) -> bool:
-    """Return whether a guard gives the turn to a person before waiting calls are run."""
+    """Return whether a guard gives the turn to a person before the waiting calls run."""
     waits = position.phase is Phase.CALLED and not is_promised(conversation, position)
     return waits and any(guard.stops_calls for guard in met_guards(conversation, position))
 
 
 def explain_guards(conversation: Conversation, position: Position, tallies: Tallies) -> str:
-    """Say why guards give the turn to a person; empty if none does."""
+    """Return why guards give the turn to a person, as text for people; empty if no guard does."""
     at = at_end(conversation, position, (), tallies)
     return "; ".join(guard.explain(at) for guard in met_guards(conversation, position))
 
@@ -275,7 +281,7 @@ def explain_guards(conversation: Conversation, position: Position, tallies: Tall
 def at_end(
     conversation: Conversation, position: Position, met: tuple[BaseEnd, ...], tallies: Tallies
 ) -> AtEnd:
-    """Return what ends explain themselves by."""
+    """Return the data that ends use to explain themselves."""
     left_by = position.left.by if position.left else None
     return AtEnd(
         conversation, position.facts, position.speaker, position.completed, left_by, met, tallies
@@ -283,7 +289,7 @@ def at_end(
 
 
 def reasons_of(met: list[MetEnd]) -> tuple[Reason, ...]:
-    """Return the reasons of all that is met, each once, the strongest first."""
+    """Return the reasons of the met ends, each once, the strongest first."""
     ordered = (reason for one in met for reason in sorted(one.reasons, key=_PLACES.__getitem__))
     return tuple(dict.fromkeys(ordered))
 
@@ -293,7 +299,7 @@ def _one(rule: type[EndRule], *ends: BaseEnd) -> MetEnd:
 
 
 def _terms(end: BaseEnd, facts: Facts, waiting: Collection[type[EndRule]]) -> list[MetEnd]:
-    """Return those of the ends joined by ``|`` that are met."""
+    """Return the met ends among the alternatives that ``|`` joins."""
     if isinstance(end, AnyOf):
         return [met for part in end.of for met in _terms(part, facts, waiting)]
     if not isinstance(end, AllOf):
@@ -302,7 +308,7 @@ def _terms(end: BaseEnd, facts: Facts, waiting: Collection[type[EndRule]]) -> li
     parts = [_terms(part, facts, waiting) for part in end.of]
     if not all(parts):
         return []
-    # Of several ways in which one part is met the strongest counts; of the parts the weakest.
+    # If a part is met in several ways, the strongest way counts. Of the parts, the weakest counts.
     return [
         MetEnd(
             max(min(met.strength for met in part) for part in parts),

@@ -1,6 +1,6 @@
-"""How a conversation moves: who acts after each phase, and what may follow it or end it there.
+"""Moves of a conversation: who acts after each phase, what may follow, and which ends apply.
 
-`graphs.rules.transitions` decides by this table; the tests draw it for the documentation.
+`graphs.rules.transitions` decides by this table. The tests draw it for the documentation.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,32 +25,37 @@ from .position import Phase
 
 
 class Actor(StrEnum):
-    """Who acts after a phase."""
+    """The actor after a phase."""
 
-    SPEAKER = "the speaker"  # the one whose turn it is
+    SPEAKER = "the speaker"  # the speaker of the current turn
     TOOLS = "the tools"  # in the tool executor
-    JUDGE = "the judge"  # with its second question, or once more
-    NEXT = "the judge if due, else the next speaker"  # as `graphs.rules.turns.due` says
+    JUDGE = "the judge"  # with its second question, or a repeated one
+    NEXT = "the judge if due, else the next speaker"  # as `graphs.rules.turns.due` decides
     NOBODY = "nobody"  # the conversation is over
 
 
 class Reads(NamedTuple):
-    """Which lines of the log the next node reads: the newest of some kinds, and all after it."""
+    """The log messages that the next node reads: the newest of some kinds, and all after it."""
 
-    first: tuple[
-        type[MessageMetadata], ...
-    ] = ()  # what kind the first of them is. (): it reads none of these
-    newest: tuple[type[MessageMetadata], ...] = ()  # what kind the newest is
+    first: tuple[type[MessageMetadata], ...] = ()
+    """The kinds of the first of these messages. Empty if the node reads none."""
+    newest: tuple[type[MessageMetadata], ...] = ()
+    """The kinds of the newest message."""
 
 
 class Move(NamedTuple):
-    """What comes after a phase."""
+    """The step after a phase, and the phases that it may lead to."""
 
-    actor: Actor  # who acts
-    ends: Strength | None  # the weakest end that may end the conversation here. None: none does.
-    then: tuple[Phase, ...]  # what may follow; of what is due between turns, the first one does
-    times: Callable[[Conversation], int]  # how many steps it takes in a turn, at most
-    reads: Reads = Reads()  # what who acts reads of the log, beside the speaker's view
+    actor: Actor
+    """Who acts."""
+    ends: Strength | None
+    """The weakest strength at which an end applies here. None if no end applies."""
+    then: tuple[Phase, ...]
+    """The phases that may follow. Between turns, the first one that is due follows."""
+    times: Callable[[Conversation], int]
+    """The most steps that end in this phase in one turn."""
+    reads: Reads = Reads()
+    """The log messages that the actor reads in addition to the speaker's view."""
 
 
 def _once(conversation: Conversation) -> int:
@@ -78,7 +83,7 @@ def _each_answer(conversation: Conversation) -> int:
 
 
 def _each_call(conversation: Conversation) -> int:
-    """A person may be shown the calls, and decide on them, in a step each."""
+    """Return the most steps for calls, which a person may see and decide on in a step each."""
     speakers = conversation.speakers
     shown = any(speaker.human and speaker.human.sees_calls for speaker in speakers)
     decided = any(speaker.interrupt_on for speaker in speakers)
@@ -89,16 +94,16 @@ _DRAFT = Reads((Draft,), (Draft,))
 _CALLS = (ToolCalls, CodeCalls)
 
 _ACCEPTED = (Phase.ANSWERED, Phase.CALLED, Phase.SPOKEN)
-"""What a reply may be that is asked for no more."""
+"""The phases after an accepted reply."""
 
 _REPLY = (Phase.CUT_OFF, Phase.REJECTED, *_ACCEPTED)
-"""What a speaker's reply may be."""
+"""The phases after a speaker's reply."""
 
 _TURN = (Phase.PASSED, Phase.SUMMARISED, *_REPLY, Phase.LEFT)
-"""What a turn may begin with."""
+"""The phases that a turn may begin with."""
 
 _CHECK = (Phase.ASKED, Phase.UNREAD, Phase.JUDGED)
-"""What may come of asking whether a task is complete."""
+"""The phases after the question whether a task is complete."""
 
 MOVES: Final[Mapping[Phase, Move]] = {
     Phase.STARTED: Move(Actor.NEXT, Strength.HARD, _TURN, _never),
@@ -109,7 +114,7 @@ MOVES: Final[Mapping[Phase, Move]] = {
         Actor.SPEAKER, Strength.HARD, (Phase.REJECTED, *_ACCEPTED), _with_more_asked, _DRAFT
     ),
     Phase.REJECTED: Move(Actor.SPEAKER, Strength.HARD, (Phase.CUT_OFF, *_ACCEPTED), _once, _DRAFT),
-    # What is answered already is said before anything ends.
+    # A finished answer is said before any end applies.
     Phase.ANSWERED: Move(
         Actor.SPEAKER,
         None,
@@ -117,11 +122,11 @@ MOVES: Final[Mapping[Phase, Move]] = {
         _each_answer,
         Reads((UnheardReply,), (UnheardReply,)),
     ),
-    # Ends that stop calls end it here, too, but for last words.
+    # An end that stops calls applies here, too, except in last words.
     Phase.CALLED: Move(
         Actor.TOOLS,
         Strength.HARD,
-        # A guard may end the turn, for a person to speak.
+        # A guard may end the turn, so that a person speaks next.
         (Phase.RAN, Phase.RETURNED, Phase.GIVEN, Phase.SPOKEN, Phase.LEFT),
         _each_call,
         Reads(_CALLS, _CALLS),
@@ -134,7 +139,7 @@ MOVES: Final[Mapping[Phase, Move]] = {
         Reads(_CALLS, (UnheardResult,)),
     ),
     Phase.RETURNED: Move(Actor.SPEAKER, Strength.SAID, _REPLY, most_tool_rounds),
-    # It takes the place of the last `RETURNED`.
+    # It replaces the last `RETURNED`.
     Phase.GIVEN: Move(
         Actor.SPEAKER,
         None,
@@ -171,13 +176,13 @@ MOVES: Final[Mapping[Phase, Move]] = {
 }
 
 BETWEEN_TURNS: Final = tuple(phase for phase, move in MOVES.items() if move.actor is Actor.NEXT)
-"""After these phases, where nothing else is due, somebody's turn begins."""
+"""The phases after which a turn begins if nothing else is due."""
 
 TURN_ENDS: Final = tuple(phase for phase in BETWEEN_TURNS if phase is not Phase.STARTED)
-"""After these phases a turn is over, or about to be."""
+"""The phases after which a turn is over or almost over."""
 
 
 def max_steps(conversation: Conversation) -> int:
-    """Return the most steps of the graph that a conversation can take: two for the task."""
+    """Return the most graph steps that a conversation can take, including two for the task."""
     turn = sum(move.times(conversation) for move in MOVES.values())
     return 2 + most_messages(conversation) * turn + _with_people(conversation)

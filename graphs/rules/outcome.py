@@ -1,4 +1,4 @@
-"""The outcome: why, when and by whom a conversation ended, and what it used."""
+"""The outcome of a conversation: why, when and by whom it ended, and its usage."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -22,44 +22,46 @@ from .position import Position
 
 
 class Outcome(Shown, Data):
-    """Why, when and by whom a conversation ended, and what it used.
+    """Why, when and by whom a conversation ended, and its usage.
 
-    ``str(outcome)`` says in one sentence why it ended.
+    ``str(outcome)`` is one sentence that explains the end.
     """
 
     reasons: tuple[Reason, ...] = Field(min_length=1)
-    """Every reason that held at that moment; the first is *the* reason."""
+    """All reasons that applied at that moment, the strongest first."""
     explanations: tuple[str, ...] = Field(min_length=1)
-    """For each reason, what held, in a few words."""
+    """A short explanation of each reason, in the same order."""
     by: str | None = None
-    """The speaker whose words, calls or completed task ended it. None: nobody's did."""
+    """The name of the speaker whose message, call or completed task ended it. None if no speaker
+    ended it."""
     message: str | None = None
-    """The place of the last message that was said, such as ``m0004``."""
+    """The place of the speakers' last message in the log, such as ``m0004``. None if nobody spoke.
+    """
     rounds: NonNegativeInt
-    """Complete rounds. Last words belong to the round that they complete."""
+    """Number of complete rounds. Last words belong to the round that they complete."""
     messages: NonNegativeInt
-    """Messages said by the speakers, opening answers and last words included."""
+    """Number of messages of the speakers, including opening answers and last words."""
     completed: tuple[str, ...] = ()
-    """Who completed their task, in the order it happened."""
+    """The names of the speakers who completed their tasks, in order of completion."""
     complete: bool | None = None
-    """Whether the task was judged complete. None: nobody judged it."""
+    """Whether the task was judged complete. None if there is no verdict."""
     seconds: float = Field(default=0, ge=0)
-    """Seconds of wall time in which it ran."""
+    """Wall time of its runs, in seconds."""
     verdicts: tuple[Verdict, ...] = ()
-    """What was judged, oldest first."""
+    """The verdicts, oldest first."""
     usage: dict[str, Usage] = Field(default_factory=dict)
-    """What was used, by model."""
+    """Usage by model: calls, tokens and cost."""
     warnings: tuple[str, ...] = ()
-    """What to know about how it ran, such as code without a sandbox."""
+    """Facts to know about the run, such as code that ran without a sandbox."""
 
     @property
     def reason(self) -> Reason:
-        """The reason: the first of those that held."""
+        """The strongest of the reasons."""
         return self.reasons[0]
 
     @property
     def total(self) -> Usage:
-        """What all models used together."""
+        """The usage of all models together."""
         return add_usage(self.usage.values())
 
     def __str__(self) -> str:
@@ -69,7 +71,7 @@ class Outcome(Shown, Data):
         return f"Ended after {rounds} and {messages}: {self.explanations[0]}{final}."
 
     def used(self) -> tuple[tuple[str, str], ...]:
-        """Say what it used, each with its name; without the seconds, which are others each time."""
+        """Return the usage as labelled texts. The seconds are left out: they differ in each run."""
         sums = self.total
         cost = (("Cost", f"{sums.cost:.4g}"),) if sums.cost else ()
         tokens = f"{sums.input_tokens + sums.output_tokens:,}"
@@ -96,7 +98,7 @@ class Outcome(Shown, Data):
 
 
 def _finally(verdict: Verdict) -> str:
-    """Say what a separate judge found where a cap had ended it already."""
+    """Return a judge's final verdict as a clause, or an empty text if it is not final."""
     if not verdict.final:
         return ""
     met, all_ = sum(of is Finding.MET for of in verdict.findings.values()), len(verdict.findings)
@@ -114,7 +116,7 @@ def outcome(
     usage: dict[str, Usage],
     tallies: Tallies,
 ) -> Outcome:
-    """Make the outcome of a conversation that has just ended."""
+    """Return the outcome of a conversation that has just ended."""
     whole, log = log, since_end(log)
     said = speeches(log)
     stages = (about.stage for about in map(metadata, said) if isinstance(about, Speech))
@@ -147,7 +149,7 @@ def outcome(
 
 
 def _of_tool_rounds(conversation: Conversation, log: Sequence[BaseMessage]) -> Iterator[str]:
-    """Warn of the speakers that had all rounds of tools of a turn, each once."""
+    """Yield a warning for each speaker that used all tool rounds of a turn."""
     most = conversation.max_tool_rounds
     reached = Counter(
         about.speaker
@@ -165,7 +167,7 @@ def _of_tool_rounds(conversation: Conversation, log: Sequence[BaseMessage]) -> I
 def _of_unanswered_token(
     conversation: Conversation, reasons: tuple[Reason, ...], log: Sequence[BaseMessage]
 ) -> Iterator[str]:
-    """Warn if a done token, by no person, has ended it before anybody else had spoken."""
+    """Warn if an agent ended it with a done token before another speaker had spoken."""
     if Reason.DONE_TOKEN not in reasons:
         return
     newest = speeches(log)[-1]
@@ -184,47 +186,47 @@ def _is_complete(reasons: tuple[Reason, ...], verdicts: tuple[Verdict, ...]) -> 
 
 
 class OutcomeStepKind(StrEnum):
-    """What kind of step led to the end."""
+    """The kind of a step that led to the end."""
 
-    VERDICT = "verdict"  # a judge's answer
-    REJECTED = "rejected"  # a reply that broke a rule and was asked for again
-    CUT_OFF = "cut_off"  # a message that ended at the longest length of an answer
+    VERDICT = "verdict"  # the answer of a judge
+    REJECTED = "rejected"  # a reply that broke a rule, so that another one was requested
+    CUT_OFF = "cut_off"  # a message that was cut off at the token limit
     COUNTED = "counted"  # a message that a guard counted
-    SAID = "said"  # a done token
-    ANSWERED = "answered"  # the answer for which a done token has waited
-    CALLED = "called"  # a tool that ends it
-    DECIDED = "decided"  # what a person decided about a call of a tool
+    SAID = "said"  # a done token or a termination message
+    ANSWERED = "answered"  # the answer that a done token waited for
+    CALLED = "called"  # a call of a tool that ends the conversation
+    DECIDED = "decided"  # the decision of a person about a tool call
     CHOICE = "choice"  # a choice of the next speaker that could not be read
-    THOUGHT = "thought"  # what a model thought, which led to nothing by itself
-    REASON = "reason"  # a reason that held at the end
+    THOUGHT = "thought"  # the thoughts of a model
+    REASON = "reason"  # a reason that applied at the end
 
 
 class OutcomeStep(Data):
-    """One step towards the end of a conversation."""
+    """A step that led to the end of a conversation."""
 
     kind: OutcomeStepKind
-    """What kind of step it is."""
+    """The kind of the step."""
     message: str | None = None
-    """The place of the message that it is about. None: the end itself."""
+    """The place of its message in the log. None for the end itself."""
     speaker: str | None = None
-    """Whose message, call, task or turn it is. None: nobody's."""
+    """The name of the speaker that it is about. None if it is about no speaker."""
     text: str
-    """What it is, in a few words."""
+    """A short description."""
     reason: Reason | None = None
-    """The reason that it is, or may become."""
+    """The reason that the step led to, or is. None if it led to no particular one."""
     count: NonNegativeInt | None = None
-    """How many the guard has counted."""
+    """The count of the guard after the message. None if no guard counted it."""
     limit: NonNegativeInt | None = None
-    """At how many the guard ends the conversation."""
+    """The count at which the guard ends the conversation."""
     verdict: Verdict | None = None
-    """The judge's answer."""
+    """The judge's answer. None for other kinds."""
 
     def __str__(self) -> str:
         return self.text if self.message is None else f"{self.message} {self.text}"
 
 
 class OutcomeSteps(ShownList[OutcomeStep]):
-    """What led to an end, oldest first; it shows itself as a table."""
+    """The steps that led to an end, oldest first. A notebook shows them as a table."""
 
     def _panel(self) -> Panel:
         rows = ((one.message or "", one.kind.value.replace("_", " "), one.text) for one in self)

@@ -1,4 +1,4 @@
-"""The position of a conversation, and how each phase and each removal changes it."""
+"""Position of a conversation: its phases, and the data that the next step depends on."""
 
 from enum import StrEnum
 from typing import Literal
@@ -12,75 +12,76 @@ from ..log.metadata import Stage
 
 
 class Phase(StrEnum):
-    """What has just happened; each is a step of the graph of its own."""
+    """The event that has just happened. Each is a step of the graph."""
 
-    STARTED = "started"  # the task stands; nobody has spoken
-    PASSED = "passed"  # a person left the turn to what else gives the speaker's replies
+    STARTED = "started"  # the task is ready; no speaker has spoken
+    PASSED = "passed"  # a person left the turn to the speaker's other replies
     SUMMARISED = "summarised"  # the older part of the speaker's history was summarised
-    REJECTED = "rejected"  # the speaker's reply broke a rule; it is asked for again
-    CUT_OFF = "cut_off"  # its end is missing; the rest of it, or a shorter one, is asked for
+    REJECTED = "rejected"  # the speaker's reply broke a rule; another one is requested
+    CUT_OFF = "cut_off"  # the reply was cut off; its rest, or a shorter one, is requested
     ANSWERED = "answered"  # the speaker's reply is there; its hooks have not seen it yet
     CALLED = "called"  # the speaker called tools, or runs code; nothing has run yet
-    RAN = "ran"  # the tools have run; the speaker's hooks have not seen the results yet
-    RETURNED = "returned"  # the results are there for the speaker to answer
-    GIVEN = "given"  # the results are what the speaker says next
+    RAN = "ran"  # the tools have run; the speaker's hooks have not seen the results
+    RETURNED = "returned"  # the results are ready; the speaker answers them next
+    GIVEN = "given"  # the results are ready; they become the speaker's message
     SPOKEN = "spoken"  # the speaker's turn is over
-    CHECKED = "checked"  # the predicates were asked whether they hold
-    ASKED = "asked"  # the speaker said what is left to do; whether it is done is asked next
-    UNREAD = "unread"  # the verdict can't be read; it is asked for once more
-    JUDGED = "judged"  # it was judged whether the speaker's task is complete
-    CHOSEN = "chosen"  # it was chosen who speaks next
+    CHECKED = "checked"  # the predicates were evaluated
+    ASKED = "asked"  # the speaker answered the judge's first question; the second follows
+    UNREAD = "unread"  # the verdict can't be read; another one is requested
+    JUDGED = "judged"  # the task of the speaker was judged
+    CHOSEN = "chosen"  # the next speaker was chosen
     LEFT = "left"  # a person ended the conversation
 
 
 class Leaving(Data):
-    """How a person ended a conversation instead of speaking."""
+    """A person's decision to end the conversation instead of speaking."""
 
     by: str | None
-    """The speaker that the person speaks for. None: a person who speaks for nobody."""
+    """The name of the speaker whose replies the person writes. None for any other person."""
     reason: Literal["quit", "termination", "max_consecutive_auto_reply"]
-    """``quit``: by leaving. The others: by an empty answer to a termination message, or where no
-    automatic reply may be given."""
+    """``quit`` if the person left; ``termination`` if it gave an empty answer to a termination
+    message; ``max_consecutive_auto_reply`` if it gave an empty answer when no automatic reply was
+    left."""
 
 
 class Position(Data):
-    """Where a conversation is: its latest phase, and what is counted."""
+    """The position of a conversation: its latest phase, its turn, and its counts."""
 
     phase: Phase = Phase.STARTED
-    """What has just happened."""
+    """The latest phase."""
     stage: Stage = Stage.ROUNDS
-    """The part of the conversation it happened in."""
+    """The part of the conversation that the latest phase belongs to."""
     speaker: str | None = None
-    """Whose turn it was, or still is. None before anyone has spoken."""
+    """The name of the speaker of the latest turn. None before the first turn."""
     turns: NonNegativeInt = 0
-    """Turns finished in the rounds; opening answers and last words do not count."""
+    """Number of finished turns in the rounds, without opening answers and last words."""
     prepared: NonNegativeInt = 0
-    """Private prompts answered."""
+    """Number of answered private prompts."""
     opened: NonNegativeInt = 0
-    """Opening answers given."""
+    """Number of opening answers."""
     completed: tuple[str, ...] = ()
-    """Who has completed its task, in the order it happened."""
+    """The names of the speakers who completed their tasks, in order of completion."""
     owed: tuple[str, ...] = ()
-    """Who still has last words to say, in order."""
+    """The names of the speakers who still have last words, in order."""
     chosen: str | None = None
-    """Who was chosen to speak next."""
+    """The name of the speaker that was chosen to speak next. None if none was chosen."""
     tool_rounds: NonNegativeInt = 0
-    """Rounds of tool calls in this turn in which one succeeded."""
+    """Number of tool rounds in this turn in which a call succeeded."""
     asked_again: bool = False
-    """Whether a reply of this turn was rejected already; that happens once a turn."""
+    """Whether a reply of this turn was rejected. Only one reply per turn is rejected."""
     cut_off: bool = False
-    """Whether a reply of this turn was cut off, and more was asked for."""
+    """Whether a reply of this turn was cut off and more was requested."""
     capped: bool = False
-    """Whether a cap has ended it, and the verdict that was asked for then is a final one."""
+    """Whether a cap has ended it, so that the requested verdict is final."""
     left: Leaving | None = None
-    """How a person ended it."""
+    """How a person ended it. None if no person has."""
     facts: Facts = Facts()
-    """What was said, counted and used so far."""
+    """The facts of the log so far."""
 
     def rounds(self, conversation: Conversation) -> int:
-        """How many rounds are complete."""
+        """Return the number of complete rounds."""
         return self.turns // len(conversation.speakers)
 
     def may_end(self, conversation: Conversation) -> bool:
-        """Whether enough rounds are complete for any end."""
+        """Return whether the minimum of rounds is complete."""
         return self.rounds(conversation) >= conversation.end_chat.min_iterations

@@ -1,4 +1,4 @@
-"""Which of two tries of a reply is said. Pure functions."""
+"""The choice between two tries of a reply. Pure functions."""
 
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -9,40 +9,41 @@ from ..text.echoes import is_acknowledgement
 
 
 class Problem(Data):
-    """What is wrong with a reply."""
+    """A problem of a reply."""
 
     flaw: Flaw
-    """What kind of problem it is."""
+    """The kind of the problem."""
     text: str
-    """The problem, as told to the speaker."""
+    """The problem, in the words that the speaker reads."""
 
 
 class Checked(NamedTuple):
-    """A reply, and what is wrong with it."""
+    """A reply with its problem, if it has one."""
 
     text: str
-    """It as it would be said: with the marks that were missing, where they can be added."""
+    """The text as it would be said. Missing marks of its format are added if possible."""
     problem: Problem | None
-    """Why it is asked for once more. None: it is said."""
+    """The reason to request another reply. None if the reply is accepted."""
     own: str = ""
-    """The speaker's own words in it. Empty if nothing depends on them, as beside a done token."""
+    """The speaker's own words in the reply. Empty if the choice does not depend on them, as with a
+    done token."""
 
 
 class Worth(IntEnum):
-    """How much a reply is worth, of two of which one is said."""
+    """The worth of a reply. Of two tries, the one of higher worth is said."""
 
     EARLY_END = -1
-    """It would end the conversation before anybody has answered."""
+    """It would end the conversation before another speaker has answered."""
     NOTHING = 0
-    """It says nothing of its own, or speaks another's part."""
+    """It has no content of its own, or it speaks another speaker's part."""
     HEARD = 1
-    """It was said already, by its speaker or by another."""
+    """Its speaker or another one has already said it."""
     ACKNOWLEDGEMENT = 2
     """It only apologizes, or says that a request was understood."""
     CONTENT = 3
-    """It says something, but not as it was asked for."""
+    """It has content, but not in the requested form."""
     GOOD = 4
-    """Nothing is wrong with it."""
+    """It has no problem."""
 
 
 _WORTH: Final = {
@@ -52,11 +53,11 @@ _WORTH: Final = {
     Flaw.ECHO: Worth.HEARD,
     Flaw.UNANSWERED: Worth.EARLY_END,
 }
-"""What a reply with such a flaw is worth; with any other it is worth nothing."""
+"""The worth of a reply by its flaw. A reply with any other flaw is worth nothing."""
 
 
 def worth_of(reply: Checked) -> Worth:
-    """Return how much a reply is worth beside another try."""
+    """Return the worth of a reply."""
     problem = reply.problem
     worth = Worth.GOOD if problem is None else _WORTH.get(problem.flaw, Worth.NOTHING)
     is_hollow = worth >= Worth.CONTENT and is_acknowledgement(reply.own)
@@ -64,5 +65,5 @@ def worth_of(reply: Checked) -> Worth:
 
 
 def better(first: Checked, second: Checked) -> Checked:
-    """Choose of two tries the one that is said; of equal ones it is the second."""
+    """Return the better one of two tries; the second if both are equal."""
     return max(second, first, key=worth_of)

@@ -1,7 +1,7 @@
-"""What follows at each position: who speaks, whether the conversation ends, and the position after.
+"""Transitions of a conversation: the next node, the end, and the position after each step.
 
-`decide` returns what comes next, by the table in `graphs.rules.moves`. It has two callers, the node
-that has just acted and the edge after it; both pass the same position, so they agree.
+`decide` returns the next step by the table in `graphs.rules.moves`. Two callers use it: the node
+that has just acted, and the edge after it. Both pass the same position, so they agree.
 """
 
 from collections.abc import Sequence
@@ -35,29 +35,31 @@ class Node(StrEnum):
 
 
 class Decision(Data):
-    """What comes next: a node for a speaker, or the end."""
+    """The next step: a node with its speaker, or the end."""
 
     node: Node
-    """Where to go."""
+    """The next node."""
     speaker: str
-    """Whose turn it is there; at the end, who spoke last, or would have spoken first."""
+    """The name of the speaker whose turn it is. At the end, the last speaker, or the first speaker
+    of the order if no one has spoken."""
     stage: Stage = Stage.ROUNDS
     """The part of the conversation that the turn belongs to."""
     due: Phase | None = None
-    """At the completion judge, what it does: ask predicates, judge, or choose who is next."""
+    """The task of the completion judge: to evaluate predicates, to judge, or to choose the next
+    speaker. None for other nodes."""
     reasons: tuple[Reason, ...] = ()
-    """At the end, every reason that holds; the first is the reason."""
+    """All reasons for the end, the strongest first. Empty before the end."""
 
 
 def decide(conversation: Conversation, position: Position) -> Decision:
-    """Say what comes next.
+    """Return the next step of a conversation.
 
     Args:
         conversation: The spec.
-        position: Where it is.
+        position: The position of the conversation.
 
     Returns:
-        The node that comes next and whose turn it is there, or the end and its reasons.
+        The next node and its speaker, or the end with its reasons.
     """
     met = met_ends(conversation, position)
     turn = NextTurn(position.speaker or conversation.order[0], position.stage)
@@ -98,7 +100,7 @@ _STOP_CALLS: Final = {reason for reason, end in ENDS.items() if end.stops_calls}
 
 
 def _is_over(conversation: Conversation, position: Position, met: list[MetEnd]) -> bool:
-    """Return whether the met ends, the strongest first, end it here."""
+    """Return whether the met ends, sorted by strength, end the conversation here."""
     if not met:
         return False
     if position.phase in TURN_ENDS:
@@ -115,16 +117,16 @@ def _is_over_between_turns(
 ) -> bool:
     comes = due(conversation, position)
     if comes is Phase.CHECKED:
-        # Predicates may be one more reason.
+        # The predicates may add a reason.
         return False
     if met[0].strength is Strength.HARD:
         return True
     if code_waits(conversation, position):
-        # Code beside a word that ends it is run first.
+        # Code in a message that ends the conversation runs first.
         met = [one for one in met if one.strength > Strength.SAID]
     if met and met[0].strength is Strength.SAID:
         return True
-    # What is promised is spoken whatever else holds, and a verdict may change the reason.
+    # Promised messages are spoken whatever other end is met, and a verdict may change the reason.
     is_owed = bool(position.owed) or is_answer_due(conversation, position)
     return bool(met) and not is_owed and comes is not Phase.JUDGED
 
@@ -133,7 +135,7 @@ _FINAL_VERDICT_AT: Final = {reason for reason, end in ENDS.items() if end.allows
 
 
 def _is_judged_once_more(conversation: Conversation, position: Position, met: list[MetEnd]) -> bool:
-    """Whether a separate judge is still asked, at a cap, about what was not judged yet."""
+    """Return whether a separate judge is asked for a final verdict because a cap was reached."""
     judge = conversation.judge
     at_cap = met[0].strength is Strength.CAP and not _FINAL_VERDICT_AT.isdisjoint(reasons_of(met))
     unjudged = Phase.JUDGED in MOVES[position.phase].then
@@ -141,7 +143,7 @@ def _is_judged_once_more(conversation: Conversation, position: Position, met: li
 
 
 def after_reply(conversation: Conversation, position: Position, turn: Decision) -> Position:
-    """Return the position after the speaker whose turn it is has finished it."""
+    """Return the position after the current speaker has finished its turn."""
     return after_turn(conversation, position, turn.speaker, turn.stage)
 
 
@@ -168,14 +170,14 @@ def after_turn(
     waited = after.may_end(conversation) and not position.may_end(conversation)
     if not (waited and position.completed):
         return after
-    # A task was complete before enough rounds were: now last words are due.
+    # A task was complete before the minimum of rounds was. Last words are due now.
     return after.model_copy(update={"owed": last_words(conversation, speaker)})
 
 
 def after_pause(
     position: Position, turn: Decision, phase: Phase, *, succeeded: bool = False
 ) -> Position:
-    """Return the position after a phase within a turn; `succeeded` counts a round of tools."""
+    """Return the position after a phase within a turn; `succeeded` counts a tool round."""
     return position.model_copy(
         update={
             "phase": phase,
@@ -189,18 +191,18 @@ def after_pause(
 
 
 def after_leaving(position: Position, turn: Decision, leaving: Leaving) -> Position:
-    """Return the position after a person ended it instead of speaking."""
+    """Return the position after a person has ended the conversation instead of speaking."""
     return after_pause(position, turn, Phase.LEFT).model_copy(update={"left": leaving})
 
 
 def after_reopening(position: Position) -> Position:
-    """Return the position of a conversation that goes on after its end: its caps count anew."""
+    """Return the position of a conversation that continues: its caps count from 0 again."""
     anew = {"turns": 0, "completed": (), "owed": (), "chosen": None, "left": None}
     return position.model_copy(update=anew)
 
 
 def after_check(position: Position) -> Position:
-    """Return the position after the predicates were asked whether they hold."""
+    """Return the position after the predicates were evaluated."""
     return position.model_copy(update={"phase": Phase.CHECKED})
 
 
@@ -210,13 +212,13 @@ def after_question(position: Position) -> Position:
 
 
 def after_unread_verdict(conversation: Conversation, position: Position) -> Position:
-    """Return the position after a verdict that can't be read, where it is asked for once more."""
+    """Return the position after an unreadable verdict, when another one is requested."""
     capped = not is_judged(conversation, position)
     return position.model_copy(update={"phase": Phase.UNREAD, "capped": capped})
 
 
 def after_verdict(conversation: Conversation, position: Position, *, complete: bool) -> Position:
-    """Return the position after it was judged whether a task is complete."""
+    """Return the position after a verdict about a task."""
     capped = not is_judged(conversation, position)
     if not complete or position.speaker is None:
         return position.model_copy(update={"phase": Phase.JUDGED, "capped": capped})
@@ -234,18 +236,18 @@ def after_verdict(conversation: Conversation, position: Position, *, complete: b
 
 
 def after_choice(conversation: Conversation, position: Position, name: str | None) -> Position:
-    """Return the position after it was chosen who speaks next."""
+    """Return the position after the choice of the next speaker."""
     chosen = name or in_turn(conversation, position)
     return position.model_copy(update={"phase": Phase.CHOSEN, "chosen": chosen})
 
 
 def position_after_removals(position: Position, log: Sequence[BaseMessage]) -> Position:
-    """Return the position, or an earlier one where the next node would read a removed message."""
+    """Return the position, or an earlier one if the next node would read a removed message."""
     if _stands(position.phase, log):
         return position
     is_judged = position.phase in (Phase.ASKED, Phase.UNREAD)
     again = Phase.SPOKEN if is_judged else Phase.PASSED
-    # A removed draft does not count as a reply that was rejected, or cut off.
+    # A removed draft no longer counts as rejected or cut off.
     asked_again = position.asked_again and position.phase is not Phase.REJECTED
     cut_off = position.cut_off and position.phase is not Phase.CUT_OFF
     update = {"phase": again, "asked_again": asked_again, "cut_off": cut_off}
@@ -255,7 +257,7 @@ def position_after_removals(position: Position, log: Sequence[BaseMessage]) -> P
 def unjudged(
     conversation: Conversation, position: Position, behind: Sequence[BaseMessage]
 ) -> Position:
-    """Return the position right after the newest turn, by what stands behind it in the log."""
+    """Return the position right after the newest turn, from the log messages after it."""
     update: dict[str, object] = {"phase": Phase.SPOKEN, "chosen": None}
     judged = (about for about in map(metadata, behind) if isinstance(about, Reflection))
     verdicts = (about.verdict for about in judged)
@@ -267,7 +269,7 @@ def unjudged(
 
 
 def first_read(phase: Phase, log: Sequence[BaseMessage]) -> int:
-    """Give the place of the first line that the next node reads; the log's end where it is none."""
+    """Return the index of the first message that the next node reads, or the length of the log."""
     kinds = MOVES[phase].reads.first
     places = reversed(range(len(log))) if kinds else ()
     return next(
@@ -276,7 +278,7 @@ def first_read(phase: Phase, log: Sequence[BaseMessage]) -> int:
 
 
 def _stands(phase: Phase, log: Sequence[BaseMessage]) -> bool:
-    """Whether all that the next node reads is still there: a line, and what came of it."""
+    """Return whether the first message that the next node reads, and its results, remain."""
     read = log[first_read(phase, log) :]
     removed = (one for one in read if isinstance(metadata(one), RemovedMessage))
     return not any(one is read[0] or _first_metadata(one).is_consequence for one in removed)

@@ -1,6 +1,6 @@
-"""Whose turn comes next, also by handoffs, and who is asked before it: the judge, or a person.
+"""The order of turns, including handoffs, and the questions to judges and people before a turn.
 
-When a person is asked, and what an answer means, is as in AutoGen's user proxy.
+A person is asked, and an answer is interpreted, as in AutoGen's user proxy.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,14 +24,14 @@ from .position import Leaving, Phase, Position
 
 
 class NextTurn(NamedTuple):
-    """The turn that comes next."""
+    """The next turn."""
 
-    speaker: str  # whose it is
-    stage: Stage  # the part of the conversation it belongs to
+    speaker: str  # the name of its speaker
+    stage: Stage  # the part of the conversation that it belongs to
 
 
 def due(conversation: Conversation, position: Position) -> Phase | None:
-    """Give what the completion judge does before the next turn, if anything."""
+    """Return the completion judge's task before the next turn, or None."""
     for phase in _DUE:
         if is_due(conversation, position, phase):
             return phase
@@ -39,20 +39,20 @@ def due(conversation: Conversation, position: Position) -> Phase | None:
 
 
 def is_due(conversation: Conversation, position: Position, phase: Phase) -> bool:
-    """Whether predicates are still to be checked, a task judged, or the next speaker chosen."""
+    """Return whether predicates must be checked, a task judged, or the next speaker chosen."""
     return phase in MOVES[position.phase].then and _DUE[phase](conversation, position)
 
 
 def _has_predicates(conversation: Conversation, position: Position) -> bool:
-    """Predicates are asked after each turn that all hear."""
+    """Return whether predicates are checked: after each turn that all hear, if there are any."""
     return position.stage in ALOUD and bool(conversation.predicates)
 
 
 def is_judged(conversation: Conversation, position: Position) -> bool:
     """Return whether the latest turn is judged: its speaker checks completion and is not done.
 
-    At the cap, too: the verdict changes the reason and the last words. A separate judge waits until
-    a second speaker has spoken.
+    This also applies at a cap: the verdict changes the reason and the last words. A separate judge
+    waits until a second speaker has spoken.
     """
     return (
         position.stage is Stage.ROUNDS
@@ -64,7 +64,7 @@ def is_judged(conversation: Conversation, position: Position) -> bool:
 
 
 def _has_choice(conversation: Conversation, position: Position) -> bool:
-    """The first turn and last words have a fixed order."""
+    """Return whether the next speaker is chosen: not for the first turn and last words."""
     chosen = not isinstance(conversation.turn_order, RoundRobin)
     return chosen and position.turns > 0 and not position.owed
 
@@ -74,11 +74,12 @@ _DUE: Final[Mapping[Phase, Callable[[Conversation, Position], bool]]] = {
     Phase.JUDGED: is_judged,
     Phase.CHOSEN: _has_choice,
 }
-"""When each of these is to be done between turns; predicates cost nothing, and come first."""
+"""The conditions of these phases between turns, in order. Predicates cost nothing, so they come
+first."""
 
 
 def next_turn(conversation: Conversation, position: Position) -> NextTurn:
-    """Return the turn that comes next; where it is to be chosen, the next in order."""
+    """Return the next turn. If its speaker has not been chosen yet, it is the next one in order."""
     if position.owed:
         return NextTurn(position.owed[0], Stage.LAST_WORDS)
     prepared = conversation.secretive
@@ -88,22 +89,22 @@ def next_turn(conversation: Conversation, position: Position) -> NextTurn:
         return NextTurn(conversation.names[position.opened], Stage.OPENING)
     name = position.chosen or in_turn(conversation, position)
     if position.facts.tokens_unanswered and name == position.speaker:
-        # Another speaker answers a done token, whoever was chosen.
+        # Another speaker must answer a done token, whatever the choice was.
         name = in_turn(conversation, position)
     return NextTurn(name, Stage.ROUNDS)
 
 
 def in_turn(conversation: Conversation, position: Position) -> str:
-    """Return the next speaker in the rounds where nobody chooses."""
+    """Return the next speaker in the order of the rounds, without a choice."""
     order = conversation.order
-    # Who spoke last in the opening does not count.
+    # The last speaker of the opening does not count.
     if position.turns == 0 or position.speaker is None:
         return order[0]
     return order[(order.index(position.speaker) + 1) % len(order)]
 
 
 def last_words(conversation: Conversation, speaker: str) -> tuple[str, ...]:
-    """Return who has last words, and in which order, once a task is complete after a turn."""
+    """Return the speakers that have last words after a task is complete, in order."""
     order = conversation.order
     after = order.index(speaker) + 1
     following = order[after:] + order[:after]
@@ -117,23 +118,23 @@ def last_words(conversation: Conversation, speaker: str) -> tuple[str, ...]:
 
 
 def code_waits(conversation: Conversation, position: Position) -> bool:
-    """Whether the next speaker runs code of the newest message (AutoGen)."""
+    """Return whether the next speaker runs code of the newest message (AutoGen)."""
     if position.phase not in TURN_ENDS or position.facts.code_by != position.speaker:
         return False
     following = next_turn(conversation, position).speaker
-    # A first message comes before any code.
+    # A fixed first message comes before any code.
     is_first = is_first_message_due(conversation, position, following)
     return not is_first and runs_newest(conversation, position, following)
 
 
 def runs_newest(conversation: Conversation, position: Position, name: str) -> bool:
-    """Whether a speaker runs code of the newest message, which another said."""
+    """Return whether a speaker runs code of the newest message, which another speaker said."""
     writer = position.facts.code_by
     return writer is not None and writer != name and conversation.speaker(name).runs_code
 
 
 def is_first_message_due(conversation: Conversation, position: Position, name: str) -> bool:
-    """Whether a speaker's fixed first message is still to come, which answers nothing."""
+    """Return whether a speaker has not said its fixed first message yet, which answers nothing."""
     given = conversation.speaker(name).first_message is not None
     return given and name not in position.facts.heard_from
 
@@ -141,7 +142,8 @@ def is_first_message_due(conversation: Conversation, position: Position, name: s
 def next_speaker(conversation: Conversation, name: str, log: Sequence[BaseMessage]) -> str:
     """Return who speaks after this speaker's turn, the newest one.
 
-    That is whom it names; else who has handed over to it; else the next in order that may be.
+    This is the speaker that it names. If it names none, it is the one who has handed over to it;
+    otherwise it is the next allowed speaker in order.
     """
     turns = _turns(conversation, log)
     now, before = next(turns, None), next(turns, None)
@@ -160,11 +162,11 @@ class _Turn(NamedTuple):
     """A turn in the rounds."""
 
     speaker: str
-    named: str | None  # whom it names to speak next
+    named: str | None  # the speaker that it names as the next one
 
 
 def _turns(conversation: Conversation, log: Sequence[BaseMessage]) -> Iterator[_Turn]:
-    """The turns in the rounds, the newest first."""
+    """Yield the turns in the rounds, the newest first."""
     speaker: str | None = None
     named: str | None = None
     for message in reversed(log):
@@ -184,13 +186,13 @@ def _turns(conversation: Conversation, log: Sequence[BaseMessage]) -> Iterator[_
 def _named(
     conversation: Conversation, name: str, message: BaseMessage, about: SpeakerReply
 ) -> str | None:
-    """Whom a line names to speak next, of those who may."""
+    """Return the speaker that a message names as the next one, if it may."""
     given = (*about.handed_to, *read_next_speaker(conversation, about.parsed))
     return first_allowed(conversation, name, given) or _addressed(message.text, conversation, name)
 
 
 def _addressed(text: str, conversation: Conversation, name: str) -> str | None:
-    """Whom a message begins with, as ``@Name``; of names that begin alike, the longest."""
+    """Return the speaker whose ``@Name`` begins a message; the longest name that fits."""
     if not text.lstrip().startswith("@"):
         return None
     said = text.lstrip()[1:].casefold()
@@ -201,7 +203,7 @@ def _addressed(text: str, conversation: Conversation, name: str) -> str | None:
 
 
 def asking(conversation: Conversation, position: Position, turn: NextTurn) -> Asking | None:
-    """Give what a person is asked as a turn begins, if anything."""
+    """Return the question to a person at the beginning of a turn, or None."""
     speaker = conversation.speaker(turn.speaker)
     human = speaker.human
     aloud = turn.stage in ALOUD
@@ -217,14 +219,14 @@ def asking(conversation: Conversation, position: Position, turn: NextTurn) -> As
         if ends:
             return Asking(turn.speaker, Because.TERMINATION, "stop")
         if is_capped(conversation, position, turn.speaker):
-            # Where no automatic reply may be given there is nothing to say (AutoGen sends a blank).
+            # Without automatic replies there is nothing to say. AutoGen sends a blank message.
             empty: Empty = "auto_reply" if human.max_consecutive_auto_reply else "stop"
             return Asking(turn.speaker, Because.MAX_CONSECUTIVE_AUTO_REPLY, empty)
     return None
 
 
 def asking_of_calls(conversation: Conversation, position: Position, caller: str) -> Asking | None:
-    """Give what a person is asked before the calls of another speaker are run, if anything."""
+    """Return the question to a person before another speaker's calls run, or None."""
     name = watcher(conversation, caller)
     human = conversation.speaker(name).human if name is not None else None
     if name is None or human is None or position.phase is not Phase.CALLED:
@@ -240,7 +242,7 @@ def asking_of_calls(conversation: Conversation, position: Position, caller: str)
 
 
 def meaning(asked: Asking, answer: str) -> Leaving | str | None:
-    """Give what an answer means: a message, that the person ends it, or None for no message."""
+    """Return the meaning of an answer: a message, the end by the person, or None for no message."""
     if is_exit(answer):
         return Leaving(by=asked.speaker, reason="quit")
     if answer.strip():
@@ -255,15 +257,15 @@ def meaning(asked: Asking, answer: str) -> Leaving | str | None:
 
 
 def never_asked(conversation: Conversation, name: str) -> bool:
-    """Whether a speaker's person is never asked, and always replaced by automatic replies."""
+    """Return whether a speaker's person is never asked, so that automatic replies replace it."""
     human = conversation.speaker(name).human
     return human is not None and human.human_input_mode is HumanInputMode.NEVER
 
 
 def is_terminated(conversation: Conversation, position: Position, name: str) -> bool:
-    """Whether the newest message is a termination message to a speaker.
+    """Return whether the newest message is a termination message to a speaker.
 
-    A message with code that the speaker runs is none: the code comes first.
+    A message with code that the speaker runs is not: its code runs first.
     """
     human, facts = conversation.speaker(name).human, position.facts
     if human is None or facts.said_by in (None, name) or runs_newest(conversation, position, name):
@@ -274,9 +276,9 @@ def is_terminated(conversation: Conversation, position: Position, name: str) -> 
 
 
 def is_capped(conversation: Conversation, position: Position, name: str) -> bool:
-    """Whether a speaker would answer a message, and its automatic replies are used up."""
+    """Return whether a speaker would answer a message, but its automatic replies are used up."""
     given = position.facts.auto_replies.get(name, 0)
-    # Who has just spoken may be chosen to speak again.
+    # The speaker of the newest message may be chosen to speak again.
     received = position.facts.said_by not in (None, name)
     return (received or given > 0) and _has_capped(conversation, position, name)
 
@@ -288,7 +290,7 @@ def _has_capped(conversation: Conversation, position: Position, name: str) -> bo
 
 
 def has_capped_calls(conversation: Conversation, position: Position) -> bool:
-    """Whether calls wait, and running them would be one automatic reply too many."""
+    """Return whether waiting calls would exceed the cap on automatic replies if they ran."""
     if position.phase is not Phase.CALLED or position.speaker is None:
         return False
     name = watcher(conversation, position.speaker)
@@ -300,7 +302,7 @@ def has_capped_calls(conversation: Conversation, position: Position) -> bool:
 
 
 def watcher(conversation: Conversation, caller: str) -> str | None:
-    """Return the speaker with ``sees_calls``, whose person is shown the calls of another one."""
+    """Return the speaker with ``sees_calls`` that sees this caller's calls, or None."""
     for speaker in conversation.speakers:
         if speaker.name != caller and speaker.human is not None and speaker.human.sees_calls:
             return speaker.name
@@ -308,7 +310,7 @@ def watcher(conversation: Conversation, caller: str) -> str | None:
 
 
 def person_of(conversation: Conversation, caller: str) -> str | None:
-    """Give the speaker whose person decides on calls: another one than the caller, if possible."""
+    """Return the speaker whose person decides on calls: not the caller itself, if possible."""
     people = conversation.people
     return next((name for name in people if name != caller), people[0] if people else None)
 
@@ -316,7 +318,7 @@ def person_of(conversation: Conversation, caller: str) -> str | None:
 def with_people(
     speakers: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> tuple[Mapping[str, Any], ...]:
-    """Have people speak for some of the speakers of a short form."""
+    """Return the speakers of a short form, with people who write some speakers' replies."""
     known = [str(speaker["name"]) for speaker in speakers]
     for name in names:
         if name not in known:
