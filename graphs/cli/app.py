@@ -213,8 +213,8 @@ def show(
         bool,
         typer.Option(
             "--why",
-            help="Show what led to its end, or leads to it so far: verdicts, rejected replies, "
-            "what guards counted, done tokens, thoughts and the like.",
+            help="Show the messages that caused its end, or count towards one so far: verdicts, "
+            "done tokens, tool calls, and the messages that a guard counted.",
         ),
     ] = False,
     thoughts: Annotated[

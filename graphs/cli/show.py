@@ -42,7 +42,8 @@ def show_session(
         title = title_of(result.conversation)
         plain(out, one_line(title, out.width if on_screen(out) else None), "bold")
     if why:
-        _print_causes(out, [cause for cause in result.why() if cause.message is not None])
+        causes = [cause for cause in result.why() if cause.message is not None]
+        _print_causes(out, causes, has_ended=result.outcome is not None)
     elif speaker is None:
         for event in events_of(result.conversation, result.messages):
             transcript.show(event)
@@ -91,10 +92,11 @@ def _print_end(
         plain(out, way)
 
 
-def _print_causes(out: Console, causes: list[OutcomeStep]) -> None:
+def _print_causes(out: Console, causes: list[OutcomeStep], *, has_ended: bool) -> None:
     out.print()
     if not causes:
-        plain(out, "Nothing was judged, rejected or counted on the way.", "dim")
+        so_far = "caused the end" if has_ended else "counts towards an end so far"
+        plain(out, f"No single message {so_far}.", "dim")
         return
     places = [cell(cause.message or "") for cause in causes]
     width_of_places = max(map(cell_len, places))

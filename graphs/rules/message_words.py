@@ -20,7 +20,7 @@ from ..log.metadata import (
 )
 from .outcome import Outcome
 
-CUT_OFF: Final = "Cut off at its longest length"
+CUT_OFF: Final = "Cut off at the token limit"
 """The remark about a message that was cut off."""
 
 
@@ -63,27 +63,32 @@ def list_remarks(about: MessageMetadata) -> tuple[str, ...]:
 
 def describe_audience(names: Sequence[str]) -> str:
     """Return the remark that only these speakers hear a message."""
-    return f"Heard by {' and '.join(names)} alone" if names else "Heard by nobody else"
+    return f"Heard only by {' and '.join(names)}" if names else "Heard by nobody else"
 
 
 def describe_retry(*, cut_off: bool) -> str:
     """Return the remark that another reply was requested instead of a draft."""
-    return "Cut off and asked again" if cut_off else "Rejected and asked again"
+    return f"{CUT_OFF if cut_off else 'Rejected'} and asked again"
 
 
 def describe_kept_task(problem: str) -> str:
     """Return the remark that the task was not rewritten because no rewrite was usable."""
-    return f"The task: kept as it was given, rejected twice: {problem}"
+    return f"The original task was kept, because two rewrites were rejected: {problem}"
 
 
 def describe_choice(name: str, *, readable: bool) -> str:
     """Return one line about the choice of the next speaker."""
-    return f"{name} speaks next" + ("" if readable else ": the choice can't be read")
+    return f"{name} speaks next" if readable else describe_unread_choice(name)
+
+
+def describe_unread_choice(name: str) -> str:
+    """Return one line about a choice of the next speaker that was unreadable."""
+    return f"The choice of the next speaker was unreadable: {name} is next"
 
 
 def describe_reopening(outcome: Outcome) -> str:
     """Return one line about the end of the conversation before it continued."""
-    return f"{outcome} It went on"
+    return f"{outcome} Then it continued"
 
 
 def describe_result(name: str, about: CallOutcome, *, failed: bool) -> str:
@@ -95,11 +100,16 @@ def describe_result(name: str, about: CallOutcome, *, failed: bool) -> str:
     return f"{name} {'failed' if failed else 'answers'}"
 
 
+def describe_repeated_verdict(speaker: str | None, problem: str) -> str:
+    """Return one line about an unreadable verdict that was requested again."""
+    return f"{speaker or 'The judge'}: unreadable verdict, requested again: {problem}"
+
+
 def describe_verdict(verdict: Verdict, *, separate: bool) -> str:
     """Return one line about a verdict."""
     whose = f"The judge, after {verdict.speaker}" if separate else f"{verdict.speaker} on its task"
     if not verdict.readable:
-        return f"{whose}: unreadable, which counts as not complete"
+        return f"{whose}: unreadable verdict, which counts as not complete"
     if verdict.findings:
         found = (
             f"{text.rstrip(' .')} ({finding.in_words})"

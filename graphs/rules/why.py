@@ -1,20 +1,28 @@
-"""Why a conversation ended, step by step: what was judged, rejected, counted and said on the way.
+"""Causes of a conversation's end: the messages that met each of its ends, and the ends themselves.
 
-It is found in the log; nothing is stored for it. The outcome says it in one sentence.
+They are computed from the log; nothing is stored for them. `Outcome` explains the end in one
+sentence.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Container, Iterator, Sequence
+from typing import Any, Final
 
 from langchain_core.messages import AnyMessage, BaseMessage
 
 from ..conversation.conversation import Conversation
-from ..ends.end import CountedMessage
+from ..ends.all_ends import Reason
+from ..ends.done_token import DoneToken
+from ..ends.end import AllOf, AnyOf, BaseEnd, CountedMessage, EndRule, EndStep, doers, leaves
 from ..ends.facts import Facts
+from ..ends.guard import Guard
+from ..ends.limits import MaxMessages
+from ..ends.no_code_block import NoCodeBlock
+from ..ends.tool_called import ToolCalled
 from ..log.messages import metadata, place_of
 from ..log.metadata import (
     Draft,
     EarlierEnd,
+    Flaw,
     MessageMetadata,
     Reflection,
     SpeakerChoice,
@@ -27,7 +35,14 @@ from ..log.metadata import (
     verdict_of,
 )
 from .log_counter import LogCounter
-from .message_words import CUT_OFF, describe_kept_task, describe_retry, describe_verdict
+from .message_words import (
+    CUT_OFF,
+    describe_kept_task,
+    describe_repeated_verdict,
+    describe_retry,
+    describe_unread_choice,
+    describe_verdict,
+)
 from .met_ends import ENDS
 from .outcome import Outcome, OutcomeStep, OutcomeStepKind, OutcomeSteps
 
@@ -35,50 +50,227 @@ from .outcome import Outcome, OutcomeStep, OutcomeStepKind, OutcomeSteps
 def why(
     conversation: Conversation, messages: Sequence[AnyMessage], outcome: Outcome | None
 ) -> list[OutcomeStep]:
-    """Tell what led to a conversation's end, or leads to it so far."""
-    causes = OutcomeSteps(_on_the_way(conversation, messages))
+    """Return what caused a conversation's end, oldest first, and then the reasons for the end.
+
+    If it has not ended, return what counts towards an end so far.
+    """
+    causes = OutcomeSteps(_read(conversation, messages).causes(outcome))
     if outcome is not None:
         causes += _reasons(outcome)
     return causes
 
 
-def _on_the_way(conversation: Conversation, log: Sequence[BaseMessage]) -> Iterator[OutcomeStep]:
-    before = Facts()
-    counted = LogCounter(conversation)
+def steps_of(conversation: Conversation, messages: Sequence[AnyMessage]) -> list[OutcomeStep]:
+    """Return all steps of a log that people may want to look at, whether they caused an end or not.
+
+    These are verdicts, rejected replies, counts, thoughts and the like, oldest first.
+    """
+    return _read(conversation, messages).steps
+
+
+def _read(conversation: Conversation, log: Sequence[BaseMessage]) -> "_Trail":
+    trail = _Trail(conversation)
     for message in log:
+        trail.add(message)
+    return trail
+
+
+_RETRIED: Final = {
+    Flaw.BLANK: Reason.BLANK_REPLIES,
+    Flaw.ROLE_FLIP: Reason.ROLE_FLIPS,
+    Flaw.REPEATED: Reason.SAME_REPLIES,
+    Flaw.ECHO: Reason.ECHO,
+    Flaw.SAME_CALLS: Reason.SAME_TOOL_CALLS,
+}
+"""The guards that count a flawed reply only if the reply before it was rejected for the same flaw.
+So that rejected reply is a cause, too."""
+
+_BY_SPEAKER: Final = (Reason.ROLE_FLIPS, Reason.SAME_REPLIES, Reason.ECHO)
+"""The guards with a count for each speaker, over several turns."""
+
+_OVER_ROUNDS: Final = (Reason.SAME_REPLIES, Reason.STANDSTILL)
+"""The guards whose count depends on all messages since something new was said. Several messages
+may have the same count."""
+
+_FROM_LOG: Final = (DoneToken, ToolCalled, NoCodeBlock, MaxMessages)
+"""The ends that the log alone can show to be met."""
+
+
+class _Trail:
+    """The steps of a log, and those among them that caused an end."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self.steps: list[OutcomeStep] = []
+        self._conversation = conversation
+        self._counter = LogCounter(conversation)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin without any cause, as after an earlier end."""
+        self._before = self._counter.facts()
+        # All causes are indices of `steps`.
+        self._counted: dict[tuple[Reason, str | None], list[int]] = {}
+        """The messages that make up the count of each guard, by speaker if the guard counts so."""
+        self._named: list[tuple[int, Reason, set[tuple[str, str]]]] = []
+        """The done tokens and ending tools, each with the words or tools and their speakers."""
+        self._newest: dict[Reason, int] = {}
+        """The steps of the newest message towards ends that depend on this message alone."""
+        self._complete: list[int] = []
+        """The verdicts that a task is complete."""
+        self._retries: list[tuple[int, Reason]] = []
+        """The rejected replies since the last message, by the guard that counts a second one."""
+        self._context: dict[int, list[int]] = {}
+        """For each cause, the other steps that belong to it."""
+
+    def add(self, message: BaseMessage) -> None:
+        """Read the next message of the log."""
         about = metadata(message)
-        yield from _told(message, about)
-        counted.add(message)
+        context: list[int] = []
+        for step in _remarks(message, about):
+            context.append(len(self.steps))
+            self.steps.append(step)
+        self._counter.add(message)
         if isinstance(about, EarlierEnd):
             for reason in _reasons(Outcome.model_validate(about.outcome)):
-                yield reason.model_copy(update={"message": place_of(message)})
-            before = counted.facts()
-        if not _matters(about):
-            continue
-        facts = counted.facts()
-        step = CountedMessage(message, about, conversation, before, facts, counted.tallies)
-        for ends_by, end in ENDS.items():
-            for one in end.steps(step):
-                yield OutcomeStep(
-                    kind=OutcomeStepKind(one.kind),
-                    message=place_of(message),
-                    speaker=one.speaker,
-                    text=f"{one.speaker}: {one.text}",
-                    reason=ends_by,
-                    count=one.reached,
-                    limit=one.limit,
-                )
-        before = step.facts
+                self.steps.append(reason.model_copy(update={"message": place_of(message)}))
+            self._begin()
+        elif isinstance(about, Draft) and about.flaw in _RETRIED:
+            self._retries.append((context[-1], _RETRIED[about.flaw]))
+        elif isinstance(about, Reflection) and about.verdict is None and about.problem is not None:
+            self._retries.append((context[-1], Reason.UNREADABLE_VERDICTS))
+        elif _matters(about):
+            self._count(message, about, context)
+
+    def _count(self, message: BaseMessage, about: MessageMetadata, context: list[int]) -> None:
+        """Add the steps by which a message meets ends, or comes closer to them."""
+        before, facts = self._before, self._counter.facts()
+        counted = CountedMessage(
+            message, about, self._conversation, before, facts, self._counter.tallies
+        )
+        if is_public_speech(about):
+            self._newest = {}
+        for reason, end in ENDS.items():
+            places = []
+            for one in end.steps(counted):
+                places.append(len(self.steps))
+                self.steps.append(_step(message, reason, one))
+                self._context[places[-1]] = [
+                    *(place for place, retried in self._retries if retried is reason),
+                    *context,
+                ]
+            if issubclass(end, Guard):
+                self._add_to_count(reason, end, counted, places)
+            else:
+                self._add_to_end(reason, end, counted, places)
+        if (verdict := verdict_of(about)) is not None and verdict.complete:
+            self._complete.append(context[-1])
+            self._context[context[-1]] = context
+        self._retries, self._before = [], facts
+
+    def _add_to_count(
+        self, reason: Reason, guard: type[Guard], counted: CountedMessage, places: list[int]
+    ) -> None:
+        """Add a message to those that make up a guard's count, or remove these if it is reset."""
+        count = counted.facts.count(reason)
+        key = reason, counted.about.speaker if reason in _BY_SPEAKER else None
+        if not places:
+            is_counted = reason not in _BY_SPEAKER or is_public_speech(counted.about)
+            if is_counted and (reason in _BY_SPEAKER or count < guard.first_shown):
+                self._counted.pop(key, None)
+            return
+        known = self._counted.pop(key, [])
+        if reason not in _OVER_ROUNDS:
+            if reason not in _BY_SPEAKER and count <= counted.before.count(reason):
+                # It neither adds to the count nor resets it, as a fixed text may.
+                self._counted[key] = known
+                return
+            # Larger counts are from before a reset.
+            known = [place for place in known if (self.steps[place].count or 0) < count]
+        # The guard that has counted last comes last.
+        self._counted[key] = known + places
+
+    def _add_to_end(
+        self, reason: Reason, end: type[EndRule], counted: CountedMessage, places: list[int]
+    ) -> None:
+        before, facts = counted.before, counted.facts
+        for place in places:
+            if end is DoneToken and self.steps[place].kind is OutcomeStepKind.ANSWERED:
+                pairs = {*before.tokens_unanswered} - {*facts.tokens_unanswered}
+                self._named.append((place, reason, pairs))
+            elif end is DoneToken:
+                pairs = {*facts.tokens_said} - {*before.tokens_said}
+                self._named.append((place, reason, pairs))
+            elif end is ToolCalled:
+                pairs = {*facts.tools_called} - {*before.tools_called}
+                self._named.append((place, reason, pairs))
+            else:
+                self._newest[reason] = place
+
+    def causes(self, outcome: Outcome | None) -> list[OutcomeStep]:
+        """Return the steps that caused an end, oldest first, or may lead to one if None."""
+        reasons = list(Reason) if outcome is None else outcome.reasons
+        causes = [place for reason, place in self._newest.items() if reason in reasons]
+        ends = self._met_ends(outcome)
+        causes += [
+            place
+            for place, reason, pairs in self._named
+            if any(end.kind == reason and _is_met_by(end, pairs) for end in ends)
+        ]
+        if Reason.COMPLETED in reasons:
+            causes += self._complete
+        for reason in reasons:
+            rows = [row for (of, _), row in self._counted.items() if of is reason]
+            # At an end, only the speaker who was counted last has caused it.
+            causes += [place for row in (rows if outcome is None else rows[-1:]) for place in row]
+        found = {*causes, *(one for place in causes for one in self._context.get(place, ()))}
+        return [self.steps[place] for place in sorted(found)]
+
+    def _met_ends(self, outcome: Outcome | None) -> list[BaseEnd]:
+        """Return the ends of the spec that were met, or may be met if it has not ended."""
+        when = self._conversation.end_chat.when
+        if when is None or outcome is None:
+            return [end for _, end in leaves(when)]
+        return _met(when, self._counter.facts(), outcome.reasons)
+
+
+def _met(end: BaseEnd, facts: Facts, reasons: Container[str]) -> list[BaseEnd]:
+    """Return the ends that this end consists of and that were met, for these reasons."""
+    if isinstance(end, AnyOf):
+        return [leaf for part in end.of for leaf in _met(part, facts, reasons)]
+    if isinstance(end, AllOf):
+        parts = [_met(part, facts, reasons) for part in end.of]
+        return [leaf for part in parts for leaf in part] if all(parts) else []
+    is_met = end.kind in reasons and (not isinstance(end, _FROM_LOG) or end.is_met(facts))
+    return [end] if is_met else []
+
+
+def _is_met_by(end: BaseEnd, pairs: set[tuple[str, str]]) -> bool:
+    """Return whether one of these words or calls, each with its speaker, meets an end."""
+    if isinstance(end, DoneToken):
+        return bool(doers(end.token, end.by, [*pairs]))
+    return isinstance(end, ToolCalled) and bool(doers(end.tool, end.by, [*pairs]))
+
+
+def _step(message: BaseMessage, reason: Reason, one: EndStep) -> OutcomeStep:
+    return OutcomeStep(
+        kind=OutcomeStepKind(one.kind),
+        message=place_of(message),
+        speaker=one.speaker,
+        text=f"{one.speaker}: {one.text}",
+        reason=reason,
+        count=one.reached,
+        limit=one.limit,
+    )
 
 
 def _matters(about: MessageMetadata) -> bool:
-    """Whether a message may change what is counted."""
+    """Return whether a message may change a count."""
     calls = isinstance(about, ToolCalls | ToolResult)
     return is_public_speech(about) or calls or verdict_of(about) is not None
 
 
-def _told(message: BaseMessage, about: MessageMetadata) -> Iterator[OutcomeStep]:
-    """What a message says by itself."""
+def _remarks(message: BaseMessage, about: MessageMetadata) -> Iterator[OutcomeStep]:
+    """Yield the steps that a message shows on its own. A verdict comes last."""
     found: dict[str, Any] = {"message": place_of(message), "speaker": about.speaker}
     if thought := thought_text(about):
         text = f"{about.speaker or 'A model'} thought: {thought}"
@@ -92,26 +284,28 @@ def _told(message: BaseMessage, about: MessageMetadata) -> Iterator[OutcomeStep]
         text = f"{about.speaker or 'The task'}: {how}: {about.problem}"
         yield OutcomeStep(kind=OutcomeStepKind.REJECTED, text=text, **found)
     elif isinstance(about, SpecifiedTask) and about.problem is not None:
-        yield OutcomeStep(
-            kind=OutcomeStepKind.REJECTED, text=describe_kept_task(about.problem), **found
-        )
+        text = describe_kept_task(about.problem)
+        yield OutcomeStep(kind=OutcomeStepKind.REJECTED, text=text, **found)
     elif isinstance(about, SpeakerReply) and about.cut_off and about.is_spoken:
         text = f"{about.speaker}: {CUT_OFF.lower()}"
         yield OutcomeStep(kind=OutcomeStepKind.CUT_OFF, text=text, **found)
     elif isinstance(about, Reflection) and about.problem is not None:
-        text = f"{about.speaker or 'The judge'}: unreadable and asked again: {about.problem}"
+        text = describe_repeated_verdict(about.speaker, about.problem)
         yield OutcomeStep(kind=OutcomeStepKind.REJECTED, text=text, **found)
     elif isinstance(about, ToolResult) and about.decision not in (None, "approve"):
-        text = f"{about.speaker}: a person {_DECIDED[str(about.decision)]} a call of a tool"
+        text = f"{about.speaker}: {_DECIDED[str(about.decision)]}"
         yield OutcomeStep(kind=OutcomeStepKind.DECIDED, text=text, **found)
     elif isinstance(about, SpeakerChoice) and about.problem is not None:
-        text = f"Who speaks next: unreadable, so it is {about.to}, the next in order"
-        yield OutcomeStep(
-            kind=OutcomeStepKind.CHOICE, text=text, message=place_of(message), speaker=about.to
-        )
+        found["speaker"] = about.to
+        text = describe_unread_choice(about.to or "")
+        yield OutcomeStep(kind=OutcomeStepKind.CHOICE, text=text, **found)
 
 
-_DECIDED = {"edit": "changed", "reject": "refused", "respond": "answered in the place of"}
+_DECIDED: Final = {
+    "edit": "a person changed a tool call",
+    "reject": "a person rejected a tool call",
+    "respond": "a person answered a tool call",
+}
 
 
 def _reasons(outcome: Outcome) -> Iterator[OutcomeStep]:

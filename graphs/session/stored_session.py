@@ -263,10 +263,10 @@ class StoredSession(Shown):
         return trajectory(self.conversation, self.messages, self.specified_task, speaker)
 
     def why(self) -> list[OutcomeStep]:
-        """Return the steps that led to the end: verdicts, rejected drafts, counts, reasons.
+        """Return the causes of the end: verdicts, done tokens, tool calls, counts, reasons.
 
         Returns:
-            The steps, oldest first, followed by the reasons. If the session has not ended, the
-            steps so far.
+            The messages that caused the end, oldest first, then each reason. If the session has not
+            ended, the messages that count towards an end so far.
         """
         return why(self.conversation, self.messages, self.outcome)

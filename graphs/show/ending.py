@@ -16,7 +16,7 @@ from ..rules.log_counter import counter_of
 from ..rules.met_ends import ENDS, is_answer_due
 from ..rules.outcome import Outcome, OutcomeStep, OutcomeStepKind
 from ..rules.position import Position
-from ..rules.why import why
+from ..rules.why import steps_of, why
 from .charts import timeline
 from .page_data import Ending, Meter, Step, Tone
 
@@ -43,8 +43,9 @@ def ending_of(
     anchors: Mapping[str, str],
 ) -> Ending:
     """Say why a conversation ended, or where it stands."""
-    found = _steps(conversation, log, outcome, anchors)
+    found = _steps(why(conversation, log, outcome), anchors)
     steps = tuple(found[-_MOST_STEPS:])
+    shown = _steps(steps_of(conversation, log), anchors)[-_MOST_STEPS:]
     told = told_end(outcome, pending, anchors)
     return told.model_copy(
         update={
@@ -53,7 +54,7 @@ def ending_of(
             "steps": steps,
             "earlier_steps": len(found) - len(steps),
             "meters": tuple(_meters(conversation, log, position)),
-            "timeline": timeline(conversation, log, steps),
+            "timeline": timeline(conversation, log, shown),
         }
     )
 
@@ -65,22 +66,17 @@ def brief_end(
     pending: Sequence[Question],
 ) -> Ending:
     """Say how it ended and what led to it, for who has room for little."""
-    steps = _steps(conversation, log, outcome, {})
+    steps = _steps(why(conversation, log, outcome), {})
     numbers = () if outcome is None else outcome.used()
     return told_end(outcome, pending, {}).model_copy(
         update={"steps": tuple(steps[-_FEW_STEPS:]), "numbers": numbers}
     )
 
 
-def _steps(
-    conversation: Conversation,
-    log: Sequence[AnyMessage],
-    outcome: Outcome | None,
-    anchors: Mapping[str, str],
-) -> list[Step]:
+def _steps(causes: Sequence[OutcomeStep], anchors: Mapping[str, str]) -> list[Step]:
     return [
         _step(cause, anchors)
-        for cause in why(conversation, log, outcome)
+        for cause in causes
         if cause.message is not None and cause.kind is not OutcomeStepKind.THOUGHT
     ]
 

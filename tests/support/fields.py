@@ -6,6 +6,7 @@ from langchain_core.messages import BaseMessage
 
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import AnyMetadata
+from duologue.graphs.session.stored_session import StoredSession
 
 _FIELDS = {name for kind in get_args(AnyMetadata) for name in kind.model_fields}
 
@@ -21,3 +22,13 @@ class _Fields:
 def fields_of(message: BaseMessage) -> Any:  # noqa: ANN401  # a field may have any type
     """Return a message's metadata, with None for the fields of other kinds."""
     return _Fields(message)
+
+
+def rejections(result: StoredSession) -> list[str]:
+    """Return the problems of the replies and verdicts that were rejected, oldest first."""
+    rejected = (fields_of(one) for one in result.messages)
+    return [
+        one.problem
+        for one in rejected
+        if one.kind == "draft" or (one.kind == "reflection" and one.verdict is None and one.problem)
+    ]

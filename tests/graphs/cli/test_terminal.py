@@ -173,12 +173,12 @@ def test_a_separate_judges_findings_take_a_line_each() -> None:
         (
             Verdict(speaker="Ann", complete=False, readable=False),
             "Ann",
-            "Ann on its task: unreadable, which counts as not complete",
+            "Ann on its task: unreadable verdict, which counts as not complete",
         ),
         (
             Verdict(speaker="Ann", complete=False, readable=False),
             None,
-            "The judge, after Ann: unreadable, which counts as not complete",
+            "The judge, after Ann: unreadable verdict, which counts as not complete",
         ),
     ],
 )
@@ -190,7 +190,7 @@ def test_who_was_chosen_to_speak_takes_one_line() -> None:
     chosen = SpeakerChosen(id="1", speaker="Ann")
     assert shown(chosen) == ["(Ann speaks next)"]
     odd = chosen.model_copy(update={"problem": "This names nobody."})
-    assert shown(odd, width=80) == ["(Ann speaks next: the choice can't be read)"]
+    assert shown(odd, width=80) == ["(The choice of the next speaker was unreadable: Ann is next)"]
 
 
 def test_what_is_said_alone_is_marked() -> None:
@@ -199,7 +199,7 @@ def test_what_is_said_alone_is_marked() -> None:
         "(Heard by nobody else.)",
     ]
     some = MessageSaid(id="1", speaker="A", text="Seven.", audience=("B", "C"))
-    assert shown(some)[-2:] == ["Seven.", "(Heard by B and C alone.)"]
+    assert shown(some)[-2:] == ["Seven.", "(Heard only by B and C.)"]
 
 
 def test_ids_stand_at_the_right_of_who_speaks_where_they_are_asked_for() -> None:

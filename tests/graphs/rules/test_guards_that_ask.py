@@ -46,7 +46,7 @@ def test_the_person_is_told_why_and_its_words_begin_the_count_anew() -> None:
     assert because(played) == ["turn", "turn", "guard", "turn", "guard"]
     prompts = [one.prompt for one in played.asked if isinstance(one, MessageQuestion)]
     assert prompts[2] == f"User, it is your turn: {WHY}. exit: leave."
-    assert any("another speaker's part (2 of 2)" in str(cause) for cause in played.result.why())
+    assert [cause.text for cause in played.result.why()] == ["User left"]
 
 
 def test_it_ends_the_conversation_unless_told_to_ask() -> None:

@@ -441,7 +441,7 @@ def test_a_speaker_says_something_to_one_other_alone() -> None:
     assert own.tool_calls[0]["args"] == {"to": "Bob", "private": True}
     assert "private" in str(model.calls[0].tools)
     assert "Ann (to Bob only): The number is seven." in str(result)
-    assert "*Heard by Bob alone*" in as_markdown(result)
+    assert "*Heard only by Bob*" in as_markdown(result)
 
 
 def test_who_speaks_to_some_alone_is_heard_by_no_other() -> None:

@@ -64,7 +64,7 @@ def test_a_first_message_that_says_a_done_token_is_asked_for_again(token: str, s
     assert model.calls[1].messages[-1].text == speaking.fill_template(
         speaking.REWRITE_REPLY, problem=problem
     )
-    assert f"Buyer: rejected and asked again: {problem}" in [one.text for one in result.why()]
+    assert all(one.kind.value != "rejected" for one in result.why())
 
 
 def test_a_speaker_that_says_it_again_ends_it_with_a_warning() -> None:

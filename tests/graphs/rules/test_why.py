@@ -1,4 +1,4 @@
-"""The causes of an end: each verdict, draft, count, done token, tool and choice that led to it.
+"""The causes of an end: the verdicts, counts, done tokens and tools that led to it.
 
 Row U1; `test_cli.py` has the same for the command line.
 """
@@ -14,7 +14,6 @@ from duologue.graphs import Conversation, Result, Session, converse
 from duologue.graphs.conversation.judges import Finding
 from duologue.graphs.log.messages import metadata, place_of
 from duologue.graphs.log.metadata import Draft, Instruction, Speech
-from duologue.graphs.prompts.tasks import SHORTEN_TASK, fill_template
 from duologue.graphs.rules.outcome import OutcomeStep, OutcomeStepKind
 from duologue.nodes.testing import (
     Line,
@@ -28,6 +27,12 @@ NO: dict[str, Any] = {"objectives_left": ["dig", "plant"], "complete": False}
 YES: dict[str, Any] = {"objectives_left": [], "complete": True}
 SAID_AGAIN = "rejected and asked again: You already sent this message. Say something new."
 LONG = "The beans stand by the wall."
+CUT = Reply(text="The beans st", finish_reason="length")
+DEAL: dict[str, Any] = {"kind": "done_token", "token": "DEAL"}
+CAP: dict[str, Any] = {"kind": "max_messages", "limit": 4}
+FLIPPED = "rejected and asked again: You are {}, but your message speaks for {}."
+FLIP_OF_ANN = ["Ben: I dig.", "Ben: I dig all the same."]
+FLIP_OF_BEN = ["Ann: I plant.", "Ann: I plant all the same."]
 
 
 @tool
@@ -74,7 +79,6 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
         talk(ann=STOPS, end_chat=END),
         ["Dig.", NO, "Dug.", "Then it is done.", YES],
         [
-            "m0003 Ann on its task: not complete: dig; plant",
             "m0007 Ann on its task: complete",
             "Ann completed its task",
         ],
@@ -83,11 +87,11 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
         talk(ann=STOPS, end_chat=END | {"guards": {"unreadable_verdicts": 2}}),
         ["Dig.", "huh", "huh", "Dug.", "Plant.", "eh", "eh"],
         [
-            "m0003 Ann: unreadable and asked again: This is not a readable verdict.",
-            "m0005 Ann on its task: unreadable, which counts as not complete",
+            "m0003 Ann: unreadable verdict, requested again: This is not a readable verdict.",
+            "m0005 Ann on its task: unreadable verdict, which counts as not complete",
             "m0005 Ann: unreadable verdict (1 of 2)",
-            "m0009 Ann: unreadable and asked again: This is not a readable verdict.",
-            "m0011 Ann on its task: unreadable, which counts as not complete",
+            "m0009 Ann: unreadable verdict, requested again: This is not a readable verdict.",
+            "m0011 Ann on its task: unreadable verdict, which counts as not complete",
             "m0011 Ann: unreadable verdict (2 of 2)",
             "2 verdicts in a row could not be read",
         ],
@@ -95,10 +99,7 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
     "two questions": (
         talk(ann=STOPS, end_chat=END | {"max_iterations": 1}, judge={"form": "two_questions"}),
         ["Dig.", "Planting is left.", "No.", "Dug."],
-        [
-            "m0005 Ann on its task: not complete: Planting is left.",
-            "the round cap was reached",
-        ],
+        ["the round cap was reached"],
     ),
     "a separate judge": (
         talk(
@@ -111,10 +112,6 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
             *("Planted.", {"criterion_1": "met", "criterion_2": "met"}),
         ],
         [
-            "m0003 The judge, after Ann: They dig (met); They plant (inconclusive)",
-            "m0006 The judge: unreadable and asked again: This is not a readable verdict.",
-            "m0008 The judge, after Ben: unreadable, which counts as not complete",
-            "m0008 Ben: unreadable verdict (1 of 3)",
             "m0011 The judge, after Ann: They dig (met); They plant (met)",
             "the judge found all criteria met",
         ],
@@ -131,22 +128,20 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
         ],
     ),
     "a count begins anew": (
-        talk(end_chat={"max_iterations": 2, "guards": {"blank_replies": 3}}),
-        ["", "", "Dug.", "", "", "Bye."],
+        talk(),
+        ["", "", "Dug.", "", "", "", ""],
         [
-            "m0001 Ann: rejected and asked again: Your message was empty.",
-            "m0002 Ann: blank reply (1 of 3)",
             "m0004 Ann: rejected and asked again: Your message was empty.",
-            "m0005 Ann: blank reply (1 of 3)",
-            "m0006 Ben: only thanks or farewells (1 of 4)",
-            "the round cap was reached",
+            "m0005 Ann: blank reply (1 of 2)",
+            "m0006 Ben: rejected and asked again: Your message was empty.",
+            "m0007 Ben: blank reply (2 of 2)",
+            "2 replies in a row were blank",
         ],
     ),
     "the same reply": (
         talk(),
         [LONG, "Sure.", *[LONG + " ", LONG, "Sure."] * 3],
         [
-            f"m0003 Ann: {SAID_AGAIN}",
             f"m0006 Ann: {SAID_AGAIN}",
             "m0007 Ann: the same reply (2 of 3)",
             f"m0009 Ann: {SAID_AGAIN}",
@@ -220,19 +215,133 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
             end_chat={"max_iterations": 1},
         ),
         ["Dig.", "Whoever", "Dug.", "Cy", "Planted."],
-        [
-            "m0002 Who speaks next: unreadable, so it is Ben, the next in order",
-            "the round cap was reached",
-        ],
+        ["the round cap was reached"],
     ),
     "a rewritten task": (
         talk(task_specification={"word_limit": 1}, end_chat={"max_iterations": 1}),
         ["Sow beans.", "Sow.", "Dig.", "Dug."],
+        ["the round cap was reached"],
+    ),
+    "a reply that was rejected before the cap": (
+        talk(end_chat={"max_iterations": 1}),
+        ["", "Dig.", "Dug."],
+        ["the round cap was reached"],
+    ),
+    "a count that never reached its limit": (
+        talk(end_chat={"max_iterations": 1}),
+        ["", "", "Dug."],
+        ["the round cap was reached"],
+    ),
+    "a thought and a cut-off message before the cap": (
+        talk(end_chat={"max_iterations": 1}),
+        ["<think>Hm.</think>Dig.", CUT],
+        ["the round cap was reached"],
+    ),
+    "a cut-off message that ends it": (
+        talk(end_chat={"when": DEAL}),
+        ["Dig.", "Dug.", CUT, Reply(text="DEAL", finish_reason="length")],
         [
-            "m0000 The task: rejected and asked again: "
-            + fill_template(SHORTEN_TASK, count=2, limit=1),
-            "the round cap was reached",
+            "m0004 Ann: cut off at the token limit",
+            "m0004 Ann: said DEAL",
+            "Ann said the done token",
         ],
+    ),
+    "a thought before the done token": (
+        talk(end_chat={"when": DEAL}),
+        ["<think>Hm.</think>Dig.", "<think>Fair.</think>DEAL"],
+        ["m0002 Ben thought: Fair.", "m0002 Ben: said DEAL", "Ben said the done token"],
+    ),
+    "a done token that was rejected first": (
+        talk(end_chat={"when": DEAL}),
+        ["DEAL", "DEAL"],
+        ["m0002 Ann: said DEAL", "Ann said the done token"],
+    ),
+    "a done token of another end": (
+        talk(
+            end_chat={
+                "max_iterations": None,
+                "when": [{"kind": "all", "of": [DEAL, {**DEAL, "token": "FINE"}]}, CAP],
+            }
+        ),
+        ["Dig.", "DEAL", "Good.", "Dug."],
+        ["the message cap was reached"],
+    ),
+    "a done token and a cap at once": (
+        talk(end_chat={"when": [{"kind": "all", "of": [DEAL, CAP]}]}),
+        ["Dig.", "DEAL", "Good.", "Dug."],
+        ["m0002 Ben: said DEAL", "Ben said the done token", "the message cap was reached"],
+    ),
+    "role flips of one of two": (
+        talk(end_chat={"max_iterations": 9}),
+        [*FLIP_OF_ANN, *FLIP_OF_BEN, *FLIP_OF_ANN],
+        [
+            f"m0001 Ann: {FLIPPED.format('Ann', 'Ben')}",
+            "m0002 Ann: another's part (1 of 2)",
+            f"m0005 Ann: {FLIPPED.format('Ann', 'Ben')}",
+            "m0006 Ann: another's part (2 of 2)",
+            "Ann kept speaking another's part",
+        ],
+    ),
+    "unreadable verdicts before and after one that was read": (
+        talk(ann=STOPS, end_chat=END | {"max_iterations": 9, "guards": {"unreadable_verdicts": 2}}),
+        [
+            *("Dig.", "huh", "huh", "Dug.", "Plant.", NO, "Planted."),
+            *("Water.", "eh", "eh", "Watered.", "Mow.", "eh", "eh"),
+        ],
+        [
+            "m0013 Ann: unreadable verdict, requested again: This is not a readable verdict.",
+            "m0015 Ann on its task: unreadable verdict, which counts as not complete",
+            "m0015 Ann: unreadable verdict (1 of 2)",
+            "m0019 Ann: unreadable verdict, requested again: This is not a readable verdict.",
+            "m0021 Ann on its task: unreadable verdict, which counts as not complete",
+            "m0021 Ann: unreadable verdict (2 of 2)",
+            "2 verdicts in a row could not be read",
+        ],
+    ),
+    "completed tasks of both": (
+        talk(
+            ann=STOPS,
+            ben=STOPS,
+            end_chat={"mode": "all_task_must_complete", "max_iterations": 9},
+        ),
+        ["Dig.", YES, "Dug.", NO, "Plant.", "Planted.", YES],
+        [
+            "m0003 Ann on its task: complete",
+            "m0010 Ben on its task: complete",
+            "Ann and Ben completed their tasks",
+        ],
+    ),
+    "wrong calls in one turn": (
+        talk(max_call_errors=2),
+        [calls("lok", where="here"), "Dig.", "Dug.", *[calls("lok", where="there")] * 2],
+        [
+            "m0006 Ann: a call of a tool that can't be run (1 of 2)",
+            "m0008 Ann: a call of a tool that can't be run (2 of 2)",
+            "2 calls of tools by Ann in one turn could not be run",
+        ],
+    ),
+    "a termination message": (
+        talk(
+            ben={
+                "replies": [
+                    {"kind": "human", "human_input_mode": "NEVER"},
+                    {"kind": "text", "text": "Go on."},
+                ]
+            }
+        ),
+        ["Dig.", "Then plant.", "All is planted. TERMINATE"],
+        [
+            "m0005 Ann: a termination message",
+            "Ann ended it with a termination message",
+        ],
+    ),
+    "a message without code": (
+        talk(
+            ben={"replies": ["code"]},
+            end_chat={"when": {"kind": "no_code_block", "by": "Ann"}},
+        ),
+        ["I am done."],
+        ["m0001 Ann: wrote no code", "Ann wrote no more code"],
     ),
     "several reasons": (
         talk(
@@ -281,41 +390,45 @@ def test_every_cause_is_about_a_message_of_the_log_in_its_order() -> None:
 
 @pytest.mark.part(3)
 @pytest.mark.parametrize(
-    ("guard", "script"),
+    ("guard", "limit", "script"),
     [
-        ("blank_replies", ["", "", "", "", "", "", "", ""]),
-        ("same_replies", [LONG, "Sure.", *[LONG, LONG, "Sure."] * 3]),
-        ("echo", [LONG, LONG, LONG, "Dug.", "Dug."]),
-        ("farewells", ["Bye.", "Bye.", "Thanks!", "Thanks!"]),
-        ("role_flips", ["Ben: hi", "Ben: hi", "Dug.", "Ben: hi", "Ben: hi", "No."]),
-        ("same_tool_calls", [calls("look", where="a"), calls("look", where="a"), *("Abcd" * 4)]),
-        ("unreadable_verdicts", ["Dig.", "huh", "huh", "Dug.", "Plant.", "huh", "huh", "Yes."]),
+        ("blank_replies", 2, ["", "", "", "", "", "", "", ""]),
+        ("same_replies", 2, [LONG, "Sure.", *[LONG, LONG, "Sure."] * 3]),
+        ("echo", 1, [LONG, LONG, LONG, "Dug.", "Dug."]),
+        ("farewells", 2, ["Bye.", "Bye.", "Thanks!", "Thanks!"]),
+        ("role_flips", 1, ["Ben: hi", "Ben: hi", "Dug.", "Ben: hi", "Ben: hi", "No."]),
+        ("same_tool_calls", 2, [*[calls("look", where="a")] * 3, *("Abcd" * 4)]),
+        (
+            "unreadable_verdicts",
+            2,
+            ["Dig.", "huh", "huh", "Dug.", "Plant.", "huh", "huh", "Yes."],
+        ),
     ],
 )
-def test_a_guard_that_is_off_counts_nothing(guard: str, script: list[Line]) -> None:
-    for limit in (0, 99):
+def test_a_guard_is_a_cause_only_if_it_is_on(guard: str, limit: int, script: list[Line]) -> None:
+    for on in (False, True):
         end_chat = {
             "max_iterations": 3 if guard == "same_replies" else 2,
             "mode": "all_task_must_complete" if "verdicts" in guard else "max_iterations_only",
-            "guards": {guard: limit},
+            "guards": {guard: limit if on else 0},
         }
         result = run(talk(ann=STOPS, end_chat=end_chat), *script)
-        counted = [cause for cause in result.why() if cause.reason == guard]
-        assert bool(counted) is bool(limit)
+        causes = [cause for cause in result.why() if cause.message is not None]
+        counted = [cause for cause in causes if cause.kind is OutcomeStepKind.COUNTED]
+        assert result.stop_reason == (guard if on else "max_iterations")
+        assert bool(causes) is bool(counted) is on
         for cause in counted:
-            assert cause.kind is OutcomeStepKind.COUNTED
-            assert cause.limit == limit
+            assert (cause.reason, cause.limit) == (guard, limit)
             assert cause.text.endswith(f"({cause.count} of {limit})")
+        if on:
+            assert counted[-1].count == limit
 
 
 def test_a_verdict_and_its_findings_are_data() -> None:
     conversation, script, _ = CASES["a separate judge"]
     first, *_ = run(conversation, *script).why()
     assert first.verdict is not None
-    assert first.verdict.findings == {
-        "They dig": Finding.MET,
-        "They plant": Finding.INCONCLUSIVE,
-    }
+    assert first.verdict.findings == {"They dig": Finding.MET, "They plant": Finding.MET}
     assert (first.speaker, first.reason, first.count) == ("Ann", None, None)
     assert OutcomeStep.model_validate_json(first.model_dump_json()) == first
 
@@ -323,7 +436,7 @@ def test_a_verdict_and_its_findings_are_data() -> None:
 def test_an_unfinished_session_tells_what_counted_so_far(tmp_path: Path) -> None:
     store = tmp_path / "sessions.db"
     with pytest.raises(ScriptExhaustedError):
-        run(talk(), "", "", "Dug.", session="s", store=store)
+        run(talk(), "", "", session="s", store=store)
     result = Session("s", store=store).state()
     assert result.outcome is None
     assert told(result) == [

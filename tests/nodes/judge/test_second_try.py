@@ -9,7 +9,7 @@ from duologue.graphs import Result, Session, converse, load_conversation
 from duologue.graphs.prompts import judging
 from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
 from duologue.nodes.testing.script import Script
-from support.fields import fields_of
+from support.fields import fields_of, rejections
 
 FORMS: dict[str, tuple[dict[str, Any], Line, Line]] = {
     "structured": (
@@ -66,9 +66,9 @@ def test_r17_a_verdict_that_cannot_be_read_is_asked_for_once_more(name: str) -> 
     first, second = (call.messages[-1].text for call in model.calls[-2:])
     assert second == judging.RETRY_FORMAT.replace("{question}", first)
     assert model.calls[-2].messages[:-1] == model.calls[-1].messages[:-1]
-    told = [cause.text for cause in result.why() if cause.kind.value == "rejected"]
-    assert len(told) == 1
-    assert "unreadable and asked again" in told[0]
+    assert rejections(result) == ["This is not a readable verdict."]
+    # The verdict that was read ended it, not the one before.
+    assert [cause.kind.value for cause in result.why()] == ["verdict", "reason"]
 
 
 @pytest.mark.parametrize("name", FORMS)

@@ -56,14 +56,15 @@ def drafts(result: Result) -> list[str]:
     return [one.text for one in result.messages if isinstance(metadata(one), Draft)]
 
 
-def test_it_is_marked_in_the_log_the_events_and_why_and_no_view_changes() -> None:
+def test_it_is_marked_in_the_log_and_the_events_and_no_view_changes() -> None:
     """R3."""
     played = play(talk(), [cut("Once upon a ti"), "Fine."])
     result = played.result
     assert cut_off(result) == [True, False]
     events = [one for one in events_of_session(result) if isinstance(one, MessageSaid)]
     assert [one.cut_off for one in events] == [True, False]
-    assert next(str(cause) for cause in result.why()).endswith("Ann: cut off at its longest length")
+    # It did not cause the end.
+    assert [cause.kind.value for cause in result.why()] == ["reason"]
     plain = play(talk(), ["Once upon a ti", "Fine."])
     for name in ("Ann", "Bob"):
         shown = [[one.text for one in each.result.viewpoint(name)] for each in (played, plain)]
@@ -84,11 +85,11 @@ def test_the_transcript_and_the_page_say_so(tmp_path: Path) -> None:
     for event in events_of_session(played.result):
         transcript.show(event)
     shown = console.export_text()
-    assert "(Cut off and asked again: Your message was cut off because it was too long." in shown
-    assert shown.count("(Cut off at its longest length.)") == 1
+    assert "(Cut off at the token limit and asked again: Your message was cut off because it was too long." in shown
+    assert shown.count("(Cut off at the token limit.)") == 1
     page = Session("s", store=store).export(format="markdown")
-    assert "*Cut off and asked again: Your message was cut off" in page
-    assert page.count("*Cut off at its longest length*") == 1
+    assert "*Cut off at the token limit and asked again: Your message was cut off" in page
+    assert page.count("*Cut off at the token limit*") == 1
 
 
 def test_by_default_it_is_said_as_it_is() -> None:

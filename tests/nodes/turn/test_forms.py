@@ -13,7 +13,7 @@ from duologue.graphs.log.metadata import Flaw, Speech
 from duologue.graphs.log.parsing import Mended, mended, parse
 from duologue.graphs.speakers.formats import LabelledFormat
 from duologue.nodes.testing import Line, ScriptedChatModel
-from support.fields import fields_of
+from support.fields import fields_of, rejections
 
 ROLE_PLAY = role_play("Add up", "Lead", "Coder", specify_task=False, max_iterations=1)
 ORDER = "Instruction: Add two numbers.\nInput: 1 and 2"
@@ -130,10 +130,7 @@ TWO = [
 def test_r8_two_instructions_are_asked_for_again(text: str) -> None:
     result = played(text, ORDER, ANSWER)
     assert result.last_message("Lead") == ORDER
-    told = [cause.text for cause in result.why() if cause.kind.value == "rejected"]
-    assert told == [
-        "Lead: rejected and asked again: Your message must contain 'Instruction:' only once."
-    ]
+    assert rejections(result) == ["Your message must contain 'Instruction:' only once."]
 
 
 @pytest.mark.parametrize("text", TWO)
