@@ -85,7 +85,7 @@ def test_the_transcript_and_the_page_say_so(tmp_path: Path) -> None:
     for event in events_of_session(played.result):
         transcript.show(event)
     shown = console.export_text()
-    assert "(Cut off at the token limit and asked again: Your message was cut off because it was too long." in shown
+    assert "(Cut off at the token limit and asked again: Your message was cut off" in shown
     assert shown.count("(Cut off at the token limit.)") == 1
     page = Session("s", store=store).export(format="markdown")
     assert "*Cut off at the token limit and asked again: Your message was cut off" in page
