@@ -1,1 +1,1 @@
-"""The log of all that was said, and how it is read."""
+"""The log of a conversation: messages, their metadata, and the views on them."""

@@ -1,8 +1,9 @@
-"""The messages of the log: LangChain's, each with its `MessageMetadata` and its place.
+"""The messages of the log: LangChain messages, each with a `MessageMetadata` and a place.
 
-A message's id is unique among all conversations: the model's, or a random one. In its mode
-``messages`` LangGraph streams a message that a node writes unless a model's tokens had the same id.
-People read and type a message's place in the log, and messages name one another by it.
+A message's id is unique among all conversations. It comes from the model or is random. In its mode
+``messages``, LangGraph streams each message that a node writes, unless tokens of a model with the
+same id were streamed before. People read and type a message's place in the log, and messages refer
+to one another by it.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,7 +44,7 @@ KEY: Final = "duologue"
 """The key of a message's metadata in its ``additional_kwargs``."""
 
 PLACE: Final = "duologue_place"
-"""The key of its place in the log there, counted from 0."""
+"""The key of its place in the log, counted from 0, in its ``additional_kwargs``."""
 
 _FROM_ELSEWHERE: Final = Instruction()
 """The metadata of a message that has none."""
@@ -55,7 +56,7 @@ _KINDS: Final[dict[str, type[AnyMetadata]]] = {
 
 
 class _StoredMetadata(dict[str, Any]):
-    """Metadata as plain values, which every store can keep; read once, so it never changes."""
+    """Metadata as plain values, which every store can store. It is parsed only once."""
 
     @cached_property
     def read(self) -> AnyMetadata:
@@ -63,7 +64,7 @@ class _StoredMetadata(dict[str, Any]):
 
 
 def read_metadata(stored: object) -> AnyMetadata:
-    """Read metadata from its stored form.
+    """Parse metadata from its stored form.
 
     Raises:
         ValueError: It is not in the form in which duologue stores it.
@@ -76,7 +77,7 @@ def read_metadata(stored: object) -> AnyMetadata:
 
 
 def metadata(message: BaseMessage) -> AnyMetadata:
-    """Return a log message's metadata; a message from elsewhere is an instruction to all.
+    """Return a log message's metadata. A message without metadata counts as an instruction to all.
 
     Raises:
         ValueError: The metadata is not in the form in which duologue stores it.
@@ -86,7 +87,7 @@ def metadata(message: BaseMessage) -> AnyMetadata:
         return _FROM_ELSEWHERE
     if isinstance(found, _StoredMetadata):
         return found.read
-    # As a store returns it. From here on the reading stays with the message.
+    # The store returns a plain dict. From here on, the parsed metadata stays with the message.
     read = read_metadata(found)
     kept = message.additional_kwargs[KEY] = _StoredMetadata(found)
     kept.read = read
@@ -94,13 +95,13 @@ def metadata(message: BaseMessage) -> AnyMetadata:
 
 
 def stored_metadata(message: BaseMessage) -> dict[str, Any]:
-    """Return a message's metadata as stored; damaged metadata is empty and raises no error."""
+    """Return a message's metadata as stored. Damaged metadata counts as empty."""
     found = message.additional_kwargs.get(KEY)
     return found if isinstance(found, dict) else {}
 
 
 def metadata_kwargs(about: MessageMetadata, number: int) -> dict[str, Any]:
-    """Return the ``additional_kwargs`` of the message at this place of the log."""
+    """Return the ``additional_kwargs`` of a message at this place in the log."""
     return {KEY: stored_form(about), PLACE: number}
 
 
@@ -119,9 +120,9 @@ def make_message(
     tool_calls: Sequence[ToolCall] = (),
     invalid_tool_calls: Sequence[InvalidToolCall] = (),
 ) -> AnyMessage:
-    """Return the message at this place of the log.
+    """Return a message for this place in the log.
 
-    Its id, its usage and the facts about its model are those of a model's answer, if it has one.
+    If it comes from a model's answer, it keeps the answer's id, usage and response metadata.
     """
     text = storable(text)
     message_id = id or (answer.id if answer else None) or str(uuid4())
@@ -158,8 +159,8 @@ def make_tool_message(
 ) -> ToolMessage:
     """Return the message with the result of a tool call, for the log.
 
-    The speaker who called the tool hears it if it is final. Otherwise hooks see it first, or the
-    speaker reports it.
+    If `final` is True, the speaker who called the tool hears it. Otherwise hooks see it first, or
+    the speaker reports it in a message.
     """
     kind: type[ToolResult | UnheardResult] = ToolResult if final else UnheardResult
     about = kind(
@@ -183,7 +184,7 @@ def make_tool_message(
 
 
 def storable(text: str) -> str:
-    """Make text that can be stored and sent: lone surrogates, which no encoding has, become "?"."""
+    """Return text that can be encoded: lone surrogates, which can't be, become "?"."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -191,17 +192,17 @@ _PLACE_NAME = "m{:04d}"
 
 
 def place_name(number: int) -> str:
-    """Name a place in the log, as people read and type it: ``m0004``."""
+    """Return the name of a place in the log, as people read and type it, such as ``m0004``."""
     return _PLACE_NAME.format(number)
 
 
 def number_of(place: str) -> int:
-    """Read a place that `place_name` has named."""
+    """Return the number of a place from its name."""
     return int(place.removeprefix("m"))
 
 
 def place_of(message: BaseMessage) -> str:
-    """Name the place of a message; one from elsewhere, which has none, is named by its id."""
+    """Return the name of a message's place, or its id if it has no place."""
     number = message.additional_kwargs.get(PLACE)
     return str(message.id) if number is None else _PLACE_NAME.format(number)
 
@@ -220,7 +221,7 @@ def since_end(log: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
 
 
 def says_something(message: BaseMessage, about: MessageMetadata) -> bool:
-    """Return whether a speaker says something with a message: in its turn, or beside tool calls."""
+    """Return whether a speaker says text with a message: in its turn, or with its tool calls."""
     speaks = about.is_spoken and isinstance(about, SpeakerReply)
     return speaks and (not about.has_calls or bool(message.text.strip()))
 
@@ -241,10 +242,10 @@ T = TypeVar("T")
 
 
 class Fold(Generic[S, T]):
-    """Something that is read from a log, message by message.
+    """A value that is computed from a log, message by message.
 
-    For a log that begins with the one before, only what is new is read. Any other log, as after a
-    message was removed, is read from its beginning.
+    If the next log continues the one before, only its new messages are read. Any other log, such as
+    one from which a message was removed, is read from its beginning.
     """
 
     def __init__(self, begin: Callable[[], S], add: Callable[[S, T], object]) -> None:
@@ -254,7 +255,7 @@ class Fold(Generic[S, T]):
         self._state = begin()
 
     def of(self, log: Sequence[T]) -> S:
-        """Give what is read from a log; the next call changes it."""
+        """Return the value for a log. The next call changes it in place."""
         if not continues_log(self._read, log):
             self._read, self._state = [], self._begin()
         for one in log[len(self._read) :]:
@@ -264,5 +265,5 @@ class Fold(Generic[S, T]):
 
 
 def continues_log(before: Sequence[object], log: Sequence[object]) -> bool:
-    """Whether a log begins with another one. Messages are never changed, but replaced."""
+    """Return whether a log begins with another one. Messages are never changed, only replaced."""
     return len(before) <= len(log) and all(map(is_, before, log))

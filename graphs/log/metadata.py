@@ -1,8 +1,7 @@
 """The metadata of a log message: a class for each kind of message, with the fields of its kind.
 
-A message of the log is one of LangChain's. Its metadata says what kind of message it is, who said
-it, who hears it, and what else is known about it. A new kind is a new class here and a member of
-`AnyMetadata`.
+A message of the log is a LangChain message. Its metadata contains its kind, its speaker, its
+audience and other facts. To add a kind, add a class here and make it a member of `AnyMetadata`.
 """
 
 from enum import StrEnum
@@ -20,62 +19,63 @@ class Stage(StrEnum):
     """The part of the conversation that a turn belongs to."""
 
     PRIVATE = "private"
-    """A speaker makes up something that it alone knows."""
+    """A speaker invents content that it alone knows."""
     OPENING = "opening"
-    """Everyone answers its own task alone."""
+    """Every speaker answers its own task, without hearing the others."""
     ROUNDS = "rounds"
-    """Everyone speaks in turn."""
+    """The speakers speak in turn."""
     LAST_WORDS = "last_words"
-    """What is still said after a completed task."""
+    """The messages that speakers are promised after a task is complete."""
 
 
 ALOUD: Final = (Stage.ROUNDS, Stage.LAST_WORDS)
-"""The parts in which all hear what is said."""
+"""The parts in which all speakers hear the messages."""
 
 
 class Reasoning(Data):
-    """A thought in the form that its model gave it in."""
+    """A thought in its model's original form."""
 
     text: str | None = None
-    """The whole text of the answer, where the thought was part of it."""
+    """The whole text of the answer, if the thought was a part of that text."""
     blocks: tuple[dict[str, JsonValue], ...] = ()
-    """The parts of the answer's content that hold it."""
+    """The blocks of the answer's content that contain the thought."""
     fields: dict[str, JsonValue] = Field(default_factory=dict)
-    """What stood beside the content, by the fields' names."""
+    """The fields outside the content that contain the thought, by name."""
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
-    """What tells LangChain's client how to read the parts."""
+    """The metadata by which LangChain's client reads the blocks."""
 
 
 class Thought(Data):
-    """What a model thought. It is read by people only: nothing is parsed, counted or judged."""
+    """The thought of a model. Only people read it: no rule parses, counts or judges it."""
 
     text: str
-    """What it thought."""
+    """The text of the thought."""
     is_unopened: bool = False
-    """Whether a tag closed it in the answer's text that none had opened."""
+    """Whether a closing tag ended it that had no opening tag."""
     given: Reasoning | None = None
-    """What goes back to the model while the calls of the message are at work."""
+    """The original form, which is sent back to the model while the message's calls run."""
 
 
 NOBODY: Final[tuple[str, ...]] = ()
-"""The audience of a message that is kept for the record only."""
+"""The audience of a message that no speaker hears. The log keeps it for the record."""
 
 
 class MessageMetadata(Data):
     """The metadata of a message of the log.
 
-    The class attributes say how the rules treat all messages of a kind.
+    The class attributes define how the rules treat all messages of a kind.
     """
 
     kind: str
     """The name of the kind."""
     speaker: str | None = None
-    """The name of the speaker who said it. None: the conversation itself."""
+    """The name of its speaker. None if it comes from the conversation itself."""
     audience: tuple[str, ...] | None = None
-    """The names of those who may hear it beside the speaker. None: everyone."""
+    """The names of the speakers who may hear it, in addition to its own speaker. None if everyone
+    may."""
 
     is_spoken: ClassVar[bool] = False
-    """Whether it is part of the transcript: a message, a tool call or its result."""
+    """Whether it is part of the transcript: a message, a tool call or a tool result."""
     seen_by_speaker: ClassVar[Literal["always", "heard", "never"]] = "heard"
     """Whether its own speaker sees it: always, only if it is in the audience, or never. Other
     speakers see a message if they are in its audience."""
@@ -84,21 +84,21 @@ class MessageMetadata(Data):
     is_cue: ClassVar[bool] = False
     """Whether it makes a speaker speak."""
     can_end_turn: ClassVar[bool] = False
-    """Whether a turn may end with it, as its speaker sees it."""
+    """Whether a turn may end with it in its speaker's view."""
     has_calls: ClassVar[bool] = False
     """Whether it calls tools or runs code."""
     is_consequence: ClassVar[bool] = False
-    """Whether it follows from the reply, the calls or the question before it."""
+    """Whether it depends on the reply, the calls or the question before it."""
     is_memory: ClassVar[bool] = False
-    """Whether it is part of a speaker's memory, so that a reset of the memory removes it."""
+    """Whether it is part of a speaker's memory, so that a memory reset removes it."""
     on_page: ClassVar[bool] = False
-    """Whether a Markdown page of a whole session shows it."""
+    """Whether the Markdown page of a whole session shows it."""
     run_name: ClassVar[str] = "{speaker} speaks"
-    """The name, in traces, of the model call that returns it."""
+    """The name, in traces, of the model call that returned it."""
 
     @model_serializer(mode="wrap")
     def _with_kind(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Always: readers choose the class by it.
+        # The kind is always stored, even if it is the default: readers choose the class by it.
         written: dict[str, Any] = handler(self)
         return {"kind": self.kind} | written
 
@@ -108,22 +108,22 @@ class MessageMetadata(Data):
 
     @property
     def confidants(self) -> tuple[str, ...]:
-        """The only ones who hear it beside its speaker. Empty if everyone hears it, or nobody."""
+        """The other speakers in its audience. Empty if everyone or nobody else hears it."""
         return tuple(name for name in self.audience or () if name != self.speaker)
 
     @property
     def is_aloud(self) -> bool:
-        """Whether others hear it, in the rounds or as last words."""
+        """Whether other speakers hear it, in the rounds or as last words."""
         return self.audience is None or bool(self.confidants)
 
     @property
     def ends_turn(self) -> bool:
-        """Whether a turn is over after it."""
+        """Whether it ends a turn."""
         return False
 
 
 def kind_name(kind: type[MessageMetadata]) -> str:
-    """Return the name of a kind, as it is stored."""
+    """Return the stored name of a kind."""
     return str(kind.model_fields["kind"].default)
 
 
@@ -131,9 +131,9 @@ class ModelOutput(MessageMetadata):
     """A message that a model may have written."""
 
     thought: Thought | None = None
-    """The thoughts of the model before it."""
+    """The model's thought before it. None if there is none."""
     problem: str | None = None
-    """Why it was not as requested, as the model was told. None if it was."""
+    """Why it was not as requested, in the words that the model read. None if it was."""
 
 
 class SpecifiedTask(ModelOutput):
@@ -145,42 +145,43 @@ class SpecifiedTask(ModelOutput):
 
 
 class Instruction(MessageMetadata):
-    """An instruction of the conversation itself: a speaker's own task, or to begin."""
+    """An instruction from the conversation itself: a speaker's own task, or to begin."""
 
     kind: Literal["instruction"] = "instruction"
     to: str | None = None
-    """The name of the speaker it is meant for, if others hear it too."""
+    """The name of the speaker that it is for, if others hear it, too."""
 
     is_cue = True
 
 
 class SpeakerReply(ModelOutput):
-    """A reply of a speaker whose turn it is."""
+    """A reply of the speaker whose turn it is."""
 
     stage: Stage = Stage.ROUNDS
     """The part of the conversation that it belongs to."""
     parsed: JsonValue = None
-    """Its content by the speaker's output format, as plain values."""
+    """Its content, parsed by the speaker's output format, as plain values. None if there is none.
+    """
     to_user: dict[str, str] = Field(default_factory=dict)
-    """The parts that the speaker said by an argument of its calls, by the calls' ids. The calls
-    are stored without it."""
+    """The texts that the speaker said in an argument of its calls, by call id. The stored calls do
+    not contain this argument."""
     source: Source = Source.MODEL
     """Its origin."""
     flaw: Flaw | None = None
-    """Its fault, if it was not as requested."""
+    """Its flaw. None if it was as requested."""
     cut_off: bool = False
-    """Whether the model's answer ended because it reached its longest length."""
+    """Whether it was cut off at the token limit."""
     handed_to: tuple[str, ...] = ()
-    """The names that it calls as the next speaker by calls of ``hand_off``, as the model wrote
-    them. The calls are stored nowhere else."""
+    """The names of the next speakers that it asks for by calls of ``hand_off``, as the model wrote
+    them. The calls are stored only here."""
     private: bool = False
-    """Whether these calls say that only the named speaker hears it."""
+    """Whether these calls make the message private to the named speaker."""
     edited: bool = False
-    """Whether a person changed its text, and duologue has not read the new text yet."""
+    """Whether a person changed its text and duologue has not parsed the new text yet."""
 
     @property
     def is_aloud(self) -> bool:
-        """Whether others hear it, in the rounds or as last words."""
+        """Whether other speakers hear it, in the rounds or as last words."""
         return self.stage in ALOUD and (self.audience is None or bool(self.confidants))
 
 
@@ -189,7 +190,8 @@ class Speech(SpeakerReply):
 
     kind: Literal["speech"] = "speech"
     interrupts: bool = False
-    """Whether a person said it instead of an answer to waiting calls: the caller's turn goes on."""
+    """Whether a person said it instead of a decision on waiting calls: the caller's turn continues.
+    """
 
     is_spoken = True
     seen_by_speaker = "always"
@@ -199,12 +201,12 @@ class Speech(SpeakerReply):
 
     @property
     def ends_turn(self) -> bool:
-        """Whether a turn is over after it."""
+        """Whether it ends a turn."""
         return not self.interrupts
 
 
 class OpeningAnswer(MessageMetadata):
-    """An opening answer that is handed to the first speaker of the rounds."""
+    """An opening answer that the first speaker of the rounds hears."""
 
     kind: Literal["opening_answer"] = "opening_answer"
 
@@ -214,7 +216,7 @@ class OpeningAnswer(MessageMetadata):
 
 
 class Draft(SpeakerReply):
-    """A reply that broke a rule, so that another one was requested."""
+    """A rejected or cut-off reply, after which another one was requested."""
 
     kind: Literal["draft"] = "draft"
 
@@ -222,7 +224,7 @@ class Draft(SpeakerReply):
 
 
 class ToolCalls(SpeakerReply):
-    """A speaker's tool calls, with the text beside them."""
+    """A speaker's tool calls, with the text that accompanies them."""
 
     kind: Literal["tool_calls"] = "tool_calls"
 
@@ -242,7 +244,7 @@ class CodeCalls(SpeakerReply):
 
 
 class UnheardReply(SpeakerReply):
-    """A reply before hooks have seen it, or a second try if the first one is said instead."""
+    """A reply before hooks have changed it, or a second try if the first one was better."""
 
     kind: Literal["unheard_reply"] = "unheard_reply"
 
@@ -253,20 +255,20 @@ class CallOutcome(MessageMetadata):
     """The outcome of a tool call."""
 
     failure: Failure | None = None
-    """The cause, if the call failed."""
+    """The cause of the failure. None if the call succeeded."""
     arguments: dict[str, JsonValue] | None = None
-    """The arguments that the tool was called with, if a hook or a person changed them."""
+    """The arguments that the tool received. None if no hook or person changed them."""
     tool: str | None = None
-    """The tool that ran, if a person chose another one."""
+    """The tool that ran, if a person chose another one. None otherwise."""
     decision: DecisionType | None = None
     """The decision of a person about the call. None if nobody was asked."""
     refusal: str | None = None
-    """Why a person refused the call, in the person's words."""
+    """The person's reason for rejecting the call. None if it was not rejected."""
     parsed: JsonValue = None
-    """The result as plain values, if there is more than text."""
+    """The result as plain values. None if it is only text."""
     tool_round: int | None = None
-    """The number of the tool round that it completes in its turn, of the rounds in which a call
-    succeeded. Only the last result of a round has it."""
+    """The number of the tool round that it completes in its turn, counting only rounds in which a
+    call succeeded. Only the last result of a round has it."""
 
     is_consequence = True
 
@@ -298,7 +300,7 @@ class Reflection(ModelOutput):
 
     kind: Literal["reflection"] = "reflection"
     verdict: Verdict | None = None
-    """The verdict in it. None in the first of two answers, and if it could not be read."""
+    """Its verdict. None for the first of two answers, and if the answer was unreadable."""
 
     is_consequence = True
     can_end_turn = True
@@ -318,7 +320,7 @@ class SpeakerChoice(ModelOutput):
 
 
 class HookVersion(MessageMetadata):
-    """A hook's version of messages that a speaker has just heard. The speaker hears it instead."""
+    """A hook's version of messages that a speaker has just heard instead of them."""
 
     kind: Literal["hook_version"] = "hook_version"
     instead_of: tuple[str, ...] = ()
@@ -332,33 +334,33 @@ class Summary(ModelOutput):
 
     kind: Literal["summary"] = "summary"
     since: str | None = None
-    """The place of the first message that it does not replace. None: it replaces all before it."""
+    """The place of the first message that it does not replace. None if it replaces all before it."""
 
     is_memory = True
     run_name = "{speaker} sums up"
 
 
 class MemoryReset(MessageMetadata):
-    """A reset of a speaker's memory: its view no longer contains the messages before."""
+    """A reset of a speaker's memory: the speaker no longer sees the messages before it."""
 
     kind: Literal["memory_reset"] = "memory_reset"
     since: str | None = None
-    """The place of the first message that the speaker still knows. None: it forgets all."""
+    """The place of the first message that the speaker still remembers. None if it forgets all."""
 
     is_memory = True
     on_page = True
 
 
 class RememberedMessage(MessageMetadata):
-    """A message from before the conversation: its audience alone hears it, and no rule counts it.
+    """A message from before the conversation. Only its audience hears it, and no rule counts it.
 
-    It is of a memory, or of a private opening.
+    It belongs to a memory or to a private opening.
     """
 
     kind: Literal["remembered"] = "remembered"
     stays: bool = False
-    """Whether it stays in all prompts of its audience. Otherwise a context policy may leave it out,
-    as a part of the history."""
+    """Whether it stays in all prompts of its audience. If not, a context policy may leave it out as
+    a part of the history."""
 
     is_talk = True
     can_end_turn = True
@@ -366,16 +368,16 @@ class RememberedMessage(MessageMetadata):
 
 
 class InputMessage(MessageMetadata):
-    """A message that a run was started with, which is not part of the log.
+    """A message that a run was started with. It is not part of the log.
 
-    It stays in `messages` for clients. The speech that says it replaces it.
+    It stays in `messages` for clients, until the speech with its text replaces it.
     """
 
     kind: Literal["input"] = "input"
 
 
 class EarlierEnd(MessageMetadata):
-    """An end of the conversation before it continued. Ends count anew after it."""
+    """An end of the conversation before it continued. After it, ends count from 0 again."""
 
     kind: Literal["earlier_end"] = "earlier_end"
     outcome: dict[str, JsonValue]
@@ -410,26 +412,26 @@ LineMetadata = (
 
 
 class RemovedMessage(MessageMetadata):
-    """A message that was removed. It stays for the record; nobody hears it, no rule counts it."""
+    """A removed message. It stays for the record: no speaker hears it, and no rule counts it."""
 
     kind: Literal["removed"] = "removed"
     was: Annotated[LineMetadata, Field(discriminator="kind")] | None = None
-    """The metadata that it had. None if it had none."""
+    """The metadata before the removal. None if it had none."""
 
     on_page = True
 
 
 AnyMetadata = LineMetadata | RemovedMessage
-"""The metadata of a message of any kind."""
+"""The metadata of any message."""
 
 
 def is_open_speech(about: MessageMetadata) -> TypeGuard[Speech]:
-    """Return whether a speaker said it in its turn, and not in private."""
+    """Return whether it is a message of a speaker's turn outside the private part."""
     return isinstance(about, Speech) and about.stage is not Stage.PRIVATE
 
 
 def is_public_speech(about: MessageMetadata) -> TypeGuard[Speech]:
-    """Return whether it is a speech that others hear, in the rounds or as last words."""
+    """Return whether it is a message that others hear, in the rounds or as last words."""
     return isinstance(about, Speech) and about.is_aloud
 
 
@@ -439,7 +441,7 @@ def is_by_person(about: MessageMetadata) -> TypeGuard[SpeakerReply]:
 
 
 def verdict_of(about: MessageMetadata) -> Verdict | None:
-    """Return the verdict in it, or None."""
+    """Return its verdict, or None."""
     return about.verdict if isinstance(about, Reflection) else None
 
 
@@ -452,18 +454,18 @@ R = TypeVar("R", bound=SpeakerReply)
 
 
 def as_reply(kind: type[R], reply: SpeakerReply, **changes: Any) -> R:
-    """Return the metadata of a reply as that of another kind of reply, with these changes."""
+    """Return the metadata of a reply as that of another kind of reply, with changes."""
     kept = {name: getattr(reply, name) for name in SpeakerReply.model_fields if name != "kind"}
     return kind.model_validate(kept | changes)
 
 
 def replaced_places(about: MessageMetadata) -> tuple[str, ...]:
-    """Return the places of the messages that its audience hears in a hook's version."""
+    """Return the places of the messages that a hook's version replaces; empty for other kinds."""
     return about.instead_of if isinstance(about, HookVersion) else ()
 
 
 def thought_text(about: MessageMetadata) -> str:
-    """Return the thoughts before it, for people; empty in a version that nobody hears."""
+    """Return the thought before a message, for people. Empty if nobody hears the message."""
     if not isinstance(about, ModelOutput) or isinstance(about, UnheardReply):
         return ""
     return "" if about.thought is None else about.thought.text
@@ -475,7 +477,7 @@ def parsed_of(about: MessageMetadata) -> JsonValue:
 
 
 def original_metadata(about: MessageMetadata) -> MessageMetadata:
-    """Return the metadata that a message had before it was removed, if it was."""
+    """Return metadata, or the metadata before the removal of a removed message."""
     return about.was or about if isinstance(about, RemovedMessage) else about
 
 

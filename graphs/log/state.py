@@ -24,79 +24,79 @@ from .reducer import append, take_back, without_removed
 
 
 def newest(kept: Any, writes: Sequence[Any]) -> Any:  # noqa: ANN401
-    """Reduce writes to the newest of them."""
+    """Reduce writes to the newest one."""
     return writes[-1] if writes else kept
 
 
 class _Messages(DeltaChannel[list[AnyMessage]]):
-    """A channel of messages, which stay messages wherever they were stored."""
+    """A channel of messages that remain messages after any store has stored them."""
 
     def from_checkpoint(self, checkpoint: Any) -> Self:  # noqa: ANN401
-        """Read a snapshot; LangGraph's servers give its messages as dicts."""
+        """Read a snapshot. In the snapshots of LangGraph's servers, messages are dicts."""
         channel = super().from_checkpoint(checkpoint)
         channel.value = append(channel.value, [])
         return channel
 
 
-# DeltaChannel is in beta; the class above and these aliases are all that knows of it. With plain
-# channels the SQLite saver writes the whole log and the whole spec again at every step, as each
-# snapshot does. Seldom ones make reading no slower: it walks to the first step for the spec anyway,
-# by a query with a variable for each channel and step without a snapshot. Some builds of SQLite
-# take 32,766; LangGraph's own snapshot of every channel comes after 5,000 steps.
+# DeltaChannel is in beta; only the class above and these aliases use it. With plain channels the
+# SQLite saver would write the whole log and the whole spec again at every step, as each snapshot
+# does. Rare snapshots do not slow down reading: it goes back to the first step for the spec in any
+# case, by a query with a variable for each channel and step without a snapshot. Some builds of
+# SQLite allow 32,766 variables; LangGraph's own snapshot of every channel comes after 5,000 steps.
 Messages = Annotated[list[AnyMessage], _Messages(append, snapshot_frequency=1000)]
 Latest = Annotated[dict[str, Any], DeltaChannel(newest, dict)]
 KeptText = Annotated[str, DeltaChannel(newest, str)]
 
 
 class Input(TypedDict, total=False):
-    """What a run is started with."""
+    """The input of a run."""
 
     conversation: Latest
     """A `Conversation`, as a dict."""
     messages: Messages
-    """What a person says, or the task of a conversation without a person."""
+    """A person's message, or the task of a conversation without a person."""
 
 
 class Output(TypedDict, total=False):
-    """What a run gives back."""
+    """The output of a run."""
 
     specified_task: KeptText
-    """The task that the speakers were given."""
+    """The task that the speakers got."""
     messages: Messages
-    """What the speakers said to one another, with their calls of tools and the results."""
+    """The messages that the speakers said to one another, with their tool calls and the results."""
     outcome: dict[str, Any]
     """Why, when and by whom it ended: an `Outcome`, as a dict. Missing until then."""
 
 
 class State(Input, Output, total=False):
-    """Everything a session is resumed from."""
+    """The whole state of a session, from which it is resumed."""
 
     spec: Latest
-    """The conversation that this session runs, complete and checked."""
+    """The conversation of this session, complete and validated."""
     unspoken: Messages
     """The rest of the log, such as drafts, verdicts, instructions and removed messages. Each
-    message carries its place; `graphs.log.state.log_of` puts both together."""
+    message contains its place; `graphs.log.state.log_of` merges both channels."""
     position: dict[str, Any]
-    """Where it is: a `Position`, as a dict. Missing until the task stands."""
+    """The position: a `Position`, as a dict. Missing until the task is ready."""
     interpreter: Latest
-    """What is kept of the interpreter that runs its code: a
-    `graphs.conversation.sandbox.Kept`, as a dict. Missing until code has run."""
+    """The stored state of the interpreter that runs its code: a `graphs.conversation.sandbox.Kept`,
+    as a dict. Missing until code has run."""
     decisions: Latest
-    """What a person has decided of the calls of a message that have not run yet, under ``message``
-    (its id) and ``decisions``. Empty or missing at any other time."""
+    """A person's decisions about the calls of a message that have not run yet: ``message`` contains
+    its id, ``decisions`` the decisions. Empty or missing at any other time."""
     usage: dict[str, Any]
-    """What was used: for each model a `Usage`, as a dict."""
+    """The usage of each model: a `Usage`, as a dict, by the model's name."""
 
 
 def log_of(state: Mapping[str, Any]) -> list[AnyMessage]:
-    """Return the log: everything ever said, in the order of places."""
+    """Return the log: all messages, in the order of their places."""
     channels = (state.get("messages") or (), state.get("unspoken") or ())
     placed = sorted(chain.from_iterable(map(_placed, channels)), key=itemgetter(0))
     return without_removed([message for _, message in placed])
 
 
 class GrowingLog:
-    """The log of a session that runs; of a state that goes on, only what is new is put in order."""
+    """The log of a running session. When its state grows, only the new messages are sorted in."""
 
     def __init__(self) -> None:
         self._channels: tuple[list[AnyMessage], list[AnyMessage]] = ([], [])
@@ -104,7 +104,7 @@ class GrowingLog:
         self._is_plain = True
 
     def edited(self) -> list[int]:
-        """Give the places of messages whose words were changed, and are still to be read again."""
+        """Return the places of messages whose text was changed and not parsed again yet."""
         if self._is_plain:
             return []
         return [
@@ -138,7 +138,7 @@ def _place(message: AnyMessage) -> int:
 
 
 def _is_plain(message: AnyMessage) -> bool:
-    """Whether its place depends on no other message, no other one on it, and its words stand."""
+    """Return whether its place is independent of other messages, and its text is unchanged."""
     about = metadata(message)
     is_edited = isinstance(about, SpeakerReply) and about.edited
     is_whole = not isinstance(about, RemovedMessage | InputMessage) and not is_edited
@@ -146,7 +146,7 @@ def _is_plain(message: AnyMessage) -> bool:
 
 
 def with_own_ids(new: Sequence[AnyMessage], log: Sequence[BaseMessage]) -> list[AnyMessage]:
-    """Give new messages ids that no other message of the log has: servers may repeat theirs."""
+    """Return new messages with ids that are unique in the log: servers may repeat their ids."""
     known = {message.id for message in log}
     found: list[AnyMessage] = []
     for message in new:
@@ -157,18 +157,18 @@ def with_own_ids(new: Sequence[AnyMessage], log: Sequence[BaseMessage]) -> list[
 
 
 def update_of(new: Sequence[AnyMessage], log: Sequence[BaseMessage]) -> State:
-    """Give what is written to a state so that new messages are put after a log.
+    """Return the update that appends new messages to a log.
 
-    What the speakers say to one another goes to `messages`, all else to `unspoken`, removed
-    messages too: there within one more list, in which LangGraph's stream mode ``messages`` looks
-    for no messages to show.
+    Messages that the speakers say to one another are written to `messages`, and everything else to
+    `unspoken`, including removed messages. These are nested in one more list, in which LangGraph's
+    stream mode ``messages`` looks for no messages to show.
     """
     private = _private_calls([*log, *new]) if any(map(_is_result, new)) else set()
     spoken: list[AnyMessage] = []
     unspoken: list[AnyMessage] = []
     for message in new:
         if isinstance(message, RemoveMessage):
-            # Where its id is not known it changes nothing.
+            # A removal with an unknown id changes nothing.
             spoken.append(message)
             unspoken.append(message)
         elif isinstance(metadata(message), RemovedMessage):
@@ -185,7 +185,7 @@ def update_of(new: Sequence[AnyMessage], log: Sequence[BaseMessage]) -> State:
 
 
 def hide_removed(state: Mapping[str, Any]) -> State:
-    """Return the writes that move removed messages out of `messages`; none if there are none.
+    """Return the writes that move removed messages out of `messages`; empty if there are none.
 
     The log keeps them in `unspoken`. A removed message that a client sends again is dropped.
     """
@@ -205,7 +205,7 @@ def hide_removed(state: Mapping[str, Any]) -> State:
 
 
 def apply_update(state: State, update: Mapping[str, Any]) -> State:
-    """Return a state after an update was written to it."""
+    """Return a state with an update applied to it."""
     known: Mapping[str, Any] = state
     names = {"messages", "unspoken"} & update.keys()
     after = {name: append(known.get(name) or [], [update[name]]) for name in names}
@@ -218,7 +218,7 @@ def is_removed(message: BaseMessage) -> bool:
 
 
 def _number_places(log: Sequence[AnyMessage]) -> Iterator[AnyMessage]:
-    """Yield the messages of a log; a message without a place takes the next free place."""
+    """Yield the messages of a log. A message without a place gets the next free place."""
     taken = {message.additional_kwargs.get(PLACE) for message in log}
     place = -1
     for message in log:
@@ -236,7 +236,7 @@ def _number_places(log: Sequence[AnyMessage]) -> Iterator[AnyMessage]:
 def _placed(
     messages: Sequence[AnyMessage | list[AnyMessage]],
 ) -> Iterator[tuple[int, AnyMessage]]:
-    """Give messages with their places; one from elsewhere has that of the one before it."""
+    """Yield messages with their places. One without a place gets that of the one before it."""
     place = 0
     for message in messages:
         if isinstance(message, list):
@@ -251,7 +251,7 @@ def _is_spoken(message: BaseMessage, private: set[str | None]) -> bool:
     if isinstance(about, RemovedMessage):
         about = about.was or about
     if isinstance(message, ToolMessage):
-        # It stands where its call does.
+        # A result is in the same channel as its call.
         return about.is_spoken and message.tool_call_id not in private
     return about.is_spoken and about.audience is None
 
@@ -261,12 +261,12 @@ def _is_result(message: BaseMessage) -> bool:
 
 
 def _private_calls(log: Sequence[BaseMessage]) -> set[str | None]:
-    """The ids of calls that speakers have made unheard, as in a private opening."""
+    """Return the ids of calls that no other speaker hears, as in a private opening."""
     calls: dict[str | None, bool] = {}
     for message in log:
         if isinstance(message, AIMessage):
             is_spoken = _is_spoken(message, set())
             for call in (*message.tool_calls, *message.invalid_tool_calls):
-                # One that hooks see before it is heard is in the log twice.
+                # A call that hooks see before it is heard is in the log twice.
                 calls[call["id"]] = calls.get(call["id"], False) or is_spoken
     return {call for call, is_spoken in calls.items() if not is_spoken}

@@ -1,1 +1,1 @@
-"""The rules: who speaks next, when it ends and why. Pure functions."""
+"""The rules of a conversation, as pure functions."""
