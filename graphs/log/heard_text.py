@@ -1,7 +1,7 @@
-"""The text that others hear of a message: without done tokens, with words beside tool calls.
+"""The text of a message that others hear: without done tokens, with the text of tool calls.
 
-Agere's ``to_user`` is an argument of a call that is spoken and does not reach the tool.
-`nodes.models.to_user` takes it out of a call while the call arrives.
+Agere's ``to_user`` is an argument of a call: the speaker says it, and the tool does not receive it.
+`nodes.models.to_user` removes it from a call while the call arrives.
 """
 
 import re
@@ -44,16 +44,17 @@ def done_tokens(conversation: Conversation, speaker: str | None, text: str) -> l
 def unanswered_token(
     conversation: Conversation, speaker: str, text: str, log: Sequence[BaseMessage]
 ) -> str | None:
-    """Return the done token with which a message ends a conversation that nobody has joined yet.
+    """Return the done token by which a message ends it before another speaker has spoken.
 
-    A token that is joined to another end by ``&`` counts when that end says so, one that has to be
-    answered waits for the answer, and one beside code for another speaker until that has run it.
+    None if there is none, or if it does not end the conversation yet: a token joined to another end
+    by ``&`` depends on that end, a token that must be answered waits for the answer, and a token
+    next to code that another speaker runs waits until the code has run.
 
     Args:
         conversation: The spec.
-        speaker: Who says the message.
-        text: The message.
-        log: What was said before it, or up to it.
+        speaker: The name of the message's speaker.
+        text: The text of the message.
+        log: The log before the message, or including it.
     """
     if not conversation.end_chat.waits_for_another:
         return None
@@ -75,13 +76,13 @@ def _is_run_by_another(conversation: Conversation, speaker: str, text: str) -> b
 
 
 def _has_heard_another(log: Sequence[BaseMessage], speaker: str) -> bool:
-    """Return whether another speaker has said something; opening messages count."""
+    """Return whether another speaker has spoken, for example in the opening."""
     read = map(metadata, log)
     return any(is_open_speech(about) and about.speaker != speaker for about in read)
 
 
 def heard_text(conversation: Conversation, message: BaseMessage, about: MessageMetadata) -> str:
-    """Give what others hear of a message: all but the done tokens that it says."""
+    """Return the text of a message that others hear: all but its done tokens."""
     text: str = message.text
     if is_public_speech(about) and about.source not in DATA:
         return _without(conversation, about.speaker, text)
@@ -89,11 +90,13 @@ def heard_text(conversation: Conversation, message: BaseMessage, about: MessageM
 
 
 class HeardText:
-    """What others hear of a message that comes in pieces: what may be a done token is held back.
+    """The text that others hear of a message that arrives in pieces.
+
+    Possible done tokens are held back.
 
     Args:
-        conversation: The spec. None: no done token counts where it is said.
-        speaker: Who says it.
+        conversation: The spec. None if no done token counts in this message.
+        speaker: The name of the message's speaker.
     """
 
     def __init__(self, conversation: Conversation | None, speaker: str) -> None:
@@ -103,7 +106,7 @@ class HeardText:
         self._told = 0
 
     def take(self, piece: str, *, is_over: bool) -> str:
-        """Take the next piece; give what is sure to be heard now."""
+        """Add the next piece, and return the text that others are now certain to hear."""
         self._text += piece
         before, conversation = self._told, self._conversation
         if conversation is None:
@@ -129,10 +132,10 @@ def _without(conversation: Conversation, speaker: str | None, text: str) -> str:
 
 
 def _shown(conversation: Conversation, speaker: str | None, end: DoneToken, text: str) -> str:
-    """Return a message with white space for its first mark, so that all else keeps its place.
+    """Return a message with white space instead of its first mark; other text keeps its place.
 
-    "Instruction: ###STOP###" has nothing else to say. The same for the other marks and what comes
-    after them, unless it has the token itself.
+    "Instruction: ###STOP###" says nothing but the token. The other marks and the text after them
+    are replaced, too, unless they contain the token.
     """
     marks = None if speaker is None or end.counts != "last" else conversation.speaker(speaker).marks
     if marks is None or not may_say(end.token, text):
@@ -154,7 +157,7 @@ def _shown(conversation: Conversation, speaker: str | None, end: DoneToken, text
 
 
 def _begins_another(line: str, marks: LabelledFormat, *, goes_on: bool) -> bool:
-    """Whether a line begins with a mark after the first one, or may do so when it goes on."""
+    """Return whether a line begins with a later mark, or may do so once it is complete."""
     shown = normalize_mark(line)
     return any(
         begins(line, mark) or (goes_on and normalize_mark(mark).startswith(shown))
@@ -169,21 +172,21 @@ def _tokens_of(conversation: Conversation, speaker: str | None) -> Iterator[Done
 
 
 GAP = "\n\n"
-"""What stands between the parts of a message."""
+"""The separator between the parts of a message."""
 
 
 def together(content: str, texts: Iterable[str], late: str = "") -> str:
-    """Put together what is said beside calls."""
+    """Join the content of a message with the texts of its calls."""
     spoken = [*texts]
     if not spoken:
         return content + late
-    # Space at the end is not known to be the end while a message arrives.
+    # While a message arrives, white space may turn out not to be its end.
     parts = [content.rstrip(), *spoken, late.strip()]
     return GAP.join(part for part in parts if part.strip())
 
 
 def apart(text: str, texts: Iterable[str]) -> str | None:
-    """Return the content without what is said by the calls' argument."""
+    """Return the content of a message without the texts of its calls, or None if they differ."""
     spoken = GAP.join(texts)
     if text == spoken:
         return ""
@@ -198,7 +201,7 @@ def apart(text: str, texts: Iterable[str]) -> str | None:
 def put_back(
     text: str, calls: list[ToolCall], texts: Mapping[str, str]
 ) -> tuple[str, list[ToolCall]]:
-    """Show a message to the speaker who wrote it as its model wrote it."""
+    """Return a message and its calls as the speaker's model wrote them."""
     content = apart(text, texts.values()) if texts else None
     if content is None or not texts.keys() <= {call["id"] for call in calls}:
         return text, calls
@@ -214,9 +217,9 @@ def _with(call: ToolCall, texts: Mapping[str, str]) -> ToolCall:
 def handing_over(
     conversation: Conversation, about: SpeakerReply, message: BaseMessage
 ) -> list[tuple[ToolCall, ToolMessage]]:
-    """Return the calls by which a line names who speaks next, and what came of them.
+    """Return the handoff calls of a message, each with its result.
 
-    The speaker is shown them as other calls: models do as they see that they did.
+    The speaker sees them like other calls: models repeat the form of the calls that they see.
     """
     render_prompt, may = (
         conversation.render_prompt,
@@ -240,13 +243,13 @@ def handing_over(
 
 
 def provider_names(names: Sequence[str]) -> dict[str, str]:
-    """Map display names to names that providers accept, each to its own."""
+    """Map display names to names that providers accept. All of them differ."""
     mapped: dict[str, str] = {}
     for number, name in enumerate(names, start=1):
-        # ASCII only: \w would let through letters that providers refuse.
+        # ASCII only: \w would accept letters that providers refuse.
         plain = re.sub(r"[^a-zA-Z0-9_-]+", "_", name).strip("_")[:60] or f"speaker_{number}"
-        # A number keeps names apart that differ in signs only, or after the cut; counted on where
-        # another name ends in that very number.
+        # A number distinguishes names that differ only in signs or after the cut. The next number
+        # is used if another name already ends in this one.
         free = plain
         for suffix in count(number):
             if free not in mapped.values():
@@ -257,7 +260,7 @@ def provider_names(names: Sequence[str]) -> dict[str, str]:
 
 
 def as_heard_alone(conversation: Conversation, about: MessageMetadata, name: str, text: str) -> str:
-    """Mark what another has said, in the rounds, to this speaker and not to all."""
+    """Return a text, marked as private if its audience is limited."""
     if not (about.is_spoken and about.is_aloud):
         return text
     names = ("you", *(one for one in about.confidants if one != name))

@@ -1,7 +1,7 @@
-"""Find the marks of a message, the text after each, and whose marks they are. Pure functions.
+"""The marks of a message: their places, the text after each, and the speaker they belong to.
 
-Most lines begin with no mark and most texts are much longer than one, so that only as much of a
-text is compared as can matter: its first characters, or its last ones.
+Pure functions. Most lines begin with no mark, and most texts are much longer than a mark. So only
+the characters that can matter are compared: the first ones of a text, or the last ones.
 """
 
 import re
@@ -25,30 +25,31 @@ from ..text.fences import prose_places
 _SIGNS = re.escape(EMPHASIS)
 _CLOSING = re.compile(f"[{_SIGNS}]*")
 _BEFORE = re.compile(rf"[#>\s{_SIGNS}]*")
-"""What may come before a mark."""
+"""The characters that may come before a mark."""
 
 _BARE = f"{EMPHASIS} \t\r\n"
-"""What may come after an end mark."""
+"""The characters that may come after an end mark."""
 
 _DECORATED = f"{_BARE}#>"
-"""The same where the mark itself does not end with one of these signs."""
+"""The characters that may come after an end mark that does not itself end with one of them."""
 
 _SENTENCE_END = frozenset("\r\n.!?:…。！？：")  # noqa: RUF001
 _AFTER_SENTENCE = frozenset(f"{EMPHASIS}\"'”)]")
-"""What may come between the end of a sentence and an end mark, beside white space."""
+"""The characters that may come between the end of a sentence and an end mark, besides white space.
+"""
 
 _NARROW: Final = {**WIDE, **dict.fromkeys(map(ord, EMPHASIS))}
 
 _SHARE: Final = 64
-"""The number of characters that are compared first, beside those of a mark."""
+"""The number of characters that are compared first, in addition to those of a mark."""
 
 
 def begins(line: str, mark: str) -> bool:
-    """Whether a line begins with a mark. Case and Markdown around it do not matter."""
+    """Return whether a line begins with a mark. Case and Markdown around the mark do not matter."""
     wanted = _plain_mark(mark)
     before = _BEFORE.match(line)
     place = before.end() if before else 0
-    # Cheap first: nearly all lines begin with another character.
+    # Compare the first character first: nearly all lines begin with another one.
     if line[place : place + 1].translate(WIDE).casefold()[:1] != wanted[:1]:
         return not wanted
     size = place + len(wanted) + _SHARE
@@ -61,8 +62,8 @@ def begins(line: str, mark: str) -> bool:
 
 
 def _head(line: str, size: int) -> str:
-    """The beginning of a line, which is compared alike whatever comes after it."""
-    # Space counts if no colon comes after it, with or without signs in between.
+    """Return the beginning of a line, cut where the rest can't change its comparison."""
+    # White space counts if no colon comes after it, with or without signs in between.
     while size and (line[size - 1].isspace() or line[size - 1] in EMPHASIS):
         size -= 1
     return line[:size]
@@ -70,17 +71,17 @@ def _head(line: str, size: int) -> str:
 
 @lru_cache(maxsize=256)
 def _plain_mark(mark: str) -> str:
-    """A mark as it is compared; a conversation has few."""
+    """Return a mark in the form that is compared. A conversation has few marks."""
     return normalize_mark(mark)
 
 
 def read_marks(lines: Sequence[str], end: str | None, text: str) -> list[str] | None:
-    """Read what comes after the marks of a message."""
+    """Return the texts after the marks of a message, or None if marks are missing."""
     places = _places(lines, text)
     if len(places) < len(lines):
         return None
     last = (len(text), len(text)) if end is None else end_of(end, text)
-    # The end may not be a part of the last mark.
+    # The end mark may not be a part of the last mark.
     if last is None or places[-1].behind > last[1]:
         return None
     values: list[str] = []
@@ -92,18 +93,19 @@ def read_marks(lines: Sequence[str], end: str | None, text: str) -> list[str] | 
 
 
 class _Place(NamedTuple):
-    """Where a mark stands."""
+    """The place of a mark."""
 
     start: int
-    """Where its line begins."""
+    """The index at which its line begins."""
     behind: int
-    """Where the text after it begins."""
+    """The index at which the text after it begins."""
     open: str
-    """What closes the emphasis that begins before the mark, where it goes on after it."""
+    """The closing sign of an emphasis that begins before the mark and continues after it; else
+    empty."""
 
 
 def _places(lines: Sequence[str], text: str) -> list[_Place]:
-    """For each mark in turn where it stands."""
+    """Return the place of each mark in turn, up to the first one that is missing."""
     found, left, start = list[_Place](), list(lines), 0
     for line in text.splitlines(keepends=True):
         if not left:
@@ -113,14 +115,14 @@ def _places(lines: Sequence[str], text: str) -> list[_Place]:
                 length, closing = length_of(left.pop(0), line)
                 found.append(_Place(start, start + length, closing))
             elif not found:
-                # Nothing may stand before the first mark.
+                # No text may come before the first mark.
                 return found
         start += len(line)
     return found
 
 
 def _unsigned(value: str, closing: str) -> str:
-    """What comes after a mark, without the emphasis that begins before the mark."""
+    """Return the text after a mark without the end of an emphasis from before the mark."""
     head, line_break, rest = value.partition("\n")
     if head.count(closing) == 1 and head.rstrip().endswith(closing):
         head = head.rstrip().removesuffix(closing).rstrip()
@@ -128,7 +130,7 @@ def _unsigned(value: str, closing: str) -> str:
 
 
 def length_of(mark: str, line: str) -> tuple[int, str]:
-    """How long the mark is that a line begins with, and what closes an emphasis that goes on."""
+    """Return the length of the mark at a line's beginning, and the sign that ends an emphasis."""
     first, last = _span_of(_plain_mark(mark), line)
     closing = line[len(line[:first].rstrip(EMPHASIS)) : first][::-1]
     # In "**Input:** 3" the mark's own emphasis ends after it; in "Input: *3*" it is the value's.
@@ -138,7 +140,7 @@ def length_of(mark: str, line: str) -> tuple[int, str]:
 
 
 def _span_of(mark: str, line: str) -> tuple[int, int]:
-    """The first and the last character of the mark that a line begins with."""
+    """Return the indices of the first and last character of the mark that a line begins with."""
     before = _BEFORE.match(line)
     size = (before.end() if before else 0) + len(mark) + _SHARE
     while True:
@@ -152,13 +154,13 @@ def _span_of(mark: str, line: str) -> tuple[int, int]:
 
 
 def end_of(end: str, text: str) -> tuple[int, int] | None:
-    """Where the end mark of a message begins, with the Markdown before it and without."""
+    """Return the index of a message's end mark, with the Markdown before it and without."""
     for behind in (_BARE, _DECORATED):
         body = text.rstrip(behind)
         start = _start_of_end(_plain_mark(end), body)
         if start is None:
             continue
-        # In "It waits for the next request." it is no mark.
+        # In "It waits for the next request." the words are not a mark.
         is_written = _unsigned_text(end).endswith(_unsigned_text(body[start:]))
         if not is_written and not _begins_sentence(text, start):
             continue
@@ -172,7 +174,7 @@ def end_of(end: str, text: str) -> tuple[int, int] | None:
 
 
 def _start_of_end(mark: str, body: str) -> int | None:
-    """Return where the mark begins that a text ends with."""
+    """Return the index of the mark that a text ends with, or None."""
     size = len(mark) + _SHARE
     while True:
         first = max(len(body) - size, 0)
@@ -184,7 +186,7 @@ def _start_of_end(mark: str, body: str) -> int | None:
 
 
 def _begins_sentence(text: str, start: int) -> bool:
-    """Return whether a sentence or a line begins at a place, or what decorates one before it."""
+    """Return whether a sentence or a line begins at an index, or the decoration before one."""
     place = start
     while place and (text[place - 1].isspace() or text[place - 1] in _AFTER_SENTENCE):
         place -= 1
@@ -194,14 +196,14 @@ def _begins_sentence(text: str, start: int) -> bool:
 
 
 def _unsigned_text(text: str) -> str:
-    """Text without emphasis and width."""
+    """Return a text without emphasis, with full-width characters made narrow."""
     return text.translate(_NARROW)
 
 
 def _folded(text: str) -> tuple[str, Sequence[int]]:
-    """Text as marks are compared, and of each of its characters where it comes from."""
+    """Return a text in the form that is compared, with the original index of each character."""
     folded = text.translate(WIDE).casefold()
-    # No character folds to less than one.
+    # No character folds to an empty text, so equal lengths mean equal indices.
     is_same_length = len(folded) == len(text) and EMPHASIS_SIGNS.search(text) is None
     if is_same_length and BEFORE_COLON.search(text) is None:
         return folded, range(len(text))
@@ -218,7 +220,7 @@ def _folded(text: str) -> tuple[str, Sequence[int]]:
 
 
 def plays(conversation: Conversation, speaker: Speaker, text: str) -> str | None:
-    """Find the other speaker whose part a message plays."""
+    """Return the name of the other speaker whose part a message speaks, or None."""
     own = speaker.format.lines if isinstance(speaker.format, LabelledFormat) else ()
     shown = [one for _, one in prose_places(text.strip())]
     for other in conversation.speakers:
@@ -228,7 +230,7 @@ def plays(conversation: Conversation, speaker: Speaker, text: str) -> str | None
         found = [place for place, one in enumerate(shown) if begins(one, mark)]
         if found and found[-1] >= _length_of_form(speaker, shown):
             return other.name
-    # Further down a name and a colon may well stand in a list, a note or a quoted line.
+    # Further down, a name with a colon may be an item of a list, a note or a quoted line.
     first = _labels(conversation, shown[:1])
     if conversation.is_pair or not first:
         return first[0] if first and first[0] != speaker.name else None
@@ -238,13 +240,13 @@ def plays(conversation: Conversation, speaker: Speaker, text: str) -> str | None
 
 
 def _labels(conversation: Conversation, lines: Sequence[str]) -> list[str]:
-    """The names of speakers, and a colon, with which lines begin."""
+    """Return the names of speakers with which, and a colon, lines begin."""
     names = [(name, f"{name}:") for name in conversation.names]
     return [name for one in lines for name, label in names if begins(one, label)]
 
 
 def _length_of_form(speaker: Speaker, shown: Sequence[str]) -> int:
-    """Return how many lines a message that has its form takes: within it may stand any text."""
+    """Return the number of lines that the speaker's form takes; they may contain any text."""
     marks = speaker.marks
     if marks is None or marks.end is None:
         return 0

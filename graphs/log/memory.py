@@ -1,7 +1,7 @@
-"""What a speaker remembers of a log: the lines it sees after its memory was reset or replaced.
+"""The memory of a speaker: the messages that it sees after resets and replacements.
 
-Pure functions. How a speaker sees what it remembers is in `graphs.log.viewpoint`; what is written
-when a memory is reset in `graphs.session.memory_reset`.
+Pure functions. `graphs.log.viewpoint` shows them as the speaker sees them.
+`graphs.session.memory_reset` writes resets.
 """
 
 import re
@@ -35,7 +35,7 @@ from .metadata import (
 
 
 def remembered(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
-    """Leave out of a log what a speaker has forgotten."""
+    """Return a log without the messages that a speaker has forgotten."""
     place = next(
         (place for place in reversed(range(len(log))) if _forgets(log[place], name)),
         None,
@@ -47,13 +47,13 @@ def remembered(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
     first = next((number for number in range(place) if place_of(log[number]) == since), place)
     behind = log[place + 1 :]
     loaded = [message for message in behind if _is_loaded(message, name)]
-    # An earlier reset, what was loaded then, and a summary are of what is forgotten now.
+    # An earlier reset, messages loaded then, and a summary belong to the forgotten part.
     kept = [message for message in log[first:place] if not _is_of_the_past(message, name)]
     return [*loaded, *kept, *(message for message in behind if not _is_loaded(message, name))]
 
 
 def memory(log: Sequence[BaseMessage], name: str) -> list[BaseMessage]:
-    """Give what is in a speaker's memory, message by message."""
+    """Return the messages in a speaker's memory."""
     known = [
         message for message in remembered(log, name) if not isinstance(metadata(message), Summary)
     ]
@@ -77,13 +77,13 @@ def _is_of_the_past(message: BaseMessage, name: str) -> bool:
 
 
 def is_in_view(message: BaseMessage, about: MessageMetadata, name: str) -> bool:
-    """Whether a line that a speaker remembers stands in its view, where no hook has changed it."""
+    """Return whether a remembered message is in a speaker's view, unless a hook replaced it."""
     if isinstance(message, SystemMessage):
         return False
     if about.speaker == name:
         seen = about.seen_by_speaker
         return seen == "always" or (seen == "heard" and about.is_heard_by(name))
-    # Others hear only the text of a call of tools, and no result.
+    # Other speakers hear only the text of a message with tool calls, and no results.
     says_nothing = isinstance(about, ToolCalls) and not message.text.strip()
     return about.is_heard_by(name) and not says_nothing and not isinstance(message, ToolMessage)
 
@@ -95,7 +95,7 @@ def _as_hooks_made_it(found: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
     for message in found:
         other = instead.get(place_of(message))
         if other is not None:
-            # It stands once, in the place of the first of those that it takes the place of.
+            # A version appears once, at the first message that it replaces.
             if replaced_places(metadata(other))[0] == place_of(message):
                 yield other
         elif message not in made or not known.intersection(replaced_places(metadata(message))):
@@ -103,7 +103,7 @@ def _as_hooks_made_it(found: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
 
 
 def is_told(about: MessageMetadata) -> bool:
-    """Whether the conversation itself tells something."""
+    """Return whether it comes from the conversation itself."""
     return about.speaker is None and isinstance(about, Instruction | RememberedMessage)
 
 
@@ -115,17 +115,17 @@ def private_lines(
     *,
     stays: bool = False,
 ) -> list[AnyMessage]:
-    """Return messages as lines of the log that only one speaker sees.
+    """Return messages as log messages that only one speaker sees.
 
     Args:
         conversation: The spec.
-        name: The speaker.
+        name: The speaker's name.
         messages: The messages, from the speaker's side.
-        first: The place of the first line in the log.
-        stays: Whether no context policy leaves the lines out of prompts.
+        first: The place of the first message in the log.
+        stays: Whether context policies must keep the messages in prompts.
     """
     speakers = {plain: known for known, plain in provider_names(conversation.names).items()}
-    # Several conversations may have had the same ids of calls, and this one may have them again.
+    # The ids of calls may repeat those of other conversations, and of later calls in this one.
     ids: dict[str | None, str] = {}
     lines: list[AnyMessage] = []
     speaker: str | None
@@ -133,7 +133,7 @@ def private_lines(
         speaker = name
         if isinstance(message, HumanMessage):
             heard_from = speakers.get(message.name or "", message.name)
-            # Somebody else of its own name said nothing that is its own.
+            # A stranger with the speaker's own name: the speaker itself did not say this message.
             speaker = None if heard_from == name else heard_from
         about = RememberedMessage(speaker=speaker, audience=(name,), stays=stays)
         if isinstance(message, ToolMessage):
@@ -156,7 +156,7 @@ def private_lines(
 
 
 def _call_id(known: str | None, number: int) -> str:
-    """Return the id of a call that is unique in the log. Providers limit its length."""
+    """Return an id of a call that is unique in the log. Providers limit its length."""
     return f"{_OF_ANOTHER_LOG.sub('', known or 'call')}-{place_name(number)}"
 
 
@@ -164,7 +164,7 @@ _OF_ANOTHER_LOG: Final = re.compile(r"-m\d{4,}$")
 
 
 def known_before(conversation: Conversation, first: int) -> list[AnyMessage]:
-    """Return the lines that speakers know from before the conversation, from this place on."""
+    """Return the messages that speakers know beforehand, with places from `first` on."""
     lines: list[AnyMessage] = []
     for speaker in conversation.speakers:
         for messages, stays in ((speaker.memory, False), (told_privately(speaker), True)):
@@ -174,6 +174,6 @@ def known_before(conversation: Conversation, first: int) -> list[AnyMessage]:
 
 
 def told_privately(speaker: Speaker) -> list[AnyMessage]:
-    """Return the lines of a speaker's private opening."""
+    """Return the messages of a speaker's private opening."""
     opening = speaker.private_opening
     return [] if opening is None else [HumanMessage(text) for text in opening.lines]

@@ -334,7 +334,7 @@ class Summary(ModelOutput):
 
     kind: Literal["summary"] = "summary"
     since: str | None = None
-    """The place of the first message that it does not replace. None if it replaces all before it."""
+    """The place of the first message that it does not replace. None if it replaces all before."""
 
     is_memory = True
     run_name = "{speaker} sums up"

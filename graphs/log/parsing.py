@@ -1,6 +1,6 @@
-"""Reading a reply by its speaker's format: text in, plain values or a problem out. Pure functions.
+"""Parsing of a reply by its speaker's format: a text in, plain values or a problem out.
 
-A reply is first repaired without a model, such as a label in front of it.
+Pure functions. Faults that need no model are repaired first, such as a label before the first mark.
 """
 
 import ast
@@ -40,29 +40,26 @@ from .marks import begins, end_of, length_of, read_marks
 from .messages import storable
 
 NONE: Final = "None"
-"""What stands behind a mark that may be missing."""
+"""The text after an optional mark that the speaker left out."""
 
 _POINTS = ".!?。！？"  # noqa: RUF001
 _COLON = r"[^\S\r\n]*[:：]"  # noqa: RUF001
 _LINE_BREAK = "\n"
 _ITEM = re.compile(r"[ \t]*(?:[-+•–]|\d{1,2}[.)])[ \t]+")  # noqa: RUF001
-"""How an item of a list begins."""
+"""The beginning of a list item."""
 
 
 class Mended(NamedTuple):
     """A message in its form."""
 
     text: str
-    """It, with what was missing."""
+    """The text with the parts that were missing."""
     is_opened: bool
-    """Whether its first mark was missing, too, or did not begin it."""
+    """Whether its first mark was missing, too, or was not at the beginning."""
 
 
 def mended(marks: LabelledFormat, text: str, name: str = "") -> Mended | None:
-    """Return the message of a speaker of this name in its form.
-
-    None: there is no telling what belongs where.
-    """
+    """Return the message of a speaker of this name in its form, or None if it can't be repaired."""
     bare = _without_label(name, text)
     for given in dict.fromkeys((text, bare)):
         whole = _whole(marks, given)
@@ -74,17 +71,17 @@ def mended(marks: LabelledFormat, text: str, name: str = "") -> Mended | None:
 
 
 def begins_anew(marks: LabelledFormat, text: str) -> bool:
-    """Whether the marks of a message begin anew, as where it holds two instructions."""
+    """Return whether a message repeats its first mark, as with two instructions."""
     return len(marks.lines) > 1 and len(_lines_of(marks.lines[0], text)) > 1
 
 
 def _lines_of(mark: str, text: str) -> list[tuple[int, str]]:
-    """The lines that begin with a mark, each with its place; in code there are none."""
+    """Return the lines that begin with a mark, each with its index. Code contains none."""
     return [one for one in prose_places(text) if begins(one[1], mark)]
 
 
 def _without_label(name: str, text: str) -> str:
-    """A message without its speaker's own name in front."""
+    """Return a message without its speaker's name as a label."""
     text = text.lstrip()
     first, label = text.partition("\n")[0], f"{name}:"
     is_labelled = bool(name) and begins(first, label)
@@ -92,7 +89,7 @@ def _without_label(name: str, text: str) -> str:
 
 
 def _whole(marks: LabelledFormat, text: str) -> str | None:
-    """A message that begins with its first mark, with what else was missing."""
+    """Return a message that begins with its first mark, with its other parts added, or None."""
     if read_marks(marks.lines, marks.end, text) is None:
         text = _in_lines(marks, _unlisted(marks, text))
         text = text if marks.end is None else _with_end_mark(marks.end, text)
@@ -101,7 +98,7 @@ def _whole(marks: LabelledFormat, text: str) -> str | None:
 
 
 def _unlisted(marks: LabelledFormat, text: str) -> str:
-    """A message whose marks are no items of a list."""
+    """Return a message whose marks are not list items."""
     missing = [mark for mark in marks.texts if not _lines_of(mark, text)]
     for start, one in reversed(prose_places(text)):
         item = _ITEM.match(one)
@@ -111,10 +108,10 @@ def _unlisted(marks: LabelledFormat, text: str) -> str:
 
 
 def _in_lines(marks: LabelledFormat, text: str) -> str:
-    """A message whose marks begin a line each."""
+    """Return a message in which each mark begins a line."""
     if all(_lines_of(mark, text) for mark in marks.lines[1:]):
         return text
-    # Within a line a mark is written as it should be, or else it is a word like others.
+    # Within a line, a mark must be written exactly. Otherwise it is a word like any other.
     written = "|".join(re.escape(mark).replace(":", _COLON) for mark in marks.lines)
     gap = re.compile(rf"(?<=\S)[ \t]+(?=[{re.escape(EMPHASIS)}]*(?:{written}))")
     for start, one in reversed(prose_places(text)):
@@ -123,7 +120,7 @@ def _in_lines(marks: LabelledFormat, text: str) -> str:
 
 
 def _with_optional(marks: LabelledFormat, text: str) -> str:
-    """A message with the lines that were missing and may be."""
+    """Return a message with the optional lines that were missing."""
     behind: str | None = None
     for mark in reversed(marks.lines):
         if mark in marks.optional and not _lines_of(mark, text):
@@ -137,35 +134,35 @@ def _with_optional(marks: LabelledFormat, text: str) -> str:
 
 
 def _opened(marks: LabelledFormat, text: str) -> str | None:
-    """A message with its first mark in front, taken from where it stands further down."""
+    """Return a message with its first mark at the beginning, moved there if it is further down."""
     first, text = marks.lines[0], text.strip()
     found = _lines_of(first, text)
     if not text or len(found) > 1 or any(begins(text, mark) for mark in marks.lines[1:]):
         return None
     for start, one in found:
         text = f"{text[:start]}{text[start + length_of(first, one)[0] :].lstrip()}"
-    # A fence needs a line of its own.
+    # A fence must begin on a new line.
     between = "\n" if text.startswith(("```", "~~~")) else " "
     return f"{first}{between}{text}"
 
 
 def _with_end_mark(end: str, text: str) -> str:
-    """A message with its end mark."""
+    """Return a message with its end mark."""
     if end_of(end, text) is not None:
         return text
     bare = end.rstrip(_POINTS)
     place = end_of(bare, text.rstrip(f"{EMPHASIS}{_POINTS} \t\r\n")) if bare else None
     before = "" if place is None else text[: place[0]].rstrip(" \t")
-    # In "I wait for the next request" it is no mark.
+    # In "I wait for the next request" the words are not a mark.
     if place is not None and (not before or before[-1] in f"\n{_POINTS}"):
         return f"{text[: place[0]]}{end}"
     return f"{text.rstrip()}\n{end}"
 
 
 def own_words(speaker: Speaker, text: str, parsed: JsonValue) -> str:
-    """Return what comes after the marks of a message, or is in the fields of JSON; else all of it.
+    """Return the text after a message's marks, or in the fields of its JSON, or all of it.
 
-    What an optional mark says if the speaker left it out is not the speaker's.
+    The text after an optional mark that the speaker left out does not count.
     """
     if isinstance(speaker.format, SchemaFormat):
         return text if parsed is None else "\n".join(_values(parsed))
@@ -182,14 +179,14 @@ def own_words(speaker: Speaker, text: str, parsed: JsonValue) -> str:
 
 
 def _lines_without(marks: Sequence[str], text: str) -> Iterator[str]:
-    """Yield the lines of a message that can't be read by its marks, without those marks."""
+    """Yield the lines of a message that can't be parsed by its marks, without the marks."""
     for line in text.splitlines():
         mark = next((mark for mark in marks if begins(line, mark)), None)
         yield line if mark is None else line[length_of(mark, line)[0] :].strip()
 
 
 def _is_none(value: str) -> bool:
-    """Return whether a value is what was added after a mark."""
+    """Return whether a value is the text that is added after an optional mark."""
     return begins(value, NONE) and normalize_mark(value) == normalize_mark(NONE)
 
 
@@ -202,13 +199,13 @@ def _values(found: JsonValue) -> Iterator[str]:
 
 
 def without_remarks(speaker: Speaker, text: str, request: str, *, announced: bool) -> str:
-    """Return a message without what repeats a request for it; its marks and its code stay.
+    """Return a message without the parts that repeat a request for it. Its marks and code stay.
 
     Args:
-        speaker: Who says it.
-        text: The message.
-        request: How the speaker was asked for it once more.
-        announced: Whether announcements such as "Here is my new message:" go too.
+        speaker: The message's speaker.
+        text: The text of the message.
+        request: The text that requested the message again.
+        announced: Whether announcements such as "Here is my new message:" are removed, too.
     """
     kept, at = list[str](), 0
     for start, end in _passages(text, speaker.marks.lines if speaker.marks else ()):
@@ -219,7 +216,10 @@ def without_remarks(speaker: Speaker, text: str, request: str, *, announced: boo
 
 
 def _passages(text: str, marks: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield where prose begins and ends: a passage ends before code and before each mark."""
+    """Yield the begin and end of each passage of prose.
+
+    A passage ends before code and before a mark.
+    """
     begun, end = 0, 0
     for start, line in prose_places(text):
         mark = next((mark for mark in marks if begins(line, mark)), None)
@@ -233,20 +233,20 @@ def _passages(text: str, marks: Sequence[str]) -> Iterator[tuple[int, int]]:
 _BREAK: Final = r"\r?\n"
 
 _INTEGERS: Final = range(-(2**63), 2**64)
-"""The whole numbers that a session can store."""
+"""The integers that a session can store."""
 
 
 class Parsed(Data):
-    """What a reply says by its speaker's format."""
+    """The content of a reply, parsed by its speaker's format."""
 
     value: JsonValue = None
-    """It as plain values. None: it could not be read. Beside a problem only blocks are given, each
-    with its status."""
+    """The content as plain values. None if it could not be parsed. If there is a problem, only
+    blocks are returned, each with its status."""
     problem: str | None = None
-    """What is wrong with it, in a sentence for the speaker. None: nothing."""
+    """The problem, as a sentence for the speaker. None if there is none."""
     text: str | None = None
-    """It with the marks that were missing; where its first one was, that is a problem, too. None:
-    none were, or it can't be told where they belong."""
+    """The text with the marks that were missing. If the first mark was missing, there is also a
+    problem. None if no marks were missing, or if it can't be repaired."""
 
 
 def parse(
@@ -257,7 +257,7 @@ def parse(
     schema: type[BaseModel] | None = None,
     name: str = "",
 ) -> Parsed:
-    """Read a reply by a format; its speaker's own name may stand in front of its marks."""
+    """Parse a reply by a format. Its speaker's name may come before its marks, as a label."""
     text = storable(text)
     match format:
         case LabelledFormat():
@@ -286,7 +286,7 @@ def _marked(format: LabelledFormat, text: str, stop: Sequence[str], name: str) -
 
 
 def _ended(text: str, end: str | None, stop: Sequence[str]) -> Iterator[str]:
-    """The reply with the end mark at which the model may have stopped."""
+    """Yield the reply with the end mark at which the model may have stopped."""
     for one in filter(str.strip, stop):
         if end is not None and end in one:
             yield text + one
@@ -306,7 +306,7 @@ def _listed(format: BlockFormat | CodeFormat, blocks: list[ParsedBlock]) -> Pars
 def _blocks(format: BlockFormat, text: str, stop: Sequence[str]) -> Iterator[ParsedBlock]:  # noqa: A002
     begin, end = (mark.replace("\r\n", "\n") for mark in (format.begin, format.end))
     opens, closes = re.compile(_pattern(begin)), re.compile(_pattern(end, at_end=True))
-    # In an empty block the line break after the begin is the one before the end, too.
+    # In an empty block, the line break after the begin mark is also the one before the end mark.
     shared = begin.endswith("\n") and end.startswith("\n")
     closes_at_once = re.compile(_pattern(end[1:], at_end=True)) if shared else closes
     start = 0
@@ -325,9 +325,9 @@ def _blocks(format: BlockFormat, text: str, stop: Sequence[str]) -> Iterator[Par
 
 
 def _pattern(mark: str, *, at_end: bool = False) -> str:
-    """A pattern for a mark, whose line breaks may be those of any system.
+    """Return a pattern for a mark with the line breaks of any system.
 
-    Where it may stand at the end of a text, that counts as its last line break.
+    If `at_end` is True, the end of the text counts as the mark's last line break.
     """
     parts = [re.escape(part) for part in mark.split("\n")]
     if at_end and parts[-1] == "":
@@ -336,7 +336,7 @@ def _pattern(mark: str, *, at_end: bool = False) -> str:
 
 
 def _stopped(rest: str, end: str, stop: Sequence[str]) -> str | None:
-    """What stands in the last block where the model stopped at its end. None: it did not."""
+    """Return the content of the last block if the model stopped at its end mark; otherwise None."""
     for text in stop:
         if text.startswith(end):
             return rest
@@ -378,14 +378,14 @@ def _fields(schema: type[BaseModel], text: str) -> Parsed:
         return Parsed(problem=describe_schema_error(str(error)))
     written = write_schema_json(found)
     try:
-        # What JSON does not have, such as infinity, is none.
+        # Numbers that JSON does not have, such as infinity, become None.
         return Parsed(value=json.loads(written, parse_int=_storable, parse_constant=_no_number))
     except ValueError as error:
         return Parsed(problem=describe_schema_error(str(error)))
 
 
 def _no_number(name: str) -> None:
-    """What stands for a number that JSON does not have."""
+    """Return None for a number that JSON does not have."""
 
 
 def _storable(digits: str) -> int:
@@ -404,23 +404,24 @@ _COMMAND = re.compile(
     r"(?:\$ )?(?:apt|apt-get|awk|bash|cat|cd|chmod|cp|curl|cut|date|df|du|echo|env|export|find|git|"
     r"grep|head|kill|ls|make|mkdir|mv|node|npm|pip3?|printf|ps|pwd|python3?|rm|rmdir|sed|seq|sh|sleep|"
     r"sort|tail|tar|tee|test|touch|tr|uname|uniq|uv|wc|wget|which|xargs)"
-    # What follows must not be read as Python: a sum, a comparison, an assignment.
+    # The rest of the line must not be a Python expression: a sum, a comparison, an assignment.
     r"(?:\s+(?![=+*/%&|^<>]|-\s|in\b|is\b|if\b|and\b|or\b)|$)"
 )
-"""How a shell command begins that Python might read, too."""
+"""The beginning of a shell command that could be parsed as Python, too."""
 
 
 class RunnableBlock(NamedTuple):
-    """Fenced code of a message."""
+    """A block of fenced code in a message."""
 
     language: str
-    """A `Language`, or the label of one that can't be run; empty where none can be made out."""
+    """A `Language`, or the label of a language that can't be run. Empty if the language is unknown.
+    """
     code: str
-    """What is run."""
+    """The code."""
 
 
 Languages: TypeAlias = Collection[Language] | None
-"""The languages that a fence must be marked with. None: any fence holds code."""
+"""The languages that a fence must be labelled with. If None, any fence contains code."""
 
 
 def languages_run(conversation: Conversation, speaker: Speaker) -> Languages:
@@ -430,17 +431,20 @@ def languages_run(conversation: Conversation, speaker: Speaker) -> Languages:
 
 
 def code_blocks(text: str, languages: Languages = None) -> list[RunnableBlock]:
-    """Find the fenced code of a message that is to be run (AutoGen)."""
+    """Return the fenced code of a message that is run (AutoGen)."""
     return [_block(fence) for fence in _with_code(text, languages) if fence.is_closed]
 
 
 def open_blocks(text: str, languages: Languages = None) -> list[RunnableBlock]:
-    """Find the code of a message whose fence is not closed: it may be a part, and is not run."""
+    """Return the code of a message whose fence is not closed.
+
+    It may be incomplete, so it is not run.
+    """
     return [_block(fence) for fence in _with_code(text, languages) if not fence.is_closed]
 
 
 def holds_code(text: str, languages: Languages = None) -> bool:
-    """Whether a message holds fenced code, whole or not."""
+    """Return whether a message contains fenced code, complete or not."""
     return any(True for _ in _with_code(text, languages))
 
 
@@ -464,7 +468,7 @@ def _language(label: str | None, code: str) -> str:
 
 
 def inferred(code: str) -> str:
-    """Make out the language of code that has no label."""
+    """Return the language of code without a label, or an empty text if it is unknown."""
     first = code.lstrip().splitlines()[0]
     if first.startswith("#!"):
         return "python" if "python" in first else "shell"

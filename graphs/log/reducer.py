@@ -1,4 +1,4 @@
-"""The reducer of the log: how what is written to it changes it. Pure functions."""
+"""The reducer of the log: the changes that a write makes to it. Pure functions."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -32,7 +32,7 @@ from .metadata import (
 )
 
 TAKEN_BACK = "duologue_taken_back"
-"""Marks a removal of ours that leaves nothing."""
+"""Marks a removal by duologue that leaves no trace of the message."""
 
 
 _REPLIES: Final = {
@@ -44,23 +44,23 @@ _REPLIES: Final = {
 def append(log: Sequence[Any], writes: Sequence[Any]) -> list[AnyMessage]:
     """Reduce writes to messages: append, replace the message of the same id, or remove.
 
-    A message in the place of another one keeps what stands beside that, unless it brings its own;
-    where the words of a reply are others, it is marked as still to be read.
+    A message that replaces another one inherits its metadata, unless it has metadata itself. If it
+    changes the text of a reply, the reply is marked to be parsed again.
 
-    A removed line of the log stays, marked, so that an answer is never taken for another one's;
-    `graphs.log.state.hide_removed` then moves it out of `messages`. A message that was only
-    kept is dropped. An id that is not known removes nothing: an error here would make a thread
-    that holds such a write unreadable, which is why `read_messages` refuses bad ones before they
-    are written.
+    A removed message of the log stays, with a mark, so that an answer is never assigned to the
+    wrong request. `graphs.log.state.hide_removed` then moves it out of `messages`. A message that
+    is not part of the log, such as a run's input, is dropped. An unknown id removes nothing: an
+    error here would make a thread with such a write unreadable. So `read_messages` refuses invalid
+    removals before they are written.
 
-    Applying two batches one after the other gives the same as applying them at once, which
-    LangGraph's delta channel needs.
+    Two batches applied one after the other have the same result as both applied at once, as
+    LangGraph's delta channel requires.
     """
     new: list[Any] = [one if isinstance(one, BaseMessage) else _message(one) for one in log]
     slots = _slots(new)
     for write in writes:
         parts = write if isinstance(write, list) else [write]
-        # What no stream shows stands within one more list.
+        # Messages that no stream shows are nested in one more list.
         flat = [one for part in parts for one in (part if isinstance(part, list) else [part])]
         for given in flat:
             message = _message(given)
@@ -75,7 +75,7 @@ def append(log: Sequence[Any], writes: Sequence[Any]) -> list[AnyMessage]:
                 new[slot] = _instead(new[slot], message)
             else:
                 if message.id is None:
-                    # Not at random: the log is made of its writes again whenever it is read.
+                    # Not random: the log is computed again from its writes whenever it is read.
                     made = uuid5(_IDS, f"{len(new)} {message.text}")
                     message = message.model_copy(update={"id": str(made)})
                 slots[message.id] = len(new)
@@ -84,17 +84,18 @@ def append(log: Sequence[Any], writes: Sequence[Any]) -> list[AnyMessage]:
 
 
 def _instead(known: AnyMessage, write: AnyMessage) -> AnyMessage:
-    """Give what stands in the place of a message when one of the same id is written."""
+    """Return the message that replaces a known one when a message with the same id is written."""
     was, new = stored_metadata(known), stored_metadata(write)
     if was.get("kind") == REMOVED and not new:
-        # As with `add_messages`, a message that is written after its removal stays.
+        # As with `add_messages`, a message that is written again after its removal stays.
         return _instead(_restore(known), write)
     if was.get("kind", INPUT) == INPUT and new:
-        # Whoever gave it finds their own marks on what is said with it.
+        # Keep the caller's marks: whoever sent the input finds them on the message made from it.
         extra = {**known.additional_kwargs, **write.additional_kwargs}
         return write.model_copy(update={"additional_kwargs": extra})
     if was and new.get("kind", INPUT) == INPUT and write.text == known.text:
-        # Clients and parents give back messages that they were given, without our marks.
+        # Clients and parent graphs send back messages that they received, without duologue's
+        # metadata.
         return known
     return _edited(known, write)
 
@@ -103,7 +104,7 @@ _IDS: Final = UUID("8e7bb9c2-9c55-4d39-9f37-6d1ab0a4a1f5")
 
 
 def _edited(old: AnyMessage, new: AnyMessage) -> AnyMessage:
-    """A message in the place of an older one, as when a person edits it."""
+    """Return the message that replaces an older one, as when a person edits it."""
     about = stored_metadata(new) or stored_metadata(old)
     if not about:
         return new
@@ -119,17 +120,17 @@ def _slots(messages: Sequence[AnyMessage]) -> dict[str, int]:
 
 
 def read_messages(given: object, field: str = "messages") -> list[AnyMessage]:
-    """Read a write to a channel of messages, in any form that LangGraph's `add_messages` takes.
+    """Read a write to a channel of messages, in any form that LangGraph's `add_messages` accepts.
 
     Each message gets an id. Messages that the same write removes again are dropped.
 
     Raises:
-        SpecError: A part is not a message. The write must not be stored then, since the reducer
-            would fail whenever the thread is read.
+        SpecError: A part is not a message. Such a write must not be stored, since the reducer would
+            then fail whenever the thread is read.
     """
     if given is None:
         raise SpecError(f"{field}: is None; give a list of messages, or leave the field out")
-    # As in `add_messages`, a tuple alone is a pair of role and text.
+    # As in `add_messages`, a tuple is a pair of role and text.
     parts = given if isinstance(given, list) else [given]
     found: list[AnyMessage] = []
     for place, part in enumerate(parts):
@@ -156,7 +157,8 @@ def _read_message(part: object, field: str) -> AnyMessage:
         message = message_chunk_to_message(message)
     extra = message.additional_kwargs
     if type(extra.get(PLACE, 0)) is not int:
-        # Not our mark; the log is sorted by places.
+        # A place must be an integer, because the log is sorted by places. This one is not
+        # duologue's.
         extra = {name: one for name, one in extra.items() if name != PLACE}
         message = message.model_copy(update={"additional_kwargs": extra})
     if not message.id:
@@ -165,7 +167,7 @@ def _read_message(part: object, field: str) -> AnyMessage:
 
 
 def take_back(message_id: str) -> AnyMessage:
-    """Return the write that takes a message away, with nothing left of it: its place is free."""
+    """Return the write that removes a message without a trace, so that its place is free."""
     write = RemoveMessage(id=message_id, additional_kwargs={TAKEN_BACK: True})
     return cast("AnyMessage", write)  # LangChain knows it as none
 
@@ -176,21 +178,21 @@ def _dumped() -> TypeAdapter[AnyMessage]:
 
 
 def _message(given: Any) -> Any:  # noqa: ANN401  # a message; LangChain knows RemoveMessage as none
-    """Read a message in any form LangChain reads."""
+    """Read a message in any form that LangChain accepts."""
     if isinstance(given, BaseMessage):
         return given
     if isinstance(given, dict) and "role" not in given:
-        # As messages write themselves: LangChain's own reading drops broken calls of tools.
+        # The form of a dumped message. LangChain's own parser would drop invalid tool calls.
         try:
             return _dumped().validate_python(given)
-        # A TypeError: LangChain's validators expect calls of tools in its own form.
+        # TypeError: LangChain's validators expect tool calls in LangChain's form.
         except (ValidationError, TypeError):
             pass
     return convert_to_messages([given])[0]
 
 
 def _remove(messages: list[AnyMessage], wanted: str) -> None:
-    """Mark a message and its consequences as removed; drop a message that is no line of the log."""
+    """Mark a message and its consequences as removed; drop it if it is not part of the log."""
     from langgraph.graph.message import REMOVE_ALL_MESSAGES  # takes long to import
 
     is_all = wanted == REMOVE_ALL_MESSAGES
@@ -216,7 +218,7 @@ def _marked(message: AnyMessage) -> AnyMessage:
 
 
 def _restore(message: AnyMessage) -> AnyMessage:
-    """Return a removed message as it was before."""
+    """Return a removed message as it was before the removal."""
     extra = {name: one for name, one in message.additional_kwargs.items() if name != KEY}
     if was := stored_metadata(message).get("was"):
         extra[KEY] = was
@@ -224,7 +226,7 @@ def _restore(message: AnyMessage) -> AnyMessage:
 
 
 def without_removed(log: Sequence[AnyMessage]) -> list[AnyMessage]:
-    """Mark in a log what was made of removed messages as removed, too."""
+    """Return a log in which the consequences of removed messages are marked as removed, too."""
     gone = {
         place
         for message in log
@@ -235,7 +237,7 @@ def without_removed(log: Sequence[AnyMessage]) -> list[AnyMessage]:
 
 
 def _made_of(message: AnyMessage, said: dict[str, Any], log: Sequence[AnyMessage]) -> Iterator[int]:
-    """The places of what says the same once more, or is heard only together with a message."""
+    """Yield the places of messages that repeat a message or are heard only together with it."""
     calls: set[str | None] = set()
     if isinstance(message, AIMessage):
         calls = {call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)}
@@ -243,8 +245,8 @@ def _made_of(message: AnyMessage, said: dict[str, Any], log: Sequence[AnyMessage
     for place, other in enumerate(log):
         about = stored_metadata(other)
         is_result = isinstance(other, ToolMessage) and other.tool_call_id in calls
-        # A hook's version of it. Other messages that this version replaced are heard in their
-        # own words again.
+        # A hook's version of the message. If the version replaced other messages, too, these are
+        # heard again.
         is_remade = place_of(message) in (about.get("instead_of") or ())
         is_handed_on = (
             is_opening

@@ -1,4 +1,4 @@
-"""The log as a list of messages in OpenAI's form, as evaluators of agents take it."""
+"""The log as a list of messages in OpenAI's form, which evaluators of agents read."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ from .viewpoint import viewpoint
 def trajectory(
     conversation: Conversation, log: Sequence[BaseMessage], task: str | None, speaker: str | None
 ) -> list[dict[str, Any]]:
-    """Give what a speaker sees; without one, the task and all that was said, called and given."""
+    """Return the messages that a speaker sees, or the task and the transcript if None."""
     seen = None if speaker is None else viewpoint(conversation, log, speaker)
     return _written(_from_outside(conversation, log, task) if seen is None else seen)
 
@@ -30,7 +30,7 @@ def trajectory(
 def transcript(
     conversation: Conversation, log: Sequence[BaseMessage], task: str | None
 ) -> list[dict[str, Any]]:
-    """Return the same in nobody's view, with the place, the speaker and who else may hear it."""
+    """Return the whole transcript, each message with its place, its speaker and its audience."""
     found = [*_from_outside(conversation, log, task)]
     said = {message.id: message for message in log}
     return [
@@ -53,7 +53,7 @@ def _written(found: Iterable[BaseMessage]) -> list[dict[str, Any]]:
 def _from_outside(
     conversation: Conversation, log: Sequence[BaseMessage], task: str | None
 ) -> Iterator[BaseMessage]:
-    """What was said, with calls and their results; people are users, all others assistants."""
+    """Yield the transcript, with calls and results. All but people are assistants."""
     names = provider_names(conversation.names)
     called: set[str | None] = set()
     if task:
@@ -64,7 +64,7 @@ def _from_outside(
             continue
         name = names.get(about.speaker or "")
         if isinstance(message, ToolMessage):
-            # The result of a block of code has no call: the code stands in the text.
+            # The result of a code block has no call: the message's text contains the code.
             if message.tool_call_id in called:
                 yield ToolMessage(message.text, tool_call_id=message.tool_call_id, id=message.id)
         elif is_by_person(about):

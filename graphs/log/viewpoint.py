@@ -1,9 +1,10 @@
-"""The log as one speaker sees it: a pure projection, computed for each turn and never stored.
+"""The log as one speaker sees it: a pure function of the log, whose result is never stored.
 
-The speaker's own messages are the assistant's, the others' are the user's. Neighbours in one role
-are joined, and inaudible messages are left out (Lagent's aggregator, tau2-bench's flipped roles).
-The rules of providers are kept here: a system message only at the beginning, no two turns in one
-role, no call without its result, and only names that providers accept.
+The speaker's own messages have the role of the assistant, and the others' that of the user.
+Adjacent messages in one role are joined, and messages that the speaker does not hear are left out
+(Lagent's aggregator, tau2-bench's flipped roles). The view follows the rules of providers: a system
+message only at the beginning, alternating roles, no call without its result, and only names that
+providers accept.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,29 +37,29 @@ from .metadata import (
 )
 
 SILENCE = "(empty message)"
-"""The text for a blank message, which many providers refuse."""
+"""The text of a blank message. Many providers refuse a blank one."""
 
 
 def viewpoint(
     conversation: Conversation, log: Sequence[BaseMessage], name: str, *, system: str | None = None
 ) -> list[BaseMessage]:
-    """Show the log as one speaker sees it.
+    """Return the log as one speaker sees it.
 
     Args:
-        conversation: The spec the log belongs to.
-        log: Messages of the log, oldest first.
+        conversation: The spec that the log belongs to.
+        log: The messages of the log, oldest first.
         name: The speaker's name.
-        system: The system prompt to put in front.
+        system: The system prompt for the beginning. None for no system message.
 
     Returns:
-        LangChain messages: at most one system message, in front, then user and assistant messages
-        in turn, the speaker's examples first, each call of tools followed by its results. Others'
-        lines are labelled with their names where the spec says so, or does not say and more than
-        two take part, or the opening answers were reconciled; the speaker's prefix for them stands
-        in front.
+        LangChain messages: at most one system message at the beginning, then the speaker's
+        examples, then user and assistant messages in turn, each tool call followed by its result.
+        The other speakers' messages begin with their names if the spec requires it, or if it
+        leaves this open and more than two speakers take part or the opening answers were
+        reconciled. The speaker's prefix for a message comes before the name.
 
     Raises:
-        KeyError: Nobody has that name.
+        KeyError: No speaker has this name.
     """
     return Messages(View(conversation, name).of(remembered(log, name), system))
 
@@ -66,10 +67,10 @@ def viewpoint(
 def memory_messages(
     conversation: Conversation, log: Sequence[BaseMessage], name: str
 ) -> list[AnyMessage]:
-    """Return what a speaker remembers, one message for each line, as `Speaker.memory` accepts it.
+    """Return the messages that a speaker remembers, in the form of `Speaker.memory`.
 
-    Others' messages carry their speakers' names, not labels. Each call is followed by its result;
-    calls without a result are left out.
+    Messages of other speakers have the field `name` instead of a label. Each call is followed by
+    its result; calls without a result are left out.
     """
     known = memory(log, name)
     results = [message for message in known if isinstance(message, ToolMessage)]
@@ -84,10 +85,10 @@ def memory_messages(
 
 
 class View:
-    """What one speaker remembers, as it sees it; for a longer log it is extended.
+    """The view of one speaker on the messages that it remembers. It grows with the log.
 
-    What comes before the speaker's newest line stays as it is. What follows is made anew each
-    time, since a hook may still change it, and calls may still get their results.
+    The part before the speaker's newest message is settled. The part after it is computed again
+    each time, since a hook may still change it, and calls may still get their results.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class View:
         self._prefixes = self._speaker.prefixes if is_labelled else {}
         self._in_prompt = in_prompt and not self._is_labelled
         examples = private_lines(conversation, name, self._speaker.examples)
-        # They are no lines of the log, by whose ids anything could be found.
+        # Examples are not in the log, so their ids would refer to nothing.
         self._examples = [one.model_copy(update={"id": None}) for one in self._show(examples)]
         self._begin()
 
@@ -115,7 +116,10 @@ class View:
         self._shown = _Shown([], {}, set())
 
     def of(self, log: Sequence[BaseMessage], system: str | None = None) -> list[BaseMessage]:
-        """Show what the speaker remembers of a log; the messages are not to be changed."""
+        """Return the remembered messages of a log in this view.
+
+        Do not change the returned messages.
+        """
         if not continues_log(self._read, log) or self._changes(log[len(self._read) :], self._known):
             self._begin()
         before, behind = self._apart(log[len(self._read) :])
@@ -130,16 +134,17 @@ class View:
         if self._examples:
             front += self._examples
             if view and isinstance(view[0], AIMessage):
-                # An example is no line of the speaker's own, and two turns in one role are refused.
+                # An example is not a message of the speaker, and providers refuse two turns in one
+                # role.
                 front.append(HumanMessage(SILENCE))
         return front + view
 
     def lone(self, message: BaseMessage, results: Sequence[BaseMessage]) -> list[AnyMessage]:
-        """Show one line by itself, with the results of its calls."""
+        """Return the view of a single message and the results of its calls."""
         view, speaker = self._show([message, *results]), metadata(message).speaker
         for one in view:
             if isinstance(one, HumanMessage) and speaker is not None:
-                # A stranger, whom it remembers of another conversation, has a name, too.
+                # A speaker remembered from another conversation has a name, too.
                 one.name = self._names.get(speaker) or provider_names([speaker])[speaker]
         return view
 
@@ -149,14 +154,14 @@ class View:
         return shown.view
 
     def _changes(self, new: Sequence[BaseMessage], known: set[str]) -> bool:
-        """Whether something new takes the place of what is settled."""
+        """Return whether a new message replaces a settled one."""
         name = self._speaker.name
         return not (_replaced(new, name) | _results(new, name).keys()).isdisjoint(known)
 
     def _apart(
         self, rest: Sequence[BaseMessage]
     ) -> tuple[Sequence[BaseMessage], Sequence[BaseMessage]]:
-        """Split messages behind the speaker's newest line whose calls, if any, have results."""
+        """Split messages after the speaker's newest message whose calls all have results."""
         name, settled = self._speaker.name, 0
         waiting: set[str | None] = set()
         for number, message in enumerate(rest, start=1):
@@ -174,13 +179,14 @@ class View:
         return ((), rest) if self._changes(behind, _known(before)) else (before, behind)
 
     def _told_apart(self, shown: "_Shown", text: str, about: MessageMetadata) -> str:
-        """Mark what the conversation itself says, where it could be taken for another's words."""
+        """Mark the conversation's own text if it could be mistaken for another speaker's words."""
         if is_told(about) and shown.heard:
             return self._conversation.mark_instruction(self._speaker, text)
         if not (is_told(about) or shown.heard or isinstance(about, JudgeQuestion)):
             shown.heard.add(about.speaker)
             if shown.view and isinstance(last := shown.view[-1], HumanMessage):
-                # It was not known yet that another's words would follow in the same message.
+                # Until now it was not known that another speaker's words would follow in the same
+                # message.
                 marked = self._conversation.mark_instruction(self._speaker, last.text)
                 shown.view[-1] = HumanMessage(marked, name=last.name, id=last.id)
         return text
@@ -191,7 +197,7 @@ class View:
         for message in log:
             about = metadata(message)
             if (
-                # A result comes after its call.
+                # A result is added after its call.
                 isinstance(message, ToolMessage)
                 or place_of(message) in replaced
                 or not is_in_view(message, about, name)
@@ -221,24 +227,24 @@ class View:
 class _Shown(NamedTuple):
     """A part of a view."""
 
-    view: list[AnyMessage]  # what is sent
-    results: dict[str, ToolMessage]  # the results of calls in it, as they stand in the log
-    heard: set[str | None]  # who is heard in it
+    view: list[AnyMessage]  # the messages that are sent
+    results: dict[str, ToolMessage]  # the results of calls in it, as the log contains them
+    heard: set[str | None]  # the speakers that are heard in it
 
 
 def _known(log: Sequence[BaseMessage]) -> set[str]:
-    """What another message can take the place of: messages by their places, results by calls."""
+    """Return the ids that another message can replace: places of messages, and ids of calls."""
     calls = {one.tool_call_id for one in log if isinstance(one, ToolMessage)}
     return calls | {place_of(message) for message in log}
 
 
 def copied(view: Iterable[BaseMessage]) -> list[BaseMessage]:
-    """Copy a view for who may change its messages; much faster than a deep copy of any message."""
+    """Return a copy of a view whose messages may be changed. It is much faster than `deepcopy`."""
     return [
         message.model_copy(
             update={
-                # Beside calls of the turn that goes on stands what was thought with them.
-                # A walk into what is empty takes as long as the rest.
+                # The calls of the current turn may have the model's thought in these fields.
+                # Copying an empty field by `deepcopy` would take as long as the rest.
                 "content": text if isinstance(text := message.content, str) else deepcopy(text),
                 "additional_kwargs": deepcopy(extra)
                 if (extra := message.additional_kwargs)
@@ -256,13 +262,13 @@ def copied(view: Iterable[BaseMessage]) -> list[BaseMessage]:
 
 
 def _replaced(log: Sequence[BaseMessage], name: str) -> set[str]:
-    """The places of what this speaker has heard otherwise, since a hook changed it."""
+    """Return the places of the messages that this speaker hears in a hook's version."""
     versions = (about for about in map(metadata, log) if isinstance(about, HookVersion))
     return {place for one in versions if one.is_heard_by(name) for place in one.instead_of}
 
 
 def _results(log: Sequence[BaseMessage], name: str) -> dict[str, ToolMessage]:
-    """The newest result of each call of this speaker."""
+    """Return the newest result of each call of this speaker, by the call's id."""
     return {
         message.tool_call_id: message
         for message in log
@@ -278,7 +284,7 @@ def _add_own(
     results: Mapping[str, ToolMessage],
     handed: Sequence[tuple[ToolCall, ToolMessage]],
 ) -> None:
-    """Add a line of the speaker's own, with the results of its calls after it."""
+    """Add a message of the speaker itself, followed by the results of its calls."""
     view = shown.view
     made = calls_of(message) if isinstance(message, AIMessage) else []
     new = {call["id"] for call in made if call["id"] in results} - shown.results.keys()
@@ -305,7 +311,7 @@ def _add_own(
 
 
 def _as_sent(result: ToolMessage) -> ToolMessage:
-    """The result of a call without what stands beside it in the log."""
+    """Return the result of a call without its metadata."""
     return ToolMessage(
         result.text or SILENCE,
         tool_call_id=result.tool_call_id,
@@ -315,7 +321,7 @@ def _as_sent(result: ToolMessage) -> ToolMessage:
 
 
 def _taken(new: set[str | None], call_id: str | None) -> bool:
-    """Take an id out of those not shown yet; whether it was among them."""
+    """Remove an id from the new ids, and return whether it was one of them."""
     if call_id not in new:
         return False
     new.remove(call_id)
@@ -323,14 +329,17 @@ def _taken(new: set[str | None], call_id: str | None) -> bool:
 
 
 def _labelled(text: str, name: str | None) -> str:
-    """A line heard from another, with its name in front where there is one to tell."""
+    """Return a message of another speaker with its name as a label, unless the name is None."""
     text = text.strip() or SILENCE
-    # Models that hear labels like to write their own.
+    # Models that read labels tend to write their own.
     return text if name is None or text.startswith(f"{name}:") else f"{name}: {text}"
 
 
 def _add_heard(view: list[AnyMessage], text: str, id_: str | None, name: str | None) -> None:
-    """Add a line heard from another, joined to the one before it where that was heard too."""
+    """Add a message of another speaker.
+
+    It is joined to the message before it if that was heard, too.
+    """
     last = view[-1] if view else None
     if isinstance(last, HumanMessage):
         view.pop()
@@ -345,7 +354,7 @@ def _joined(before: str, after: str) -> str:
 
 
 def heard_since(log: Sequence[BaseMessage], name: str) -> list[str]:
-    """Give the places of what a speaker has heard, and not forgotten, since its own latest line."""
+    """Return the places of the messages that a speaker has heard since its own newest message."""
     found: list[str] = []
     for message in reversed(remembered(log, name)):
         about = metadata(message)
@@ -358,7 +367,7 @@ def heard_since(log: Sequence[BaseMessage], name: str) -> list[str]:
 
 
 def newly_heard(conversation: Conversation, log: Sequence[BaseMessage], name: str) -> str:
-    """Give what a speaker has heard since its own latest line, as it stands in its view."""
+    """Return the text that a speaker has heard since its newest message, as in its view."""
     since = {*heard_since(log, name)}
     view = viewpoint(conversation, [message for message in log if place_of(message) in since], name)
     last = view[-1] if view else None
@@ -366,7 +375,7 @@ def newly_heard(conversation: Conversation, log: Sequence[BaseMessage], name: st
 
 
 def overheard(log: Sequence[BaseMessage], *, private: bool) -> str:
-    """Write down what was said, as somebody hears it who takes no part."""
+    """Return the transcript as text, as an observer hears it who takes no part."""
     spoken = ((message, metadata(message)) for message in log)
     return "\n\n".join(
         f"{_from_outside(about)}: {message.text.strip() or SILENCE}"
