@@ -1,9 +1,10 @@
-"""The part of a long log that is put into one speaker's prompt; the log itself stays whole.
+"""The history of one speaker: the part of a long log that its prompt contains.
 
-What a speaker has forgotten is left out first. What it knows from before the rounds is never left
-out. If the rest exceeds a limit, so much of its older part is left out that about half of the limit
-is free. The cut is found by a walk over the log from its beginning, so it is the same for a longer
-log, and a prompt stays the beginning of the next one until the cut moves.
+The log itself stays whole. Messages that the speaker has forgotten are left out first. Messages
+that it knows from before the rounds are never left out. If the rest exceeds a limit, so much of its
+older part is left out that about half of the limit is free. The cut is computed by reading the log
+from its beginning, so it is the same for a longer log. Each prompt is therefore the beginning of
+the next one until the cut moves.
 """
 
 from collections import deque
@@ -40,35 +41,35 @@ from ..text.words import tokens_of_message
 class Part(NamedTuple):
     """A message that one speaker said or heard."""
 
-    place: int  # its place in the log, from 0
+    place: int  # its index in the log
     message: BaseMessage  # the message
-    about: MessageMetadata  # what stands beside it
-    is_own: bool  # whether it is the speaker's own, and not something heard
-    tokens: int  # what it takes in the speaker's prompt
-    is_talk: bool  # whether it is something that the speaker or another said
+    about: MessageMetadata  # its metadata
+    is_own: bool  # whether the speaker itself said it
+    tokens: int  # its tokens in the speaker's prompt
+    is_talk: bool  # whether a speaker said it, and not the conversation itself
     is_pinned: bool  # whether it is known from before the rounds, or is the speaker's task
-    begins_turn: bool  # whether it is heard right after a turn of the speaker's in the rounds
-    replaces: list[int]  # the places of the messages that it stands for
-    sums_up_to: int | None  # where the messages begin that it does not sum up. None: no summary.
+    begins_turn: bool  # whether it is heard right after one of the speaker's turns in the rounds
+    replaces: list[int]  # the indices of the messages that it replaces
+    sums_up_to: int | None  # the index after the part that it sums up. None: no summary.
 
     def with_more(self, tokens: int) -> "Part":
-        """The same, where it takes more tokens."""
+        """Return the same part with more tokens."""
         return self._replace(tokens=self.tokens + tokens)
 
 
 def is_summary(about: MessageMetadata, name: str) -> bool:
-    """Whether a line is a summary of what this speaker said and heard."""
+    """Return whether a message is a summary of this speaker's history."""
     return isinstance(about, Summary) and about.speaker == name
 
 
 class Parts:
-    """Reads what one speaker said or heard, and its summaries."""
+    """A reader of the messages that one speaker said or heard, and of its summaries."""
 
     def __init__(self, conversation: Conversation, name: str) -> None:
         self._conversation = conversation
         self._name = name
         self._task = conversation.speaker(name).task
-        # The places where the rounds begin, and of what has the first speaker begin them.
+        # The index at which the rounds begin, and that of the instruction to begin them.
         self._begin: int | None = None
         self._first_line: int | None = None
         self._opening: list[BaseMessage] = []
@@ -79,15 +80,16 @@ class Parts:
         self._read = 0
         self._places: dict[str, int] = {}
         self._pinned: set[str] = set()
-        self._own: MessageMetadata | None = None  # the line before, where it is the speaker's own
+        # The message before, if the speaker itself said it.
+        self._own: MessageMetadata | None = None
         self._has_spoken = False
 
     def add(self, message: BaseMessage) -> None:
-        """Take the next message of the log."""
+        """Read the next message of the log."""
         if self._begin is None and _begins_rounds(metadata(message)):
             self._begin = len(self._opening)
             cues = (place for place, one in enumerate(self._opening) if metadata(one).is_cue)
-            # It is out of date once the rounds have begun.
+            # The instruction to begin is out of date once the rounds have begun.
             self._first_line = max(cues, default=None)
             opening, self._opening = self._opening, []
             self._reset()
@@ -101,11 +103,11 @@ class Parts:
         name, place = self._name, self._read
         self._read += 1
         have_begun = self._begin is not None and place >= self._begin
-        # A memory contains other conversations, rounds and all.
+        # A memory contains other conversations, including their rounds.
         is_remembered = isinstance(about, RememberedMessage)
         stays = isinstance(about, RememberedMessage) and about.stays
         in_rounds = have_begun or (is_remembered and not stays)
-        # Of the whole log: a summary may name a message that was removed since.
+        # Places of the whole log: a summary may name a message that was removed later.
         self._places[place_of(message)] = place
         sums_up, is_own = is_summary(about, name), about.speaker == name
         if not (sums_up or is_in_view(message, about, name)):
@@ -146,12 +148,12 @@ class Parts:
             self._has_spoken |= is_own and in_rounds and about.is_talk and about.can_end_turn
 
     def _tells_task(self, message: BaseMessage, about: MessageMetadata) -> bool:
-        """Whether the speaker is told its task once more, as after a fork."""
+        """Return whether it repeats the speaker's task, as after a fork."""
         alone = isinstance(about, Instruction) and about.audience == (self._name,)
         return alone and self._task is not None and self._task in message.text
 
     def _summed_up(self, about: MessageMetadata, place: int) -> int:
-        # What it names may be gone: the log that is given may begin later.
+        # The named message may be missing: the given log may begin after it.
         since = about.since if isinstance(about, Summary) else None
         return place if since is None else self._places.get(since, 0)
 
@@ -159,14 +161,14 @@ class Parts:
 def _tokens_handing_over(
     conversation: Conversation, message: BaseMessage, about: SpeakerReply
 ) -> int:
-    """What the calls take that are shown with a line of the speaker's own."""
+    """Return the tokens of the handoff calls that a message of the speaker itself is shown with."""
     made = handing_over(conversation, about, message)
     results = sum(tokens_of_message(result) for _, result in made)
     return results + tokens_of_message(AIMessage("", tool_calls=[call for call, _ in made]))
 
 
 def _label(conversation: Conversation, name: str, about: MessageMetadata) -> str:
-    """What stands in front of what a speaker hears."""
+    """Return the text that precedes a message in the speaker's view."""
     speaker, other = conversation.speaker(name), about.speaker
     if other is None and is_told(about):
         return conversation.mark_instruction(speaker, "")
@@ -176,7 +178,7 @@ def _label(conversation: Conversation, name: str, about: MessageMetadata) -> str
 
 
 def _is_talk(message: BaseMessage, about: MessageMetadata) -> bool:
-    # What the conversation itself told a speaker is remembered, too.
+    # Instructions of the conversation are remembered, too, but they are no talk.
     is_told = isinstance(about, RememberedMessage) and about.speaker is None
     has_text = not about.has_calls or bool(message.text.strip())
     is_talk = about.is_talk and not isinstance(message, ToolMessage)
@@ -184,33 +186,33 @@ def _is_talk(message: BaseMessage, about: MessageMetadata) -> bool:
 
 
 def _begins_rounds(about: MessageMetadata) -> bool:
-    """Whether a line of a speaker's in the rounds begins them, where it is the first."""
+    """Return whether a speaker's message belongs to the rounds or the last words."""
     if not isinstance(about, SpeakerReply):
-        # Results of tools and code have no stage: that of their call counts.
+        # Results of tools and code have no stage; the stage of their call counts.
         return False
     return about.speaker is not None and about.stage not in (Stage.PRIVATE, Stage.OPENING)
 
 
 class PromptOverhead(NamedTuple):
-    """The tokens of what stands in a prompt beside the log."""
+    """The tokens of the parts of a prompt that are not in the log."""
 
     front: int  # those of the system prompt, the examples and the tools
-    each: int = 0  # those of what is put after each message that the speaker has heard
-    behind: int = 0  # those of what is asked after the log, in this prompt alone
+    each: int = 0  # those of the text after each message that the speaker has heard
+    behind: int = 0  # those of the text after the log, which only this prompt contains
 
 
 class Shortened(NamedTuple):
-    """What of a log is put into a speaker's prompt."""
+    """The part of a log that a speaker's prompt contains."""
 
     lines: Sequence[BaseMessage]  # messages for `graphs.log.viewpoint`, oldest first
     since: str | None  # the place of the first message after the cut. None: nothing is left out.
 
 
 class History:
-    """What one speaker remembers of a log, as far as its context policy keeps it.
+    """The messages of a log that one speaker remembers and its context policy keeps.
 
-    What is pinned, and what was said since the speaker's last turn, always stay. A cut made by a
-    summary counts whatever the policy.
+    Pinned messages, and the messages since the speaker's last turn, are always kept. A cut made by
+    a summary applies whatever the policy is.
     """
 
     def __init__(self, conversation: Conversation, name: str) -> None:
@@ -223,11 +225,11 @@ class History:
         self._walk = self._walked_beside(*self._beside)
 
     def remembered(self, log: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
-        """Leave out of a log what the speaker has forgotten."""
+        """Return a log without the messages that the speaker has forgotten."""
         return remembered(log, self._name) if self._memory.of(log).forgets else log
 
     def shortened(self, log: Sequence[BaseMessage], around: PromptOverhead) -> Shortened:
-        """Shorten a log for the speaker's prompt."""
+        """Return the part of a log for the speaker's prompt."""
         sums_up = self._memory.of(log).sums_up
         log = self.remembered(log)
         if self._keeps_all and not sums_up:
@@ -241,7 +243,10 @@ class History:
     def to_summarise(
         self, log: Sequence[BaseMessage], around: PromptOverhead
     ) -> tuple[list[BaseMessage], str] | None:
-        """Give what is to be summed up before the speaker's next prompt."""
+        """Return the messages to sum up before the speaker's next prompt, or None.
+
+        The second value is the place of the first message that the summary does not cover.
+        """
         if not isinstance(self._conversation.speaker(self._name).context, RunningSummary):
             return None
         log = self.remembered(log)
@@ -252,7 +257,10 @@ class History:
         return [log[place] for place in left_out if place in walk.tokens], place_of(log[walk.cut])
 
     def halved(self, log: Sequence[BaseMessage], around: PromptOverhead) -> str | None:
-        """Say where to cut for good after a model has refused the prompt as too long."""
+        """Return the place of a new cut after a model has refused the prompt as too long, or None.
+
+        The cut is permanent. None means that nothing more can be left out.
+        """
         log = self.remembered(log)
         walk = self._walked(log, around).copy()
         before, most = walk.cut, walk.kept // 2
@@ -261,7 +269,7 @@ class History:
         return None if walk.cut == before else place_of(log[walk.cut])
 
     def last_summary(self, log: Sequence[BaseMessage]) -> BaseMessage | None:
-        """Return the newest summary of what the speaker remembers."""
+        """Return the newest summary of the speaker's history, or None."""
         known = reversed(self.remembered(log))
         return next(
             (message for message in known if is_summary(metadata(message), self._name)), None
@@ -284,7 +292,7 @@ class History:
 
 
 class _Memory:
-    """Whether a log says what a speaker remembers."""
+    """Whether a log contains a reset or a summary of a speaker's memory."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -299,41 +307,41 @@ class _Memory:
 
 
 class _Walk:
-    """Where the cut is after a walk over a log, and what comes after it."""
+    """The position of the cut after a walk over a log, and the messages that are kept."""
 
     def __init__(self, conversation: Conversation, name: str, front: int, each: int) -> None:
         self.cut = 0
-        """The place of the first message that is kept beside what is pinned."""
+        """The index of the first message that is kept, apart from pinned ones."""
         self.for_good = 0
-        """Before which place the newest summary stands for what was said."""
+        """The newest summary covers the messages before this index."""
         self.told: BaseMessage | None = None
-        """What the speaker is told of what is left out."""
+        """The message with the summary of the omitted part. None if there is none."""
         self.pinned: dict[int, int] = {}
-        """The places of what is pinned, with their tokens."""
+        """The tokens of the pinned messages, by index."""
         self.tokens: dict[int, int] = {}
-        """The places of what else the speaker said or heard, with their tokens."""
+        """The tokens of the speaker's other messages, said or heard, by index."""
         self.kept = 0
-        """The tokens after the cut that are not pinned."""
+        """The tokens after the cut, without pinned messages."""
         self._talk: set[int] = set()
         self._kept_talk = 0
         self._standing = front
         self._each = each
         self._summary_tokens = 0
-        # Where the speaker's turns begin to which the cut can still move.
+        # The indices of turn beginnings to which the cut can still move.
         self._turns: deque[int] = deque()
         self._context = conversation.speaker(name).context
         self._render_prompt = conversation.render_prompt
 
     def copy(self) -> "_Walk":
-        """Give another one that goes on from here."""
+        """Return an independent copy of this walk."""
         other = copy(self)
-        # Its collections are its own; the message that is told must stay the same object.
+        # The collections are copied; the summary message must stay the same object.
         other.pinned, other.tokens = copy(self.pinned), copy(self.tokens)
         other._talk, other._turns = copy(self._talk), copy(self._turns)
         return other
 
     def add(self, part: Part) -> None:
-        """Take the next message that the speaker said or heard."""
+        """Read the next message that the speaker said or heard."""
         if part.sums_up_to is not None:
             self._sum_up(part, part.sums_up_to)
         else:
@@ -344,7 +352,7 @@ class _Walk:
             self._cut_down()
 
     def make_room(self, tokens: int) -> None:
-        """Count what comes after the log in one prompt, and cut where that is too much."""
+        """Count the text after the log in one prompt, and move the cut if the limit is exceeded."""
         self._standing += tokens
         if self._is_over():
             self._cut_down()
@@ -363,7 +371,7 @@ class _Walk:
             self._kept_talk += 1
 
     def _take_out(self, place: int) -> None:
-        """Take out of the sums what another message has taken the place of."""
+        """Subtract a message that another one has replaced."""
         if place in self.pinned:
             self._standing -= self.pinned[place]
             self.pinned[place] = 0
@@ -373,11 +381,11 @@ class _Walk:
             self._talk.discard(place)
 
     def _sum_up(self, part: Part, place: int) -> None:
-        """Cut for good where a summary says."""
+        """Cut permanently at the place that a summary names."""
         about = part.about
         if not (isinstance(about, Summary) and about.problem):
             self.for_good = place
-        # What a model has refused is left out from then on, and still to be summed up.
+        # A part that a model has refused is left out from then on, but is still to be summed up.
         if place > self.cut:
             self._cut_at(place)
         self.told = _told(part.message, self._render_prompt) if part.message.text.strip() else None
@@ -388,7 +396,8 @@ class _Walk:
             case LastMessages():
                 return self._kept_talk > self._context.limit
             case TokenBudget() | RunningSummary():
-                # The room of a summary is kept free from the first cut on, before it is made.
+                # Once there is a cut, the tokens of a summary are reserved even before it is
+                # written.
                 summary = self._room_for_summary() if self.cut else self._summary_tokens
                 return self._standing + summary + self.kept > self._context.limit
             case _:
@@ -404,20 +413,20 @@ class _Walk:
             case LastMessages():
                 return self._kept_talk <= self._context.limit // 2
             case TokenBudget() | RunningSummary():
-                # What always stands there can't be halved.
+                # Only the part of the limit that is not always used can be halved.
                 free = self._context.limit - self._standing - self._room_for_summary()
                 return self.kept <= free // 2
             case _:
                 return True
 
     def _room_for_summary(self) -> int:
-        """The tokens of the summary that stands there, or that is still to be made."""
+        """Return the tokens of the current summary, or those of the longest possible one."""
         if isinstance(self._context, RunningSummary):
             return max(self._summary_tokens, tokens_of_summary(self._context.words))
         return self._summary_tokens
 
     def cut_at_next_turn(self) -> bool:
-        """Move the cut to the next turn of the speaker's; whether there is one."""
+        """Move the cut to the speaker's next turn. Return False if there is none."""
         while self._turns and self._turns[0] <= self.cut:
             self._turns.popleft()
         if not self._turns:
@@ -433,7 +442,7 @@ class _Walk:
 
 
 def _told(summary: BaseMessage, render_prompt: RenderPrompt) -> BaseMessage:
-    """What a speaker is told of a summary, in the place of what it stands for."""
+    """Return the message that shows a summary to the speaker."""
     about = Instruction(audience=(str(metadata(summary).speaker),))
     return HumanMessage(
         render_prompt(prompts.SUMMARY_HEADING, summary=summary.text.strip()),
