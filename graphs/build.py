@@ -229,7 +229,7 @@ def form_input(form: type[Form]) -> type[Input]:
     # The channel stays the last item of `Annotated`: LangGraph looks for it there.
     kept, channel = get_args(Latest)
     fields["conversation"] = Annotated[kept, whole, channel]
-    messages = Field(description="What the user says: a person's next turn, or else the task.")
+    messages = Field(description="The user's message: a person's next turn, or the task.")
     kept, channel = get_args(Messages)
     fields["messages"] = Annotated[kept, messages, channel]
     return _typed_dict(f"{form.__name__}Input", fields)

@@ -83,7 +83,7 @@ class ConversationGraph(CompiledStateGraph[State, Any, Input, Output]):
         finally:
             _RESOURCES.reset(token)
 
-    def stream(  # LangGraph's overloads differ by what they return
+    def stream(  # LangGraph's overloads differ by the types that they return
         self,
         input: Any,  # noqa: A002, ANN401  # as LangGraph has it
         config: RunnableConfig | None = None,
@@ -173,8 +173,8 @@ class ConversationGraph(CompiledStateGraph[State, Any, Input, Output]):
         if isinstance(given, Command):
             return _change_command(given, _read_values)
         if not isinstance(given, dict):
-            what = type(given).__name__
-            raise SpecError(f"input: is a {what}; give a dict, such as {{'messages': […]}}")
+            found = type(given).__name__
+            raise SpecError(f"input: is a {found}; pass a dict, such as {{'messages': […]}}")
         if "messages" not in given:
             return given
         return {**given, "messages": _drop_own_marks(read_messages(given["messages"]))}

@@ -108,17 +108,17 @@ class MessageMetadata(Data):
 
     @property
     def confidants(self) -> tuple[str, ...]:
-        """The other speakers in its audience. Empty if everyone or nobody else hears it."""
+        """Return the other speakers in its audience. Empty if everyone or nobody else hears it."""
         return tuple(name for name in self.audience or () if name != self.speaker)
 
     @property
     def is_aloud(self) -> bool:
-        """Whether other speakers hear it, in the rounds or as last words."""
+        """Return whether other speakers hear it, in the rounds or as last words."""
         return self.audience is None or bool(self.confidants)
 
     @property
     def ends_turn(self) -> bool:
-        """Whether it ends a turn."""
+        """Return whether it ends a turn."""
         return False
 
 
@@ -181,7 +181,7 @@ class SpeakerReply(ModelOutput):
 
     @property
     def is_aloud(self) -> bool:
-        """Whether other speakers hear it, in the rounds or as last words."""
+        """Return whether other speakers hear it, in the rounds or as last words."""
         return self.stage in ALOUD and (self.audience is None or bool(self.confidants))
 
 
@@ -201,7 +201,7 @@ class Speech(SpeakerReply):
 
     @property
     def ends_turn(self) -> bool:
-        """Whether it ends a turn."""
+        """Return whether it ends a turn."""
         return not self.interrupts
 
 

@@ -268,7 +268,7 @@ def parse(
             return _listed(format, list(_code(format, text, stop)))
         case SchemaFormat():
             if schema is None:
-                raise ValueError(f"schema: give the pydantic model that {format.name!r} stands for")
+                raise ValueError(f"schema: is missing; pass the model named {format.name!r}")
             return _fields(schema, text)
 
 
@@ -391,7 +391,7 @@ def _no_number(name: str) -> None:
 def _storable(digits: str) -> int:
     number = int(digits)
     if number not in _INTEGERS:
-        raise ValueError(f"{digits[:20]}… is too large a number: write it as text")
+        raise ValueError(f"{digits[:20]}… is too large for a number; write it as text")
     return number
 
 

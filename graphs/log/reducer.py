@@ -129,7 +129,7 @@ def read_messages(given: object, field: str = "messages") -> list[AnyMessage]:
             then fail whenever the thread is read.
     """
     if given is None:
-        raise SpecError(f"{field}: is None; give a list of messages, or leave the field out")
+        raise SpecError(f"{field}: is None; pass a list of messages, or leave the field out")
     # As in `add_messages`, a tuple is a pair of role and text.
     parts = given if isinstance(given, list) else [given]
     found: list[AnyMessage] = []
@@ -150,7 +150,7 @@ def _read_message(part: object, field: str) -> AnyMessage:
     # LangChain raises errors of many types here.
     except Exception as error:
         raise SpecError(
-            f"{field}: {excerpt(repr(part), 100)} is not a message; give a text, a pair of a role "
+            f"{field}: {excerpt(repr(part), 100)} is not a message; pass a text, a pair of a role "
             "and a text, or a dict with 'role' and 'content'"
         ) from error
     if isinstance(message, BaseMessageChunk):

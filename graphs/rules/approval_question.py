@@ -10,6 +10,7 @@ from ..common.errors import AnswerError
 from ..common.sanitize import dump_exact_json, escape_invisible
 from ..common.validation import first_fault, list_names, suggest_near_or_all
 from ..conversation.questions import ApprovalQuestion
+from ..ends.end import count_of
 from ..speakers.interrupt_on import (
     DECISIONS,
     ActionRequest,
@@ -75,11 +76,10 @@ def find_misfit(request: Approval, answer: Decisions, tools: Sequence[str]) -> s
     """Return why an answer does not fit its question, in one sentence; None if it fits."""
     wanted, given = len(request.action_requests), len(answer.decisions)
     if wanted != given:
-        calls = "call waits" if wanted == 1 else "calls wait"
-        decisions = "decision" if given == 1 else "decisions"
+        decisions, calls = count_of(given, "decision"), count_of(wanted, "waiting call")
         return (
-            f"decisions: {wanted} {calls} for one and {given} {decisions} came: give one for each, "
-            "in the order of action_requests"
+            f"decisions: {decisions} for {calls}; return one decision for each call, in the order "
+            "of action_requests"
         )
     for place, (review, decision) in enumerate(
         zip(request.review_configs, answer.decisions, strict=True)

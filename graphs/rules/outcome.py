@@ -176,7 +176,7 @@ def _of_unanswered_token(
         return
     token = unanswered_token(conversation, about.speaker, newest.text, log)
     if token is not None:
-        yield f"{about.speaker} said {token} before anybody else had spoken"
+        yield f"{about.speaker} said {token} before another speaker had spoken"
 
 
 def _is_complete(reasons: tuple[Reason, ...], verdicts: tuple[Verdict, ...]) -> bool | None:
@@ -230,4 +230,4 @@ class OutcomeSteps(ShownList[OutcomeStep]):
 
     def _panel(self) -> Panel:
         rows = ((one.message or "", one.kind.value.replace("_", " "), one.text) for one in self)
-        return Panel(head=("Message", "Step", "What it is"), rows=tuple(rows))
+        return Panel(head=("Message", "Kind", "Description"), rows=tuple(rows))

@@ -322,9 +322,8 @@ def with_people(
     known = [str(speaker["name"]) for speaker in speakers]
     for name in names:
         if name not in known:
-            raise SpecError(
-                f"people: no speaker is called {name!r}{suggest_near_or_all(name, known)}"
-            )
+            hint = suggest_near_or_all(name, known)
+            raise SpecError(f"people: no speaker is called {name!r}{hint}")
     return tuple(
         {**speaker, "replies": Default(("human",), "people")}
         if speaker["name"] in names

@@ -158,7 +158,7 @@ async def test_a_person_decides_in_langchains_shape(
 
     await answer(client, on, "chat", {"decisions": []})
     (again,) = await asked(client, on)
-    assert "1 call waits for one and 0 decisions came" in again["value"].pop("problem")
+    assert "0 decisions for 1 waiting call;" in again["value"].pop("problem")
     assert again == question
 
     found = await answer(client, on, "chat", {"decisions": [decision]})

@@ -33,8 +33,8 @@ BAD: dict[str, tuple[Any, str]] = {
     "word": ("yes", 'it must be {"decisions": [...]}, with a decision for each call'),
     "list": ([APPROVE], 'it must be {"decisions": [...]}, with a decision for each call'),
     "typo": ({"decision": [APPROVE]}, "decision: there is no such field"),
-    "few": ({"decisions": []}, "decisions: 2 calls wait for one and 0 decisions came: give one"),
-    "many": ({"decisions": [APPROVE] * 3}, "decisions: 2 calls wait for one and 3 decisions"),
+    "few": ({"decisions": []}, "decisions: 0 decisions for 2 waiting calls; return one"),
+    "many": ({"decisions": [APPROVE] * 3}, "decisions: 3 decisions for 2 waiting calls"),
     "kind": (
         {"decisions": [APPROVE, {"type": "accept"}]},
         "decisions.1.type: 'accept' is not a decision; there are 'approve', 'edit', 'reject'",

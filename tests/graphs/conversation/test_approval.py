@@ -253,9 +253,9 @@ def test_only_what_is_allowed_fits(decisions: list[dict[str, Any]], allowed: str
 @pytest.mark.parametrize(
     ("decisions", "says"),
     [
-        ([], "2 calls wait for one and 0 decisions came: give one for each, in the order"),
-        ([{"type": "approve"}], "2 calls wait for one and 1 decision came"),
-        ([{"type": "approve"}] * 3, "2 calls wait for one and 3 decisions came"),
+        ([], "0 decisions for 2 waiting calls; return one decision for each call, in the order"),
+        ([{"type": "approve"}], "1 decision for 2 waiting calls"),
+        ([{"type": "approve"}] * 3, "3 decisions for 2 waiting calls"),
         (
             [{"type": "approve"}, {"type": "reject"}],
             "decisions.1.type: 'reject' is not allowed for 'read_mail'; allowed are 'approve', "

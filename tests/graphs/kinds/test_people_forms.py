@@ -43,7 +43,6 @@ def test_a_person_criticises_what_a_model_writes() -> None:
 
 
 def test_nobody_of_that_name_is_one_error() -> None:
-    with pytest.raises(
-        SpecError, match=r"people: no speaker is called 'Ownr'; did you mean 'Owner'\?"
-    ):
+    said = r"people: no speaker is called 'Ownr'; did you mean 'Owner'\?"
+    with pytest.raises(SpecError, match=said):
         role_play("Plan a garden", "Owner", "Gardener", people=["Ownr"])

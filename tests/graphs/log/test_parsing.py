@@ -471,7 +471,7 @@ def test_numbers_that_json_does_not_have_are_none() -> None:
 
 
 def test_a_schema_needs_its_class() -> None:
-    with pytest.raises(ValueError, match="schema: give the pydantic model that 'Plan' stands for"):
+    with pytest.raises(ValueError, match="schema: is missing; pass the model named 'Plan'"):
         parse(PLAN, WRITTEN)
 
 

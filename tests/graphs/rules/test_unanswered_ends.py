@@ -72,7 +72,7 @@ def test_a_speaker_that_says_it_again_ends_it_with_a_warning() -> None:
     assert ended(result) == ("done_token", ["I agree.\nDEAL"])
     assert result.outcome is not None
     assert result.outcome.by == "Buyer"
-    assert result.outcome.warnings == ("Buyer said DEAL before anybody else had spoken",)
+    assert result.outcome.warnings == ("Buyer said DEAL before another speaker had spoken",)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_a_function_that_says_it_first_cannot_be_asked_again() -> None:
     result, _ = play(talk(speakers=people), functions={"f": lambda heard: "DEAL"})
     assert ended(result) == ("done_token", ["DEAL"])
     assert result.outcome is not None
-    assert result.outcome.warnings == ("Bot said DEAL before anybody else had spoken",)
+    assert result.outcome.warnings == ("Bot said DEAL before another speaker had spoken",)
 
 
 def test_a_kill_between_the_tries_asks_for_the_second_alone() -> None:
