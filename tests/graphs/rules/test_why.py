@@ -466,6 +466,18 @@ def test_a_predicate_is_the_reason_that_it_held() -> None:
     assert told(result) == ["the predicate 'enough' returned true"]
 
 
+@pytest.mark.part(8)
+def test_the_page_lists_causes_alone_and_marks_all_steps_on_its_line_of_time() -> None:
+    conversation, script, _ = CASES["a rewritten task"]
+    result = run(conversation, *script)
+    page = result.session.export(format="html")
+    assert "What led to it" not in page
+    assert page.count("The task: rejected and asked again") == 1
+    conversation, script, _ = CASES["blank replies"]
+    page = run(conversation, *script).session.export(format="html")
+    assert "What led to it" in page
+
+
 def test_nothing_of_it_is_stored() -> None:
     conversation, script, _ = CASES["blank replies"]
     result = run(conversation, *script)
