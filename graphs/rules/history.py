@@ -161,7 +161,7 @@ class Parts:
 def _tokens_handing_over(
     conversation: Conversation, message: BaseMessage, about: SpeakerReply
 ) -> int:
-    """Return the tokens of the handoff calls that a message of the speaker itself is shown with."""
+    """Return the tokens of the handoff calls that the view adds to a speaker's own message."""
     made = handing_over(conversation, about, message)
     results = sum(tokens_of_message(result) for _, result in made)
     return results + tokens_of_message(AIMessage("", tool_calls=[call for call, _ in made]))
@@ -178,7 +178,7 @@ def _label(conversation: Conversation, name: str, about: MessageMetadata) -> str
 
 
 def _is_talk(message: BaseMessage, about: MessageMetadata) -> bool:
-    # Instructions of the conversation are remembered, too, but they are no talk.
+    # Instructions of the conversation are remembered, too, but do not count as talk.
     is_told = isinstance(about, RememberedMessage) and about.speaker is None
     has_text = not about.has_calls or bool(message.text.strip())
     is_talk = about.is_talk and not isinstance(message, ToolMessage)
@@ -292,7 +292,7 @@ class History:
 
 
 class _Memory:
-    """Whether a log contains a reset or a summary of a speaker's memory."""
+    """The changes of one speaker's memory in a log: whether it was reset or summed up."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -413,7 +413,7 @@ class _Walk:
             case LastMessages():
                 return self._kept_talk <= self._context.limit // 2
             case TokenBudget() | RunningSummary():
-                # Only the part of the limit that is not always used can be halved.
+                # The tokens that every prompt contains can't be halved.
                 free = self._context.limit - self._standing - self._room_for_summary()
                 return self.kept <= free // 2
             case _:

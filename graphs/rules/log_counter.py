@@ -53,7 +53,7 @@ class LogCounter:
         self._begin()
 
     def _begin(self) -> None:
-        """Reset the counts; the counting starts after this point."""
+        """Reset the counts, as after an earlier end."""
         conversation = self._conversation
         begun = ((end.reason, end.tally(conversation)) for end in ENDS.values())
         self.tallies = {reason: tally for reason, tally in begun if tally is not None}
@@ -87,7 +87,7 @@ class LogCounter:
             self._take_tokens(message, about)
 
     def _take_tokens(self, message: BaseMessage, about: Speech) -> None:
-        """Store the done tokens of a message that all hear. It answers those of another speaker."""
+        """Store the done tokens of a message that all hear, which may answer earlier tokens."""
         who = about.speaker or ""
         if self._unanswered and self._unanswered[0][1] != who:
             self._unanswered = ()
@@ -191,7 +191,7 @@ class _AutoReplies:
                 self.count += 1
             self._is_given = False
         elif isinstance(about, ToolCalls) and about.is_aloud and isinstance(message, AIMessage):
-            # A message of calls that run although a person could have stopped them counts once.
+            # All calls of one message are one automatic reply if a person could have stopped them.
             if watcher(self._conversation, about.speaker or "") == self._name:
                 self._made += 1
                 self._calls |= {call["id"]: self._made for call in message.tool_calls}

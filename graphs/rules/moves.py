@@ -53,7 +53,7 @@ class Move(NamedTuple):
     then: tuple[Phase, ...]
     """The phases that may follow. Between turns, the first one that is due follows."""
     times: Callable[[Conversation], int]
-    """The most steps that end in this phase in one turn."""
+    """Returns how many steps of one turn may have this phase, at most."""
     reads: Reads = Reads()
     """The log messages that the actor reads in addition to the speaker's view."""
 
@@ -83,7 +83,7 @@ def _each_answer(conversation: Conversation) -> int:
 
 
 def _each_call(conversation: Conversation) -> int:
-    """Return the most steps for calls, which a person may see and decide on in a step each."""
+    """Return the most steps for calls: a person may see them, and decide, each in a step."""
     speakers = conversation.speakers
     shown = any(speaker.human and speaker.human.sees_calls for speaker in speakers)
     decided = any(speaker.interrupt_on for speaker in speakers)

@@ -186,7 +186,7 @@ def _is_complete(reasons: tuple[Reason, ...], verdicts: tuple[Verdict, ...]) -> 
 
 
 class OutcomeStepKind(StrEnum):
-    """The kind of a step that led to the end."""
+    """The kind of an `OutcomeStep`."""
 
     VERDICT = "verdict"  # the answer of a judge
     REJECTED = "rejected"  # a reply that broke a rule, so that another one was requested
@@ -213,7 +213,7 @@ class OutcomeStep(Data):
     text: str
     """A short description."""
     reason: Reason | None = None
-    """The reason that the step led to, or is. None if it led to no particular one."""
+    """The reason that the step contributed to. None if there is no single reason."""
     count: NonNegativeInt | None = None
     """The count of the guard after the message. None if no guard counted it."""
     limit: NonNegativeInt | None = None

@@ -12,7 +12,7 @@ from ..log.metadata import Stage
 
 
 class Phase(StrEnum):
-    """The event that has just happened. Each is a step of the graph."""
+    """The latest event in a conversation. Each event is a step of the graph."""
 
     STARTED = "started"  # the task is ready; no speaker has spoken
     PASSED = "passed"  # a person left the turn to the speaker's other replies
@@ -39,9 +39,8 @@ class Leaving(Data):
     by: str | None
     """The name of the speaker whose replies the person writes. None for any other person."""
     reason: Literal["quit", "termination", "max_consecutive_auto_reply"]
-    """``quit`` if the person left; ``termination`` if it gave an empty answer to a termination
-    message; ``max_consecutive_auto_reply`` if it gave an empty answer when no automatic reply was
-    left."""
+    """``quit`` if the person left. ``termination`` after an empty answer to a termination message.
+    ``max_consecutive_auto_reply`` after an empty answer when no automatic reply was left."""
 
 
 class Position(Data):

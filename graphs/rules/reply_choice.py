@@ -30,7 +30,7 @@ class Checked(NamedTuple):
 
 
 class Worth(IntEnum):
-    """The worth of a reply. Of two tries, the one of higher worth is said."""
+    """The worth of a reply. Of two tries, the try with the higher worth is said."""
 
     EARLY_END = -1
     """It would end the conversation before another speaker has answered."""

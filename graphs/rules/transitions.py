@@ -87,7 +87,7 @@ def _at(node: Node, turn: NextTurn, **more: Any) -> Decision:
 
 
 def _as_it_ended(position: Position, met: list[MetEnd]) -> list[MetEnd]:
-    """Put the cap first if the final verdict was requested only because that cap was reached."""
+    """Move the cap to the front if the final verdict was requested only because of that cap."""
     return sorted(met, key=lambda one: position.capped and one.strength is not Strength.CAP)
 
 

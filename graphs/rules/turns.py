@@ -134,7 +134,7 @@ def runs_newest(conversation: Conversation, position: Position, name: str) -> bo
 
 
 def is_first_message_due(conversation: Conversation, position: Position, name: str) -> bool:
-    """Return whether a speaker has not said its fixed first message yet, which answers nothing."""
+    """Return whether a speaker's fixed first message, which answers no other, is still to come."""
     given = conversation.speaker(name).first_message is not None
     return given and name not in position.facts.heard_from
 
@@ -242,7 +242,7 @@ def asking_of_calls(conversation: Conversation, position: Position, caller: str)
 
 
 def meaning(asked: Asking, answer: str) -> Leaving | str | None:
-    """Return the meaning of an answer: a message, the end by the person, or None for no message."""
+    """Return the message in an answer, the person's end of it all, or None if there is no message."""
     if is_exit(answer):
         return Leaving(by=asked.speaker, reason="quit")
     if answer.strip():

@@ -50,9 +50,9 @@ from .outcome import Outcome, OutcomeStep, OutcomeStepKind, OutcomeSteps
 def why(
     conversation: Conversation, messages: Sequence[AnyMessage], outcome: Outcome | None
 ) -> list[OutcomeStep]:
-    """Return what caused a conversation's end, oldest first, and then the reasons for the end.
+    """Return the causes of a conversation's end, oldest first, and then its reasons.
 
-    If it has not ended, return what counts towards an end so far.
+    If it has not ended, return the steps that count towards an end so far.
     """
     causes = OutcomeSteps(_read(conversation, messages).causes(outcome))
     if outcome is not None:
@@ -82,8 +82,8 @@ _RETRIED: Final = {
     Flaw.ECHO: Reason.ECHO,
     Flaw.SAME_CALLS: Reason.SAME_TOOL_CALLS,
 }
-"""The guards that count a flawed reply only if the reply before it was rejected for the same flaw.
-So that rejected reply is a cause, too."""
+"""The guards that count a flawed reply only after a reply with the same flaw was rejected. That
+rejected reply is a cause, too."""
 
 _BY_SPEAKER: Final = (Reason.ROLE_FLIPS, Reason.SAME_REPLIES, Reason.ECHO)
 """The guards with a count for each speaker, over several turns."""
@@ -97,7 +97,7 @@ _FROM_LOG: Final = (DoneToken, ToolCalled, NoCodeBlock, MaxMessages)
 
 
 class _Trail:
-    """The steps of a log, and those among them that caused an end."""
+    """The steps of a log, with the causes of its end."""
 
     def __init__(self, conversation: Conversation) -> None:
         self.steps: list[OutcomeStep] = []
@@ -106,13 +106,13 @@ class _Trail:
         self._begin()
 
     def _begin(self) -> None:
-        """Begin without any cause, as after an earlier end."""
+        """Reset the causes, as after an earlier end."""
         self._before = self._counter.facts()
         # All causes are indices of `steps`.
         self._counted: dict[tuple[Reason, str | None], list[int]] = {}
-        """The messages that make up the count of each guard, by speaker if the guard counts so."""
+        """The row of messages that each guard has counted, by speaker for some guards."""
         self._named: list[tuple[int, Reason, set[tuple[str, str]]]] = []
-        """The done tokens and ending tools, each with the words or tools and their speakers."""
+        """The steps with done tokens or ending tools, each with these and their speakers."""
         self._newest: dict[Reason, int] = {}
         """The steps of the newest message towards ends that depend on this message alone."""
         self._complete: list[int] = []
@@ -170,7 +170,7 @@ class _Trail:
     def _add_to_count(
         self, reason: Reason, guard: type[Guard], counted: CountedMessage, places: list[int]
     ) -> None:
-        """Add a message to those that make up a guard's count, or remove these if it is reset."""
+        """Add a message to the row that a guard has counted, or clear the row if it is reset."""
         count = counted.facts.count(reason)
         key = reason, counted.about.speaker if reason in _BY_SPEAKER else None
         if not places:
