@@ -240,7 +240,7 @@ def plays(conversation: Conversation, speaker: Speaker, text: str) -> str | None
 
 
 def _labels(conversation: Conversation, lines: Sequence[str]) -> list[str]:
-    """Return the names of speakers with which, and a colon, lines begin."""
+    """Return the names of speakers that begin a line, followed by a colon."""
     names = [(name, f"{name}:") for name in conversation.names]
     return [name for one in lines for name, label in names if begins(one, label)]
 

@@ -19,7 +19,7 @@ class Stage(StrEnum):
     """The part of the conversation that a turn belongs to."""
 
     PRIVATE = "private"
-    """A speaker invents content that it alone knows."""
+    """A speaker invents content that only it knows."""
     OPENING = "opening"
     """Every speaker answers its own task, without hearing the others."""
     ROUNDS = "rounds"
@@ -51,7 +51,7 @@ class Thought(Data):
     text: str
     """The text of the thought."""
     is_unopened: bool = False
-    """Whether a closing tag ended it that had no opening tag."""
+    """Whether it ended with a closing tag that had no opening tag."""
     given: Reasoning | None = None
     """The original form, which is sent back to the model while the message's calls run."""
 

@@ -49,9 +49,9 @@ def append(log: Sequence[Any], writes: Sequence[Any]) -> list[AnyMessage]:
 
     A removed message of the log stays, with a mark, so that an answer is never assigned to the
     wrong request. `graphs.log.state.hide_removed` then moves it out of `messages`. A message that
-    is not part of the log, such as a run's input, is dropped. An unknown id removes nothing: an
-    error here would make a thread with such a write unreadable. So `read_messages` refuses invalid
-    removals before they are written.
+    is not part of the log, such as a run's input, is dropped. An unknown id removes nothing. An
+    error here would make a thread with such a write unreadable, so `read_messages` refuses invalid
+    messages before they are written.
 
     Two batches applied one after the other have the same result as both applied at once, as
     LangGraph's delta channel requires.

@@ -40,7 +40,7 @@ class _Messages(DeltaChannel[list[AnyMessage]]):
 
 # DeltaChannel is in beta; only the class above and these aliases use it. With plain channels the
 # SQLite saver would write the whole log and the whole spec again at every step, as each snapshot
-# does. Rare snapshots do not slow down reading: it goes back to the first step for the spec in any
+# does. Rare snapshots do not slow down reading. It goes back to the first step for the spec in any
 # case, by a query with a variable for each channel and step without a snapshot. Some builds of
 # SQLite allow 32,766 variables; LangGraph's own snapshot of every channel comes after 5,000 steps.
 Messages = Annotated[list[AnyMessage], _Messages(append, snapshot_frequency=1000)]

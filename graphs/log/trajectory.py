@@ -22,7 +22,7 @@ from .viewpoint import viewpoint
 def trajectory(
     conversation: Conversation, log: Sequence[BaseMessage], task: str | None, speaker: str | None
 ) -> list[dict[str, Any]]:
-    """Return the messages that a speaker sees, or the task and the transcript if None."""
+    """Return the messages that a speaker sees; without a speaker, the task and the transcript."""
     seen = None if speaker is None else viewpoint(conversation, log, speaker)
     return _written(_from_outside(conversation, log, task) if seen is None else seen)
 

@@ -242,7 +242,7 @@ def asking_of_calls(conversation: Conversation, position: Position, caller: str)
 
 
 def meaning(asked: Asking, answer: str) -> Leaving | str | None:
-    """Return the message in an answer, the person's end of it all, or None if there is no message."""
+    """Return an answer's message, the person's wish to end it, or None if it is empty."""
     if is_exit(answer):
         return Leaving(by=asked.speaker, reason="quit")
     if answer.strip():
