@@ -75,7 +75,7 @@ class Termination(PositionEnd):
 
     reason = "termination"
     strength = Strength.SAID
-    report = "A termination message was received"
+    report = "A termination message ended it"
     explanation = "{by} ended it with a termination message"
 
     @classmethod

@@ -322,8 +322,9 @@ def with_people(
     known = [str(speaker["name"]) for speaker in speakers]
     for name in names:
         if name not in known:
-            hint = suggest_near_or_all(name, known)
-            raise SpecError(f"people: no speaker is called {name!r}{hint}")
+            raise SpecError(
+                f"people: there is no speaker {name!r}{suggest_near_or_all(name, known)}"
+            )
     return tuple(
         {**speaker, "replies": Default(("human",), "people")}
         if speaker["name"] in names
