@@ -94,10 +94,10 @@ def describe_reopening(outcome: Outcome) -> str:
 def describe_result(name: str, about: CallOutcome, *, failed: bool) -> str:
     """Return one line about the result of a tool call, or about the person who answered it."""
     if about.decision == "respond":
-        return f"A person answers for {name}"
+        return f"A person answered for {name}"
     if about.failure is Failure.PERSON:
         return f"{name} was not run"
-    return f"{name} {'failed' if failed else 'answers'}"
+    return f"{name} failed" if failed else f"Result of {name}"
 
 
 def describe_repeated_verdict(speaker: str | None, problem: str) -> str:

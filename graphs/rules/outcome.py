@@ -160,7 +160,7 @@ def _of_tool_rounds(conversation: Conversation, log: Sequence[BaseMessage]) -> I
         times = "" if turns == 1 else f" in {turns} turns"
         yield (
             f"{speaker} reached max_tool_rounds ({most}){times} and had to answer without tools; "
-            "raise it if the work was not done"
+            "raise this limit if its work is not done"
         )
 
 

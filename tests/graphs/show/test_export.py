@@ -136,7 +136,7 @@ def test_a_page_has_the_title_the_task_each_message_and_how_it_ended(tmp_path: P
         "*Rejected and asked again: Your message was empty.*",
         '*Calls weather:*\n\n```json\n{\n  "day": "Monday"\n}\n```',
         "*Calls weather with what is not JSON:*\n\n```text\n{\n```",
-        "*weather answers:*\n\n```text\nMonday: sun\n```",
+        "*Result of weather:*\n\n```text\nMonday: sun\n```",
         "*weather failed:*\n\n```text\nThe arguments of weather are not valid JSON: Expecting "
         "property name enclosed in double quotes, at character 2.\n```",
         "*Ben on its task: not complete: water*",
@@ -238,9 +238,9 @@ def test_a_page_keeps_the_marks_that_hebrew_and_arabic_need_and_no_override() ->
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({}, "*mail answers:*"),
-        ({"decision": "approve"}, "*mail answers:*"),
-        ({"decision": "respond"}, "*A person answers for mail:*"),
+        ({}, "*Result of mail:*"),
+        ({"decision": "approve"}, "*Result of mail:*"),
+        ({"decision": "respond"}, "*A person answered for mail:*"),
         ({"decision": "reject", "failure": Failure.PERSON}, "*mail was not run:*"),
         ({"failure": Failure.PERSON}, "*mail was not run:*"),
         ({"failure": Failure.TOOL}, "*mail failed:*"),

@@ -315,5 +315,5 @@ def test_an_answer_by_hand_a_person_and_a_thought_are_marked() -> None:
     seen = Seen(render(of(StoredSession("s", pair(), log, "Plan", None))))
     told = " ".join(seen.text)
     assert "person" in str(seen.all("article")[0]["class"]).split()
-    for found in ("Hm, tools.", "Calls weather", '"day": "<b>"', "A person answers for weather"):
+    for found in ("Hm, tools.", "Calls weather", '"day": "<b>"', "A person answered for weather"):
         assert found in told
