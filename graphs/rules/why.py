@@ -174,8 +174,8 @@ class _Trail:
         count = counted.facts.count(reason)
         key = reason, counted.about.speaker if reason in _BY_SPEAKER else None
         if not places:
-            is_counted = reason not in _BY_SPEAKER or is_public_speech(counted.about)
-            if is_counted and (reason in _BY_SPEAKER or count < guard.first_shown):
+            by_speaker = reason in _BY_SPEAKER
+            if guard.may_count(counted.about) if by_speaker else count < guard.first_shown:
                 self._counted.pop(key, None)
             return
         known = self._counted.pop(key, [])
