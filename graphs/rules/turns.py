@@ -323,7 +323,7 @@ def with_people(
     for name in names:
         if name not in known:
             raise SpecError(
-                f"people: there is no speaker {name!r}{suggest_near_or_all(name, known)}"
+                f"people: no speaker is called {name!r}{suggest_near_or_all(name, known)}"
             )
     return tuple(
         {**speaker, "replies": Default(("human",), "people")}

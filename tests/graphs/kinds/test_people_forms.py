@@ -44,6 +44,6 @@ def test_a_person_criticises_what_a_model_writes() -> None:
 
 def test_nobody_of_that_name_is_one_error() -> None:
     with pytest.raises(
-        SpecError, match=r"people: there is no speaker 'Ownr'; did you mean 'Owner'\?"
+        SpecError, match=r"people: no speaker is called 'Ownr'; did you mean 'Owner'\?"
     ):
         role_play("Plan a garden", "Owner", "Gardener", people=["Ownr"])
