@@ -46,8 +46,7 @@ def test_r16_an_echo_is_asked_for_again(echo: str) -> None:
     result = play(talk(), PLAN, echo, "And roses.")
     assert [text for _, text in result.transcript] == [PLAN, "And roses."]
     assert rejections(result) == [
-        "Your message repeats the message of Ann word for word. "
-        "Write a message in your own words."
+        "Your message repeats the message of Ann word for word. Write a message in your own words."
     ]
 
 
