@@ -54,7 +54,7 @@ def test_r16_a_second_echo_is_said_and_counted() -> None:
     result = play(talk(end_chat={"guards": {"echo": 1}}), PLAN, PLAN, PLAN)
     assert flaws(result) == [None, Flaw.ECHO]
     assert [cause.text for cause in result.why() if cause.kind.value == "counted"] == [
-        "Bob: another's message, word for word (1 of 1)"
+        "Bob: another speaker's message, word for word (1 of 1)"
     ]
 
 

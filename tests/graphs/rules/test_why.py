@@ -276,10 +276,10 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
         [*FLIP_OF_ANN, *FLIP_OF_BEN, *FLIP_OF_ANN],
         [
             f"m0001 Ann: {FLIPPED.format('Ann', 'Ben')}",
-            "m0002 Ann: another's part (1 of 2)",
+            "m0002 Ann: another speaker's part (1 of 2)",
             f"m0005 Ann: {FLIPPED.format('Ann', 'Ben')}",
-            "m0006 Ann: another's part (2 of 2)",
-            "Ann kept speaking another's part",
+            "m0006 Ann: another speaker's part (2 of 2)",
+            "Ann kept writing another speaker's part",
         ],
     ),
     "unreadable verdicts before and after one that was read": (
@@ -315,9 +315,9 @@ CASES: dict[str, tuple[Conversation, list[Line], list[str]]] = {
         talk(max_call_errors=2),
         [calls("lok", where="here"), "Dig.", "Dug.", *[calls("lok", where="there")] * 2],
         [
-            "m0006 Ann: a call of a tool that can't be run (1 of 2)",
-            "m0008 Ann: a call of a tool that can't be run (2 of 2)",
-            "2 calls of tools by Ann in one turn could not be run",
+            "m0006 Ann: a tool call that can't be run (1 of 2)",
+            "m0008 Ann: a tool call that can't be run (2 of 2)",
+            "2 tool calls by Ann in one turn could not be run",
         ],
     ),
     "a termination message": (
