@@ -8,7 +8,7 @@ from langchain_core.messages.tool import ToolCall
 
 from duologue.graphs import Conversation
 from duologue.graphs.log.messages import make_message, make_tool_message, read_metadata
-from duologue.graphs.show.page import Session
+from duologue.graphs.show.page import PageSession
 from duologue.graphs.show.page_data import Spent
 
 ALLOWED: Final = {
@@ -62,7 +62,7 @@ HOSTILE: Final = [
 """Each would set `window.ran`, or fetch something, if it were read as anything but text."""
 
 
-def hostile_session(texts: Sequence[str]) -> Session:
+def hostile_session(texts: Sequence[str]) -> PageSession:
     """Return a session with these messages, and with some of the texts in all other fields."""
     text = texts[0]
     line = " ".join("".join(one if one.isprintable() else " " for one in text).split())[:70] or "x"
@@ -104,7 +104,7 @@ def hostile_session(texts: Sequence[str]) -> Session:
     text = log[-1].id = texts[0]
     prompts = {names[1]: [make_message(0, text, read_metadata({"kind": "instruction"}))]}
     steps = [Spent(who=who, is_new_turn=True, calls=1, seconds=1) for who in (text, names[1])]
-    return Session(
+    return PageSession(
         id="s",
         title=text,
         conversation=conversation,

@@ -92,7 +92,7 @@ class Panel(Data):
     def _note_lines(self) -> Iterator[str]:
         yield from self.notes
         if self.left_out:
-            yield f"Earlier lines not shown: {self.left_out:,}."
+            yield f"{self.left_out:,} earlier messages are not shown."
 
 
 class Shown:

@@ -21,7 +21,7 @@ from ..conversation.usage import add_usage, read_usage
 from ..log.state import State
 from ..rules.moves import TURN_ENDS
 from ..rules.position import Phase, Position
-from ..show.page import Session, memory_page_of, page_of
+from ..show.page import PageSession, memory_page_of, page_of
 from ..show.page_data import Spent
 from ..store.open import Store
 from .checkpoints import config_of, read_states, reading_session
@@ -41,7 +41,7 @@ async def read_page(store: Store, session: str, speaker: str | None) -> str:
 
 async def read_for_page(
     store: Store, session: str, speaker: str | None = None, *, past: bool = True
-) -> Session:
+) -> PageSession:
     """Read the data of a session's page. Without `past`, read only the newest state."""
     conversation = await known_session(store, session)
     if speaker is not None:
@@ -49,7 +49,7 @@ async def read_for_page(
     graph = build_graph(checkpointer=store.checkpointer)
     result = await read_session(session, conversation, graph)
     told = await (_read_past if past else _read_now)(graph, result)
-    return Session(
+    return PageSession(
         id=result.session_id,
         title=title_of(result.conversation),
         conversation=result.conversation,
@@ -98,7 +98,7 @@ async def _prompt(states: Sequence[State], name: str) -> Sequence[BaseMessage] |
     return None
 
 
-def _render_page(session: Session, speaker: str | None) -> str:
+def _render_page(session: PageSession, speaker: str | None) -> str:
     # Only this export needs Jinja.
     from ..show.render import render
 

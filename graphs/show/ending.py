@@ -100,14 +100,14 @@ def told_end(
         asked = tuple(one.summary() for one in pending)
         return Ending(
             tone="open",
-            title="It waits for an answer",
-            sentence="It goes on when the answer is given.",
+            title="Waiting for an answer",
+            sentence="It continues when the question is answered.",
             questions=asked,
         )
     return Ending(
         tone="open",
-        title="It has not ended",
-        sentence="It runs, or it was broken off: resume goes on where it stands.",
+        title="Not finished yet",
+        sentence="It is still running, or it was interrupted and can be resumed.",
     )
 
 
@@ -186,15 +186,15 @@ def _numbers(
     facts = position.facts
     yield "Rounds", str(outcome.rounds if outcome is not None else position.rounds(conversation))
     yield "Messages", str(outcome.messages if outcome is not None else facts.messages)
-    if position.completed:
-        yield "Completed by", _joined(position.completed)
-    if outcome is not None and outcome.complete is not None:
-        yield "Judged complete", "yes" if outcome.complete else "no"
     yield "Model calls", f"{facts.calls:,}"
     yield "Tokens", f"{facts.tokens:,}"
     yield "Seconds", f"{facts.seconds:.1f}"
     if facts.cost:
         yield "Cost", f"{facts.cost:.4g}"
+    if outcome is not None and outcome.complete is not None:
+        yield "Judged complete", "yes" if outcome.complete else "no"
+    if position.completed:
+        yield "Completed by", _joined(position.completed)
 
 
 def _meters(

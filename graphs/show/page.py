@@ -20,7 +20,7 @@ from .transcript import anchors, lines_of
 
 
 @dataclass(frozen=True)
-class Session:
+class PageSession:
     """What a session holds."""
 
     id: str
@@ -45,7 +45,7 @@ class Session:
     """What speakers' models were sent last."""
 
 
-def page_of(session: Session) -> Page:
+def page_of(session: PageSession) -> Page:
     """Put a whole session on a page."""
     conversation, log, found = session.conversation, session.log, anchors(session.log)
     return Page(
@@ -61,7 +61,7 @@ def page_of(session: Session) -> Page:
     )
 
 
-def memory_page_of(session: Session, name: str) -> Page:
+def memory_page_of(session: PageSession, name: str) -> Page:
     """Put what one speaker remembers on a page, and nothing that it does not know."""
     known = memory(session.log, name)
     return Page(
@@ -84,7 +84,7 @@ def _title(text: str) -> str:
 _LONGEST: Final = 100
 
 
-def _player(session: Session, name: str, found: Mapping[str, str]) -> Player:
+def _player(session: PageSession, name: str, found: Mapping[str, str]) -> Player:
     conversation = session.conversation
     system = conversation.system_prompt(conversation.speaker(name), session.task)
     view = viewpoint(conversation, session.log, name)

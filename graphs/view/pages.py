@@ -13,7 +13,7 @@ from markupsafe import Markup
 from ..common.data import Data
 from ..conversation.questions import Question
 from ..ends.all_ends import Reason
-from ..show.page import Session, page_of
+from ..show.page import PageSession, page_of
 from ..show.page_data import Ending, Line, Page
 from ..show.render import policy_of, script_of, style_of, templates
 from ..store.open import Store
@@ -49,7 +49,7 @@ async def status_of(store: Store, row: SessionRow) -> Status:
     return "running" if await store.is_locked(row.session) else row.status
 
 
-def standing_of(row: SessionRow, status: Status, session: Session, problem: str) -> Standing:
+def standing_of(row: SessionRow, status: Status, session: PageSession, problem: str) -> Standing:
     """Put together where a session stands."""
     is_running = status == "running"
     return Standing(
@@ -107,7 +107,7 @@ def draw_listing(
     )
 
 
-def draw_session_page(session: Session, standing: Standing) -> Drawn:
+def draw_session_page(session: PageSession, standing: Standing) -> Drawn:
     """Draw the page of a session."""
     known, page = _templates(), page_of(session)
     return _drawn(
@@ -123,7 +123,7 @@ def draw_session_page(session: Session, standing: Standing) -> Drawn:
     )
 
 
-def draw_news(session: Session, standing: Standing, seen: str) -> tuple[str, dict[str, Any]]:
+def draw_news(session: PageSession, standing: Standing, seen: str) -> tuple[str, dict[str, Any]]:
     """Tell what is new on the page of a session.
 
     Args:
@@ -173,7 +173,7 @@ def _parts(known: Environment, page: Page, standing: Standing, *, spending: bool
 
 def _ending(page: Page, standing: Standing) -> Ending:
     """Return how it ended, and where it has not, whether it runs: a record does not tell that."""
-    told = {"running": "It runs.", "unfinished": "It was broken off."}.get(standing.status)
+    told = {"running": "It is running.", "unfinished": "It was interrupted."}.get(standing.status)
     if told is None or page.ending.questions:
         return page.ending
     return page.ending.model_copy(update={"sentence": told})

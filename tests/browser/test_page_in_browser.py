@@ -14,7 +14,7 @@ from langchain_core.messages import AnyMessage
 
 from duologue.graphs import Conversation
 from duologue.graphs.log.messages import make_message, read_metadata
-from duologue.graphs.show.page import Session, memory_page_of, page_of
+from duologue.graphs.show.page import PageSession, memory_page_of, page_of
 from duologue.graphs.show.render import render
 from pages import HOSTILE, hostile_session
 
@@ -33,7 +33,7 @@ def show(browser: "Browser", tmp_path: Path) -> Iterator[Open]:
     asked: list[str] = []
     wrong: list[str] = []
 
-    def opened(session: Session, only: str | None = None, **options: Any) -> "Page":
+    def opened(session: PageSession, only: str | None = None, **options: Any) -> "Page":
         text = render(page_of(session) if only is None else memory_page_of(session, only))
         path = tmp_path / "page.html"
         path.write_text(text, encoding="utf-8")
@@ -54,8 +54,8 @@ def show(browser: "Browser", tmp_path: Path) -> Iterator[Open]:
 
 def session(
     *lines: tuple[str, str], names: tuple[str, ...] = ("Ann", "Ben"), **more: Any
-) -> Session:
-    """Return a session with these messages; only Ann hears a message of "Ann alone"."""
+) -> PageSession:
+    """A session in which these speakers say this; a speaker alone is told the next line."""
     speakers = [{"name": name} for name in names]
     log: list[AnyMessage] = []
     for who, text in lines:
@@ -67,7 +67,9 @@ def session(
         )
         log.append(make_message(len(log), text, read_metadata(about)))
     conversation = Conversation.model_validate({"task": "Plan", "speakers": speakers, **more})
-    return Session(id="s", title="Plan a garden", conversation=conversation, log=log, task="Plan")
+    return PageSession(
+        id="s", title="Plan a garden", conversation=conversation, log=log, task="Plan"
+    )
 
 
 TALK = session(
@@ -129,7 +131,7 @@ def test_of_ten_thousand_messages_only_those_in_sight_are_laid_out(show: Open) -
 def test_a_view_shows_what_one_hears_in_its_role_and_words(show: Open) -> None:
     tab = show(TALK)
     assert shown(tab) == ["m0001", "m0002", "m0003"]
-    tab.get_by_role("radio", name="as Ann sees it").check(force=True)
+    tab.get_by_role("radio", name="Ann's view").check(force=True)
     assert shown(tab) == ["m0000", "m0001", "m0002", "m0003"]
     role = "getComputedStyle(document.querySelector('#{} .r'), '::after').content"
     roles = [tab.evaluate(role.format(f"m000{place}")) for place in range(4)]
@@ -138,18 +140,18 @@ def test_a_view_shows_what_one_hears_in_its_role_and_words(show: Open) -> None:
     assert tab.locator("#m0002").inner_text().split("\n")[-1] == "Peas."
     assert tab.locator(".w0").get_by_text("System prompt").is_visible()
     assert not tab.locator(".w1").get_by_text("System prompt").is_visible()
-    tab.get_by_role("radio", name="as Ben sees it").check(force=True)
+    tab.get_by_role("radio", name="Ben's view").check(force=True)
     assert shown(tab) == ["m0001", "m0002", "m0003"]
     assert tab.locator("#m0002").inner_text().split("\n")[-1] == "Peas. ###STOP###"
 
 
 def test_side_by_side_each_line_stands_in_the_columns_of_those_who_hear_it(show: Open) -> None:
     tab = show(TALK)
-    tab.get_by_role("radio", name="side by side").check(force=True)
+    tab.get_by_role("radio", name="Side by side").check(force=True)
     tab.locator("#m0003 .cells").wait_for()
     cells = [tab.locator(f"#m000{place} .cell").all_inner_texts() for place in range(4)]
     told = [[" ".join(cell.split()) for cell in row] for row in cells]
-    assert told[0] == ["user Please begin.", "does not hear it"]
+    assert told[0] == ["user Please begin.", "not received"]
     assert told[1] == ["assistant Ann m0001 Beans by the wall.", "user Beans by the wall."]
     assert told[2] == ["user Peas.", "assistant Ben m0002 Peas. ###STOP###"]
 
@@ -173,7 +175,7 @@ def test_a_screen_reader_finds_headings_landmarks_and_names(show: Open) -> None:
     tab = show(TALK)
     assert tab.get_by_role("heading", level=1).inner_text() == "Plan a garden"
     assert tab.get_by_role("main").get_by_role("heading", level=3).count() == 3
-    assert tab.get_by_role("region", name="It has not ended").count() == 1
+    assert tab.get_by_role("region", name="Not finished yet").count() == 1
     assert tab.get_by_role("group", name="Show the conversation").get_by_role("radio").count() == 4
     pictures = tab.get_by_role("img")
     assert all(pictures.nth(at).get_attribute("aria-label") for at in range(pictures.count()))
@@ -184,10 +186,69 @@ def test_a_screen_reader_finds_headings_landmarks_and_names(show: Open) -> None:
 def test_without_scripts_all_can_be_read_and_views_can_be_changed(show: Open) -> None:
     tab = show(TALK, java_script_enabled=False)
     assert tab.get_by_text("Beans by the wall.").is_visible()
-    assert not tab.get_by_text("side by side").is_visible()
+    assert not tab.get_by_text("Side by side").is_visible()
     assert not tab.locator("#m0000").is_visible()
     tab.locator("#as0").check(force=True)
     assert tab.locator("#m0000").is_visible()
+
+
+LONG_END = session(
+    *(("Ann", f"Beans, row {number}.") for number in range(30)),
+    names=("Ann", "Benjamin", "Clara", "Dimitrios"),
+    task="Plan a garden for a family of four, " + "with beds for every season " * 12,
+    end_chat={"max_iterations": 9, "when": [{"kind": "max_messages", "limit": 40}]},
+)
+"""A session with a long task and as many figures as a page shows."""
+
+FIRST_TOP = """[...document.querySelectorAll(".m")]
+    .find((line) => line.getClientRects().length).getBoundingClientRect().top"""
+
+
+def test_on_a_phone_the_conversation_begins_on_the_first_screen(show: Open) -> None:
+    tab = show(LONG_END, viewport={"width": 390, "height": 844})
+    assert tab.evaluate(FIRST_TOP) < 700
+    # The figures are folded, and one tap shows them: two in a row, none over the edge.
+    rounds = tab.locator(".numbers dt", has_text="Rounds")
+    assert not rounds.is_visible()
+    tab.get_by_text("Numbers and causes").click()
+    assert rounds.is_visible()
+    lefts = tab.evaluate(
+        "[...document.querySelectorAll('.numbers > div:not(.long)')]"
+        ".map(one => Math.round(one.getBoundingClientRect().left))"
+    )
+    assert len(lefts) >= 5
+    assert len({*lefts}) == 2
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_on_a_wide_screen_the_figures_are_shown_with_and_without_scripts(show: Open) -> None:
+    for scripts in (True, False):
+        tab = show(LONG_END, viewport={"width": 1280, "height": 900}, java_script_enabled=scripts)
+        assert tab.locator(".numbers dt", has_text="Rounds").is_visible()
+        assert not tab.get_by_text("Numbers and causes").is_visible()
+
+
+@pytest.mark.parametrize("width", [320, 390, 1280])
+def test_with_four_speakers_everything_opens_and_the_page_never_scrolls_sideways(
+    show: Open, width: int
+) -> None:
+    tab = show(LONG_END, viewport={"width": width, "height": 844})
+    for view in ("as-all", "as3", "side"):
+        tab.locator(f"label:has(#{view})").click()
+        folds = tab.locator("#folds")
+        # The button is in sight, whatever the number of speakers.
+        box = folds.bounding_box()
+        assert box is not None
+        assert 0 <= box["x"] <= box["x"] + box["width"] <= width
+        folds.click()
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        tab.evaluate("scrollTo(500, scrollY)")
+        assert tab.evaluate("scrollX") == 0
+    # Columns that do not fit scroll within their own box, together with their names.
+    wider = "(() => { const one = document.querySelector('.columns');"
+    assert tab.evaluate(wider + "return one.scrollWidth > one.clientWidth; })()") is (width < 1000)
+    # The bar takes no more than a sixth of the screen while one reads.
+    assert tab.evaluate("document.querySelector('.bar').offsetHeight") <= 844 / 6
 
 
 @pytest.mark.parametrize("width", [320, 390, 1280])

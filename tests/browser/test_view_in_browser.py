@@ -83,7 +83,7 @@ def test_a_session_is_followed_while_it_runs_and_stopped(
     tab.locator(".status.running").wait_for()
     tab.get_by_role("link", name="Plan").click()
     tab.get_by_text("<b>Bean</b> 0.").wait_for()
-    tab.get_by_text("side by side").click()
+    tab.get_by_text("Side by side").click()
     for number in (1, 2):
         go.release()
         tab.locator(f".cell.own:has-text('<b>Bean</b> {number}.')").wait_for()
@@ -111,7 +111,7 @@ def test_a_question_is_answered_and_the_answer_comes_by_itself(
     # The page continues at the place of the answer.
     tab.wait_for_url("**/sessions/shade#questions")
     tab.locator(".standing .running").wait_for()
-    tab.get_by_text("It runs.").wait_for()
+    tab.get_by_text("It is running.").wait_for()
     assert tab.locator(".question").count() == 0
     tab.locator(".m").get_by_text("What grows in shade?").wait_for()
     server.release()

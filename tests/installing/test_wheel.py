@@ -28,10 +28,10 @@ assert is_farewell("Thank you, goodbye!")
 """
 READS_ITS_TEMPLATES = """
 from duologue.graphs import Conversation
-from duologue.graphs.show.page import Session, page_of
+from duologue.graphs.show.page import PageSession, page_of
 from duologue.graphs.show.render import render
 pair = Conversation(task="Plan", speakers=[{"name": "A"}, {"name": "B"}])
-assert "It has not ended" in render(page_of(Session("s", "Plan", pair, [])))
+assert "Not finished yet" in render(page_of(PageSession("s", "Plan", pair, [])))
 """
 
 

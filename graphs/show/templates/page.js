@@ -3,7 +3,7 @@ const talk = document.querySelector(".talk");
 const all = document.getElementById("as-all");
 for (const part of document.querySelectorAll(".js")) part.hidden = false;
 
-// A link to a line that this view leaves out shows it among all.
+// A link to a line that this view does not show switches to the transcript.
 addEventListener("hashchange", () => {
   const line = document.getElementById(decodeURIComponent(location.hash.slice(1)));
   if (all && line && line.classList.contains("m") && !line.getClientRects().length) {
@@ -12,18 +12,18 @@ addEventListener("hashchange", () => {
   }
 });
 
-// Another view keeps the line in sight that was being read.
-const views = document.querySelector(".views");
+// A change of view keeps the line that the reader looks at in sight.
+const bar = document.querySelector(".bar");
 let read = null;
 const readNow = () => {
-  const under = views.getBoundingClientRect().bottom;
+  const under = bar.getBoundingClientRect().bottom;
   read = null;
   if (talk.getBoundingClientRect().top > under) return;
   for (let y = under + 8; !read && y < innerHeight; y += 16) {
     read = document.elementFromPoint(innerWidth / 2, y)?.closest(".m");
   }
 };
-for (const kind of ["pointerdown", "keydown"]) views?.addEventListener(kind, readNow);
+for (const kind of ["pointerdown", "keydown"]) bar?.addEventListener(kind, readNow);
 
 const folds = document.getElementById("folds");
 folds?.addEventListener("click", () => {
@@ -33,7 +33,7 @@ folds?.addEventListener("click", () => {
   folds.textContent = open ? "Close all" : "Open all";
 });
 
-// Side by side each line stands once for each speaker; that is made when it is first asked for.
+// Side by side shows each line once for each speaker. The copies are made on first use.
 const made = (kind, text) => {
   const element = document.createElement("div");
   element.className = kind;
@@ -50,7 +50,7 @@ const cell = (line, number) => {
     if (is("a") || is("t")) own.prepend(made("role", is("a") ? "assistant" : "tool"));
     return own;
   }
-  if (!is("u")) return made("cell no", "does not hear it");
+  if (!is("u")) return made("cell no", "not received");
   const heard = made("cell");
   heard.append(made("role", "user"));
   for (const part of line.querySelectorAll(`:scope > .h${number}`)) heard.append(part.cloneNode(true));
@@ -66,7 +66,7 @@ document.getElementById("side")?.addEventListener("change", () => {
   }
 });
 
-views?.addEventListener("change", () => {
+bar?.addEventListener("change", () => {
   while (read && !read.getClientRects().length) read = read.nextElementSibling;
   read?.scrollIntoView();
 });

@@ -144,8 +144,8 @@ def test_what_waits_or_was_broken_off_says_so() -> None:
     nothing = StoredSession("s", PAIR, [], None, None)
     question = MessageQuestion(id="q", speaker="Ann", because=Because.TURN, prompt="Ann, now you.")
     waits = StoredSession("s", PAIR, [], None, None, (question,))
-    assert "It has not ended" in nothing._repr_html_()
-    assert "Nothing was said yet." in nothing._repr_html_()
+    assert "Not finished yet" in nothing._repr_html_()
+    assert "There are no messages yet." in nothing._repr_html_()
     assert "Not finished after 0 messages" in printed(nothing)
     for form in (waits._repr_html_(), waits._repr_markdown_(), printed(waits)):
         assert "Ann, now you." in form
@@ -157,7 +157,7 @@ def test_of_a_long_talk_the_newest_lines_are_shown() -> None:
     result = StoredSession("s", PAIR, log, None, None)
     for form in (result._repr_html_(), result._repr_markdown_(), printed(result)):
         assert f"{1000 - MOST:,}" in form
-        assert "Earlier lines not shown" in form
+        assert "earlier messages are not shown" in form
         assert "line 999." in form
         assert "line 1." not in form
         assert len(form) < 40_000

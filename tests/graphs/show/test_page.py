@@ -75,7 +75,7 @@ def exported(
 
 def of(result: StoredSession, **more: Any) -> Page:
     return page_of(
-        gather.Session(
+        gather.PageSession(
             id=result.session_id,
             title="T",
             conversation=result.conversation,
@@ -139,8 +139,8 @@ def test_a_page_tells_all_that_happened(tmp_path: Path) -> None:
         "Heard by nobody else",
         "blank replies",
         "same tool calls",
-        "What it used",
-        "What its model was sent at its newest turn",
+        "Usage",
+        "The prompt of its latest turn",
         "the system prompt above",
     ):
         assert found in told, found
@@ -193,11 +193,11 @@ def test_what_was_used_is_told_by_turn_and_speaker(tmp_path: Path) -> None:
 def test_sessions_that_wait_or_are_broken_off_say_so() -> None:
     result = StoredSession("s", pair(), [], None, None)
     broken_off = render(of(result))
-    assert "It has not ended" in broken_off
-    assert "Nothing was said yet." in broken_off
+    assert "Not finished yet" in broken_off
+    assert "There are no messages yet." in broken_off
     question = MessageQuestion(id="q", speaker="Ann", because=Because.TURN, prompt="Ann, now you.")
     waits = render(of(result, pending=[question]))
-    assert "It waits for an answer" in waits
+    assert "Waiting for an answer" in waits
     assert "Ann, now you." in waits
 
 
