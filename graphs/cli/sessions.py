@@ -62,6 +62,10 @@ def _status(row: SessionRow, *, locked: bool) -> str:
     return f"finished: {row.reason}" if row.status == "finished" else row.status
 
 
+def _origin(row: SessionRow) -> str:
+    return "" if row.forked_from is None else f"Fork of {cell(row.forked_from)}: "
+
+
 def _print_table(out: Console, rows: list[tuple[SessionRow, str]]) -> None:
     cells = [(cell(row.session), cell(status)) for row, status in rows]
     ids, states = (max(map(cell_len, column)) for column in zip(*cells, strict=True))
@@ -74,5 +78,5 @@ def _print_table(out: Console, rows: list[tuple[SessionRow, str]]) -> None:
         )
         room = out.width - (2 if narrow else line.cell_len + 2) if on_screen(out) else None
         line.append("\n  " if narrow else "  ")
-        line.append(one_line(row.title, room), "dim")
+        line.append(one_line(f"{_origin(row)}{row.title}", room), "dim")
         out.print(line, soft_wrap=True)

@@ -197,7 +197,7 @@ async def fork_session(
     new = new_session_id(session, "fork") if into is None else check_session_id(into)
     conversation = apply_changes(await known_session(store, session), changes)
     step = await find_step(build_graph(checkpointer=store.checkpointer), session, at)
-    await _write(store, new, conversation, step)
+    await _write(store, new, conversation, step, forked_from=session)
     return new
 
 
@@ -221,7 +221,9 @@ def apply_changes(conversation: Conversation, changes: Mapping[str, object]) -> 
     return found
 
 
-async def _write(store: Store, session: str, conversation: Conversation, step: StoredStep) -> None:
+async def _write(
+    store: Store, session: str, conversation: Conversation, step: StoredStep, *, forked_from: str
+) -> None:
     """Store a new session. Its row is written last, so until then the session does not exist."""
     # Messages that were removed later stay removed, even if the fork starts before the removal.
     gone = [RemoveMessage(id=one) for one in step.removed]
@@ -233,7 +235,7 @@ async def _write(store: Store, session: str, conversation: Conversation, step: S
         state["interpreter"] = kept.under(new_key())
     ended = state.get("outcome")
     reason = Outcome.model_validate(ended).reason.value if ended else None
-    async with new_session(store, session, conversation, reason) as held:
+    async with new_session(store, session, conversation, reason, forked_from) as held:
         graph = build_graph(checkpointer=held.checkpointer)
         await copy_steps(graph, step.before, session)
         # An outcome in the copied steps is not the fork's outcome.

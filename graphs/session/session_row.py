@@ -17,8 +17,10 @@ from ..common.errors import SessionError, SpecError
 from ..common.validation import list_names
 from ..conversation.conversation import Conversation
 from ..log.state import State
+from ..rules.position import Position
 from ..store.errors import taken_session, unknown_session
 from ..store.open import SessionLease, Store
+from ..store.rows import reading_store
 from .checkpoints import (
     check_state,
     config_of,
@@ -35,7 +37,11 @@ _LONGEST: Final = 128  # maximum length of a session's id, in characters
 
 @asynccontextmanager
 async def new_session(
-    store: Store, session: str, conversation: Conversation, ended: str | None
+    store: Store,
+    session: str,
+    conversation: Conversation,
+    ended: str | None,
+    forked_from: str | None = None,
 ) -> AsyncIterator[SessionLease]:
     """Add a session whose state is written inside the block.
 
@@ -48,7 +54,7 @@ async def new_session(
         await held.checkpointer.adelete_thread(session)
         yield held
         spec = json.dumps(conversation.stored(), ensure_ascii=False)
-        await held.add(title=title_of(conversation), spec=spec)
+        await held.add(title=title_of(conversation), spec=spec, forked_from=forked_from)
         if ended is not None:
             await held.finish(ended)
 
@@ -87,6 +93,21 @@ async def read_session(session: str, conversation: Conversation, graph: Graph) -
         pending = await still_open(graph, config_of(session), state)
         check_state(session, conversation, cast("State", state.values))
         return StoredSession.of(session, conversation, state.values, pending, failure_of(state))
+
+
+async def count_messages(store: Store, session: str) -> int | None:
+    """Count a session's messages from its newest checkpoint alone, without reading the log.
+
+    Returns:
+        The number of messages since the session began or was reopened. None if no position is
+        stored yet.
+    """
+    found = await store.checkpointer.aget_tuple(config_of(session))
+    position = found and found.checkpoint["channel_values"].get("position")
+    if not position:
+        return None
+    with reading_store(store.url, session):
+        return Position.model_validate(position).facts.messages
 
 
 def title_of(conversation: Conversation) -> str:

@@ -49,8 +49,8 @@ class SessionLease(ABC):
     checkpointer: "BaseCheckpointSaver[str]"
 
     @abstractmethod
-    async def add(self, *, title: str, spec: str) -> SessionRow:
-        """Add the session's row, with the status unfinished."""
+    async def add(self, *, title: str, spec: str, forked_from: str | None = None) -> SessionRow:
+        """Add the session's row, unfinished."""
 
     async def begin(self, *, title: str, spec: str) -> SessionRow:
         """Add the session's row, and delete the state that a killed fork has left under its id."""

@@ -92,10 +92,10 @@ class MemorySessionLease(SessionLease):
             raise lost_session(session)
         self._space.check(self.lease)
 
-    async def add(self, *, title: str, spec: str) -> SessionRow:
-        """See `SessionLease.add`."""
+    async def add(self, *, title: str, spec: str, forked_from: str | None = None) -> SessionRow:
+        """See `Held.add`."""
         self.check(self.session)
-        row = new_row(self.session, title, spec)
+        row = new_row(self.session, title, spec, forked_from)
         if self._space.rows.setdefault(self.session, row) is not row:
             raise taken_session(self.session, self.url)
         return row

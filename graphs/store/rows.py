@@ -46,10 +46,11 @@ class SessionRow(BaseModel):
         spec: The conversation, as JSON text.
         digest: SHA-256 of `spec` in UTF-8, 64 hexadecimal digits.
         status: Whether the conversation has ended, or waits for a person.
-        reason: The reason for its end. None if it has not ended.
-        stop_requested: Whether a stop at its next turn was requested.
-        created_at: The time when the row was added, in UTC.
-        updated_at: The time when the row last changed, in UTC.
+        reason: Why it ended; None while unfinished.
+        stop_requested: Whether someone asked it to stop at its next turn.
+        created_at: When the row was added, UTC.
+        updated_at: When the row last changed, UTC.
+        forked_from: The id of the session that this one is a fork of, or None.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -63,6 +64,7 @@ class SessionRow(BaseModel):
     stop_requested: bool = False
     created_at: AwareDatetime
     updated_at: AwareDatetime
+    forked_from: str | None = None
 
 
 class Wanted(Data):
@@ -100,7 +102,7 @@ def moment(when: datetime) -> str:
     return when.isoformat(timespec="microseconds")
 
 
-def new_row(session: str, title: str, spec: str) -> SessionRow:
+def new_row(session: str, title: str, spec: str, forked_from: str | None = None) -> SessionRow:
     """Return the row of a session that starts now."""
     now = datetime.now(UTC)
     return SessionRow(
@@ -110,6 +112,7 @@ def new_row(session: str, title: str, spec: str) -> SessionRow:
         digest=sha256(spec.encode()).hexdigest(),
         created_at=now,
         updated_at=now,
+        forked_from=forked_from,
     )
 
 

@@ -27,12 +27,14 @@ _INDEXES: Final[Sequence[LiteralString]] = (
     """CREATE INDEX IF NOT EXISTS duologue_sessions_by_reason
     ON duologue_sessions (reason, created_at DESC, session)""",
 )
-STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](oldest=6)
-"""The versions of the tables. A step is the statements that upgrade one version to the next."""
+STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](
+    oldest=6, steps=(("ALTER TABLE duologue_sessions ADD COLUMN forked_from TEXT",),)
+)
+"""The versions of the tables; a step is the statements that make the next version of one."""
 STORE_VERSION: Final = "SELECT version FROM duologue_schema"
 """A query for the version of the tables, which are created or upgraded if it is not the newest."""
 _ROW: Final = """SELECT session, title, spec, digest, status, reason, stop_requested,
-    created_at, updated_at FROM duologue_sessions"""
+    created_at, updated_at, forked_from FROM duologue_sessions"""
 _ORDER: Final = " ORDER BY created_at DESC, session"
 # In the order of SessionRow's fields. Times are ISO 8601 text of fixed width, in UTC, so that both
 # databases sort and return them alike.
@@ -40,7 +42,7 @@ _TABLES: Final[Sequence[LiteralString]] = (
     """CREATE TABLE IF NOT EXISTS duologue_sessions (
     session TEXT PRIMARY KEY, title TEXT NOT NULL, spec TEXT NOT NULL, digest TEXT NOT NULL,
     status TEXT NOT NULL, reason TEXT, stop_requested INTEGER NOT NULL,
-    created_at TEXT NOT NULL, updated_at TEXT NOT NULL)""",
+    created_at TEXT NOT NULL, updated_at TEXT NOT NULL, forked_from TEXT)""",
     """CREATE TABLE IF NOT EXISTS duologue_leases (
     session TEXT PRIMARY KEY, owner TEXT NOT NULL, number INTEGER NOT NULL)""",
     "CREATE TABLE IF NOT EXISTS duologue_schema (version INTEGER NOT NULL)",
@@ -168,22 +170,26 @@ class SqlSessionLease(SessionLease):
         self.checkpointer = checkpointer
         self._store = store
 
-    async def add(self, *, title: str, spec: str) -> SessionRow:
-        """See `SessionLease.add`."""
-        return await self._add(title, spec)
+    async def add(self, *, title: str, spec: str, forked_from: str | None = None) -> SessionRow:
+        """See `Held.add`."""
+        return await self._add(title, spec, forked_from)
 
     async def begin(self, *, title: str, spec: str) -> SessionRow:
-        """See `SessionLease.begin`; one transaction."""
-        return await self._add(title, spec, *self.checkpointer.deletion(self.session))
+        """See `Held.begin`; one transaction."""
+        return await self._add(title, spec, None, *self.checkpointer.deletion(self.session))
 
-    async def _add(self, title: str, spec: str, *first: Statement) -> SessionRow:
-        row = new_row(self.session, title, spec)
+    async def _add(
+        self, title: str, spec: str, forked_from: str | None, *first: Statement
+    ) -> SessionRow:
+        row = new_row(self.session, title, spec, forked_from)
         insert = self._store.statement(
             "INSERT INTO duologue_sessions (session, title, spec, digest, status, reason, "
-            "stop_requested, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "
+            "stop_requested, created_at, updated_at, forked_from) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
             "ON CONFLICT (session) DO NOTHING",
             *(row.session, row.title, row.spec, row.digest, row.status, row.reason),
             *(int(row.stop_requested), moment(row.created_at), moment(row.updated_at)),
+            row.forked_from,
         )
         added = await self._store.writer.write(*first, insert, lease=self.lease)
         # A write that is retried after its connection broke may find its own row.

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, cast, get_args
 from urllib.parse import parse_qsl
@@ -15,19 +15,27 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 
 from ...nodes.models.adapters.composed import Chat
-from ..common.errors import AnswerError, DuologueError, SessionError
+from ..common.errors import AnswerError, DuologueError, SessionError, StoreError
 from ..common.threads import in_thread
 from ..conversation.questions import EXIT, ApprovalQuestion, MessageQuestion, Question
 from ..ends.all_ends import Reason
 from ..session.listing import known_store
 from ..session.page import read_for_page
-from ..session.session_row import read_stored_session
+from ..session.session_row import count_messages, read_stored_session
 from ..session.stop import stop_session
 from ..store.errors import unknown_session
 from ..store.open import Store
 from ..store.rows import SessionRow, SessionStatus, Wanted, check_session_id
 from .live import Runs, follow
-from .pages import Drawn, draw_listing, draw_notice, draw_session_page, standing_of, status_of
+from .pages import (
+    Drawn,
+    ListedSession,
+    draw_listing,
+    draw_notice,
+    draw_session_page,
+    standing_of,
+    status_of,
+)
 
 Form = Mapping[str, str]
 """The fields of a form that was sent."""
@@ -140,11 +148,17 @@ class _View:
     async def sessions(self, request: Request) -> Response:
         """List the sessions that are looked for."""
         wanted = _wanted(request)
-        rows = await self.store.find(wanted)
-        found = [(row, await status_of(self.store, row)) for row in rows]
+        found = [await self._listed(row) for row in await self.store.find(wanted)]
         return _page(
             draw_listing(found, wanted, request.query_params.get("show", ""), self.store.url)
         )
+
+    async def _listed(self, row: SessionRow) -> ListedSession:
+        messages = None
+        # A damaged session does not keep the others from being listed.
+        with suppress(StoreError):
+            messages = await count_messages(self.store, row.session)
+        return ListedSession(row, await status_of(self.store, row), messages)
 
     async def session(self, request: Request) -> Response:
         """Show a session."""

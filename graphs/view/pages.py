@@ -35,6 +35,8 @@ class Standing(Data):
     """Whether it was asked to stop and still runs."""
     questions: tuple[Question, ...] = ()
     """What it waits for, where it can be answered here."""
+    forked_from: str | None = None
+    """The id of the session that it is a fork of."""
     problem: str = ""
     """What went wrong with what was asked of it here."""
 
@@ -59,6 +61,7 @@ def standing_of(row: SessionRow, status: Status, session: PageSession, problem: 
         is_stopping=is_running and row.stop_requested,
         # Whoever runs it is asked there.
         questions=() if is_running else tuple(session.pending),
+        forked_from=row.forked_from,
         problem=problem,
     )
 
@@ -77,29 +80,38 @@ class Drawn(NamedTuple):
     """What a browser may run and load for it."""
 
 
+class ListedSession(NamedTuple):
+    """A session in the list."""
+
+    row: SessionRow
+    status: Status
+    messages: int | None
+    """The number of its messages. None if it is unknown."""
+
+
 def draw_listing(
-    rows: Sequence[tuple[SessionRow, Status]], wanted: Wanted, shown: str, where: str
+    rows: Sequence[ListedSession], wanted: Wanted, shown: str, store_url: str
 ) -> Drawn:
     """Draw the list of sessions.
 
     Args:
-        rows: The sessions, one more than stand on a page where there are older ones.
-        wanted: Which were looked for.
-        shown: What was chosen to be shown: a status, a reason, or nothing.
-        where: The address of their store.
+        rows: The sessions: one more than a page shows if there are older ones.
+        wanted: The search and the filter.
+        shown: The chosen filter: a status, a reason, or an empty text.
+        store_url: The address of their store.
     """
     known = _templates()
     on_page = rows[: wanted.limit - 1]
     older = ""
     if len(rows) > len(on_page):
-        query = {"q": wanted.text, "show": shown, "after": json.dumps(place(on_page[-1][0]))}
+        query = {"q": wanted.text, "show": shown, "after": json.dumps(place(on_page[-1].row))}
         older = urlencode({name: value for name, value in query.items() if value})
     return _drawn(
         known,
         "sessions.html",
         "sessions.js",
         rows=on_page,
-        where=where,
+        store_url=store_url,
         wanted=wanted,
         show=shown,
         reasons=[reason.value for reason in Reason],

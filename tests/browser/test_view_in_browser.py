@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duologue.graphs import Conversation, Session, chat, converse
+from duologue.graphs import Conversation, MaxMessages, Session, Speaker, chat, converse
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 
@@ -87,7 +87,7 @@ def test_a_session_is_followed_while_it_runs_and_stopped(
     for number in (1, 2):
         go.release()
         tab.locator(f".cell.own:has-text('<b>Bean</b> {number}.')").wait_for()
-    tab.get_by_role("button", name="Stop it").click()
+    tab.get_by_role("button", name="Stop the session").click()
     tab.get_by_text("It stops after its current turn.").wait_for()
     go.release()
     tab.locator(".standing .finished").wait_for()
@@ -99,6 +99,40 @@ def test_a_session_is_followed_while_it_runs_and_stopped(
     assert outcome.reason.value == "stop_requested"
 
 
+def test_the_list_fits_a_phone_and_its_form_says_what_it_filters(
+    tab: "Page", tmp_path: Path, address: str
+) -> None:
+    store = tmp_path / "s.db"
+    talk = Conversation("Plan " + "many beds " * 20, [Speaker("Ann"), Speaker("Ben")])
+    model = ScriptedChatModel(script=["Beans."] * 9)
+    converse(talk.replace(end_chat=MaxMessages(2)), session="garden", store=store, model=model)
+    Session("garden", store=store).fork(at="m0001", into="fork-" + "x" * 100)
+    tab.goto(address)
+    tab.wait_for_url("**/")
+    for width in (320, 390, 1280):
+        tab.set_viewport_size({"width": width, "height": 844})
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    assert tab.locator(".sessions li").count() == 3
+    assert tab.locator(".fork").all_inner_texts() == ["fork of garden"]
+    assert tab.get_by_text("2 messages", exact=True).count() == 1
+    tab.get_by_label("Filter by status or reason").select_option("waiting for a person")
+    tab.get_by_role("button", name="Search").click()
+    tab.wait_for_url("**show=waiting*")
+    assert tab.locator(".sessions li").count() == 1
+    tab.get_by_label("Filter by status or reason").select_option("all sessions")
+    tab.get_by_label("Title or id contains").fill("GARD")
+    tab.get_by_role("button", name="Search").click()
+    tab.wait_for_url("**q=GARD*")
+    assert tab.locator(".sessions li").count() == 1
+    tab.set_viewport_size({"width": 390, "height": 844})
+    tab.get_by_role("link", name="garden").click()
+    # The talk begins on the first screen of a phone here, too.
+    tab.locator(".m.said").first.wait_for()
+    top = "document.querySelector('.m.said').getBoundingClientRect().top"
+    assert tab.evaluate(top) < 844
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+
+
 def test_a_question_is_answered_and_the_answer_comes_by_itself(
     tab: "Page", tmp_path: Path, address: str, server: ScriptedServer
 ) -> None:
@@ -106,7 +140,7 @@ def test_a_question_is_answered_and_the_answer_comes_by_itself(
     server.hold(0)
     tab.goto(address.replace("/?", "/sessions/shade?"))
     tab.wait_for_url("**/sessions/shade")
-    tab.get_by_label("What User says").fill("What grows in shade?")
+    tab.get_by_label("Message from User").fill("What grows in shade?")
     tab.get_by_role("button", name="Send").click()
     # The page continues at the place of the answer.
     tab.wait_for_url("**/sessions/shade#questions")
@@ -116,7 +150,7 @@ def test_a_question_is_answered_and_the_answer_comes_by_itself(
     tab.locator(".m").get_by_text("What grows in shade?").wait_for()
     server.release()
     tab.get_by_text("Mint grows in shade.").wait_for()
-    tab.get_by_label("What User says").fill("And")
+    tab.get_by_label("Message from User").fill("And")
     tab.get_by_role("button", name="Leave the conversation").click()
     tab.locator(".standing .finished").wait_for()
     assert len(Session("shade", store=store).state().transcript) == 2

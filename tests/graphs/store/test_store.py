@@ -90,6 +90,15 @@ async def texts(store: Store, session: str) -> list[str]:
     return [message.text for message in found.values.get("log", [])]
 
 
+async def test_a_row_knows_the_session_that_it_was_forked_from(store: Store) -> None:
+    async with store.lock("other") as held:
+        row = await held.add(title="", spec="{}", forked_from="garden")
+    assert row.forked_from == "garden"
+    assert await store.get("other") == row
+    assert await store.list() == [row]
+    assert (await add(store, "garden")).forked_from is None
+
+
 async def test_a_row_is_added_once_and_read_back(store: Store) -> None:
     row = await add(store, "s-1", "A talk", '{"task": "ü"}')
     assert row.digest == sha256('{"task": "ü"}'.encode()).hexdigest()
@@ -536,6 +545,18 @@ async def test_a_format_of_a_development_version_is_refused(shared: str) -> None
     with pytest.raises(StoreError, match=older):
         async with open_store(shared):
             pytest.fail("opened")
+
+
+async def test_the_first_format_gets_a_column_for_the_origin_of_forks(shared: str) -> None:
+    async with open_store(shared) as store:
+        await add(store, "one")
+        assert isinstance(store, SqlStore)
+        await store.write("ALTER TABLE duologue_sessions DROP COLUMN forked_from")
+        await store.write("UPDATE duologue_schema SET version = 6")
+    async with open_store(shared) as store:
+        row = await store.get("one")
+        assert row is not None
+        assert row.forked_from is None
 
 
 async def test_a_later_format_is_made_of_this_one_by_its_steps(

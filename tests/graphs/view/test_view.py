@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +11,16 @@ from urllib.parse import urlencode
 import pytest
 from starlette.testclient import TestClient
 
-from duologue.graphs import Conversation, Question, Result, Session, chat, converse
+from duologue.graphs import (
+    Conversation,
+    MaxMessages,
+    Question,
+    Result,
+    Session,
+    Speaker,
+    chat,
+    converse,
+)
 from duologue.graphs.common.errors import SpecError
 from duologue.graphs.store.open import open_store
 from duologue.graphs.view.app import Form, answer_of, view_app
@@ -238,6 +248,23 @@ def test_sessions_are_listed_searched_and_filtered_page_by_page(
     assert len(found) == 50
     assert len(listed(older)[0]) == 10
     assert listed("/?show=quit")[0] == []
+
+
+def test_the_list_shows_message_counts_and_the_origin_of_forks(
+    user: TestClient, store: str
+) -> None:
+    talk = Conversation("Plan", [Speaker("Ann"), Speaker("Ben")], end_chat=MaxMessages(3))
+    converse(talk, session="garden", store=store, model=ScriptedChatModel(["A.", "B.", "C."]))
+    Session("garden", store=store).fork(at="m0001", into="other")
+    shade(store)
+    listed = re.findall(r'<a href="/sessions/(\w+)">(.*?)</a>', user.get("/").text, re.DOTALL)
+    shown = {session: " ".join(re.sub("<.*?>", "", text).split()) for session, text in listed}
+    assert "finished: max messages garden 3 messages" in shown["garden"]
+    assert "unfinished other fork of garden 1 message 2" in shown["other"]
+    assert "waiting shade 0 messages" in shown["shade"]
+    page = user.get("/sessions/other").text
+    assert 'fork of <a href="/sessions/garden"><bdi>garden</bdi></a>' in page
+    assert "fork of" not in user.get("/sessions/garden").text
 
 
 def test_an_answer_is_given_and_the_session_goes_on(user: TestClient, store: str) -> None:
