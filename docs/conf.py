@@ -35,6 +35,8 @@ autodoc_typehints_format = "short"
 # Several classes have a field with the same name, such as `lines`.
 suppress_warnings = ["ref.python"]
 html_theme = "furo"
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]
 html_title = f"duologue {version}"
 
 _ROOT: Final = Path(__file__).parent.parent
