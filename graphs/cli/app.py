@@ -1,9 +1,9 @@
-"""The command line: its commands and their arguments.
+"""The commands of `duologue` and their arguments.
 
-The commands in which a person takes part are in `graphs.cli.people`, those that fork sessions,
-dump, load, reset, copy or export them in `graphs.cli.transfer`, those about a conversation in a
-file in `graphs.cli.file`. What a command needs is imported
-inside it: help and a mistyped option need nothing of what runs a conversation.
+The commands in which a person takes part are in `graphs.cli.people`; those that fork, dump, load,
+reset, copy or export sessions are in `graphs.cli.transfer`; those for conversation files are in
+`graphs.cli.file`. Each command imports its modules inside its function, so that help and a mistyped
+option load nothing that runs a conversation.
 """
 
 import sys
@@ -27,6 +27,7 @@ from .options import (
     Session,
     StoreOption,
     cap_option,
+    example_of,
     mode_option,
 )
 from .people import answer, chat, say
@@ -55,7 +56,9 @@ def _options(
     traceback: Annotated[
         bool,
         typer.Option(
-            "--traceback", envvar="DUOLOGUE_TRACEBACK", help="Show where an error comes from."
+            "--traceback",
+            envvar="DUOLOGUE_TRACEBACK",
+            help="Show the Python traceback of an error.",
         ),
     ] = False,
     show_version: Annotated[
@@ -67,28 +70,30 @@ def _options(
         typer.echo(BEGIN, nl=False)
 
 
-@app.command()
+@app.command(epilog=example_of("run"))
 def run(
     task: Annotated[
         str,
         typer.Argument(
             metavar="TASK|FILE",
-            help="What the two work on; or a .toml or .json file with a conversation, which takes "
-            "only --session, --store, --model, --reset and --json.",
+            help="The task of the two roles, or a .toml or .json file with a conversation. With a "
+            "file, only --session, --store, --model, --reset and --json are allowed.",
         ),
     ],
     user_role: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Who instructs, such as 'Stock Trader'.")
+        str | None,
+        typer.Option(metavar="NAME", help="The role that instructs, such as 'Stock Trader'."),
     ] = None,
     assistant_role: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Who solves, such as 'Python Programmer'.")
+        str | None,
+        typer.Option(metavar="NAME", help="The role that solves, such as 'Python Programmer'."),
     ] = None,
     session: Annotated[
         str | None,
         typer.Option(
             metavar="ID",
-            help="The session's id; a known session "
-            "goes on where it was. [default: made from the task]",
+            help="The session's id; a session that exists is resumed. [default: made from the "
+            "task]",
         ),
     ] = None,
     store: StoreOption = None,
@@ -97,30 +102,31 @@ def run(
     mode: Annotated[str | None, mode_option("max_iterations_only")] = None,
     word_limit: Annotated[
         int | None,
-        typer.Option(metavar="N", help="The longest rewritten task, in words. [default: 50]"),
+        typer.Option(metavar="N", help="Maximum words of the rewritten task. [default: 50]"),
     ] = None,
     specify_task: Annotated[
         bool | None,
         typer.Option(
-            help="Whether a model first makes the task more specific. "
-            "[default: unless it is the embedded model]",
+            help="Let a model make the task more specific first, or not. [default: yes, except "
+            "with the embedded model]",
             show_default=False,
         ),
     ] = None,
     seed: Seed = None,
     temperature: Annotated[
-        float | None, typer.Option(metavar="T", help="The temperature, 0 to 2. [default: 0.2]")
+        float | None,
+        typer.Option(metavar="T", help="The model's temperature, 0 to 2. [default: 0.2]"),
     ] = None,
     person: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A role that you play yourself; repeatable."),
+        typer.Option(metavar="NAME", help="A role that you play yourself. Repeatable."),
     ] = None,
     reset: Reset = False,
     as_json: Json = False,
 ) -> None:
-    """Run a conversation to its outcome.
+    """Run a conversation until it ends.
 
-    A role-play of two takes the task and two roles; any conversation is run from a file.
+    Give a task and two roles for a role-play, or a file for any other conversation.
     """
     given = {
         "user_role": user_role,
@@ -134,7 +140,7 @@ def run(
         "people": person,
     }
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    # With roles it is a task, even one that ends in a file's name, unless there is such a file.
+    # With roles, a text such as "Fix main.toml" is a task unless such a file exists.
     has_roles = user_role is not None and assistant_role is not None
     named = task.lower().endswith((".toml", ".json"))
     is_file = named and (not has_roles or Path(task).is_file())
@@ -149,55 +155,52 @@ def run(
 
 
 def _check_options(options: dict[str, Any], *, is_file: bool) -> None:
-    """Refuse options that contradict each other, before anything else is imported."""
+    """Check that the options fit together, before anything that runs a conversation is imported."""
     from ..common.errors import SpecError
 
     if is_file:
         for name, value in options.items():
             option = "--no-specify-task" if value is False else _OPTIONS.get(name, _option(name))
-            raise SpecError(f"leave out {option}: the file says that itself")
+            raise SpecError(f"leave out {option}; the file has this setting")
         return
-    for name, who in (("user_role", "who instructs"), ("assistant_role", "who solves")):
+    for name, who in (("user_role", "instructs"), ("assistant_role", "solves the task")):
         if name not in options:
-            raise SpecError(f"a task needs two roles: {_option(name)} is missing ({who})")
+            raise SpecError(f"{_option(name)} is missing; give the role that {who}")
 
 
 _OPTIONS = {"people": "--person"}
-"""The options that are not called like their fields."""
+"""The options whose names differ from their fields."""
 
 
 def _option(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-@app.command()
+@app.command(epilog=example_of("resume"))
 def resume(
     session: Session, store: StoreOption = None, model: ModelOption = None, as_json: Json = False
 ) -> None:
-    """Go on with a session where it stopped. No finished model call is made again."""
+    """Continue a session where it stopped. No finished model call is repeated."""
     from .run import follow
     from .terminal.follow_up import FollowUp
 
     follow(None, session, FollowUp(store, model), reset=False, as_json=as_json)
 
 
-app.command()(chat)
-app.command()(answer)
-app.command()(init)
-app.command()(check)
-app.command()(graph)
+for command in (chat, answer, init, check, graph):
+    app.command(epilog=example_of(command.__name__))(command)
 app.add_typer(batch, name="batch")
 
 
-@app.command()
+@app.command(epilog=example_of("sessions"))
 def sessions(store: StoreOption = None, as_json: Json = False) -> None:
-    """List the sessions, the newest first."""
+    """List the sessions, newest first."""
     from .sessions import show_sessions
 
     show_sessions(store, as_json=as_json)
 
 
-@app.command()
+@app.command(epilog=example_of("show"))
 def show(
     session: Session,
     speaker: Annotated[
@@ -205,56 +208,56 @@ def show(
         typer.Option(
             "--as",
             metavar="SPEAKER",
-            help="Show what this speaker sees, in the roles it sees: its own lines are the "
-            "assistant's, the others' the user's.",
+            help="Show the messages as this speaker's model receives them: its own as assistant "
+            "messages, the others' as user messages.",
         ),
     ] = None,
     why: Annotated[
         bool,
         typer.Option(
             "--why",
-            help="Show the messages that caused its end, or count towards one so far: verdicts, "
-            "done tokens, tool calls, and the messages that a guard counted.",
+            help="Show why it ended, step by step: verdicts, rejected replies, counts of guards, "
+            "done tokens and thoughts. For an unfinished session, the steps so far.",
         ),
     ] = False,
     thoughts: Annotated[
-        bool, typer.Option("--thoughts", help="Show what models thought, too.")
+        bool, typer.Option("--thoughts", help="Show the models' thoughts as well.")
     ] = False,
     prompt: Annotated[
         bool,
         typer.Option(
             "--prompt",
-            help="Show what that speaker's model was sent at its newest turn, word for word.",
+            help="With --as: show the exact prompt of that speaker's latest turn.",
         ),
     ] = False,
     html: Annotated[
         bool,
         typer.Option(
             "--html",
-            help="Show it in the browser: the page that `duologue export --format html` writes. "
-            "In a pipe, the page itself is written.",
+            help="Open the session in the browser, as the page that `duologue export --format "
+            "html` writes. In a pipe, print the page.",
         ),
     ] = False,
     store: StoreOption = None,
     as_json: Json = False,
 ) -> None:
-    """Show what was said in a session, and how it ended.
+    """Show the messages of a session and how it ended.
 
-    Beside each message stands its place, for `duologue fork --at`.
+    Each message is shown with its place, such as m0004, which `duologue fork --at` accepts.
     """
     from ..common.errors import SpecError
 
     if speaker is not None and why:
-        raise SpecError("--why is the same for all speakers: leave out --as")
+        raise SpecError("--why is the same for all speakers; leave out --as")
     if speaker is not None and thoughts:
-        raise SpecError("--thoughts: no speaker sees them: leave out --as")
+        raise SpecError("--thoughts: no speaker sees thoughts; leave out --as")
     if prompt and speaker is None:
-        raise SpecError("--prompt shows what one speaker was sent: say which by --as")
+        raise SpecError("--prompt shows the prompt of one speaker; name the speaker by --as")
     if html:
         others = {"--why": why, "--thoughts": thoughts, "--prompt": prompt, "--json": as_json}
         for option, given in others.items():
             if given:
-                raise SpecError(f"--html shows everything: leave out {option}")
+                raise SpecError(f"--html shows everything; leave out {option}")
         from .transfer import show_page
 
         show_page(session, speaker, store)
@@ -270,12 +273,12 @@ def show(
 
 
 for command in (view, say, fork, dump, load, reset, copy, export):
-    app.command()(command)
+    app.command(epilog=example_of(command.__name__))(command)
 
 
-@app.command()
+@app.command(epilog=example_of("stop"))
 def stop(session: Session, store: StoreOption = None) -> None:
-    """Stop a session that runs, after its turn, or one that waits."""
+    """Stop a session: a waiting one now, a running one after its turn."""
     from .sessions import stop_stored
     from .terminal.console import plain, stdout
 
@@ -285,9 +288,9 @@ def stop(session: Session, store: StoreOption = None) -> None:
         plain(stdout(), f"Asked {session} to stop after its current turn.")
 
 
-@app.command()
+@app.command(epilog=example_of("delete"))
 def delete(session: Session, store: StoreOption = None) -> None:
-    """Delete a session and everything it holds."""
+    """Delete a session with all its messages."""
     from .sessions import delete_stored
     from .terminal.console import plain, stdout
 
@@ -295,9 +298,9 @@ def delete(session: Session, store: StoreOption = None) -> None:
     plain(stdout(), f"Deleted {session}.")
 
 
-@app.command()
+@app.command(epilog=example_of("models"))
 def models() -> None:
-    """List the available models, and say which one is the default."""
+    """List the available models and the default one."""
     from .models import show_models
 
     show_models()
@@ -306,11 +309,11 @@ def models() -> None:
 def main() -> None:
     """Run the command `duologue`."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
-        # What a terminal's encoding lacks must not end a conversation.
+        # A character that the terminal's encoding lacks must not end a conversation.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     try:
         app(prog_name="duologue")
     except KeyboardInterrupt:
-        # While the libraries are still being loaded there is nothing to put in order.
+        # Ctrl-C while libraries are still being loaded: nothing needs to be cleaned up.
         sys.exit(130)

@@ -1,6 +1,6 @@
 """The commands `duologue batch …` and their arguments.
 
-Each command imports what it needs, as in `graphs.cli.app`.
+Each command imports its modules inside its function, as in `graphs.cli.app`.
 """
 
 from pathlib import Path
@@ -8,18 +8,20 @@ from typing import Annotated
 
 import typer
 
-from .options import Json, ModelOption, StoreOption
+from .options import Json, ModelOption, StoreOption, example_of
 
 app = typer.Typer(
-    help="Run many sessions of one conversation, and see how they stand.",
+    help="Run many sessions of one conversation, and see their status.",
     rich_markup_mode=None,
     no_args_is_help=True,
 )
 
-_Name = Annotated[str, typer.Argument(metavar="NAME", help="The batch's name.")]
+_Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="The batch's name, as in `duologue batch list`.")
+]
 
 
-@app.command()
+@app.command(epilog=example_of("batch run"))
 def run(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="A .toml or .json file with a batch.")
@@ -28,7 +30,7 @@ def run(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="The batch's name; a known batch goes on where it was. [default: made from FILE]",
+            help="The batch's name; a batch that exists is resumed. [default: made from FILE]",
         ),
     ] = None,
     concurrency: Annotated[
@@ -36,34 +38,35 @@ def run(
         typer.Option(
             metavar="N",
             min=1,
-            help="How many sessions run at once. [default: 20]",
+            help="Number of sessions that run at the same time. [default: 20]",
             show_default=False,
         ),
     ] = 20,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Run cells that have failed again.")
+        bool, typer.Option("--retry-failed", help="Run the failed cells again.")
     ] = False,
     dry_run: Annotated[
         bool,
         typer.Option(
             "--dry-run",
-            help="Only say how many sessions and calls it would take, and show two of them.",
+            help="Run nothing: show the number of sessions and model calls, and two of the "
+            "sessions.",
         ),
     ] = False,
     ray: Annotated[
         str | None,
         typer.Option(
             metavar="auto|HOST:PORT",
-            help="Run it by Ray: on all cores of this machine, or on a cluster.",
+            help="Run it on Ray: on all cores of this machine (auto), or on a cluster.",
         ),
     ] = None,
     store: StoreOption = None,
     model: ModelOption = None,
     as_json: Json = False,
 ) -> None:
-    """Run a batch to its end, or go on with it. What has ended is not run again.
+    """Run a batch, or resume it. Finished sessions are not run again.
 
-    Ctrl-C pauses it: model calls under way are finished, and the same command goes on.
+    Ctrl-C pauses it after the model calls under way. Run the same command again to resume it.
     """
     if dry_run:
         from .show_batch import show_plan
@@ -77,55 +80,58 @@ def run(
     run_here(file, settings, {"store": store, "model": model}, as_json=as_json)
 
 
-@app.command()
+@app.command(epilog=example_of("batch status"))
 def status(
     name: _Name,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Follow it until nobody runs it any more.")
+        bool, typer.Option("--watch", help="Update the status until the batch no longer runs.")
     ] = False,
     store: StoreOption = None,
     as_json: Json = False,
 ) -> None:
-    """Show how a batch stands, whoever runs it."""
+    """Show the status of a batch, also of one that another process runs."""
     from .show_batch import show_status
 
     show_status(name, store, watch=watch, as_json=as_json)
 
 
-@app.command()
+@app.command(epilog=example_of("batch report"))
 def report(
     name: _Name,
     output: Annotated[
         Path | None,
-        typer.Option("--output", metavar="FILE", help="The page's file. [default: NAME.html]"),
+        typer.Option("--output", metavar="FILE", help="The file to write. [default: NAME.html]"),
     ] = None,
     transcripts: Annotated[
         int,
         typer.Option(
             metavar="N",
             min=0,
-            help="Of how many cells transcripts are written beside it, at most. [default: 1000]",
+            help="Maximum number of transcripts next to the page. [default: 1000]",
             show_default=False,
         ),
     ] = 1000,
     store: StoreOption = None,
 ) -> None:
-    """Write what a batch has come to as one HTML page, with transcripts beside it."""
+    """Write the results of a batch as an HTML page.
+
+    Transcripts of its sessions are written next to the page.
+    """
     from ..batch.handle import BatchRun
     from .terminal.console import stdout
 
     stdout().print(BatchRun(name, store=store).report(output, transcripts=transcripts))
 
 
-@app.command("list")
+@app.command("list", epilog=example_of("batch list"))
 def list_(store: StoreOption = None, as_json: Json = False) -> None:
-    """List the batches, the newest first."""
+    """List the batches, newest first."""
     from .show_batch import show_batches
 
     show_batches(store, as_json=as_json)
 
 
-@app.command()
+@app.command(epilog=example_of("batch delete"))
 def delete(name: _Name, store: StoreOption = None) -> None:
     """Delete a batch with all its sessions."""
     from ..batch.handle import BatchRun

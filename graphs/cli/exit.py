@@ -19,15 +19,15 @@ from .terminal.console import on_screen, one_line, stderr
 
 
 class ExitCode(IntEnum):
-    """What the command tells the shell."""
+    """The exit codes, each with its meaning."""
 
-    DONE = 0, "ended by its rules"
+    DONE = 0, "the conversation ended by its rules, or the command is done"
     FAILED = 1, "an unexpected error"
-    BAD_INPUT = 2, "bad input: arguments, a conversation, its file, a setting"
-    MODEL = 3, "a model can't be had or did not answer"
-    SESSION = 4, "a session, or the place where sessions are kept, can't be used"
+    BAD_INPUT = 2, "bad input: an argument, a conversation, its file or a setting"
+    MODEL = 3, "a model is not available or did not answer"
+    SESSION = 4, "a session or its store can't be used"
     WAITING = 5, "the session waits for a person's answer"
-    UNFINISHED = 6, "a batch has cells that failed, wait for a person, or were held back"
+    UNFINISHED = 6, "cells of a batch failed, wait for a person, or were held back"
     INTERRUPTED = 130, "interrupted (Ctrl-C); the session can be resumed"
     CLOSED_PIPE = 141, "the reader of the output closed the pipe; the session can be resumed"
     TERMINATED = 143, "terminated (SIGTERM); the session can be resumed"
@@ -35,7 +35,7 @@ class ExitCode(IntEnum):
     meaning: str
 
     def __new__(cls, code: int, meaning: str = "") -> "ExitCode":
-        """Make a member of its number and what it means."""
+        """Return a member with its number and its meaning."""
         member = int.__new__(cls, code)
         member._value_ = code
         member.meaning = meaning
@@ -43,7 +43,7 @@ class ExitCode(IntEnum):
 
 
 EXIT_CODES = "\b\nExit codes:\n" + "".join(f"  {code:<4} {code.meaning}\n" for code in ExitCode)
-"""What help says of them."""
+"""The exit codes, as the help shows them."""
 
 
 _CODES: dict[type[DuologueError], ExitCode] = {
@@ -57,9 +57,9 @@ _CODES: dict[type[DuologueError], ExitCode] = {
 
 
 def explain(error: Exception) -> ExitCode:
-    """Tell the user what went wrong, on one line of stderr."""
+    """Print an error on one line of stderr, and return its exit code."""
     if isinstance(error, BrokenPipeError):
-        # Python writes out its buffer once more at the end.
+        # Python flushes stdout again at exit, which must not fail.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)

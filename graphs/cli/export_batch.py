@@ -1,4 +1,4 @@
-"""A batch written to a file."""
+"""The export of a batch to a file."""
 
 import asyncio
 from pathlib import Path
@@ -12,9 +12,9 @@ from .terminal.progress import Progress
 
 
 def export_to(batch: str, store: str | None, output: Path | None, **options: Any) -> None:
-    """Write a batch to a file, and say what is in it."""
+    """Write a batch to a file and print its contents in numbers."""
     if output is None:
-        raise SpecError("--output is missing: a batch is written to a file, its manifest beside it")
+        raise SpecError("--output: is missing; name the file for the batch and its manifest")
     if options.get("status") == "any":
         options["status"] = None
     told = asyncio.run(_exported(BatchRun(batch, store=store), output, options))

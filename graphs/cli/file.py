@@ -1,6 +1,6 @@
-"""The commands that write a conversation to a file, check one and draw one.
+"""The commands that write, check and draw conversation files.
 
-Each command imports what it needs, as in `graphs.cli.app`.
+Each command imports its modules inside its function, as in `graphs.cli.app`.
 """
 
 from pathlib import Path
@@ -24,8 +24,8 @@ def init(
         str | None,
         typer.Argument(
             metavar="KIND",
-            help=f"{', '.join(list_kinds())}; conversation, which has every field; or batch, for "
-            "`duologue batch run`. [default: role_play]",
+            help=f"The kind of conversation: {', '.join(list_kinds())}; conversation, with every "
+            f"field; or batch, for `duologue batch run`. [default: role_play]",
         ),
     ] = None,
     file: Annotated[
@@ -33,7 +33,10 @@ def init(
         typer.Argument(metavar="FILE", help="The file to write. [default: KIND.toml]"),
     ] = None,
 ) -> None:
-    """Write a conversation to begin from, as TOML with comments. Nothing is overwritten."""
+    """Write a sample conversation to a TOML file, with comments.
+
+    An existing file is not overwritten.
+    """
     if kind is not None and file is None and kind.endswith(_SUFFIX):
         file, kind = Path(kind), None
     from .file_template import template
@@ -44,21 +47,21 @@ def init(
     text = template(kind)
     file = file or Path(f"{kind}{_SUFFIX}")
     if file.suffix.lower() != _SUFFIX:
-        raise SpecError(f"{file}: the file's name must end in {_SUFFIX}")
+        raise SpecError(f"{file}: the name must end in {_SUFFIX}")
     try:
         with file.open("xb") as new:
             new.write(text.encode())
     except FileExistsError:
-        raise SpecError(f"{file} already exists: name another file") from None
+        raise SpecError(f"{file}: already exists; name another file") from None
     except OSError as error:
         raise SpecError(f"{file}: can't be written: {error.strerror or error}") from error
     plain(stdout(), str(file))
     run = "batch run" if kind == "batch" else "run"
-    plain(stderr(), f"Edit it, and run it with: {FollowUp().command(run, str(file))}")
+    plain(stderr(), f"Edit it, then run it with: {FollowUp().command(run, str(file))}")
 
 
 def check(file: _File) -> None:
-    """Check a conversation in a file, and say what it is. No model is called."""
+    """Check a conversation file and describe it. No model is called."""
     from .file_template import describe
     from .terminal.console import stdout
 
@@ -66,9 +69,10 @@ def check(file: _File) -> None:
 
 
 def graph(file: _File, output: OutputOption = None) -> None:
-    """Draw who may speak after whom, and what ends it.
+    """Draw a conversation: the order of speakers and its ends.
 
-    Mermaid is written to stdout. The name of the --output file says what it is: .svg, .png or .mmd.
+    The drawing is printed as Mermaid. With --output it is written as .svg, .png or .mmd, by the
+    ending of the file's name.
     """
     from ..show.draw import draw
 

@@ -1,45 +1,87 @@
-"""What the commands share: their help and their options."""
+"""The help of `duologue`, an example of each command, and options that several commands share."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
 
-HELP = """AI agents, and people too, work on a task by talking, and stop at the right moment.
+HELP = """AI agents and people work on a task by talking, and stop at the right moment.
 
 \b
   duologue run "Develop a trading bot for the stock market" \\
       --user-role "Stock Trader" --assistant-role "Python Programmer"
 
-Without a key a tiny model on this machine speaks. For a better one set OPENAI_API_KEY, or
-OPENAI_BASE_URL to any server that speaks OpenAI's API. A conversation that was interrupted goes on
-with `duologue resume`.
+Without an API key, a tiny model on this machine speaks. For a better model, set OPENAI_API_KEY, or
+set OPENAI_BASE_URL to any server with OpenAI's API. `duologue resume` continues an interrupted
+conversation.
 """
 
 
-BEGIN = """AI agents, and people too, work on a task by talking, and stop at the right
-moment.
+BEGIN = """AI agents and people work on a task by talking, and stop at the right moment.
 
 Let two agents talk:
   duologue run "Plan a garden" --user-role Cook --assistant-role Gardener
 
-Talk with an agent yourself:
+Chat with an agent yourself:
   duologue chat
 
-Write a conversation to a file, see what it is, and run it:
+Write a conversation to a file, check it and run it:
   duologue init role_play garden.toml
   duologue check garden.toml
   duologue run garden.toml
 
-See what there is, and read it again:
+List the sessions, read one, or see them in the browser:
   duologue sessions
   duologue show SESSION
   duologue view
 
-`duologue models` says which model speaks, `duologue --help` lists all commands.
+`duologue models` lists the models, `duologue --help` all commands.
 """
-"""What to do first, where no command is given."""
+"""The first steps, shown if no command is given."""
+
+
+EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "run": (
+        'duologue run "Plan a garden" --user-role Cook --assistant-role Gardener',
+        "duologue run garden.toml --session garden",
+    ),
+    "resume": ("duologue resume garden",),
+    "chat": ('duologue chat "What is 17 * 23?" --tool calculator',),
+    "answer": ('duologue answer garden "Tomatoes, please."',),
+    "init": ("duologue init role_play garden.toml",),
+    "check": ("duologue check garden.toml",),
+    "graph": ("duologue graph garden.toml --output garden.svg",),
+    "sessions": ("duologue sessions --store garden.db",),
+    "show": ("duologue show garden --why",),
+    "view": ("duologue view garden",),
+    "say": ('duologue say garden Cook "And the herbs?"', "duologue resume garden"),
+    "fork": ("duologue fork garden --at m0004 --into other --max-iterations 9",),
+    "dump": ("duologue dump garden --output garden.json",),
+    "load": ("duologue load garden.json --into copy-of-garden",),
+    "reset": ("duologue reset garden",),
+    "copy": ("duologue copy garden --to sqlite:///backup.db",),
+    "export": ("duologue export garden --format html --output garden.html",),
+    "stop": ("duologue stop garden",),
+    "delete": ("duologue delete garden",),
+    "models": ("duologue models",),
+    "batch run": ("duologue batch run roles.toml --concurrency 5",),
+    "batch status": ("duologue batch status roles --watch",),
+    "batch report": ("duologue batch report roles --output roles.html",),
+    "batch list": ("duologue batch list",),
+    "batch delete": ("duologue batch delete roles",),
+}
+"""The example commands for each command."""
+
+
+def example_of(command: str) -> str:
+    """Return the text that follows a command's help."""
+    lines = EXAMPLES[command]
+    # \b keeps click from joining the lines.
+    return "\n".join(
+        ["\b", "Example:" if len(lines) == 1 else "Examples:", *map("  ".__add__, lines)]
+    )
 
 
 class Commands(TyperGroup):
@@ -64,8 +106,8 @@ StoreOption = Annotated[
     typer.Option(
         "--store",
         metavar="URL",
-        help="Where sessions are kept: a path, sqlite:///…, postgresql://… or memory:. "
-        "[default: DUOLOGUE_STORE, else one file in your data folder]",
+        help="Where sessions are stored: a file, sqlite:///…, postgresql://… or memory:. "
+        "[default: DUOLOGUE_STORE, or a file in your data folder]",
     ),
 ]
 ModelOption = Annotated[
@@ -73,45 +115,53 @@ ModelOption = Annotated[
     typer.Option(
         "--model",
         metavar="NAME",
-        help="What speaks where the conversation names no model: a name, embedded, or the path "
-        "of a .gguf file. [default: DUOLOGUE_MODEL]",
+        help="The model, if the conversation names none: its name, 'embedded', or the path of a "
+        ".gguf file. [default: DUOLOGUE_MODEL; see `duologue models`]",
     ),
 ]
 Seed = Annotated[
     int | None,
-    typer.Option("--seed", metavar="N", help="Ask models that can for the same output again."),
+    typer.Option("--seed", metavar="N", help="Seed for models that can repeat their output."),
 ]
 Reset = Annotated[
-    bool, typer.Option("--reset", help="Delete what is stored of that session first.")
+    bool,
+    typer.Option("--reset", help="Delete the stored session of this id first, and begin again."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a line on stdout.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line, for programs.")]
 SpeakerOption = Annotated[
     str | None,
     typer.Option(
-        "--as", metavar="SPEAKER", help="This speaker's memory only. [default: the whole session]"
+        "--as",
+        metavar="SPEAKER",
+        help="Only the memory of this speaker. [default: the whole session]",
     ),
 ]
 OutputOption = Annotated[
     Path | None,
-    typer.Option("--output", metavar="FILE", help="The file to write. [default: stdout]"),
+    typer.Option("--output", metavar="FILE", help="The file to write. [default: standard output]"),
 ]
-Session = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
+Session = Annotated[
+    str, typer.Argument(metavar="SESSION", help="The session's id, as in `duologue sessions`.")
+]
 
 
 def cap_option(default: str) -> Any:  # noqa: ANN401  # as typer's own
-    """Declare the option for the cap."""
+    """Return the option for the round cap, with its default for the help."""
     return typer.Option(
-        "--max-iterations", metavar="N", help=f"The cap, in rounds. [default: {default}]"
+        "--max-iterations",
+        metavar="N",
+        help=f"Maximum number of rounds; each speaker speaks once in a round. [default: {default}]",
     )
 
 
 def mode_option(default: str) -> Any:  # noqa: ANN401  # as typer's own
-    """Declare the option for how completed tasks end a conversation."""
+    """Return the option for the end-chat mode, with its default for the help."""
     return typer.Option(
         "--mode",
         metavar="MODE",
-        help="How completed tasks end it: max_iterations_only, "
-        "end_chat_after_first_completion, one_last_chat_after_first_completion, "
-        "one_last_group_chat_after_first_completion or all_task_must_complete. "
+        help="When completed tasks end the conversation: max_iterations_only (never), "
+        "end_chat_after_first_completion (at once), one_last_chat_after_first_completion (after "
+        "one more message), one_last_group_chat_after_first_completion (after one more message of "
+        "every speaker) or all_task_must_complete (once every task is complete). "
         f"[default: {default}]",
     )

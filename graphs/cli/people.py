@@ -1,6 +1,6 @@
 """The commands in which a person takes part: chat, answer and say.
 
-What they need is imported inside them, as in `graphs.cli.app`.
+Each command imports its modules inside its function, as in `graphs.cli.app`.
 """
 
 from typing import Annotated, Any
@@ -13,19 +13,21 @@ from .options import Json, ModelOption, Reset, Seed, Session, StoreOption, cap_o
 def chat(
     message: Annotated[
         str | None,
-        typer.Argument(metavar="MESSAGE", help="What you say first. [default: you are asked]"),
+        typer.Argument(
+            metavar="MESSAGE", help="Your first message. [default: you are asked for it]"
+        ),
     ] = None,
     tool: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="A tool that it may call, by its registered name; repeatable."
+            metavar="NAME", help="A tool that the agent may call, by its name. Repeatable."
         ),
     ] = None,
     approve: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="A tool that it may call once you approve of the call; repeatable.",
+            help="A tool that the agent may call after you approve the call. Repeatable.",
         ),
     ] = None,
     prompt: Annotated[
@@ -34,7 +36,7 @@ def chat(
     session: Annotated[
         str | None,
         typer.Option(
-            metavar="ID", help="The session's id, for `duologue resume`. [default: made up]"
+            metavar="ID", help="The session's id, for `duologue resume`. [default: a new id]"
         ),
     ] = None,
     store: StoreOption = None,
@@ -42,15 +44,16 @@ def chat(
     max_iterations: Annotated[int | None, cap_option("none")] = None,
     seed: Seed = None,
     temperature: Annotated[
-        float | None, typer.Option(metavar="T", help="The temperature, 0 to 2. [default: 0.2]")
+        float | None,
+        typer.Option(metavar="T", help="The model's temperature, 0 to 2. [default: 0.2]"),
     ] = None,
     reset: Reset = False,
     as_json: Json = False,
 ) -> None:
     """Chat with an agent, which may call tools, until you say exit.
 
-    Lines are read from a pipe, too. At their end, or with Ctrl-D, the session waits for you. With
-    --json nobody is asked: the last event is the question, for `duologue answer`.
+    Your messages can also come from a pipe. At its end, or after Ctrl-D, the session waits for you.
+    With --json you are not asked: the last event is the question, for `duologue answer`.
     """
     from ..kinds.chat import chat as make
     from .run import follow
@@ -74,23 +77,21 @@ def answer(
         str,
         typer.Argument(
             metavar="ANSWER",
-            help='Text where a message is asked for, "" for none; else JSON, as `duologue show` '
-            "shows it. A tool's own question takes text, too.",
+            help='The message, or "" for no message. For other questions JSON, as in the command '
+            "that `duologue show` prints; a question of a tool also accepts text.",
         ),
     ],
     question: Annotated[
         str | None,
-        typer.Option(
-            metavar="ID", help="Which question it answers. [default: the only one that waits now]"
-        ),
+        typer.Option(metavar="ID", help="The question to answer. [default: the only open one]"),
     ] = None,
     store: StoreOption = None,
     model: ModelOption = None,
     as_json: Json = False,
 ) -> None:
-    """Answer what a session waits for, and go on with it.
+    """Answer the question of a waiting session, and continue it.
 
-    What it asks after that is asked here. With --json nobody is asked: the session waits again.
+    Further questions are asked in the terminal. With --json the session waits again instead.
     """
     from .question import reply_of
     from .run import follow
@@ -102,20 +103,20 @@ def answer(
 
 def say(
     session: Session,
-    speaker: Annotated[str, typer.Argument(metavar="SPEAKER", help="The speaker who says it.")],
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What is said.")],
+    speaker: Annotated[str, typer.Argument(metavar="SPEAKER", help="The speaker of the message.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The message.")],
     store: StoreOption = None,
 ) -> None:
-    """Say something as a speaker of a session that is not running.
+    """Add a message of a speaker to a session that is not running.
 
-    It counts as that speaker's turn; `duologue resume` goes on with the next speaker.
+    It counts as that speaker's turn. `duologue resume` continues with the next speaker.
     """
     from ..session.session import Session as Handle
     from .terminal.console import plain, stderr, stdout
     from .terminal.follow_up import FollowUp
 
     outcome = Handle(session, store=store).add_message(speaker, text).outcome
-    plain(stdout(), f"{speaker} has said it.")
+    plain(stdout(), f"Added the message of {speaker}.")
     if outcome is not None:
         plain(stderr(), str(outcome))
     else:

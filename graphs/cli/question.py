@@ -1,4 +1,4 @@
-"""What a waiting session asks, and the commands that answer it."""
+"""Printed questions of a waiting session, and the commands that answer them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,32 +13,32 @@ from ..session.session import Session
 from .terminal.console import cut_text, one_line, plain, prose
 from .terminal.follow_up import FollowUp
 
-_LONGEST = 300  # characters of what is asked, where it is told in a line
+_LONGEST = 300  # characters of a question on one line
 
 
 def print_question(console: Console, question: Question, *, of: str, style: str = "") -> None:
-    """Print on one line what a session waits for.
+    """Print the question that a session waits with, on one line.
 
     Args:
-        console: Where it is printed.
+        console: The console to print to.
         question: The question.
-        of: The words before "for an answer", such as which session waits.
+        of: The words before "for an answer", such as "Session garden waits".
         style: The style of the line.
     """
     waits = f"{of} for an answer. "
     if isinstance(question, MessageQuestion):
         prose(console, waits + one_line(question.summary(), _LONGEST), style)
         return
-    # A person may approve it as it is shown here: each of its blanks stays.
+    # A person may approve the call that is printed here, so its blanks are kept.
     asked = cut_text(escape_invisible(question.summary()), _LONGEST)
     plain(console, waits + asked, style)
 
 
 def ways_on(session: str, questions: Sequence[Question], follow_up: FollowUp) -> list[str]:
-    """Say how a session that waits is answered, and how it goes on."""
+    """Return the lines with the commands that answer a waiting session."""
     answers = []
     for question in questions:
-        # By the time somebody copies it, the session may ask something else.
+        # With the question's id a copied command cannot answer a later question.
         command = follow_up.command(
             "answer",
             session,
@@ -46,7 +46,7 @@ def ways_on(session: str, questions: Sequence[Question], follow_up: FollowUp) ->
             arguments=[question.sample()],
         )
         answers.append(f"Answer it with: {command}")
-    return [*answers, f"Or be asked: {follow_up.command('resume', session)}"]
+    return [*answers, f"Or answer in the terminal: {follow_up.command('resume', session)}"]
 
 
 def reply_of(
@@ -57,5 +57,5 @@ def reply_of(
     bound = bind_answer(session, found.pending, GivenAnswer(answer, question))
     has_ended = found.outcome is not None
     meant = answered_question(session, found.pending, bound, has_ended=has_ended)
-    # By its id it can't become the answer to another question that is asked meanwhile.
+    # With its id the answer cannot be used for another question that is asked meanwhile.
     return GivenAnswer(meant.read(answer), meant.id)

@@ -1,4 +1,7 @@
-"""The command that lists sessions. Nothing here loads LangGraph, which would take longest."""
+"""Commands that read or change the list of sessions.
+
+They do not import LangGraph, which would take longer than the rest of the command.
+"""
 
 import asyncio
 import json
@@ -17,11 +20,11 @@ from .terminal.console import cell, json_line, on_screen, one_line, pad, plain, 
 
 T = TypeVar("T")
 
-_TITLE = 30  # columns of a title beside the rest; below that it has a line of its own
+_TITLE = 30  # minimum columns for a title on the line of its session; if fewer, on the next line
 
 
 def show_sessions(store: str | None, *, as_json: bool) -> None:
-    """List the sessions of a store, the newest first."""
+    """Print the sessions of a store, newest first."""
     rows = asyncio.run(_rows(store))
     out = stdout()
     if as_json:
@@ -30,13 +33,13 @@ def show_sessions(store: str | None, *, as_json: bool) -> None:
             json_line(json.dumps(found | {"status": status.partition(":")[0]}))
         return
     if not rows:
-        plain(stderr(), "There are no sessions yet: `duologue run` begins one.", "dim")
+        plain(stderr(), "There are no sessions yet. `duologue run` starts one.", "dim")
         return
     _print_table(out, rows)
 
 
 def stop_stored(session: str, store: str | None) -> bool:
-    """Stop a session, as `Session.stop` does; return whether it has ended."""
+    """Stop a session, as `Session.stop` does, and return whether it has ended."""
     return asyncio.run(_in_store(store, stop_session, session))
 
 

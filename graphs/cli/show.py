@@ -1,4 +1,4 @@
-"""The command that shows what a session holds."""
+"""The command `duologue show`."""
 
 import json
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def show_session(
     thoughts: bool,
     as_json: bool,
 ) -> None:
-    """Show what a session holds."""
+    """Print a session: its messages or the steps to its end, and its state."""
     result = Session(session, store=follow_up.store).state()
     if speaker is not None:
         check_speaker(session, result.conversation, speaker)
@@ -53,7 +53,7 @@ def show_session(
 
 
 def show_prompt(session: str, follow_up: FollowUp, speaker: str, *, as_json: bool) -> None:
-    """Show what a speaker's model was sent at its newest turn."""
+    """Print the prompt of a speaker's latest turn."""
     prompt = Session(session, store=follow_up.store).prompt(speaker)
     if as_json:
         _show_messages(prompt)
@@ -75,15 +75,15 @@ def _print_end(
     *,
     is_told: bool,
 ) -> None:
-    """Say how a session has ended, or what it waits for and how it goes on."""
+    """Print how a session ended, or the commands that continue it."""
     if result.outcome is not None:
         ended = ConversationEnded.of(result.session_id, result.outcome)
-        # What led there may stand above.
+        # With --why the steps are already printed above.
         transcript.end(ended, tuple if is_told else result.why)
         return
     transcript.rule()
     if not result.pending:
-        plain(out, "Not finished. It goes on with:", "bold")
+        plain(out, "Not finished. Continue with:", "bold")
         plain(out, follow_up.command("resume", result.session_id))
         return
     for question in result.pending:
@@ -95,8 +95,7 @@ def _print_end(
 def _print_causes(out: Console, causes: list[OutcomeStep], *, has_ended: bool) -> None:
     out.print()
     if not causes:
-        so_far = "caused the end" if has_ended else "counts towards an end so far"
-        plain(out, f"No single message {so_far}.", "dim")
+        plain(out, "No verdict, rejected reply or count of a guard led to it.", "dim")
         return
     places = [cell(cause.message or "") for cause in causes]
     width_of_places = max(map(cell_len, places))

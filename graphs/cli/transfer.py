@@ -1,6 +1,6 @@
 """The commands that fork, dump, load, reset, copy and export sessions.
 
-What they need is imported inside them, as in `graphs.cli.app`.
+Each command imports its modules inside its function, as in `graphs.cli.app`.
 """
 
 import json
@@ -23,35 +23,35 @@ def fork(
         str | None,
         typer.Option(
             metavar="MESSAGE",
-            help="The place of the last message to keep, such as m0007. [default: the newest]",
+            help="The last message to keep, by its place, such as m0007. [default: the newest]",
         ),
     ] = None,
     into: Annotated[
         str | None,
         typer.Option(metavar="ID", help="The new session's id. [default: made from SESSION]"),
     ] = None,
-    mode: Annotated[str | None, mode_option("as it was")] = None,
-    max_iterations: Annotated[int | None, cap_option("as it was")] = None,
+    mode: Annotated[str | None, mode_option("unchanged")] = None,
+    max_iterations: Annotated[int | None, cap_option("unchanged")] = None,
     task: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="The task from there on, as it is given.")
+        str | None, typer.Option(metavar="TEXT", help="A new task. It is not rewritten.")
     ] = None,
     prompt: Annotated[
         list[str] | None,
-        typer.Option(metavar="SPEAKER=TEXT", help="A speaker's system prompt from there on."),
+        typer.Option(metavar="SPEAKER=TEXT", help="A new system prompt for a speaker. Repeatable."),
     ] = None,
     speaker_task: Annotated[
         list[str] | None,
-        typer.Option(metavar="SPEAKER=TEXT", help="A speaker's own task from there on."),
+        typer.Option(metavar="SPEAKER=TEXT", help="A new own task for a speaker. Repeatable."),
     ] = None,
     speaker_model: Annotated[
         list[str] | None,
-        typer.Option(metavar="SPEAKER=NAME", help="What speaks for a speaker from there on."),
+        typer.Option(metavar="SPEAKER=NAME", help="A new model for a speaker. Repeatable."),
     ] = None,
     store: StoreOption = None,
 ) -> None:
-    """Make a new session that goes on from any message of another one.
+    """Make a new session from any message of another session.
 
-    The other one stays as it is. Without options the new one goes on by the same rules.
+    The other session does not change. The new one keeps its rules, except those given as options.
     """
     from ..session.session import Session as Handle
 
@@ -63,7 +63,7 @@ def fork(
     )
     changes = _given({"end_chat": _given(end_chat), "task": task, "speakers": speakers})
     new = Handle(session, store=store).fork(at=at, into=into, **changes)
-    _say_how_to_go_on(new)
+    _print_next_command(new)
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
@@ -71,16 +71,16 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _by_speaker(*options: tuple[str, str, list[str] | None]) -> dict[str, dict[str, str]]:
-    """Read what options say of speakers: for each option its name, the field and the pairs."""
+    """Read options that set a field of speakers: for each its name, the field and the pairs."""
     found: dict[str, dict[str, str]] = {}
     for option, field, pairs in options:
         for pair in pairs or []:
             name, sign, text = pair.partition("=")
             if not sign:
-                raise SpecError(f"{option}: must be a speaker's name, = and the text, not {pair!r}")
+                raise SpecError(f"{option}: {pair!r} has no '='; write SPEAKER=TEXT")
             fields = found.setdefault(name.strip(), {})
             if field in fields:
-                raise SpecError(f"{option}: is given twice for {name.strip()!r}")
+                raise SpecError(f"{option}: {name.strip()!r} has two values; give one")
             fields[field] = text
     return found
 
@@ -116,8 +116,8 @@ def load(
         str | None,
         typer.Option(
             metavar="ID",
-            help="The new session's id. [default: the one it had] For a speaker's memory: the "
-            "session it goes into.",
+            help="The id of the new session. [default: its old id] With --as: the session of the "
+            "speaker.",
         ),
     ] = None,
     speaker: Annotated[
@@ -125,15 +125,15 @@ def load(
         typer.Option(
             "--as",
             metavar="SPEAKER",
-            help="The speaker whose memory it becomes; needed for a file of --as.",
+            help="The speaker that gets the memory; needed for a file that `dump --as` wrote.",
         ),
     ] = None,
     store: StoreOption = None,
 ) -> None:
-    """Load what `duologue dump` wrote, on this machine or another.
+    """Load a session or a memory that `duologue dump` wrote.
 
-    A whole session becomes a new one, which goes on where it was. A speaker's memory
-    replaces a speaker's in another session; only what that speaker sees changes.
+    A session becomes a new session, which can be resumed. A memory replaces the memory of one
+    speaker in a session; the other speakers' memories do not change.
     """
     from ..common.files import read_file
     from ..session.loading import load_session
@@ -141,26 +141,26 @@ def load(
     from ..speakers.private_messages import read_messages
 
     if speaker is None:
-        _say_how_to_go_on(load_session(file, into=into, store=store))
+        _print_next_command(load_session(file, into=into, store=store))
         return
     if into is None:
-        raise SpecError("--into: is missing: name the session whose speaker is to remember it")
+        raise SpecError("--into: is missing; name the session whose speaker gets the memory")
     messages = read_messages(read_file(file, json.loads), str(file))
     handle = Handle(into, store=store)
     handle.set_memory(speaker, messages)
-    _say_how_to_go_on(handle)
+    _print_next_command(handle)
 
 
 def reset(session: Session, speaker: SpeakerOption = None, store: StoreOption = None) -> None:
-    """Set a session, or one speaker's memory, back to the beginning.
+    """Reset a session, or one speaker's memory, to the beginning.
 
-    A session keeps its id and its conversation. A speaker keeps what it has not answered yet.
+    A session keeps its id and its rules. A speaker keeps the messages that it has not answered yet.
     """
     from ..session.session import Session as Handle
 
     handle = Handle(session, store=store)
     handle.reset(speaker=speaker)
-    _say_how_to_go_on(handle)
+    _print_next_command(handle)
 
 
 def copy(
@@ -169,32 +169,32 @@ def copy(
         str | None,
         typer.Option(
             metavar="ID",
-            help="The copy's id. [default: the same in another store, else made from SESSION] For "
-            "a speaker's memory: the session it goes into.",
+            help="The id of the copy. [default: the same id in another store, a new id in the same "
+            "store] With --as: the session whose speaker gets the memory.",
         ),
     ] = None,
     speaker: SpeakerOption = None,
     to: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="The store that the copy goes into. [default: the same]"),
+        typer.Option(metavar="URL", help="The store of the copy. [default: the same store]"),
     ] = None,
     store: StoreOption = None,
 ) -> None:
     """Copy a session, or one speaker's memory.
 
-    The copy goes into the same store, or into another one.
+    The copy is in the same store, or in another one with --to.
     """
     from ..session.session import Session as Handle
 
     handle = Handle(session, store=store)
     if speaker is None:
-        _say_how_to_go_on(handle.copy(into=into, to=to))
+        _print_next_command(handle.copy(into=into, to=to))
         return
     if into is None:
-        raise SpecError("--into: is missing: name the session whose speaker is to remember it")
+        raise SpecError("--into: is missing; name the session whose speaker gets the memory")
     receiver = Handle(into, store=to or store)
     receiver.set_memory(speaker, handle.state().memory(speaker))
-    _say_how_to_go_on(receiver)
+    _print_next_command(receiver)
 
 
 def _list_formats() -> str:
@@ -203,19 +203,20 @@ def _list_formats() -> str:
 
 def export(
     session: Annotated[
-        str | None, typer.Argument(metavar="SESSION", help="The session's id.")
+        str | None,
+        typer.Argument(metavar="SESSION", help="The session's id. Leave it out with --batch."),
     ] = None,
     batch: Annotated[
         str | None,
-        typer.Option(metavar="BATCH", help="All sessions of this batch, into one file."),
+        typer.Option(metavar="BATCH", help="Export the sessions of this batch into one file."),
     ] = None,
     form: Annotated[
         str | None,
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help=f"Of a session: {_list_formats()}. Of a batch: jsonl, one object a session, or "
-            "openai or sharegpt. [default: markdown; of a batch: jsonl]",
+            help=f"For a session: {_list_formats()}. For a batch: jsonl, one object per session; "
+            "openai; or sharegpt. [default: markdown; for a batch: jsonl]",
         ),
     ] = None,
     speaker: Annotated[
@@ -223,47 +224,51 @@ def export(
         typer.Option(
             "--as",
             metavar="SPEAKER",
-            help="What this speaker remembers or sees only. [default: the whole session; openai "
-            "and sharegpt: each speaker for whom a model speaks]",
+            help="Only the memory of this speaker. [default: the whole session; for openai and "
+            "sharegpt: each speaker that a model speaks for]",
         ),
     ] = None,
     reason: Annotated[
         list[str] | None,
-        typer.Option(metavar="REASON", help="Of a batch: only what ended so; repeatable."),
+        typer.Option(
+            metavar="REASON",
+            help="With --batch: only sessions that ended for this reason. Repeatable.",
+        ),
     ] = None,
     status: Annotated[
         str | None,
         typer.Option(
             metavar="STATUS",
-            help="Of a batch: only sessions that are finished, failed, paused, waiting or running, "
-            "or any. [default: finished]",
+            help="With --batch: only sessions with this status: finished, failed, paused, waiting, "
+            "running or any. [default: finished]",
         ),
     ] = None,
     score: Annotated[
         list[str] | None,
         typer.Option(
             metavar="COMPARISON",
-            help="Of a batch: only sessions with such a score, as in 'won>=0.5'; repeatable.",
+            help="With --batch: only sessions with such a score, as in 'won>=0.5'. Repeatable.",
         ),
     ] = None,
     trial: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Of a batch: only this trial of each combination."),
+        typer.Option(metavar="N", help="With --batch: only this trial of each combination."),
     ] = None,
     no_metadata: Annotated[
         bool,
         typer.Option(
             "--no-metadata",
-            help="In openai and sharegpt: only what the format itself has, as OpenAI's own service "
-            "wants it.",
+            help="For openai and sharegpt: leave out duologue's own fields, which OpenAI's service "
+            "refuses.",
         ),
     ] = False,
     output: OutputOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Write out a session, or a batch as a data set.
+    """Export a session to read, or a batch as a data set.
 
-    Beside the file of a batch stands its manifest: what is in it, its hash, what was left out.
+    With --batch a manifest is written next to the file: its contents, its hash and the sessions
+    that were left out.
     """
     chosen = _given({"reason": reason, "score": score, "trial": trial, "status": status})
     options: dict[str, Any] = {"speaker": speaker, "metadata": not no_metadata}
@@ -273,9 +278,9 @@ def export(
         export_to(batch, store, output, format=form or "jsonl", **options, **chosen)
         return
     if batch is not None or session is None:
-        raise SpecError("give either SESSION or --batch BATCH")
+        raise SpecError("SESSION: is missing, or --batch is given as well; give one of them")
     if chosen:
-        raise SpecError(f"--{next(iter(chosen))} is for --batch: leave it out")
+        raise SpecError(f"--{next(iter(chosen))} works only with --batch; leave it out")
     from ..session.session import Session as Handle
 
     one = cast(ExportFormat, form or "markdown")
@@ -283,7 +288,7 @@ def export(
 
 
 def show_page(session: str, speaker: str | None, store: str | None) -> None:
-    """Show a session in the browser, or write its page to a pipe or a file."""
+    """Open a session's page in the browser, or write it to a pipe or a file."""
     import webbrowser
     from tempfile import mkdtemp
 
@@ -294,14 +299,14 @@ def show_page(session: str, speaker: str | None, store: str | None) -> None:
     if not on_screen(stdout()):
         _put(page, None)
         return
-    # In a folder of the user's own, where it stays: the browser may read it at any time.
+    # In a new private folder that is not deleted: the browser may read the file at any time.
     path = Path(mkdtemp(prefix="duologue-")) / f"{session}.html"
     _put(page, path)
     webbrowser.open(path.as_uri())
     plain(stdout(), str(path))
 
 
-def _say_how_to_go_on(session: "Handle") -> None:
+def _print_next_command(session: "Handle") -> None:
     from .terminal.console import plain, stderr, stdout
     from .terminal.follow_up import FollowUp
 
@@ -310,9 +315,9 @@ def _say_how_to_go_on(session: "Handle") -> None:
     if session.state().outcome is None:
         plain(stderr(), FollowUp(store).hint(session.id))
     else:
-        # A fork of it at its end, by the same rules, would have ended, too.
+        # `resume` would change nothing: by the same rules a fork at its end has ended as well.
         say = FollowUp(store).command("say", session.id, arguments=("SPEAKER", "TEXT"))
-        plain(stderr(), f"It has ended; go on with: {say}")
+        plain(stderr(), f"It has ended. Continue it with: {say}")
 
 
 def _put(text: str, output: Path | None) -> None:
@@ -327,5 +332,5 @@ def _put(text: str, output: Path | None) -> None:
     elif on_screen(stdout()):
         typer.echo(clean(text), nl=False)
     else:
-        # In UTF-8 like a file, whatever the terminal's encoding is.
+        # Always UTF-8, as in a file, whatever the terminal's encoding.
         typer.echo(text.encode(), nl=False)

@@ -1,4 +1,4 @@
-"""The command that shows sessions on a local page."""
+"""The command `duologue view`."""
 
 from typing import Annotated
 
@@ -10,7 +10,9 @@ from .options import ModelOption, StoreOption
 def view(
     session: Annotated[
         str | None,
-        typer.Argument(metavar="SESSION", help="The session to show. [default: all, in a list]"),
+        typer.Argument(
+            metavar="SESSION", help="The session to show. [default: the list of all sessions]"
+        ),
     ] = None,
     port: Annotated[
         int,
@@ -18,20 +20,20 @@ def view(
             metavar="N",
             min=0,
             max=65535,
-            help="The port on 127.0.0.1. [default: a free one]",
+            help="The port on 127.0.0.1. [default: any free port]",
             show_default=False,
         ),
     ] = 0,
     no_open: Annotated[
-        bool, typer.Option("--no-open", help="Only print the address; open no browser.")
+        bool, typer.Option("--no-open", help="Print the address without opening a browser.")
     ] = False,
     store: StoreOption = None,
     model: ModelOption = None,
 ) -> None:
-    """Show sessions in the browser, and answer or stop them there.
+    """Show sessions live in the browser; answer and stop them there.
 
-    They are shown live and can be searched, and calls of tools approved. The page is served on
-    this machine alone, to whoever has the address, until Ctrl-C.
+    The page lists and searches sessions and approves tool calls. It is served on this machine only,
+    to anyone who has the printed address, until Ctrl-C.
     """
     from ..common.errors import SpecError
     from ..store.rows import check_session_id
@@ -43,10 +45,10 @@ def view(
         from ..view.serve import serve
     except ImportError as error:
         needed = "uv run --extra view, or pip install 'duologue[view]'"
-        raise SpecError(f"view needs the extra view: {needed} ({error})") from error
+        raise SpecError(f"view needs the extra 'view'; install it by {needed} ({error})") from error
 
     def tell(address: str) -> None:
         plain(stdout(), address)
-        plain(stderr(), "Ctrl-C ends it. The address opens it for whoever has it.", "dim")
+        plain(stderr(), "Ctrl-C stops the page. Anyone with this address can use it.", "dim")
 
     serve(store, model, session, port, not no_open, tell)

@@ -62,7 +62,7 @@ def ways_on(*arguments: str, sample: str = "TEXT", store: str | None = None) -> 
     options = "".join(f"{one} " for one in arguments)
     return (
         f"Answer it with: duologue answer {options}--question {question.id} c {sample}\n"
-        f"Or be asked: duologue resume {options}c\n"
+        f"Or answer in the terminal: duologue resume {options}c\n"
     )
 
 

@@ -20,12 +20,12 @@ from .console import on_screen, one_line, prose
 
 @dataclass(frozen=True)
 class FollowUp:
-    """The options that every further command for a session needs, since no session holds them."""
+    """The options that are added to suggested commands, because no session stores them."""
 
     store: str | None = None
-    """Where it is kept, if that was said."""
+    """The store, if it was given as an option."""
     model: str | None = None
-    """What speaks where it names no model, if that was said."""
+    """The model, if it was given as an option."""
 
     def command(
         self,
@@ -35,31 +35,31 @@ class FollowUp:
         options: Sequence[str] = (),
         arguments: Sequence[str] = (),
     ) -> str:
-        """Write the command that does something with a session."""
+        """Return the shell command that applies a verb to a session."""
         words = ["duologue", *verb.split()]
         if self.store is not None:
             words += ["--store", redact_address(self.store)]
         if self.model is not None and verb in ("resume", "answer"):
             words += ["--model", self.model]
         words += options
-        # An id may begin with a dash, which would make it an option.
+        # An id that begins with a dash would be read as an option.
         words += ["--", session] if session.startswith("-") else [session]
         words += arguments
         return " ".join(shlex.quote(clean(word)) for word in words)
 
     def hint(self, session: str) -> str:
-        """Say how an unfinished session goes on."""
-        return f"Go on with: {self.command('resume', session)}"
+        """Return the line that suggests to resume a session."""
+        return f"Continue with: {self.command('resume', session)}"
 
 
 _STEPS = 3
-"""How many of the steps that led to the end are shown; `duologue show --why` shows all."""
+"""Number of steps that are shown of those that led to the end; `duologue show --why` shows all."""
 
 
 def show_end(
     console: Console, event: ConversationEnded, why: Callable[[], Iterable[OutcomeStep]]
 ) -> None:
-    """Show how a conversation ended; on a terminal with the last steps that led there."""
+    """Print how a conversation ended, on a screen with the last steps that led to the end."""
     also = f"Also: {'; '.join(event.explanations[1:])}." if event.explanations[1:] else ""
     if not on_screen(console):
         prose(console, str(event), "bold")
@@ -83,7 +83,7 @@ def show_end(
 
 
 def _led_there(cause: OutcomeStep, event: ConversationEnded) -> bool:
-    """Whether a step on the way led to a reason that held."""
+    """Return whether a step led to one of the reasons for the end."""
     if cause.kind is OutcomeStepKind.VERDICT:
         return Reason.COMPLETED in event.reasons
     return cause.message is not None and cause.reason in event.reasons

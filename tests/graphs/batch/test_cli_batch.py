@@ -180,7 +180,7 @@ def test_what_is_wrong_is_said_in_one_line(
 
 def test_the_batch_that_init_writes_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     begun = duologue("init", "batch")
-    assert begun.stderr == "Edit it, and run it with: duologue batch run batch.toml\n"
+    assert begun.stderr == "Edit it, then run it with: duologue batch run batch.toml\n"
     planned = duologue("batch", "run", "batch.toml", "--dry-run")
     assert planned.stdout.startswith("24 sessions, ")
     with ScriptedServer(lambda prompt: "<CAMEL_TASK_DONE>") as server:

@@ -3,12 +3,14 @@
 import asyncio
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from duologue.graphs import Session
+from duologue.graphs.cli.options import EXAMPLES
 from duologue.graphs.ends.done_token import DoneToken
 from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import Line, Reply
@@ -233,7 +235,7 @@ def test_a_hook_that_fails_says_how_to_go_on_and_nothing_is_asked_again(
         ran = duologue(*arguments)
         assert ran.exit_code == 2
         assert ran.stderr == (
-            "Go on with: duologue resume s\n"
+            "Continue with: duologue resume s\n"
             "Error: the hook 'blotted' failed in after_speaker: OSError: no ink\n"
         )
     assert len(server.calls) == 1
@@ -285,7 +287,7 @@ def test_sessions_are_listed_shown_and_deleted(serve: Serve) -> None:
         ("g", "finished", "done_token"),
     ]
     shown = duologue("show", "half").stdout
-    assert shown.endswith("Not finished. It goes on with:\nduologue resume half\n")
+    assert shown.endswith("Not finished. Continue with:\nduologue resume half\n")
     assert "Instruction: Dig." in shown
     assert duologue("delete", "half").stdout == "Deleted half.\n"
     assert duologue("show", "half").exit_code == 4
@@ -364,7 +366,7 @@ def test_why_tells_what_is_counted_so_far_and_every_reason_in_the_end(serve: Ser
     duologue(*SHORT, "--max-iterations", "1")
     shown = duologue("show", "g", "--why").stdout
     assert "\nm0002  Owner: blank reply (1 of 2)\n" in shown
-    assert shown.endswith("\n\nNot finished. It goes on with:\nduologue resume g\n")
+    assert shown.endswith("\n\nNot finished. Continue with:\nduologue resume g\n")
     assert '"reason":"blank_replies","count":1,"limit":2' in (
         duologue("show", "g", "--why", "--json").stdout
     )
@@ -379,7 +381,7 @@ def test_why_says_so_if_no_message_caused_it(serve: Serve) -> None:
     serve(FIRST, ANSWER)
     duologue(*SHORT, "--max-iterations", "1")
     shown = duologue("show", "g", "--why").stdout
-    assert "\nNo single message caused the end.\n" in shown
+    assert "\nNo verdict, rejected reply or count of a guard led to it.\n" in shown
     assert "the round cap was reached." in shown
 
 
@@ -388,7 +390,7 @@ def test_a_session_is_forked_and_goes_on(serve: Serve) -> None:
     duologue(*SHORT)
     ran = duologue("fork", "g", "--at", "m0002", "--into", "h")
     assert (ran.exit_code, ran.stdout) == (0, "h\n")
-    assert ran.stderr == "Go on with: duologue resume h\n"
+    assert ran.stderr == "Continue with: duologue resume h\n"
     server = serve(FIRST + "!", ANSWER + " Next request.", DONE)
     ended = duologue("resume", "h")
     assert ended.exit_code == 0
@@ -398,7 +400,7 @@ def test_a_session_is_forked_and_goes_on(serve: Serve) -> None:
     made = duologue("fork", "g")
     assert re.fullmatch(r"g-fork-[0-9a-f]{6}\n", made.stdout)
     say = f"duologue say {made.stdout.strip()} SPEAKER TEXT"
-    assert made.stderr == f"It has ended; go on with: {say}\n"
+    assert made.stderr == f"It has ended. Continue it with: {say}\n"
 
 
 def test_a_fork_takes_other_rules(serve: Serve, tmp_path: Path) -> None:
@@ -412,7 +414,7 @@ def test_a_fork_takes_other_rules(serve: Serve, tmp_path: Path) -> None:
         *("--speaker-task", "Gardener=Dig", "--speaker-model", " Gardener =other"),
     )
     assert (ran.exit_code, ran.stdout) == (0, "-h\n")
-    assert ran.stderr == f"Go on with: duologue resume --store {store} -- -h\n"
+    assert ran.stderr == f"Continue with: duologue resume --store {store} -- -h\n"
     forked = Session("-h", store=store).state().conversation
     assert forked.task == "Plan a park"
     assert forked.end_chat.mode == "max_iterations_only"
@@ -520,9 +522,25 @@ def test_help_tells_what_each_command_does_in_whole_words_at_80_columns() -> Non
     assert len(listed.splitlines()) > 15
     assert all(line.endswith(".") and "..." not in line for line in listed.splitlines())
     assert "[OPTIONS] [SESSION]\n" in duologue("view", "--help").stdout
-    for command, default in (("run", "5"), ("fork", "as it was")):
+    for command, default in (("run", "5"), ("fork", "unchanged")):
         told = " ".join(duologue(command, "--help").stdout.split())
-        assert f"The cap, in rounds. [default: {default}]" in told
+        assert f"each speaker speaks once in a round. [default: {default}]" in told
+
+
+def test_the_help_of_each_command_ends_with_an_example_that_it_accepts() -> None:
+    for name, lines in EXAMPLES.items():
+        said = duologue(*name.split(), "--help").stdout
+        assert said.partition("Example")[2].splitlines()[1:] == [f"    {line}" for line in lines]
+        for line in lines:
+            assert len(line) <= 76
+            # With one option that is unknown the others are known.
+            refused = duologue(*shlex.split(line)[1:], "--unknown")
+            assert (refused.exit_code, "No such option: --unknown" in refused.stderr) == (2, True)
+    listed = re.findall(r"^  (\w+) ", duologue("--help").stdout.partition("Commands:")[2], re.M)
+    of_batch = duologue("batch", "--help").stdout.partition("Commands:")[2]
+    batch = re.findall(r"^  (\w+) ", of_batch, re.M)
+    commands = {*listed, *(f"batch {name}" for name in batch)} - {"batch", "Exit"}
+    assert {*EXAMPLES} == {name for name in commands if not name.isdecimal()}
 
 
 @pytest.mark.parametrize(
@@ -589,7 +607,7 @@ def test_an_unreachable_server_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     ran = duologue(*SHORT, "--model", "m")
     assert ran.exit_code == 3
     assert ran.stderr == (
-        "Go on with: duologue resume --model m g\n"
+        "Continue with: duologue resume --model m g\n"
         "Error: the model server at http://127.0.0.1:9/v1 can't be reached; "
         "check OPENAI_BASE_URL or DUOLOGUE_BASE_URL\n"
     )
@@ -615,7 +633,7 @@ def test_an_error_of_the_model_in_between_says_how_to_go_on(serve: Serve, tmp_pa
     ran = duologue(*SHORT, "--store", store)
     assert ran.exit_code == 3
     hint, error = ran.stderr.splitlines()
-    assert hint == f"Go on with: duologue resume --store '{store}' g"
+    assert hint == f"Continue with: duologue resume --store '{store}' g"
     assert error.startswith("Error: ")
     server = serve(ANSWER, DONE)
     assert duologue("resume", "g", "--store", store).exit_code == 0

@@ -25,7 +25,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_what_init_writes_passes_the_check_and_runs(kind: str) -> None:
     written = duologue("init", kind)
     assert (written.exit_code, written.stdout) == (0, f"{kind}.toml\n")
-    assert written.stderr == f"Edit it, and run it with: duologue run {kind}.toml\n"
+    assert written.stderr == f"Edit it, then run it with: duologue run {kind}.toml\n"
     checked = duologue("check", f"{kind}.toml")
     assert checked.exit_code == 0
     called = "a conversation" if kind == "conversation" else kind
@@ -60,10 +60,10 @@ def test_init_overwrites_nothing_and_takes_a_file_alone(tmp_path: Path) -> None:
     assert 'kind = "role_play"' in (tmp_path / "mine.toml").read_text()
     (tmp_path / "mine.toml").write_text("mine")
     for arguments, told in (
-        (["chat", "mine.toml"], "mine.toml already exists: name another file"),
-        (["mine.toml"], "mine.toml already exists: name another file"),
+        (["chat", "mine.toml"], "mine.toml: already exists; name another file"),
+        (["mine.toml"], "mine.toml: already exists; name another file"),
         (["rolplay"], "there is no kind 'rolplay'; did you mean 'role_play'?"),
-        (["chat", "mine.json"], "mine.json: the file's name must end in .toml"),
+        (["chat", "mine.json"], "mine.json: the name must end in .toml"),
         (["chat", "no/mine.toml"], "no/mine.toml: can't be written: No such file or directory"),
     ):
         refused = duologue("init", *arguments)

@@ -52,7 +52,7 @@ def test_a_session_is_dumped_to_a_file_loaded_elsewhere_and_resumed(
     assert "gärden" in (tmp_path / "h.json").read_text(encoding="utf-8")
     ran = duologue("load", "h.json", "--into", "mine", "--store", "other.db")
     assert (ran.exit_code, ran.stdout) == (0, "mine\n")
-    assert ran.stderr == "Go on with: duologue resume --store other.db mine\n"
+    assert ran.stderr == "Continue with: duologue resume --store other.db mine\n"
     ran = duologue("resume", "mine", "--store", "other.db")
     assert ran.exit_code == 0
     assert "Owner said the done token" in ran.stdout
@@ -73,7 +73,7 @@ def test_a_speakers_memory_goes_into_another_session(store: Path) -> None:
     duologue("dump", "g", "--as", "Owner", "--output", "owner.json")
     ran = duologue("load", "owner.json", "--into", "h", "--as", "Owner")
     assert (ran.exit_code, ran.stdout) == (0, "h\n")
-    assert ran.stderr == "Go on with: duologue resume h\n"
+    assert ran.stderr == "Continue with: duologue resume h\n"
     assert DONE in view("h", "Owner", store)
     ran = duologue("load", "owner.json", "--into", "h", "--as", "Gardener")
     assert ran.exit_code == 0
@@ -85,12 +85,12 @@ def test_a_speakers_memory_goes_into_another_session(store: Path) -> None:
 
 def test_a_session_and_a_speakers_memory_are_reset(store: Path) -> None:
     ran = duologue("reset", "h", "--as", "Owner")
-    assert (ran.stdout, ran.stderr) == ("h\n", "Go on with: duologue resume h\n")
+    assert (ran.stdout, ran.stderr) == ("h\n", "Continue with: duologue resume h\n")
     assert FIRST not in view("h", "Owner", store)
     ran = duologue("reset", "g", "--as", "Owner")
-    assert ran.stderr == "It has ended; go on with: duologue say g SPEAKER TEXT\n"
+    assert ran.stderr == "It has ended. Continue it with: duologue say g SPEAKER TEXT\n"
     ran = duologue("reset", "g")
-    assert (ran.stdout, ran.stderr) == ("g\n", "Go on with: duologue resume g\n")
+    assert (ran.stdout, ran.stderr) == ("g\n", "Continue with: duologue resume g\n")
     assert Session("g", store=store).state().messages == []
     assert "g  unfinished" in duologue("sessions").stdout
 
@@ -100,19 +100,19 @@ def test_r10_what_has_ended_goes_on_with_something_said(store: Path) -> None:
     ran = duologue("fork", "g", "--into", "j")
     assert (ran.stdout, ran.stderr) == (
         "j\n",
-        "It has ended; go on with: duologue say j SPEAKER TEXT\n",
+        "It has ended. Continue it with: duologue say j SPEAKER TEXT\n",
     )
     ran = duologue("say", "j", "Owner", "Instruction: Water it.\nInput: None")
-    assert ran.stderr == "Go on with: duologue resume j\n"
+    assert ran.stderr == "Continue with: duologue resume j\n"
 
 
 def test_a_session_and_a_speakers_memory_are_copied(store: Path) -> None:
     ran = duologue("copy", "h", "--into", "i")
-    assert (ran.stdout, ran.stderr) == ("i\n", "Go on with: duologue resume i\n")
+    assert (ran.stdout, ran.stderr) == ("i\n", "Continue with: duologue resume i\n")
     ran = duologue("copy", "h", "--to", "other.db")
     assert (ran.stdout, ran.stderr) == (
         "h\n",
-        "Go on with: duologue resume --store other.db h\n",
+        "Continue with: duologue resume --store other.db h\n",
     )
     ran = duologue("copy", "g", "--as", "Owner", "--into", "h", "--to", "other.db")
     assert (ran.exit_code, ran.stdout) == (0, "h\n")

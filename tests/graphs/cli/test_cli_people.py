@@ -333,7 +333,7 @@ def test_an_interrupted_run_without_people_is_no_waiting_one(
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         assert duologue(*SHORT).exit_code == 3
     assert duologue("show", "g").stdout.endswith(
-        "\n\nNot finished. It goes on with:\nduologue resume g\n"
+        "\n\nNot finished. Continue with:\nduologue resume g\n"
     )
 
 

@@ -57,7 +57,7 @@ def test_a_signal_that_is_sent_twice_in_mid_turn_leaves_a_session_that_goes_on(
         assert told == [
             "",
             "Terminated.",
-            f"Go on with: duologue resume --store '{store}' --model scripted g",
+            f"Continue with: duologue resume --store '{store}' --model scripted g",
         ]
         assert FIRST in out
         assert "Traceback" not in out
@@ -83,7 +83,7 @@ def test_a_signal_in_mid_turn_leaves_a_session_that_goes_on_without_repeating_a_
         with signals_kept(), meanwhile(send):
             ran = duologue(*SHORT)
         assert ran.exit_code == code
-        assert ran.stderr == f"\n{word}\nGo on with: duologue resume g\n"
+        assert ran.stderr == f"\n{word}\nContinue with: duologue resume g\n"
         assert FIRST in ran.stdout
         server.release()
         assert_goes_on(server)

@@ -81,13 +81,13 @@ def test_a_chat_at_a_terminal_shows_each_line_once_until_exit(server: ScriptedSe
 @pytest.mark.parametrize(
     ("sent", "code", "told"),
     [
-        (signal.SIGINT, 130, "\nInterrupted.\nGo on with: duologue resume c\n"),
+        (signal.SIGINT, 130, "\nInterrupted.\nContinue with: duologue resume c\n"),
         (
             "\x04",
             5,
             "\nSession c waits for an answer. User, it is your turn. exit: leave.\n{ways_on}",
         ),
-        (signal.SIGTERM, 143, "\nTerminated.\nGo on with: duologue resume c\n"),
+        (signal.SIGTERM, 143, "\nTerminated.\nContinue with: duologue resume c\n"),
     ],
     ids=["Ctrl-C", "Ctrl-D", "SIGTERM"],
 )
@@ -151,7 +151,7 @@ def test_ctrl_c_still_stops_it_while_nobody_is_asked(
 
         code, text = at_terminal("chat", "--session", "c", person=person)
     assert code == 130
-    assert text.endswith("\nInterrupted.\nGo on with: duologue resume c\n")
+    assert text.endswith("\nInterrupted.\nContinue with: duologue resume c\n")
     assert [row.status for row in list_sessions()] == ["unfinished"]
 
 
@@ -222,7 +222,7 @@ def test_in_a_terminal_of_its_own_calls_are_edited_and_ctrl_c_sent_twice_is_one(
                 pass
     assert process.returncode == 130
     text = terminal.text.replace("^C", "")
-    assert text.endswith("\nInterrupted.\nGo on with: duologue resume c\n")
+    assert text.endswith("\nInterrupted.\nContinue with: duologue resume c\n")
     assert "Traceback" not in text
     assert not {"\u202e", "\u200b"} & {*text}
     # It appears once in the display and once in the editor.

@@ -228,8 +228,8 @@ def test_the_command_says_it_and_how_it_goes_on(
     halted(store, THREE, after=1)
     ran = duologue("say", "one", "Bob", "I take over.", "--store", store)
     assert ran.exit_code == 0
-    assert ran.stdout == "Bob has said it.\n"
-    assert ran.stderr == f"Go on with: duologue resume --store {store} one\n"
+    assert ran.stdout == "Added the message of Bob.\n"
+    assert ran.stderr == f"Continue with: duologue resume --store {store} one\n"
     assert Session("one", store=store).state().transcript[-1] == ("Bob", "I take over.")
     ran = duologue("say", "one", "Dan", "I take over.", "--store", store)
     assert ran.exit_code == 2
