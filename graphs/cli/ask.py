@@ -1,7 +1,7 @@
-"""Asking a person the questions that a conversation waits with.
+"""Questions to a person, at the terminal or answered from a pipe.
 
-Lines are read by `graphs.cli.terminal.input`; `graphs.cli.question` says what to do where nobody
-answers.
+`graphs.cli.terminal.input` reads the lines. `graphs.cli.question` prints the commands that answer a
+question later.
 """
 
 import json
@@ -32,7 +32,7 @@ _NAME = 30  # columns of a speaker's name in a prompt
 
 
 class Asker:
-    """Asks at the terminal, or reads the answers out of a pipe."""
+    """Asks at the terminal, or reads the answers from a pipe."""
 
     def __init__(self, transcript: Transcript, lines: Lines) -> None:
         self._transcript = transcript
@@ -41,10 +41,10 @@ class Asker:
         self._reminded: set[str] = set()
 
     async def answer(self, question: Question) -> JsonValue:
-        """Ask, and wait for the answer.
+        """Ask a question and return the answer, or None if the input has ended.
 
-        It blocks the event loop on purpose: nothing else runs while a person thinks, and only the
-        main thread can be interrupted as it reads.
+        It blocks the event loop on purpose: nothing else runs while a person thinks, and a blocking
+        read can be interrupted only in the main thread.
         """
         if question.problem is not None:
             self._complain(question.problem)
@@ -75,7 +75,9 @@ class Asker:
         return text
 
     def _remind(self, question: MessageQuestion) -> None:
-        """Show the speaker's task and what it has heard, unless the screen has shown it."""
+        """Print the speaker's task and the messages it has heard, unless the screen shows them
+        already.
+        """
         is_new = question.speaker not in self._reminded
         self._reminded.add(question.speaker)
         heard = self._transcript.unseen(question.heard, question.speaker)
@@ -102,7 +104,7 @@ class Asker:
         return {"decisions": decisions}
 
     def _decision(self, question: ApprovalQuestion, call: dict[str, Any]) -> dict[str, Any] | None:
-        """Ask for a decision on one call; None if the person leaves."""
+        """Ask for the decision on a call. Return None if the person leaves."""
         keys = {key: word for key, word in _KEYS.items() if word in question.allowed(call)}
         self._gap()
         cut = self._call(call, _LONGEST)
@@ -126,7 +128,7 @@ class Asker:
                 return decision
 
     def _filled(self, word: str, call: dict[str, Any]) -> dict[str, Any] | None:
-        """Ask for a decision's details; None if the person takes it back."""
+        """Ask for the details of a decision. Return None if the person takes it back."""
         if word == "edit":
             arguments = self._arguments(call)
             action = {"name": call["name"], "args": arguments}
@@ -140,7 +142,7 @@ class Asker:
         return {"type": word}
 
     def _arguments(self, call: dict[str, Any]) -> dict[str, Any] | None:
-        # It goes to the terminal as it is.
+        # The terminal needs the exact text.
         text = dump_exact_json(call["args"])
         prompt = Text("arguments as JSON (nothing: back)> ", "bold")
         while True:
@@ -157,10 +159,10 @@ class Asker:
             self._complain('Arguments are a JSON object, such as {"name": "value"}')
 
     def _call(self, call: dict[str, Any], longest: int | None) -> bool:
-        """Show a waiting call; return whether any argument was cut."""
+        """Print a waiting call, and return whether any argument was cut."""
         name = escape_invisible(str(call["name"]))
         described = escape_invisible(str(call.get("description") or ""), keep="\n")
-        # What is described by its arguments is shown by them below.
+        # A description that contains the arguments is cut there, because they are printed below.
         quoting = described.partition(call_shown(call["name"], call["args"]))
         self._say(f"{quoting[0]}{name}:" if quoting[1] else described or name)
         was_cut = False
@@ -188,7 +190,7 @@ class Asker:
             self._complain('An answer is needed; "" is an empty text.')
 
     def _explain(self, text: str) -> None:
-        """Show a hint, unless it was the last one shown."""
+        """Print a hint, unless it was the last one printed."""
         if text != self._explained:
             self._tell(text)
             self._explained = text
@@ -198,7 +200,7 @@ class Asker:
             self._lines.console.print()
 
     def _tell(self, text: str) -> None:
-        """Show a hint to a person who types; input from a pipe needs none."""
+        """Print a hint to a person who types. Input from a pipe needs none."""
         if self._lines.typed:
             prose(self._lines.console, text, "dim")
 
@@ -210,7 +212,7 @@ class Asker:
         prose(self._lines.console, text, "yellow")
 
     def _exact(self, text: str, style: str = "") -> None:
-        """Show what a person decides on, with each of its blanks."""
+        """Print text that a person decides on, with all its blanks."""
         if self._lines.typed:
             plain(self._lines.console, text, style)
 

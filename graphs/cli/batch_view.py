@@ -1,4 +1,4 @@
-"""How a batch goes, while it does: a table on a terminal, elsewhere a plain line now and then."""
+"""The status of a running batch: a table on a screen, an occasional line elsewhere."""
 
 import time
 from collections.abc import Callable
@@ -16,14 +16,14 @@ from ..session.status import money
 from .terminal.console import cell, on_screen, one_line, plain
 
 _FIRST_LINE: Final = 5.0
-"""Seconds until the first plain line; each next one takes three times as long."""
+"""Seconds until the first line. The time to each further line is three times as long."""
 
 _SELDOM: Final = 60.0
-"""The longest time between two of them, in seconds."""
+"""Maximum number of seconds between two lines."""
 
 
 class BatchView:
-    """Shows a batch within its ``with`` block."""
+    """Shows the status of a batch while its ``with`` block runs."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console
@@ -36,18 +36,18 @@ class BatchView:
         self._live = Live(console=console, auto_refresh=False, transient=True) if screen else None
 
     def __enter__(self) -> "BatchView":
-        """Begin."""
+        """Start the table."""
         if self._live is not None:
             self._live.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End; a table is erased."""
+        """Stop and erase the table."""
         if self._live is not None:
             self._live.stop()
 
     def show(self, status: BatchStatus, pace: Figures | None = None) -> None:
-        """Show how a batch stands now, and how fast it goes, where that is known."""
+        """Show the current status of a batch, and its pace if it is known."""
         if self._done_before is None:
             self._done_before = status.done
         if self._live is not None:
@@ -80,7 +80,7 @@ class BatchView:
     def _used(self, status: BatchStatus, pace: Figures | None) -> list[str]:
         calls, tokens, cost = status.calls, status.tokens, status.cost
         if pace is not None:
-            # The rows of those that run know of no call yet.
+            # The rows of running cells do not contain their calls yet.
             whole = pace.used
             calls, cost = whole.calls, whole.cost
             tokens = whole.input_tokens + whole.output_tokens
@@ -94,7 +94,7 @@ class BatchView:
         return used if left is None else [*used, f"about {left} left"]
 
     def _left(self, status: BatchStatus) -> str | None:
-        """How long it may still take, where cells have ended since this is shown."""
+        """Return the estimated time left. None until a cell has ended since the first status."""
         done = status.done - (self._done_before or 0)
         if not done or not status.left or not status.is_running:
             return None
@@ -102,7 +102,7 @@ class BatchView:
 
 
 def _bar(most: int, done: int, width: int) -> Table:
-    # By itself it ends no line.
+    # ProgressBar alone does not end its line.
     bar = Table.grid()
     bar.add_row(ProgressBar(max(1, most), done, width=width))
     return bar

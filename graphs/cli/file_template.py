@@ -1,4 +1,4 @@
-"""Conversations to begin from, as TOML with comments, and a description of one in a few lines."""
+"""Sample conversations as TOML with comments, and the description of a conversation file."""
 
 import re
 import textwrap
@@ -36,16 +36,16 @@ _BATCH = "batch"
 
 @dataclass(frozen=True)
 class _Part:
-    """A table of a file."""
+    """A table of a sample file."""
 
     given: Mapping[str, Any]
-    """What is set."""
+    """The fields that are set."""
     offered: Mapping[str, Any] = field(default_factory=dict)
-    """What stands in comments, to be switched on."""
+    """The fields in comments, which a user can switch on."""
     head: str = ""
-    """The table's head; nothing of the file's own."""
+    """The lines before the fields. Empty for the top of the file."""
     model: type[BaseModel] | None = None
-    """Whose fields they are; None: those of the kind."""
+    """The model that has the fields. None: the model of the file's kind."""
 
 
 def _speaker(given: Mapping[str, Any], offered: Mapping[str, Any] | None = None) -> _Part:
@@ -79,7 +79,7 @@ _TABLES: Final[Mapping[str, tuple[_Part, ...]]] = {
         _END_CHAT,
     ),
 }
-"""The tables that stand in the file of a kind beside its own fields."""
+"""The tables of the kinds whose file has more than the kind's own fields."""
 
 _FILES: Final[Mapping[str, tuple[_Part, ...]]] = {
     _CONVERSATION: (
@@ -146,11 +146,14 @@ def _parts_of(kind: str) -> tuple[_Part, ...]:
 
 
 _OTHERS: Final[Mapping[str, type[BaseModel]]] = {_CONVERSATION: Conversation, _BATCH: Batch}
-"""What is no kind of conversation."""
+"""The files that are not of a kind of conversation."""
 
 
 def template(kind: str) -> str:
-    """Write a conversation of a kind to begin from, one of none of the kinds, or a batch."""
+    """Return the sample file of a kind of conversation, or of a batch.
+
+    `conversation` is a conversation with every field.
+    """
     kinds = [*forms_by_kind(), *_FILES]
     if kind not in kinds:
         hint = did_you_mean(kind, kinds) or f"; there are {list_names(kinds)}"
@@ -174,7 +177,7 @@ def template(kind: str) -> str:
 def _written(
     part: _Part, model: type[BaseModel], told: set[tuple[type[BaseModel], str]]
 ) -> Iterator[str]:
-    """The lines of a table; what a field means is told where it comes first."""
+    """Yield the lines of a table. The meaning of a field is written only the first time."""
     docs = field_docs(model)
     for name, value in {**part.given, **part.offered}.items():
         if (model, name) not in told:
@@ -188,7 +191,7 @@ def _written(
 
 
 def _meaning(doc: str, info: FieldInfo) -> str:
-    """Say what a field means to who writes a file, which has no None."""
+    """Return the meaning of a field for a TOML file, which has no None."""
     text = doc.replace("``", "`")
     if info.default is None:
         text = text.replace("None: ", "Without it: ")
@@ -199,7 +202,7 @@ def _meaning(doc: str, info: FieldInfo) -> str:
 
 
 def _inline(value: object) -> str:
-    """Write a value on one line."""
+    """Return a value as TOML on one line."""
     match value:
         case Mapping():
             pairs = (f"{_key(name)} = {_inline(one)}" for name, one in value.items())
@@ -215,7 +218,7 @@ def _key(name: str) -> str:
 
 
 def describe(file: Path, out: Console) -> None:
-    """Say what a conversation in a file is, and whether all that it names is there."""
+    """Print a description of a conversation file, and check the names in it."""
     conversation = load_conversation(file)
     names = ", ".join(map(one_line, conversation.names))
     plain(out, f"{one_line(str(file))}: {read_kind(file) or 'a conversation'} of {names}", "bold")
@@ -237,7 +240,7 @@ def describe(file: Path, out: Console) -> None:
 
 
 def _check_names(conversation: Conversation, out: Console, where: str) -> None:
-    """Say of all that it names whether it is there; refuse it where something is not."""
+    """Print whether each registered name exists. Raise SpecError if one is missing."""
     registry = Registry()
     for noun, name, is_there in registry.looked_up(conversation):
         found = "registered" if is_there else "missing"

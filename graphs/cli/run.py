@@ -1,6 +1,6 @@
-"""Running a conversation from the command line: its events are shown, and a signal stops it.
+"""A run on the command line: its events are printed, and a signal interrupts it.
 
-What the events look like is in `graphs.cli.terminal.events`.
+`graphs.cli.terminal.events` formats the events.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from .terminal.progress import Progress
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-_PATIENCE = 3  # signals: the first asks to stop, and `uv run` and the like may send it twice
+_PATIENCE = 3  # signals; the first interrupts the run, and `uv run` may send it twice
 
 
 def follow(
@@ -46,14 +46,14 @@ def follow(
     as_json: bool,
     reply: GivenAnswer | None = None,
 ) -> None:
-    """Run a session to its outcome and show what happens.
+    """Run a session to its end and print its events.
 
-    A person is asked at the terminal, save with JSON, where the session is left waiting.
+    Questions are asked at the terminal. With JSON they are printed, and the session waits.
     """
     view = JsonLines() if as_json else Transcript(follow_up, stdout(), stderr())
     code = asyncio.run(_Run(view, follow_up).play(source, session, reset=reset, reply=reply))
     if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
-        # All is said and stored: the same signal once more changes nothing.
+        # Everything is printed and stored, so a repeated signal must not kill the process.
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_IGN)
     if code is not ExitCode.DONE:
@@ -68,7 +68,7 @@ class _Run:
     signals: list[int] = field(default_factory=list)
     has_left: bool = False
     progress: Progress | None = None
-    """Shows what is waited for, where a person reads."""
+    """The progress line. None with JSON."""
 
     async def play(
         self,
@@ -96,7 +96,7 @@ class _Run:
                 with self.progress or nullcontext():
                     questions = await self._show(events, hold=reply is not None)
         except (asyncio.CancelledError, KeyboardInterrupt):
-            # On Windows the loop itself turns Ctrl-C into this.
+            # On Windows the event loop itself turns Ctrl-C into this.
             code = ExitCode(128 + (self.signals or [signal.SIGINT])[0])
             self._pause()
             plain(stderr(), f"\n{'Interrupted' if code is ExitCode.INTERRUPTED else 'Terminated'}.")
@@ -114,7 +114,11 @@ class _Run:
     async def _show(
         self, events: AsyncGenerator[Event | StoredSession, None], *, hold: bool
     ) -> tuple[Question, ...]:
-        """Show what happens."""
+        """Print the events, and return the questions that the session waits with.
+
+        With `hold`, the events before the session starts are printed only once the next event shows
+        that the answer was accepted.
+        """
         held: list[Event] = []
         questions: tuple[Question, ...] = ()
         async for event in events:
@@ -136,7 +140,7 @@ class _Run:
         if self.progress is None or not isinstance(self.view, Transcript):
             self.view.show(event)
         elif not isinstance(event, ConversationEnded):
-            # The result, which comes next, knows what led there.
+            # The result comes next, and its steps are printed with the end.
             self.progress.show(event, self.view)
 
     def _show_end(self, result: StoredSession) -> None:
@@ -154,7 +158,7 @@ class _Run:
                 self.signals.append(number)
                 raise KeyboardInterrupt
 
-        # In the place of the loop's own, without a moment in which a signal would end it all.
+        # Replaced directly: with no handler in between, a signal would kill the process.
         before = {number: signal.signal(number, leave) for number in _SIGNALS}
         try:
             yield
@@ -169,14 +173,14 @@ class _Run:
 
         def stop(number: int) -> None:
             if self.has_left:
-                # The loop hears of it late.
+                # The loop handles the signal after `leave` has handled it.
                 self.has_left = False
                 return
             self.signals.append(number)
             if len(self.signals) == 1:
                 run.cancel()
             elif len(self.signals) >= _PATIENCE:
-                # What is answered is stored already: nothing is lost by not waiting.
+                # Answered calls are stored already, so nothing is lost by exiting at once.
                 if self.progress is not None:
                     self.progress.hide()
                 os._exit(128 + number)
@@ -204,7 +208,7 @@ class _Run:
 
 
 async def _waits(session: str, store: str | None) -> bool:
-    """Whether the session is stored unfinished, where another process can resume it."""
+    """Return whether the session is stored unfinished in a store that another process can open."""
     try:
         async with open_store(store or load_settings().store) as opened:
             row = await opened.get(session) if opened.outlives_process else None

@@ -1,4 +1,4 @@
-"""The command that runs a batch: how it goes is shown, and a signal pauses it."""
+"""The command `duologue batch run`: its status is shown, and a signal pauses the batch."""
 
 import asyncio
 import gc
@@ -25,11 +25,11 @@ from .terminal.console import json_line, plain, stderr
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 _LOOK = 0.5
-"""Seconds between two looks at how it stands, where a look takes no time."""
+"""Minimum number of seconds between two reads of the status."""
 
 
 def run_here(file: Path, settings: BatchSettings, options: Options, *, as_json: bool) -> None:
-    """Run a batch in this process, as far as it goes."""
+    """Run a batch in this process until it ends, pauses or is stopped."""
 
     async def play() -> ExitCode:
         async with open_driver(file, settings, options) as driver:
@@ -46,7 +46,7 @@ class _Run:
     driver: Driver
     as_json: bool
     unscored: int = 0
-    """How many cells that have ended lack scores."""
+    """Number of finished cells whose scores are missing."""
     signals: list[int] = field(default_factory=list)
     pausing: set[asyncio.Task[None]] = field(default_factory=set)
     view: BatchView = field(default_factory=lambda: BatchView(stderr()))
@@ -62,7 +62,7 @@ class _Run:
                     if not self.as_json:
                         status = await read_status(self.driver.store, self.driver.row.batch)
                         self.view.show(status, await self.driver.crew.pace())
-                    # Counting a million cells takes half a second.
+                    # Counting the cells of a batch with a million of them takes half a second.
                     took = time.monotonic() - began
                     await asyncio.wait([running], timeout=max(_LOOK, 4 * took))
             await running
@@ -95,7 +95,7 @@ class _Run:
             answered = "`duologue sessions` lists those that wait, `duologue answer` answers them"
             plain(stderr(), f"{answered}; then the same command goes on.")
         if status.left > waiting:
-            # What is used up holds for all runs together.
+            # A limit counts over all runs of the batch.
             is_used_up = (status.stopped or "").startswith("limits.")
             same = "With a larger limit the same" if is_used_up else "The same"
             plain(stderr(), f"{same} command goes on with what is left.")
@@ -118,7 +118,7 @@ class _Run:
                 case 2:
                     running.cancel()
                 case _:
-                    # What is answered is stored already: nothing is lost by not waiting.
+                    # Answered calls are stored already, so nothing is lost by exiting at once.
                     os._exit(128 + number)
 
         for number in _SIGNALS:

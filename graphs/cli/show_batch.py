@@ -1,4 +1,4 @@
-"""The commands that show how batches stand."""
+"""The commands that show batches."""
 
 import asyncio
 import json
@@ -23,11 +23,11 @@ from .terminal.console import (
 )
 
 _LOOK = 1.0
-"""Seconds between two looks at a batch that another process runs."""
+"""Seconds between two reads of the status of a batch that another process runs."""
 
 
 def show_plan(file: Path, name: str | None, *, as_json: bool) -> None:
-    """Show what a batch would take, and two of its cells."""
+    """Print the size of a batch and two of its cells, without running it."""
     from ..batch.preview import preview_batch  # loads LangGraph
     from ..batch.run import batch_name, read_cells
 
@@ -40,7 +40,7 @@ def show_plan(file: Path, name: str | None, *, as_json: bool) -> None:
 
 
 def show_status(name: str, store: str | None, *, watch: bool, as_json: bool) -> None:
-    """Show how a batch stands; if it is watched, until nobody runs it any more."""
+    """Print the status of a batch. With `watch`, update it until the batch no longer runs."""
     print_status(asyncio.run(_followed(name, store, watch=watch)), as_json=as_json)
 
 
@@ -60,7 +60,7 @@ async def _followed(name: str, store: str | None, *, watch: bool) -> BatchStatus
 
 
 def print_status(status: BatchStatus, *, as_json: bool) -> None:
-    """Print how a batch stands."""
+    """Print the status of a batch."""
     if as_json:
         json_line(json.dumps(_as_json(status)))
         return
@@ -74,7 +74,7 @@ def _as_json(status: BatchStatus) -> dict[str, object]:
 
 
 def show_batches(store: str | None, *, as_json: bool) -> None:
-    """List the batches of a store, the newest first."""
+    """Print the batches of a store, newest first."""
     found = list_batches(store=store)
     if as_json:
         for status in found:

@@ -1,1 +1,1 @@
-"""Output to a terminal, and input from it."""
+"""Output to a terminal and input from it."""

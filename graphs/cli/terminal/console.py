@@ -1,6 +1,6 @@
 """Output to a terminal: results to stdout, notices to stderr, text fitted to the width.
 
-Nothing here reads rich's markup, so no text of a model or a user is taken for it.
+Rich's markup is off, so that no text of a model or a user is read as markup.
 """
 
 import sys
@@ -17,11 +17,11 @@ from rich.text import Text
 from ...common.sanitize import clean, escape_invisible, escape_invisible_json
 
 _CELL = 128
-"""The most columns of a cell: the longest id of a session fits."""
+"""Maximum columns of a cell. The longest id of a session fits."""
 
 
 def one_line(text: str, width: int | None = None) -> str:
-    """Return prose on one line."""
+    """Return prose on one line, cut to a width in columns if it is given."""
     line = " ".join(clean(text).split())
     if width is None or cell_len(line) <= width:
         return line
@@ -29,23 +29,23 @@ def one_line(text: str, width: int | None = None) -> str:
 
 
 def cut_text(text: str, most: int) -> str:
-    """Cut a text after so many characters, and say how many it has."""
+    """Return a text cut after a number of characters, with its full length."""
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
 def cell(text: str) -> str:
-    """Return an id, a name or a reason for a column, in which no two look the same."""
+    """Return an id, a name or a reason for a column. Different ones never look the same."""
     shown = escape_invisible(text)
     return shown if cell_len(shown) <= _CELL else one_line(shown, _CELL)
 
 
 def pad(text: str, width: int) -> str:
-    """Fill a cell up with blanks."""
+    """Return a cell filled with blanks to a width."""
     return text + " " * (width - cell_len(text))
 
 
 def beside(left: str, parts: Sequence[str], width: int) -> str:
-    """Put as much of a status as there is room for at the right of a line."""
+    """Return a line with as many parts of a status at its right end as there is room for."""
     for count in range(len(parts), 0, -1):
         right = " · ".join(parts[:count])
         gap = width - cell_len(left) - cell_len(right)
@@ -55,14 +55,14 @@ def beside(left: str, parts: Sequence[str], width: int) -> str:
 
 
 class Flow:
-    """Writes a text to a terminal as it comes, wrapped between words.
+    """Writes a text to a terminal as it arrives, wrapped between words.
 
-    White space is held back until a word follows, so that none ends a line or the text.
+    White space is written only when a word follows, so that no line and no text ends with it.
     """
 
     def __init__(self, console: Console, style: StyleType = "") -> None:
         self.lines = 0
-        """How many lines are finished."""
+        """Number of finished lines."""
         self._console = console
         self._style = style
         self._word = ""
@@ -74,14 +74,15 @@ class Flow:
     def write(self, text: str) -> None:
         """Write a piece of the text."""
         text = self._return + text
-        # The next piece may begin with the rest of a line break.
+        # A line break may be split between two pieces.
         self._return = "\r" if text.endswith("\r") else ""
         for character in clean(text.removesuffix(self._return)):
             if character.isspace():
                 self._flush()
                 self._gap += character
             elif cell_len(character) > 1:
-                # Wide scripts have no spaces: each sign can begin a line.
+                # Scripts with wide characters have no spaces: a line may break before each
+                # character.
                 self._flush()
                 self._word = character
                 self._flush()
@@ -89,7 +90,7 @@ class Flow:
                 self._word += character
 
     def end(self) -> None:
-        """Write what is held back, and a line break."""
+        """Write the rest of the text, and a line break."""
         self._word += clean(self._return)
         self._flush()
         if self._begun:
@@ -113,7 +114,7 @@ class Flow:
 
     def _put(self, ends: str, text: str) -> None:
         width = self._console.width
-        # A word that is longer than a line is cut, as a terminal would.
+        # A word longer than a line is cut, as a terminal would do.
         while self._column + cell_len(text) > width:
             room = _fitting(text, width - self._column)
             ends, text = ends + text[:room] + "\n", text[room:]
@@ -127,7 +128,7 @@ class Flow:
 
 
 def _fitting(text: str, width: int) -> int:
-    """How many characters of a text fit, at least one."""
+    """Return the number of characters that fit into a width, at least one."""
     room = 1
     while room < len(text) and cell_len(text[: room + 1]) <= width:
         room += 1
@@ -135,7 +136,7 @@ def _fitting(text: str, width: int) -> int:
 
 
 def erase_lines(console: Console, count: int) -> bool:
-    """Erase the last lines of the screen; return whether that was possible."""
+    """Erase the last lines of the screen, and return whether that was possible."""
     if count >= console.height:
         return False
     up = [(ControlType.CURSOR_UP, 1), (ControlType.ERASE_IN_LINE, 2)] * count
@@ -144,25 +145,25 @@ def erase_lines(console: Console, count: int) -> bool:
 
 
 class _Console(Console):
-    """A console to which no text brings control or direction characters.
+    """A console that escapes control and direction characters in all text.
 
-    Writers fit text to columns, by `one_line` and `cell`; what one forgets is escaped here.
+    Callers escape their text by `one_line` and `cell`; this is the second line of defence.
     """
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Render it, with all of its text escaped."""
+        """Yield the segments of a renderable, with their text escaped."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else clean(text), style, control)
 
     def on_broken_pipe(self) -> NoReturn:
-        # The run has to be cancelled, not the process ended on the spot.
+        # Rich would end the process; the run must be cancelled instead.
         raise BrokenPipeError
 
 
 def stdout() -> Console:
-    """Return the console for results; rich's markup is off."""
+    """Return the console for results."""
     return _Console(markup=False, highlight=False, emoji=False)
 
 
@@ -172,18 +173,18 @@ def stderr() -> Console:
 
 
 def on_screen(console: Console) -> bool:
-    """Whether it is a real terminal, on which the cursor can be moved and lines are cut to fit."""
-    # Colours can be forced into a pipe or a log, where moving the cursor makes no sense.
+    """Return whether a console is a real terminal: the cursor moves, and lines are cut to fit."""
+    # Colours can be forced in a pipe or a log, where moving the cursor makes no sense.
     return console.is_terminal and not console.is_dumb_terminal and console.file.isatty()
 
 
 def plain(console: Console, text: str, style: StyleType = "") -> None:
-    """Print text wrapped by the terminal alone, so that it can be copied as it is."""
+    """Print text that only the terminal wraps, so that it can be copied unchanged."""
     console.print(Text(text, style), soft_wrap=True)
 
 
 def json_line(text: str) -> None:
-    """Print JSON on one line, at once."""
+    """Print JSON on one line, and flush it."""
     sys.stdout.write(escape_invisible_json(text) + "\n")
     sys.stdout.flush()
 

@@ -1,7 +1,6 @@
-"""Printing events: streamed on a terminal, whole messages when stdout is redirected.
+"""The printed events of a run: streamed on a terminal, as whole messages elsewhere.
 
-A run and its events are in `graphs.cli.run`; sentences about events are in
-`graphs.session.status`.
+`graphs.cli.run` runs the session; `graphs.session.status` describes events in sentences.
 """
 
 from collections.abc import Callable, Iterable
@@ -36,29 +35,29 @@ from .console import cell, erase_lines, json_line, on_screen, one_line, plain, p
 from .follow_up import FollowUp, show_end
 from .reply import Reply
 
-# Legible on light and on dark; red is for errors.
+# Legible on a light and on a dark background. Red is for errors.
 _COLOURS = ("cyan", "magenta", "green", "yellow", "blue")
 
 _TASK = "Task"
 
 
 class View(Protocol):
-    """Shows events."""
+    """An output for events."""
 
     def show(self, event: Event) -> None:
         """Show one event."""
 
 
 class JsonLines:
-    """Shows each event as one line of JSON, at once."""
+    """Prints each event as a line of JSON, at once."""
 
     def show(self, event: Event) -> None:
-        """Show one event."""
+        """Print one event."""
         json_line(event.model_dump_json())
 
 
 class Transcript:
-    """Shows events as a conversation."""
+    """Prints the events as a conversation."""
 
     def __init__(
         self,
@@ -83,7 +82,7 @@ class Transcript:
         self._people: tuple[str, ...] = ()
 
     def show(self, event: Event) -> None:
-        """Show one event."""
+        """Print one event."""
         match event:
             case SessionStarted():
                 self._start(event)
@@ -93,8 +92,8 @@ class Transcript:
             case TaskSpecified():
                 self._specified(event)
             case MessageStarted() | QuestionAsked():
-                # Where a message begins anew, what was shown of it is no part of it; who is there
-                # to answer is asked by what reads the answer.
+                # A message that starts again replaces the streamed part. A question is printed by
+                # the code that reads its answer.
                 self.pause()
             case MessageToken():
                 self._stream(event)
@@ -110,24 +109,24 @@ class Transcript:
                 self._aside(remark(event))
 
     def shows(self, event: Event) -> bool:
-        """Whether anything is written of an event: a pipe gets whole messages only."""
+        """Return whether an event is printed. A pipe gets whole messages only."""
         if isinstance(event, ThoughtReceived):
             return self._thoughts
         return self._live or not isinstance(event, MessageStarted | MessageToken)
 
     @property
     def is_streaming(self) -> bool:
-        """Whether a message is being streamed and not complete."""
+        """Whether a message is being streamed and is not complete."""
         return self._reply is not None
 
     def pause(self) -> None:
-        """End the line of a message that is being streamed, before something else is printed."""
+        """End the line of a streamed message before something else is printed."""
         if self._reply is not None:
             self._reply.end()
             self._reply = None
 
     def head(self, name: str, message: str = "") -> None:
-        """Announce who speaks, and which message it is where ids are shown."""
+        """Print the name of a speaker, with the place of the message if places are shown."""
         self.pause()
         colour = "bold" if name == _TASK else self.colour(name)
         mark = cell(message) if self._ids else ""
@@ -145,7 +144,7 @@ class Transcript:
         self._out.print(line, no_wrap=True)
 
     def speech(self, text: str) -> None:
-        """Show what is said, as Markdown on a terminal."""
+        """Print a message, as Markdown on a terminal."""
         if not self._live:
             self.body(text)
             return
@@ -154,11 +153,11 @@ class Transcript:
         reply.end()
 
     def body(self, text: str, style: StyleType = "") -> None:
-        """Show a whole text."""
+        """Print a whole text."""
         whole(self._out, text, style)
 
     def typed(self, text: str) -> None:
-        """Remember what a person has typed, so that it is not printed again."""
+        """Remember a text that a person has typed, so that it is not printed again."""
         self._typed = text
 
     def rule(self) -> None:
@@ -189,11 +188,11 @@ class Transcript:
         self._reply.write(event.text)
 
     def unseen(self, heard: str, by: str) -> str:
-        """Remove from what a speaker has heard what was printed here since the last call."""
-        # Nobody hears itself. A short text may stand in a longer one.
+        """Return the heard text without the messages that were printed since the last call."""
+        # A speaker does not hear itself. Longer texts go first, as they may contain shorter ones.
         others = [(speaker, text) for speaker, text in self._shown if speaker != by]
         for speaker, text in sorted(others, key=lambda shown: -len(shown[1])):
-            # Among several it comes after the name.
+            # With several speakers, the name precedes the message.
             said = f"{speaker}: {text}"
             heard = heard.replace(said if said in heard else text, "", 1) if text else heard
         self._shown.clear()
@@ -212,7 +211,7 @@ class Transcript:
             and self._people
             and not {event.speaker, *audience} & {*self._people}
         ):
-            # Whoever plays here must not see it.
+            # The person at this terminal must not see it.
             told = f"says something to {' and '.join(audience)} alone"
             self._aside(f"{event.speaker} {told if audience else 'keeps something to itself'}")
             return
@@ -232,7 +231,7 @@ class Transcript:
             self.body(f"(Kept, though asked for again: {one_line(event.problem)})", "dim")
 
     def _inside(self, event: ThoughtReceived | VerdictGiven) -> None:
-        """Show what nobody says."""
+        """Print a thought or a verdict."""
         if isinstance(event, VerdictGiven):
             if event.verdict.findings:
                 self._found(event.verdict)
@@ -247,7 +246,7 @@ class Transcript:
         if reply is None:
             self.head(event.speaker or _TASK, event.id)
         self.pause()
-        # Its tokens are on the screen already, as if they counted.
+        # Its tokens are on the screen already, and look like an accepted message.
         if reply is None or erase_lines(self._out, reply.lines):
             self.body(event.text, "dim strike" if self._live else "dim")
         how = describe_retry(cut_off=event.cut_off)
@@ -260,7 +259,7 @@ class Transcript:
         plain(self._out, f"({one_line(text, self._out.width - 2 if self._live else None)})", "dim")
 
     def _found(self, verdict: Verdict) -> None:
-        """Print a separate judge's findings, a line for each criterion."""
+        """Print a separate judge's findings, one line for each criterion."""
         self.pause()
         met = sum(finding is Finding.MET for finding in verdict.findings.values())
         plain(self._out, f"(The judge finds {met} of {len(verdict.findings)} criteria met.)", "dim")
@@ -272,7 +271,7 @@ class Transcript:
     def end(
         self, event: ConversationEnded, why: Callable[[], Iterable[OutcomeStep]] = tuple
     ) -> None:
-        """Show how it ended, with the last steps that led there."""
+        """Print how the session ended, with the last steps that led to the end."""
         self.pause()
         self._out.print()
         show_end(self._out, event, why)

@@ -1,6 +1,6 @@
-"""Reading a person's lines, from a terminal, a pipe or a file.
+"""Lines that a person enters, from a terminal, a pipe or a file.
 
-What is asked, and what the lines mean, is in `graphs.cli.ask`.
+`graphs.cli.ask` asks the questions and reads the lines' meaning.
 """
 
 import re
@@ -29,7 +29,7 @@ class Lines:
 
     @property
     def typed(self) -> bool:
-        """Whether a person types them, and not a pipe or a file gives them."""
+        """Whether a person types the lines; otherwise they come from a pipe or a file."""
         return sys.stdin is not None and sys.stdin.isatty()
 
     @property
@@ -39,16 +39,19 @@ class Lines:
 
     @property
     def console(self) -> Console:
-        """The console for questions: stderr when stdout is redirected."""
+        """The console for questions: stderr if stdout is redirected."""
         return self._out if self.echoed else self._err
 
     def read(self, prompt: Text, prefilled: str = "", *, keep: bool = False) -> str:
         """Read a line. It blocks.
 
         Args:
-            prompt: What stands in front of it.
-            prefilled: What it begins with, where a person can edit it.
-            keep: Whether the arrow keys bring it back at the next line, until the command ends.
+            prompt: The text in front of the line.
+            prefilled: A text that the person can edit. Used only on a terminal.
+            keep: Whether the arrow keys bring the line back at later prompts of this command.
+
+        Raises:
+            EOFError: The input has ended.
         """
         if self._ended or sys.stdin is None:
             raise EOFError
@@ -72,7 +75,8 @@ class Lines:
         if prefilled:
             editing.set_startup_hook(lambda: editing.insert_text(prefilled))
         try:
-            # Signs that take no room are marked, or the cursor goes astray in long lines.
+            # Escape sequences are marked as having no width, or the cursor is misplaced in long
+            # lines.
             line = input(_ESCAPES.sub("\x01\\g<0>\x02", shown))
         finally:
             editing.set_startup_hook(None)
@@ -91,10 +95,10 @@ class Lines:
 
 @cache
 def _line_editing() -> ModuleType | None:
-    """The readline module, if the platform has it. It keeps in mind what it is told to."""
+    """Return the readline module with its automatic history off, or None if there is none."""
     try:
         import readline
-    except ImportError:  # as on Windows, whose console does it
+    except ImportError:  # as on Windows, whose console edits lines
         return None
     readline.set_auto_history(False)
     return readline

@@ -1,6 +1,6 @@
-"""Blocks of Markdown, rendered for a terminal. No part of a text is hidden.
+"""Blocks of Markdown, rendered for a terminal without hiding any part of the text.
 
-What streams them is in `graphs.cli.terminal.reply`.
+`graphs.cli.terminal.reply` streams them.
 """
 
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ from rich.style import Style
 from rich.syntax import ANSISyntaxTheme, Syntax
 from rich.theme import Theme
 
-# What would hide a part of the text, such as tags, addresses behind words and backslashes, is
-# shown as it is written.
+# Markup that hides a part of the text, such as tags, addresses behind words and backslashes, is
+# shown literally.
 _PARSER = (
     MarkdownIt("commonmark")
     .enable("table")
@@ -37,7 +37,7 @@ _CODE = ANSISyntaxTheme(
         Number: Style(color="cyan"),
     }
 )
-"""Colours of the terminal's own palette, legible on light and on dark."""
+"""Colours of the terminal's own palette, legible on a light and on a dark background."""
 
 _THEME = Theme(
     {
@@ -54,25 +54,25 @@ _THEME = Theme(
 
 
 class _Heading(markdown.Heading):
-    """A heading, where all text begins."""
+    """A heading, aligned to the left."""
 
     LEVEL_ALIGN: ClassVar = {}
 
 
 class _Code(markdown.CodeBlock):
-    """Code that can be copied as it is: nothing stands beside it."""
+    """A block of code that can be copied unchanged, because no border is drawn next to it."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip()
         syntax = Syntax(code, self.lexer_name, theme=_CODE)
-        # Padded with blanks they would be copied, too.
+        # Padding would be copied as well.
         for line in syntax.highlight(code).wrap(console, options.max_width, tab_size=4):
             line.rstrip()
             yield line
 
 
 class _Item(markdown.ListItem):
-    """An item of a list, with the mark that it was given."""
+    """An item of a list, with its bullet or number."""
 
     def __init__(self, mark: str) -> None:
         super().__init__()
@@ -80,11 +80,11 @@ class _Item(markdown.ListItem):
 
     @classmethod
     def create(cls, markdown: markdown.Markdown, token: Token) -> "_Item":
-        """Make it of a token."""
+        """Return an item for a token."""
         return cls("•" if token.markup in ("-", "*") else f"{token.info}{token.markup}")
 
     def render_bullet(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Show it behind its mark."""
+        """Yield the segments of the item after its mark."""
         mark = f" {self._mark} "
         inner = options.update(width=options.max_width - len(mark))
         lines = console.render_lines(self.elements, inner, style=self.style, pad=False)
@@ -96,7 +96,7 @@ class _Item(markdown.ListItem):
     def render_number(
         self, console: Console, options: ConsoleOptions, number: int, last_number: int
     ) -> RenderResult:
-        """Show it behind its number."""
+        """Yield the segments of the item after its number."""
         return self.render_bullet(console, options)
 
 
@@ -119,14 +119,17 @@ _PLAIN = {"paragraph_open", "inline", "paragraph_close", "text", "softbreak", "h
 
 
 def rendered(text: str, console: Console) -> list[list[Segment]] | None:
-    """Render a block of Markdown in lines; None where it has no markup, or begins with an indent.
+    """Render a block of Markdown as lines.
 
     Args:
         text: The block, without control characters.
         console: The terminal that it is for.
+
+    Returns:
+        The lines. None if the block has no markup, or begins with an indent.
     """
     if text[:1].isspace():
-        # Which belongs to a list before it, or is meant.
+        # The indent belongs to a list before it, or is intended.
         return None
     tokens = _PARSER.parse(text)
     for token in tokens:
@@ -139,7 +142,7 @@ def rendered(text: str, console: Console) -> list[list[Segment]] | None:
 
 
 def _inline(tokens: list[Token]) -> Iterator[Token]:
-    """Keep line breaks, and signs that may be no marks: of names and of sums."""
+    """Yield the tokens with line breaks kept, and with signs in names and sums as plain text."""
     literal: list[bool] = []
     for place, token in enumerate(tokens):
         if token.type == "softbreak":
@@ -155,7 +158,7 @@ def _inline(tokens: list[Token]) -> Iterator[Token]:
 
 
 def _within_a_word(tokens: list[Token], opening: int) -> bool:
-    """Whether emphasis begins or ends inside a word, as in ``2*3*4``."""
+    """Return whether emphasis begins or ends inside a word, as in ``2*3*4``."""
     level = tokens[opening].level
     closing = next(
         place
@@ -168,7 +171,7 @@ def _within_a_word(tokens: list[Token], opening: int) -> bool:
 
 
 def _trimmed(lines: list[list[Segment]]) -> list[list[Segment]]:
-    """Leave out blanks at the ends of lines, and empty lines around a block."""
+    """Return lines without blanks at their ends and without empty lines around the block."""
     for line in lines:
         while line and not line[-1].text.strip():
             line.pop()

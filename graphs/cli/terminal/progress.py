@@ -1,7 +1,7 @@
-"""A progress line: what the run is waiting for, and for how long.
+"""The progress line: the current activity and its duration.
 
-On a terminal it is one line with a spinner, erased before anything else is printed; elsewhere a
-plain line now and then.
+On a screen it is one line with a spinner, which is erased before anything else is printed.
+Elsewhere a line is printed now and then.
 """
 
 import asyncio
@@ -20,24 +20,26 @@ from ...session.activity import AtWork
 from .console import beside, on_screen, one_line, plain
 
 if TYPE_CHECKING:
-    # What only waits for a list of models does not load LangGraph.
+    # Listing the models does not load LangGraph.
     from ...events import Event
     from .events import Transcript
 
 _TICK = 0.1
-"""How often the line is drawn, in seconds."""
+"""Seconds between two updates of the line."""
 
 _PATIENCE = 0.5
-"""How long nothing is shown before the line appears, in seconds."""
+"""Seconds without output before the line appears."""
 
 _FIRST_LINE = 5.0
-"""When the first plain line comes, in seconds; the next after three times as long."""
+"""Seconds until the first line that is not on a screen. Each further line takes three times as
+long.
+"""
 
 
 class Progress(AtWork):
-    """Shows progress within its ``with`` block; needs a running event loop.
+    """Shows progress while its ``with`` block runs. It needs a running event loop.
 
-    As a handler of LangChain's callbacks it is told which models and tools are at work.
+    It is a handler of LangChain's callbacks, from which it knows the running models and tools.
     """
 
     def __init__(
@@ -56,18 +58,18 @@ class Progress(AtWork):
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> "Progress":
-        """Begin."""
+        """Start the line."""
         self._run()
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End, and erase the line."""
+        """Stop and erase the line."""
         if self._timer is not None:
             self._timer.cancel()
         self.hide()
 
     def hide(self) -> None:
-        """Erase the line and draw none until an `aside` ends."""
+        """Erase the line, and draw none until an `aside` ends."""
         self._is_hidden = True
         if self._is_drawn:
             self._is_drawn = False
@@ -75,7 +77,10 @@ class Progress(AtWork):
 
     @contextmanager
     def aside(self, *, goes_on: Callable[[], bool] = lambda: False) -> Iterator[None]:
-        """Erase the line while the block prints something else."""
+        """Erase the line while the block prints something else.
+
+        It stays hidden after the block while `goes_on` returns True.
+        """
         self.hide()
         try:
             yield
@@ -84,21 +89,21 @@ class Progress(AtWork):
             self._is_hidden = goes_on()
 
     def show(self, event: "Event", transcript: "Transcript") -> None:
-        """Show an event; the line is erased only if the transcript prints something."""
+        """Show an event. The line is erased only if the transcript prints something."""
         if transcript.shows(event):
             with self.aside(goes_on=lambda: transcript.is_streaming):
                 transcript.show(event)
         self.saw(event)
 
     def saw(self, event: "Event") -> None:
-        """Note an event: it tells what is going on while no model or tool is running."""
+        """Note an event, for the activity that is shown while no model or tool runs."""
         match event.event:
             case "session":
                 self._doing = "Getting the model ready"
             case "code":
                 self._doing = "Running the code"
             case "question":
-                # What has asked has stopped.
+                # The tool that asks has stopped.
                 self.running.clear()
             case "notice":
                 pass
@@ -106,7 +111,7 @@ class Progress(AtWork):
                 self._doing = "Working"
 
     def tick(self) -> None:
-        """Draw the line, or print one, if it is time to."""
+        """Update the line, or print one, if it is time."""
         if self._is_hidden:
             return
         now = self.clock()
@@ -118,11 +123,11 @@ class Progress(AtWork):
             room = self._console.width - 1
             line = one_line(f"{frame} {what}… {now - began:.0f} s", room)
             if self.state is not None:
-                # What only waits for a list of models has no state, and loads none of this.
+                # Listing the models has no state, and does not load this module.
                 from ...session.status import status
 
                 line = beside(line, status(self.state), room)
-            # In one write, or the screen shows the line that is gone in between.
+            # In one write, so that the screen never shows the erased line.
             with self._console:
                 self._erase()
                 self._console.print(Text(line, "dim"), end="", soft_wrap=True)
@@ -141,7 +146,7 @@ class Progress(AtWork):
         self._console.control(Control(ControlType.CARRIAGE_RETURN, start))
 
     def _run(self) -> None:
-        # A screen that is gone is for those to notice who have something to say.
+        # An error of the screen is raised by the next output that matters.
         with suppress(OSError):
             self.tick()
         self._timer = asyncio.get_running_loop().call_later(_TICK, self._run)

@@ -1,7 +1,8 @@
-"""What speakers say, on a terminal: plain while it streams, and as Markdown block by block.
+"""Messages on a terminal: plain while they stream, then as Markdown block by block.
 
-A block is what stands between blank lines, or fenced code. It is written as its words come, and
-anew once it is whole, if it has any markup: nothing on the screen changes but that, once.
+A block is the text between blank lines, or fenced code. Its words are written as they arrive. Once
+it is complete, it is erased and written as Markdown if it has any markup; so each part of the
+screen changes at most once.
 """
 
 from rich.console import Console
@@ -13,15 +14,15 @@ from .console import Flow, erase_lines
 
 
 class Reply:
-    """Writes what a speaker says to a terminal, as it comes or whole."""
+    """Writes a message to a terminal, as it arrives or whole."""
 
     def __init__(self, console: Console, *, whole: bool = False) -> None:
         self.lines = 0
-        """How many lines are finished."""
+        """Number of finished lines."""
         self._console = console
         self._is_whole = whole
-        self._held = ""  # what may be the beginning of a line break or a fence
-        self._line = ""  # what is written of the line
+        self._held = ""  # the possible beginning of a line break or a fence
+        self._line = ""  # the written part of the line
         self._block = ""
         self._flow: Flow | None = None
         self._fence = ""
@@ -42,14 +43,14 @@ class Reply:
                 self._line += line
 
     def end(self) -> None:
-        """Write what is held back, and end the line."""
+        """Write the rest of the text, and end the line."""
         held, self._held = self._held, ""
         if held or self._line:
             self._ends(clean(held) + "\n")
         self._close()
 
     def _ends(self, rest: str) -> None:
-        """Take the end of a line."""
+        """Process the end of a line."""
         line, self._line = (self._line + rest).strip(), ""
         if self._fence:
             self._put(rest)
@@ -68,7 +69,7 @@ class Reply:
     def _put(self, text: str) -> None:
         if self._flow is None:
             if self.lines:
-                # Beside code there may be none.
+                # There may be no blank line before or after code.
                 gap = max(1, self._gap)
                 self._console.print("\n" * gap, end="")
                 self.lines += gap
@@ -83,13 +84,13 @@ class Reply:
         flow, block, self._flow, self._block, self._fence = self._flow, self._block, None, "", ""
         if flow is None:
             return
-        # Loads rich's Markdown and Pygments, which only a terminal needs.
+        # Imported late: rich's Markdown and Pygments are needed only on a terminal.
         from .markdown import rendered
 
         lines = rendered(block, self._console)
         if self._is_whole and lines is None:
             flow.write(block)
-        # In one write, or the screen shows the gap in between.
+        # In one write, so that the screen never shows the erased block.
         with self._console:
             flow.end()
             if lines is None or not erase_lines(self._console, flow.lines):
@@ -100,13 +101,13 @@ class Reply:
 
 
 def _may_be_a_fence(line: str) -> bool:
-    """Whether the beginning of a line may become one that opens a fence."""
+    """Return whether the beginning of a line may become the opening of a fence."""
     begun = line.lstrip()
     return any(mark.startswith(begun) or begun.startswith(mark) for mark in MARKS)
 
 
 def _opens(line: str) -> str:
-    """Return the mark of a line that opens a fence; nothing where it opens none."""
+    """Return the mark of a line that opens a fence, or an empty text."""
     for mark in MARKS:
         if line.startswith(mark):
             rest = line.lstrip(mark[0])
