@@ -69,15 +69,13 @@ class Asker:
             text = self._lines.read(prompt, keep=True)
             if text.strip() or question.empty is not None:
                 break
-            self._complain("Something must be said here; exit leaves.")
+            self._complain("A message is required here. Enter exit to leave.")
         if self._lines.echoed:
             self._transcript.typed(text)
         return text
 
     def _remind(self, question: MessageQuestion) -> None:
-        """Print the speaker's task and the messages it has heard, unless the screen shows them
-        already.
-        """
+        """Print the speaker's task and the messages it has heard, unless they are on the screen."""
         is_new = question.speaker not in self._reminded
         self._reminded.add(question.speaker)
         heard = self._transcript.unseen(question.heard, question.speaker)
@@ -90,7 +88,7 @@ class Asker:
                 self._tell(f"{question.speaker}{words}")
                 self._body(text)
         for call in question.calls if is_new else ():
-            self._exact(f"A call waits: {call_shown(call.name, call.args)}", "dim")
+            self._exact(f"Pending call: {call_shown(call.name, call.args)}", "dim")
         if any(text for _, text in parts) or (question.calls and is_new):
             self._gap()
 
@@ -108,7 +106,7 @@ class Asker:
         keys = {key: word for key, word in _KEYS.items() if word in question.allowed(call)}
         self._gap()
         cut = self._call(call, _LONGEST)
-        self._explain(f"Ctrl-D leaves it for later. {EXIT}: leave.")
+        self._explain(f"Ctrl-D: decide later. {EXIT}: leave.")
         shown = [f"{word} ({key})" for key, word in keys.items()] + ["view all (v)"] * cut
         prompt = Text(f"{', '.join(shown)}> ", "bold")
         while True:
@@ -121,7 +119,7 @@ class Asker:
             word = keys.get(given, given)
             if word not in keys.values():
                 choices = list_names([*keys.values()])
-                self._complain(f"{given!r} is not a decision: answer with {choices}")
+                self._complain(f"{given!r} is not a decision. Answer with {choices}.")
                 continue
             decision = self._filled(word, call)
             if decision is not None:
@@ -134,17 +132,17 @@ class Asker:
             action = {"name": call["name"], "args": arguments}
             return None if arguments is None else {"type": word, "edited_action": action}
         if word == "reject":
-            text = self._lines.read(Text("why (or nothing)> ", "bold"))
+            text = self._lines.read(Text("reason (optional)> ", "bold"))
             return {"type": word, "message": text} if text.strip() else {"type": word}
         if word == "respond":
-            text = self._lines.read(Text("its result (nothing: back)> ", "bold"))
+            text = self._lines.read(Text("result (empty: back)> ", "bold"))
             return {"type": word, "message": text} if text.strip() else None
         return {"type": word}
 
     def _arguments(self, call: dict[str, Any]) -> dict[str, Any] | None:
         # The terminal needs the exact text.
         text = dump_exact_json(call["args"])
-        prompt = Text("arguments as JSON (nothing: back)> ", "bold")
+        prompt = Text("arguments as JSON (empty: back)> ", "bold")
         while True:
             text = self._lines.read(prompt, prefilled=text)
             if not text.strip():
@@ -156,7 +154,7 @@ class Asker:
                 continue
             if isinstance(found, dict):
                 return found
-            self._complain('Arguments are a JSON object, such as {"name": "value"}')
+            self._complain('The arguments must be a JSON object, such as {"name": "value"}.')
 
     def _call(self, call: dict[str, Any], longest: int | None) -> bool:
         """Print a waiting call, and return whether any argument was cut."""
@@ -182,12 +180,12 @@ class Asker:
             if isinstance(value, str)
             else dump_exact_json(value, indent=2)
         )
-        self._explain("JSON, or any text. Ctrl-D leaves it for later.")
+        self._explain("Enter JSON or any text. Ctrl-D: answer later.")
         while True:
             text = self._lines.read(Text("answer> ", "bold"))
             if text.strip():
                 return question.read(text)
-            self._complain('An answer is needed; "" is an empty text.')
+            self._complain('An answer is required. Enter "" for an empty text.')
 
     def _explain(self, text: str) -> None:
         """Print a hint, unless it was the last one printed."""

@@ -160,8 +160,8 @@ def template(kind: str) -> str:
         raise SpecError(f"there is no kind {kind!r}{hint}")
     what = "batch" if kind == _BATCH else "conversation"
     lines = [
-        f"# A {what} to begin from. Change what you like. Fields after # are off:",
-        "# take the # away to set one.",
+        f"# A sample {what}. Change any value. A field after # is not set;",
+        "# remove the # to set it.",
     ]
     model = _OTHERS.get(kind)
     if model is None:
@@ -194,7 +194,7 @@ def _meaning(doc: str, info: FieldInfo) -> str:
     """Return the meaning of a field for a TOML file, which has no None."""
     text = doc.replace("``", "`")
     if info.default is None:
-        text = text.replace("None: ", "Without it: ")
+        text = text.replace("None: ", "If left out: ").replace("if None", "if left out")
     kind = info.annotation
     if not isinstance(kind, type) or not issubclass(kind, Enum):
         return text
@@ -234,7 +234,7 @@ def describe(file: Path, out: Console) -> None:
         messages, calls = most_messages(conversation), most_calls(conversation)
         plain_way = ""
         if not conversation.agents:
-            plain_way = f" ({plain_calls(conversation):,} where nothing is asked for again)"
+            plain_way = f" ({plain_calls(conversation):,} without retries)"
         prose(out, f"At most: {messages:,} messages, {calls:,} model calls{plain_way}.")
     _check_names(conversation, out, f"{file}: ")
 

@@ -69,7 +69,7 @@ class _Run:
         except asyncio.CancelledError:
             if not self.signals:
                 raise
-            plain(stderr(), "Broken off. The same command goes on with it.")
+            plain(stderr(), "Interrupted. Run the same command again to resume the batch.")
             return ExitCode(128 + self.signals[0])
         status = await read_status(self.driver.store, self.driver.row.batch)
         status = status.model_copy(update={"is_running": False})
@@ -92,18 +92,18 @@ class _Run:
     def _say_what_is_next(self, status: BatchStatus) -> None:
         waiting = status.of("waiting")
         if waiting:
-            answered = "`duologue sessions` lists those that wait, `duologue answer` answers them"
-            plain(stderr(), f"{answered}; then the same command goes on.")
+            lists = "`duologue sessions` lists the waiting sessions, `duologue answer` answers one."
+            plain(stderr(), f"{lists} Then run the same command again.")
         if status.left > waiting:
             # A limit counts over all runs of the batch.
             is_used_up = (status.stopped or "").startswith("limits.")
-            same = "With a larger limit the same" if is_used_up else "The same"
-            plain(stderr(), f"{same} command goes on with what is left.")
+            larger = "Raise the limit, then run" if is_used_up else "Run"
+            plain(stderr(), f"{larger} the same command again for the remaining cells.")
         if status.failed:
-            plain(stderr(), "With --retry-failed it runs the cells that have failed again.")
+            plain(stderr(), "Add --retry-failed to run the failed cells again.")
         if self.unscored:
-            report = f"`duologue batch report {status.batch}` says why"
-            plain(stderr(), f"Scores are missing, in {self.unscored:,} of the cells: {report}.")
+            report = f"`duologue batch report {status.batch}` shows why"
+            plain(stderr(), f"Cells without scores: {self.unscored:,}; {report}.")
 
     def _listen(self, running: "asyncio.Task[object]") -> None:
         loop = asyncio.get_running_loop()
@@ -112,7 +112,7 @@ class _Run:
             self.signals.append(number)
             match len(self.signals):
                 case 1:
-                    self.view.say("Pausing, once the calls under way are answered …")
+                    self.view.say("Pausing after the model calls under way …")
                     task = loop.create_task(self.driver.crew.pause("It was interrupted."))
                     self.pausing.add(task)
                 case 2:

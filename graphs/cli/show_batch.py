@@ -81,7 +81,7 @@ def show_batches(store: str | None, *, as_json: bool) -> None:
             json_line(json.dumps(_as_json(status)))
         return
     if not found:
-        plain(stderr(), "There are no batches yet: `duologue batch run` begins one.", "dim")
+        plain(stderr(), "There are no batches yet. `duologue batch run` starts one.", "dim")
         return
     out = stdout()
     names = max(cell_len(cell(status.batch)) for status in found)

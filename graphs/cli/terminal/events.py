@@ -171,10 +171,10 @@ class Transcript:
         width = self._out.width if self._live else None
         plain(self._out, one_line(event.title, width), "bold")
         self._people = event.people
-        kind = "goes on" if event.resumed else "begins"
-        hint = " Ctrl-C stops it for later." if self._live else ""
+        kind = "continues" if event.resumed else "starts"
+        hint = " Ctrl-C pauses it." if self._live else ""
         if event.ended:
-            kind, hint = "has ended already", " This is what was said."
+            kind, hint = "has already ended", " These are its messages."
         plain(self._out, f"Session {cell(event.session)} {kind}.{hint}", "dim")
 
     def _stream(self, event: MessageToken) -> None:
@@ -202,7 +202,7 @@ class Transcript:
         self.head(_TASK)
         self.speech(event.text)
         if event.problem is not None:
-            self.body(f"(Kept as it was given: {one_line(event.problem)})", "dim")
+            self.body(f"(The task was not rewritten: {one_line(event.problem)})", "dim")
 
     def _said(self, event: MessageSaid) -> None:
         audience = event.audience
@@ -212,8 +212,8 @@ class Transcript:
             and not {event.speaker, *audience} & {*self._people}
         ):
             # The person at this terminal must not see it.
-            told = f"says something to {' and '.join(audience)} alone"
-            self._aside(f"{event.speaker} {told if audience else 'keeps something to itself'}")
+            words = f"says something only to {' and '.join(audience)}"
+            self._aside(f"{event.speaker} {words if audience else 'notes something privately'}")
             return
         typed, self._typed = self._typed, None
         self._shown.append((event.speaker, event.text.strip()))
@@ -228,7 +228,7 @@ class Transcript:
         if event.cut_off:
             self.body(f"({CUT_OFF}.)", "dim")
         if event.problem is not None:
-            self.body(f"(Kept, though asked for again: {one_line(event.problem)})", "dim")
+            self.body(f"(Kept after a second try: {one_line(event.problem)})", "dim")
 
     def _inside(self, event: ThoughtReceived | VerdictGiven) -> None:
         """Print a thought or a verdict."""

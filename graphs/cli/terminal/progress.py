@@ -99,7 +99,7 @@ class Progress(AtWork):
         """Note an event, for the activity that is shown while no model or tool runs."""
         match event.event:
             case "session":
-                self._doing = "Getting the model ready"
+                self._doing = "Preparing the model"
             case "code":
                 self._doing = "Running the code"
             case "question":

@@ -197,6 +197,9 @@ def test_a_signal_pauses_it_and_a_second_one_breaks_it_off(
     time.sleep(0.1)
     driver.signal(number)
     assert driver.ended() == code
-    assert driver.errors.splitlines()[-1] == "Broken off. The same command goes on with it."
+    assert (
+        driver.errors.splitlines()[-1]
+        == "Interrupted. Run the same command again to resume the batch."
+    )
     place.server.release()
     place.goes_on(repeated=CONCURRENCY)

@@ -100,7 +100,9 @@ def test_where_a_limit_is_used_up_the_same_command_is_not_enough(
     ran = run("--concurrency", "1")
     assert (ran.exit_code, len(player.asked)) == (6, 1)
     assert "limits.max_tokens of 1 is used up" in ran.stdout
-    assert ran.stderr == "With a larger limit the same command goes on with what is left.\n"
+    assert (
+        ran.stderr == "Raise the limit, then run the same command again for the remaining cells.\n"
+    )
 
 
 def test_where_people_are_asked_it_is_told_how_they_answer(tmp_path: Path) -> None:
@@ -111,8 +113,8 @@ def test_where_people_are_asked_it_is_told_how_they_answer(tmp_path: Path) -> No
     assert ran.exit_code == 6
     assert re.search(r"waiting for a person +2 *\n", ran.stdout)
     assert ran.stderr == (
-        "`duologue sessions` lists those that wait, `duologue answer` answers them; then the same "
-        "command goes on.\n"
+        "`duologue sessions` lists the waiting sessions, `duologue answer` answers one. "
+        "Then run the same command again.\n"
     )
 
 
@@ -122,9 +124,7 @@ def test_scores_that_are_missing_are_told(tmp_path: Path, player: Player) -> Non
     for _ in range(2):
         ran = run()
         assert ran.exit_code == 0
-        assert ran.stderr == (
-            "Scores are missing, in 2 of the cells: `duologue batch report b` says why.\n"
-        )
+        assert ran.stderr == ("Cells without scores: 2; `duologue batch report b` shows why.\n")
     assert len(player.asked) == 2 * CALLS
 
 
@@ -134,7 +134,7 @@ def test_a_failed_cell_gives_an_exit_code_of_its_own_and_is_run_again_when_asked
     player.refused = {"Plan garden 2"}
     ran = run()
     assert ran.exit_code == 6
-    assert ran.stderr == "With --retry-failed it runs the cells that have failed again.\n"
+    assert ran.stderr == "Add --retry-failed to run the failed cells again.\n"
     assert re.search(r"failed +1 *\n", ran.stdout)
     asked, player.refused = len(player.asked), set()
     assert run().exit_code == 6
@@ -207,8 +207,8 @@ def test_a_signal_pauses_it_once_the_calls_under_way_are_answered(
         ran = run("--concurrency", "2")
     assert ran.exit_code == code
     assert ran.stderr == (
-        "Pausing, once the calls under way are answered …\n"
-        "The same command goes on with what is left.\n"
+        "Pausing after the model calls under way …\n"
+        "Run the same command again for the remaining cells.\n"
     )
     assert "It was interrupted." in ran.stdout
     assert re.search(r"paused +[12] *\n", ran.stdout)
@@ -230,7 +230,10 @@ def test_a_second_signal_breaks_it_off_and_calls_in_flight_alone_are_made_again(
     with signals_kept(), meanwhile(send):
         ran = run("--concurrency", "1")
     assert (ran.exit_code, ran.stdout) == (130, "")
-    assert ran.stderr.splitlines()[-1] == "Broken off. The same command goes on with it."
+    assert (
+        ran.stderr.splitlines()[-1]
+        == "Interrupted. Run the same command again to resume the batch."
+    )
     server.release()
     assert "interrupted" in duologue("batch", "status", "b").stdout
     assert run().exit_code == 0

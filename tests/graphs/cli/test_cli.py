@@ -59,7 +59,7 @@ def test_a_run_into_a_pipe_is_plain_text(serve: Serve) -> None:
     # The lengths of prompts are irrelevant to the command line.
     assert re.sub(r"\d+ tokens read", "N tokens read", ran.stdout) == (
         "Plan a garden\n"
-        "Session g begins.\n"
+        "Session g starts.\n"
         "\n"
         "Task:\n"
         "Plan beans.\n"
@@ -131,7 +131,7 @@ def test_a_finished_session_is_shown_again_without_a_call(serve: Serve) -> None:
     first = duologue(*SHORT).stdout
     again = duologue("resume", "g").stdout
     assert len(server.calls) == 3
-    assert again == first.replace("begins.", "has ended already. This is what was said.")
+    assert again == first.replace("starts.", "has already ended. These are its messages.")
 
 
 def test_a_conversation_is_run_from_a_file(serve: Serve, tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_group_is_run_from_a_file(serve: Serve, tmp_path: Path) -> None:
     )
     ran = duologue("run", "game.toml", "--session", "game")
     assert (ran.exit_code, ran.stderr) == (0, "")
-    assert ran.stdout.startswith("Keep a secret number.\nSession game begins.\n")
+    assert ran.stdout.startswith("Keep a secret number.\nSession game starts.\n")
     assert ran.stdout.count("(Heard by nobody else.)") == 2
     assert "3 messages: Ann completed its task.\nAlso: the message cap was reached.\n" in ran.stdout
     assert len(server.calls) == 4

@@ -112,7 +112,7 @@ def test_check_says_what_a_conversation_is_and_what_it_names(
         "Ends: after 3 rounds; when any speaker says DEAL; at 1,000,000 tokens; at 60 seconds; "
         "by completed tasks (end_chat_after_first_completion; checked by the judge after Buyer, "
         "Seller); at a message that ends with TERMINATE; after 100 automatic replies in a row.",
-        "At most: 6 messages, 206 model calls (8 where nothing is asked for again).",
+        "At most: 6 messages, 206 model calls (8 without retries).",
         "The tool calculator: registered",
         "The tool telegraph: missing",
         "The function sell: missing",

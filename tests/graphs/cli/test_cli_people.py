@@ -56,10 +56,10 @@ def test_a_chat_is_read_from_a_pipe_until_exit(server: ScriptedServer) -> None:
     ran = duologue(*CHAT, lines="What is it?\n\nThanks.\n EXIT \nnot read\n")
     assert ran.exit_code == 0
     # There is no prompt, and an empty line is reported and skipped if an answer is required.
-    assert ran.stderr == "Something must be said here; exit leaves.\n"
+    assert ran.stderr == "A message is required here. Enter exit to leave.\n"
     assert ran.stdout.startswith(
         "Chat with Assistant\n"
-        "Session c begins.\n"
+        "Session c starts.\n"
         "\n"
         "User:\n"
         "What is it?\n"
@@ -92,7 +92,7 @@ def test_the_end_of_the_input_leaves_the_session_waiting(server: ScriptedServer)
     assert listed["status"] == "waiting"
     ran = duologue("resume", "c", lines="Thanks.\n")
     assert (ran.exit_code, ran.stderr) == (5, waits())
-    assert "Hello." not in ran.stdout.partition("goes on.")[2]
+    assert "Hello." not in ran.stdout.partition("continues.")[2]
     ran = duologue("resume", "c", lines="exit\n")
     assert (ran.exit_code, ran.stderr) == (0, "")
     assert len(server.calls) == 2

@@ -97,7 +97,7 @@ def test_a_line_with_seconds_comes_after_a_moment_and_goes_when_something_is_sho
     assert "\n" not in line
     assert waiting.shows(BEGAN) == ERASED
     assert waiting.passes(0.4) == ""
-    assert waiting.passes(22).endswith("Getting the model ready… 22 s")
+    assert waiting.passes(22).endswith("Preparing the model… 22 s")
     # Only text on the screen is erased.
     waiting.shows(BEGAN)
     assert waiting.shows(BEGAN) == ""

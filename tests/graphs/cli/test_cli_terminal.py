@@ -60,11 +60,11 @@ def test_a_chat_at_a_terminal_shows_each_line_once_until_exit(server: ScriptedSe
     rule = "─" * 67
     assert text.startswith(
         "Chat with Assistant\n"
-        "Session c begins. Ctrl-C stops it for later.\n"
+        "Session c starts. Ctrl-C pauses it.\n"
         "\n"
         "User, it is your turn. exit: leave.\n"
         "User> \n"
-        "Something must be said here; exit leaves.\n"
+        "A message is required here. Enter exit to leave.\n"
         "User> What is it?\n"
         "\n"
         f"── Assistant {rule}\n"
@@ -177,7 +177,7 @@ def test_prompts_stay_out_of_output_that_goes_into_a_file(
         code, _ = at_terminal("chat", "--session", "c", person=person, stdout=file.fileno())
     assert code == 0
     written = (tmp_path / "chat.txt").read_text()
-    assert written.startswith("Chat with Assistant\nSession c begins.\n\nUser:\nWhat is it?\n\n")
+    assert written.startswith("Chat with Assistant\nSession c starts.\n\nUser:\nWhat is it?\n\n")
     assert "\n\nAssistant:\nIt is 42.\n\nEnded after 1 round" in written
     assert "User>" not in written
 
@@ -205,9 +205,9 @@ def test_in_a_terminal_of_its_own_calls_are_edited_and_ctrl_c_sent_twice_is_one(
                 # The line starts with the current value.
                 ("last", "x\r"),
                 ("That is not JSON", ""),
-                ("nothing: back)> ", '\x15["ann"]\r'),
-                ("Arguments are a JSON object", ""),
-                ("nothing: back)> ", '\x15{"to": "bob"}\r'),
+                ("empty: back)> ", '\x15["ann"]\r'),
+                ("The arguments must be a JSON object", ""),
+                ("empty: back)> ", '\x15{"to": "bob"}\r'),
                 ("User> ", "\x03"),
             ):
                 terminal.sees(asked)
