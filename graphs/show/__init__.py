@@ -1,1 +1,1 @@
-"""A session as an HTML page, and pictures of conversations. Nothing here runs a model."""
+"""A session as an HTML page, and drawings of conversations. No model runs here."""

@@ -1,4 +1,4 @@
-"""The geometry of the page's small pictures: the line of time, and bars of what was used."""
+"""The geometry of the page's charts: the timeline, and bars of usage."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -12,26 +12,26 @@ from ..log.metadata import Speech
 from .page_data import Chart, Mark, Share, Spending, Spent, Step, Timeline
 
 WIDTH: Final = 720
-"""How wide a picture is."""
+"""Width of a chart, in SVG units."""
 
 _BARS: Final = 90
-"""How many bars a chart has at most."""
+"""Maximum number of bars in a chart."""
 
 _HEIGHT: Final = 64
 
 _COLOURS: Final = 8
-"""How many colours the speakers take turns with."""
+"""Number of colours; further speakers repeat them."""
 
 
 def colour(number: int | None) -> str:
-    """Return the class of a speaker's colour; None is what is no speaker's."""
+    """Return the class of a speaker's colour. None means no speaker."""
     return "c-" if number is None else f"c{number % _COLOURS}"
 
 
 def timeline(
     conversation: Conversation, log: Sequence[BaseMessage], steps: Sequence[Step]
 ) -> Timeline | None:
-    """Draw what was said, from left to right, each message at its place."""
+    """Draw all messages from left to right, each at its place in the log."""
     numbers = {name: number for number, name in enumerate(conversation.names)}
     if not log:
         return None
@@ -43,7 +43,7 @@ def timeline(
         about = metadata(message)
         if isinstance(about, Speech):
             x, name = at[place_of(message)], colour(numbers.get(about.speaker or ""))
-            # Of what would stand on one another one is enough.
+            # Skip marks that would overlap the previous one.
             if x - drawn.get(name, -1.0) >= _LEAST:
                 drawn[name] = x
                 paths[name].append(f"M{x - width / 2:.4g} 0h{width:.4g}v18h-{width:.4g}z")
@@ -54,7 +54,7 @@ def timeline(
 
 
 _LEAST: Final = 0.5
-"""How far apart messages of one speaker are drawn."""
+"""Minimum distance between two drawn messages of one speaker."""
 
 
 def _x(place: int, many: int) -> float:
@@ -63,7 +63,7 @@ def _x(place: int, many: int) -> float:
 
 
 def spending_of(conversation: Conversation, steps: Sequence[Spent]) -> Spending | None:
-    """Add up what was used by whom, and draw when."""
+    """Add up the usage of each speaker, and draw it by turn."""
     if not any(step.calls or step.seconds for step in steps):
         return None
     turns = _by_turn(steps)
@@ -96,7 +96,7 @@ def spending_of(conversation: Conversation, steps: Sequence[Spent]) -> Spending 
 
 
 _BRIEF: Final = 0.01
-"""Seconds below which it is not told what was done beside the speakers' turns without a model."""
+"""Seconds below which work without a model call, outside the speakers' turns, is not shown."""
 
 
 def _by_turn(steps: Sequence[Spent]) -> list[list[Spent]]:

@@ -1,7 +1,7 @@
-"""Which ways a conversation can take, found by walking through the rules that decide of it.
+"""The paths that a conversation can take, found by a walk through its rules.
 
-Where it turns on what is said, each possibility is walked. What any conversation may do at any
-time, such as asking again or ending by a guard, is no way of its own.
+If the next step depends on a message, every possibility is walked. Steps that any conversation may
+take at any time, such as a retry or an end by a guard, are left out.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,45 +42,45 @@ from ..speakers.speaker import Speaker
 
 
 class Kind(StrEnum):
-    """What a place is."""
+    """The kind of a place."""
 
     START = "start"
-    TASK = "task"  # it is made more specific
+    TASK = "task"  # the task is made more specific
     SPEAKER = "speaker"
     TOOLS = "tools"
     CODE = "code"
     JUDGE = "judge"
-    CHOICE = "choice"  # of who speaks next
+    CHOICE = "choice"  # of the next speaker
     END = "end"
 
 
 class Place(NamedTuple):
-    """Where a conversation may be."""
+    """A point at which a conversation may be."""
 
     kind: Kind
-    speaker: str | None = None  # whose turn, tools or task it is
-    stage: Stage = Stage.ROUNDS  # the part of the conversation, of a speaker
+    speaker: str | None = None  # the speaker of the turn, the tools or the task
+    stage: Stage = Stage.ROUNDS  # the part of the conversation; for speakers
 
 
 class Way(NamedTuple):
-    """What may follow what."""
+    """A step from one place to the next."""
 
     start: Place
     to: Place
-    when: str = ""  # on what condition, in a few words
+    when: str = ""  # the condition in a few words
 
 
 def ways(conversation: Conversation) -> list[Way]:
-    """Find the ways that a conversation can take, each once, in the order it comes to them."""
+    """Return the ways that a conversation can take, each once, in the order of the walk."""
     return _Walk(_shortened(conversation), conversation).ways()
 
 
 _ROUNDS = 3
-"""So many rounds show all that can follow one another, and where the caps end it."""
+"""Number of rounds that shows every possible sequence of steps and every end by a cap."""
 
 
 def _shortened(conversation: Conversation) -> Conversation:
-    """Take whole rounds off its caps: one round is like the other."""
+    """Return the conversation with lower caps: whole rounds are removed, as rounds are alike."""
     end_chat, count = conversation.end_chat, len(conversation.speakers)
     when = end_chat.when
     caps = [cap // count for cap in message_caps(when)]
@@ -90,10 +90,10 @@ def _shortened(conversation: Conversation) -> Conversation:
     )
     least = min(1, end_chat.min_iterations)
     is_chosen = not isinstance(conversation.turn_order, RoundRobin)
-    # In a round of many who are chosen each may follow each.
+    # If the next of many speakers is chosen, each may follow each within one round.
     off = max(0, rounds - least - (1 if is_chosen and count > _MANY else _ROUNDS))
     if is_chosen:
-        # A few may take turns among themselves, and whose turn the last one is then depends on it.
+        # A few speakers may alternate, so the parity of the rounds decides who speaks last.
         off -= off % (2 if count > _MANY else _CYCLES)
     update = {
         "min_iterations": least,
@@ -104,10 +104,10 @@ def _shortened(conversation: Conversation) -> Conversation:
 
 
 _MANY = 4
-"""Among more speakers there are too many ways to walk more of them."""
+"""With more speakers there are too many paths to walk more rounds."""
 
 _CYCLES = 12
-"""A multiple of 2, 3 and 4: so many turns may a cycle have among a few."""
+"""A multiple of 2, 3 and 4, the possible lengths of a cycle of turns among a few speakers."""
 
 
 def _with_fewer(end: BaseEnd, messages: int) -> BaseEnd:
@@ -121,13 +121,13 @@ def _with_fewer(end: BaseEnd, messages: int) -> BaseEnd:
 class _Walk:
     def __init__(self, conversation: Conversation, whole: Conversation) -> None:
         self._conversation = conversation
-        self._whole = whole  # with its own caps, for words
+        self._whole = whole  # with its own caps, for the descriptions
         self._found: dict[Way, None] = {}
         self._known: set[object] = set()
         self._open: list[tuple[Place, Position, str]] = []
 
     def ways(self) -> list[Way]:
-        """Walk."""
+        """Walk, and return the ways."""
         place = Place(Kind.START)
         if self._conversation.task_specification is not None:
             place = self._go(place, Place(Kind.TASK))
@@ -141,13 +141,13 @@ class _Walk:
         return to
 
     def _later(self, place: Place, position: Position, when: str = "") -> None:
-        """Walk on from here, unless that was done."""
+        """Add a position to walk from, unless it was walked already."""
         has_cap = self._conversation.end_chat.max_iterations is not None
         if not has_cap and position.rounds(self._conversation) > _ROUNDS + 1:
             return
         done, stoppers = {*position.completed}, {*self._conversation.stoppers}
         if 1 < len(done) < len(stoppers) - 1:
-            # More of them change nothing here, until only one has not completed its task.
+            # More completed tasks change nothing until only one task is left.
             some = position.model_copy(update={"completed": ()})
             if not self._is_new(f"{place}{when}{some.model_dump_json()}, some completed"):
                 return
@@ -162,13 +162,13 @@ class _Walk:
             self._open.append((place, position, when))
 
     def _is_new(self, *keys: object) -> bool:
-        """Whether one of these was not come to yet."""
+        """Return whether one of the keys is new."""
         known = self._known.issuperset(keys)
         self._known.update(keys)
         return not known
 
     def _on(self, place: Place, position: Position, when: str) -> None:
-        """Go on between turns."""
+        """Walk on between two turns."""
         conversation = self._conversation
         turn = decide(conversation, position)
         if turn.node is Node.END:
@@ -192,21 +192,21 @@ class _Walk:
     def _choose(
         self, place: Place, position: Position, names: Sequence[str], when: str = ""
     ) -> None:
-        """Go on with each who may be chosen."""
-        # Whoever spoke before, a turn that begins at the same time goes on alike.
+        """Walk on with each speaker that may be chosen."""
+        # Turns that begin at the same time continue alike, whoever spoke before.
         time = position.turns, position.completed
         for name in names:
             if self._is_new((place, when, name), (*time, name)):
                 self._later(place, after_choice(self._conversation, position, name), when)
 
     def _next(self, speaker: str) -> list[str]:
-        """Who may be chosen to speak next."""
+        """Return the speakers that may be chosen next."""
         if isinstance(self._conversation.turn_order, TurnFunction):
             return list(self._conversation.names)
         return [name for name in self._conversation.names if name != speaker]
 
     def _turn(self, place: Place, position: Position, turn: Decision) -> None:
-        """Take a turn, with all that may happen in it."""
+        """Walk a turn, with everything that may happen in it."""
         conversation = self._conversation
         speaker = conversation.speaker(turn.speaker)
         if speaker.tools and speaker.has_model and turn.stage in ALOUD:
@@ -246,7 +246,7 @@ class _Walk:
                 self._go(tools, Place(Kind.END), end.describe())
 
     def _ending(self, speaker: Speaker) -> Iterator[tuple[str, Facts]]:
-        """What may be known once a speaker has spoken, and may end it, in words and as facts."""
+        """Yield the possible ends by a speaker's message, each in words and as facts."""
         for end in alternatives(self._whole.end_chat.when):
             facts = _foreseen(end, speaker)
             if facts is not None and not all(one.comes_of_tools for _, one in leaves(end)):
@@ -264,7 +264,7 @@ class _Walk:
             yield used_up, Facts.model_validate({**known, "auto_replies": {other.name: most}})
 
     def _caps(self, reason: Reason) -> str:
-        """Say what ended it where nothing was said to that end."""
+        """Return the description of a cap, or an empty text if the reason is no cap."""
         end_chat = self._whole.end_chat
         if reason is Reason.MAX_ITERATIONS:
             return count_of(end_chat.max_iterations or 0, "round")
@@ -277,7 +277,7 @@ class _Walk:
 
 
 def _foreseen(end: BaseEnd, speaker: Speaker) -> Facts | None:
-    """Return the facts with which an end is met by a speaker's turn; None if it has no part."""
+    """Return the facts with which a speaker's turn meets an end, or None if it can't."""
     facts, has_part = Facts(), False
     for _, one in leaves(end):
         facts, is_part = one.foresee(speaker, facts)

@@ -1,4 +1,4 @@
-"""Pictures of conversations, as Mermaid, SVG and PNG; made here, without a network."""
+"""Drawings of conversations as Mermaid, SVG and PNG, made without a network."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,12 +17,12 @@ from ..speakers.speaker import Speaker
 from .conversation_paths import Kind, Place, Way, ways
 
 MERMAID: Final = (".mmd", ".mermaid", ".md")
-"""The files that Mermaid is written to as it is; of Markdown, in a fence."""
+"""The files for Mermaid. In Markdown it is written in a fence."""
 
 _PICTURES: Final = (".svg", ".png")
 
 _MOST = 5
-"""So many tools are named; of others, how many there are."""
+"""Maximum number of tools that are named. Of the others the number is shown."""
 
 _LONGEST = 60
 
@@ -30,20 +30,20 @@ _LONGEST = 60
 def draw(
     conversation: Conversation | Mapping[str, Any] | str | Path, file: str | Path | None = None
 ) -> str:
-    """Draw what may follow what in a conversation: who speaks, who judges, and what ends it.
+    """Draw the order of a conversation's steps: its speakers, its judge and its ends.
 
-    No model is called. Only what this conversation can do is drawn.
+    No model is called. Only steps that this conversation can take are drawn.
 
     Args:
-        conversation: The conversation, or a dict or file that holds one.
-        file: Where to write the picture: a ``.svg`` or ``.png`` file, which need the extra
-            ``pictures``, or a ``.mmd`` file with Mermaid. None: nowhere.
+        conversation: The conversation, or a dict or a file that contains one.
+        file: The file to write. A ``.svg`` or ``.png`` file needs the extra ``pictures``; a
+            ``.mmd`` file contains Mermaid. None: no file is written.
 
     Returns:
-        The picture as Mermaid.
+        The drawing as Mermaid.
 
     Raises:
-        SpecError: It is no valid conversation, there is no such format, the extra is missing, or
+        SpecError: The conversation is invalid, the format is unknown, the extra is missing, or
             the file can't be written.
 
     Example:
@@ -87,7 +87,7 @@ def _rendered(text: str, form: str) -> bytes:
 
 
 def mermaid(conversation: Conversation) -> str:
-    """Write what may follow what as Mermaid."""
+    """Return the drawing of a conversation as Mermaid."""
     found = _joined(ways(conversation))
     ids: dict[Place, str] = {}
     for way in found:
@@ -118,7 +118,7 @@ _SHAPES: Final[Mapping[Kind, tuple[str, str, str]]] = {
     Kind.CHOICE: ("{{", "}}", "judge"),
     Kind.END: ("(", ")", "edge"),
 }
-"""What stands around the label of each kind of place, and how it looks."""
+"""For each kind of place the brackets around its label, and its style."""
 
 _LOOKS: Final = {
     "edge": "fill:#f3f4f6,stroke:#6b7280,color:#111827",
@@ -130,7 +130,7 @@ _LOOKS: Final = {
 
 
 def _joined(found: list[Way]) -> list[Way]:
-    """Draw one arrow from one place to another, with all its conditions."""
+    """Return one way for each pair of places, with all its conditions."""
     conditions: dict[tuple[Place, Place], dict[str, None]] = {}
     for way in found:
         conditions.setdefault((way.start, way.to), {})[way.when] = None
@@ -141,7 +141,7 @@ def _joined(found: list[Way]) -> list[Way]:
 
 
 def _label(conversation: Conversation, place: Place) -> list[str]:
-    """The lines in a place."""
+    """Return the lines of a place's label."""
     match place.kind:
         case Kind.START:
             return ["Start"]
@@ -188,7 +188,7 @@ def _speaker(conversation: Conversation, place: Place) -> list[str]:
 
 
 def replies(conversation: Conversation, speaker: Speaker) -> str:
-    """Say what gives a speaker's replies, but for a first message, in a few words."""
+    """Describe in a few words the sources of a speaker's replies, without its first message."""
     said = {
         "human": "a person" if _is_person(conversation, speaker.name) else "",
         "function": "a function",
@@ -202,7 +202,7 @@ def replies(conversation: Conversation, speaker: Speaker) -> str:
 
 
 def _at_any_time(conversation: Conversation) -> list[str]:
-    """What else may end it, wherever it is."""
+    """Return the ends that are possible at any time, one per line."""
     budgets = [
         end.describe()
         for end in lone(conversation.end_chat.when)
@@ -215,7 +215,7 @@ def _at_any_time(conversation: Conversation) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    """Write a text so that Mermaid takes nothing in it for its own."""
+    """Escape a text so that Mermaid reads no syntax in it."""
     line = " ".join(clean(text).split())
     line = line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
     return "".join(

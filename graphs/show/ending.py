@@ -1,4 +1,4 @@
-"""The ending panel: the reason in words, what led to it, what was counted and what was owed."""
+"""The panel about the end: the reason, the steps to it, the counts and the open tasks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -21,7 +21,7 @@ from .charts import timeline
 from .page_data import Ending, Meter, Step, Tone
 
 _MOST_STEPS: Final = 300
-"""How many steps are shown, the newest."""
+"""Maximum number of steps that are shown; the newest are kept."""
 
 _FEW_STEPS: Final = 12
 
@@ -42,12 +42,11 @@ def ending_of(
     pending: Sequence[Question],
     anchors: Mapping[str, str],
 ) -> Ending:
-    """Say why a conversation ended, or where it stands."""
-    found = _steps(why(conversation, log, outcome), anchors)
+    """Return the panel about the end of a conversation, or about its status."""
+    found = _steps(conversation, log, outcome, anchors)
     steps = tuple(found[-_MOST_STEPS:])
-    shown = _steps(steps_of(conversation, log), anchors)[-_MOST_STEPS:]
-    told = told_end(outcome, pending, anchors)
-    return told.model_copy(
+    panel = reason_panel(outcome, pending, anchors)
+    return panel.model_copy(
         update={
             "owed": tuple(_owed(conversation, since_end(log), position, outcome)),
             "numbers": tuple(_numbers(conversation, position, outcome)),
@@ -65,10 +64,10 @@ def brief_end(
     outcome: Outcome | None,
     pending: Sequence[Question],
 ) -> Ending:
-    """Say how it ended and what led to it, for who has room for little."""
-    steps = _steps(why(conversation, log, outcome), {})
+    """Return a short panel for a notebook: the reason and the last steps that led to it."""
+    steps = _steps(conversation, log, outcome, {})
     numbers = () if outcome is None else outcome.used()
-    return told_end(outcome, pending, {}).model_copy(
+    return reason_panel(outcome, pending, {}).model_copy(
         update={"steps": tuple(steps[-_FEW_STEPS:]), "numbers": numbers}
     )
 
@@ -81,10 +80,10 @@ def _steps(causes: Sequence[OutcomeStep], anchors: Mapping[str, str]) -> list[St
     ]
 
 
-def told_end(
+def reason_panel(
     outcome: Outcome | None, pending: Sequence[Question], anchors: Mapping[str, str]
 ) -> Ending:
-    """Say only how it ended, or that it waits or was broken off."""
+    """Return the reason for the end alone, or the status of a session that has not ended."""
     if outcome is not None:
         after, _, said = str(outcome).partition(": ")
         return Ending(
@@ -148,7 +147,7 @@ def _owed(
     position: Position,
     outcome: Outcome | None,
 ) -> Iterator[str]:
-    """Say what was still to be said or done."""
+    """Yield sentences about promised last words and tasks that are not complete."""
     if position.owed:
         verb = "were" if outcome is not None else "are"
         yield f"Last words {verb} promised to {_joined(position.owed)}."
@@ -158,7 +157,7 @@ def _owed(
     newest: dict[str, Verdict] = {}
     for message in log:
         if (verdict := verdict_of(metadata(message))) is not None:
-            # A separate judge has one list for all.
+            # A separate judge has one verdict for all speakers.
             newest["" if verdict.findings else verdict.speaker] = verdict
     for verdict in newest.values():
         if not verdict.complete:
@@ -200,7 +199,7 @@ def _numbers(
 def _meters(
     conversation: Conversation, log: Sequence[BaseMessage], position: Position
 ) -> Iterator[Meter]:
-    """Yield the caps, then the guards, each with what is counted of it."""
+    """Yield the counts of the caps, then of the guards."""
     facts, end_chat = position.facts, conversation.end_chat
     if end_chat.max_iterations is not None:
         rounds = position.rounds(conversation)

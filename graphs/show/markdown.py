@@ -1,7 +1,7 @@
-"""From Markdown to HTML: nothing that a model or a person writes becomes code.
+"""Markdown as HTML, in which no text of a model or a person becomes code.
 
-HTML in a text is shown as written, no image is fetched, and links lead only to the web. Long code
-is folded. In texts that a person approves or copies each character is visible.
+HTML in a text is shown literally, no image is loaded, and links lead only to the web. Long code is
+folded. Every character is visible in texts that a person approves or copies.
 """
 
 import re
@@ -16,19 +16,19 @@ from markupsafe import Markup, escape
 from ..common.sanitize import clean, dump_exact_json, escape_invisible
 
 _FOLDED: Final = 10
-"""From so many lines on code is folded."""
+"""Number of lines from which code is folded."""
 
 _WEB = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 
 
 def as_html(text: str) -> Markup:
-    """Write Markdown as HTML."""
+    """Return Markdown as HTML."""
     # The renderer escapes all text, and HTML is switched off.
     return Markup(_MARKDOWN.render(shown(text)))  # noqa: S704
 
 
 def shown(text: str) -> str:
-    """Escape control characters; those that turn the direction stay, as texts need them."""
+    """Escape control characters, except those of direction, which texts need."""
     return _CONTROLS.sub(lambda found: clean(found[0]), text)
 
 
@@ -36,7 +36,7 @@ _CONTROLS: Final = re.compile("\r\n|[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def _code(tokens: Sequence[Token], place: int) -> str:
-    # In code nothing may look like something else.
+    # In code, no character may look like another one.
     text = clean(tokens[place].content)
     language = (tokens[place].info.split() or [""])[0]
     lines = text.count("\n")
@@ -48,18 +48,18 @@ def _code(tokens: Sequence[Token], place: int) -> str:
 
 
 class _Renderer(RendererHTML):
-    """Draws code and tables for a narrow page, and headings below the page's own."""
+    """Renders code and tables for a narrow page, and headings below the page's own."""
 
     def fence(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:  # noqa: ANN401
-        """Draw fenced code."""
+        """Render fenced code."""
         return _code(tokens, idx)
 
     def code_block(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:  # noqa: ANN401
-        """Draw indented code."""
+        """Render indented code."""
         return _code(tokens, idx)
 
     def code_inline(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:  # noqa: ANN401
-        """Draw code within a line."""
+        """Render code within a line."""
         return f"<code>{escape(clean(tokens[idx].content))}</code>"
 
     def heading_open(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:  # noqa: ANN401
@@ -71,7 +71,7 @@ class _Renderer(RendererHTML):
         return f"</{_below(tokens[idx])}>\n"
 
     def table_open(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:  # noqa: ANN401
-        """Open a table, which scrolls by itself."""
+        """Open a table, which scrolls inside its own box."""
         return '<div class="wide" tabindex="0"><table>\n'
 
     def table_close(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:  # noqa: ANN401
@@ -79,21 +79,21 @@ class _Renderer(RendererHTML):
         return "</table></div>\n"
 
     def link_open(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:  # noqa: ANN401
-        """Open a link, which tells nobody where it was followed."""
+        """Open a link that sends no referrer."""
         address = escape(str(tokens[idx].attrs.get("href", "")))
         return f'<a href="{address}" rel="noopener noreferrer nofollow" title="{address}">'
 
 
 def _below(heading: Token) -> str:
-    # The page's own go down to h3.
+    # The page's own headings go down to h3.
     return f"h{min(6, int(heading.tag[1]) + 3)}"
 
 
 class _Markdown(MarkdownIt):
-    """Markdown whose links, addresses in angle brackets among them, lead to the web alone."""
+    """Markdown in which all links, also addresses in angle brackets, lead to the web."""
 
-    def validateLink(self, url: str) -> bool:  # noqa: N802  # as it is called there
-        """Whether an address may be linked to."""
+    def validateLink(self, url: str) -> bool:  # noqa: N802  # the name in markdown-it
+        """Return whether an address may be linked to."""
         return _WEB.match(url) is not None
 
 
@@ -108,15 +108,15 @@ _STRING: Final = re.compile(r'("(?:[^"\\]|\\.)*")')
 
 
 def exact(text: object) -> str:
-    """Escape every character of a name, an id or a text that nobody can see but a line break."""
+    """Escape every invisible character of a name, an id or a text, except line breaks."""
     return escape_invisible(str(text), keep="\n")
 
 
 def exact_json(value: object) -> Markup:
-    """Draw a value as JSON, for an element that is read from left to right.
+    """Return a value as JSON for an element with the direction left to right.
 
-    Browsers would draw neighbours in Hebrew or Arabic, and the numbers between them, from right to
-    left: each string has a direction of its own, so that all of them stay in their order.
+    Browsers would draw neighbouring strings in Hebrew or Arabic, and the numbers between them, from
+    right to left. Each string gets its own direction, so that the order is kept.
     """
     parts = _STRING.split(dump_exact_json(value, indent=2))
     return Markup("").join(
@@ -126,5 +126,5 @@ def exact_json(value: object) -> Markup:
 
 
 def editable_json(value: object) -> str:
-    """Write a value as JSON that can be edited; it is read back as the same value."""
+    """Return a value as JSON to edit; the same value is read back."""
     return dump_exact_json(value, indent=2)

@@ -1,4 +1,4 @@
-"""A page made of what a session holds. Pure functions."""
+"""The content of a session's page, built from the stored session by pure functions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,39 +14,39 @@ from ..log.viewpoint import viewpoint
 from ..rules.outcome import Outcome
 from ..rules.position import Position
 from .charts import spending_of
-from .ending import ending_of, told_end
+from .ending import ending_of, reason_panel
 from .page_data import Page, Player, Sent, Spent
 from .transcript import anchors, lines_of
 
 
 @dataclass(frozen=True)
 class PageSession:
-    """What a session holds."""
+    """A stored session, as far as its page shows it."""
 
     id: str
-    """Its id."""
+    """The session's id."""
     title: str
-    """Its title."""
+    """The session's title."""
     conversation: Conversation
-    """Its spec."""
+    """The conversation that it runs."""
     log: Sequence[AnyMessage]
-    """All that was said, with what is kept for the record only."""
+    """The whole log, with the messages that are only kept for the record."""
     task: str | None = None
-    """The task that the speakers were given."""
+    """The task of the speakers. None if there is none."""
     outcome: Outcome | None = None
-    """How it ended."""
+    """The outcome. None until the conversation ends."""
     pending: Sequence[Question] = ()
-    """What people are asked."""
+    """The open questions to people."""
     position: Position = field(default_factory=Position)
-    """Where it is."""
+    """The current position."""
     steps: Sequence[Spent] = ()
-    """What its steps have used."""
+    """The usage of each step."""
     prompts: Mapping[str, Sequence[BaseMessage]] = field(default_factory=dict)
-    """What speakers' models were sent last."""
+    """The last prompt of each speaker, by name, if it is known."""
 
 
 def page_of(session: PageSession) -> Page:
-    """Put a whole session on a page."""
+    """Build the page of a whole session."""
     conversation, log, found = session.conversation, session.log, anchors(session.log)
     return Page(
         session=session.id,
@@ -62,7 +62,7 @@ def page_of(session: PageSession) -> Page:
 
 
 def memory_page_of(session: PageSession, name: str) -> Page:
-    """Put what one speaker remembers on a page, and nothing that it does not know."""
+    """Build the page of one speaker's memory, with nothing that the speaker does not know."""
     known = memory(session.log, name)
     return Page(
         session=session.id,
@@ -70,13 +70,13 @@ def memory_page_of(session: PageSession, name: str) -> Page:
         task=session.task or "",
         players=tuple(Player(name=one) for one in session.conversation.names),
         lines=tuple(lines_of(session.conversation, known, only=name)),
-        ending=told_end(session.outcome, session.pending, anchors(known)),
+        ending=reason_panel(session.outcome, session.pending, anchors(known)),
         only=session.conversation.names.index(name),
     )
 
 
 def _title(text: str) -> str:
-    """Cut what is the whole task where nobody gave a title: it stands below in full."""
+    """Return a title on one line, cut if it is a long task. The task is shown in full below it."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 2].rstrip()} …"
 
@@ -99,24 +99,26 @@ def _sent(
     view: Sequence[BaseMessage],
     anchors: Mapping[str, str],
 ) -> Iterator[Sent]:
-    """Tell a prompt, and of what stands in the view just so only where that is."""
-    known = {(one.type, _told(one)): str(one.id) for one in view if str(one.id) in anchors}
+    """Yield the parts of a prompt, with a reference to each part that the speaker's view shows."""
+    known = {
+        (one.type, _text_with_calls(one)): str(one.id) for one in view if str(one.id) in anchors
+    }
     same: list[str] = []
     for message in prompt:
-        place = known.get((message.type, _told(message)))
+        place = known.get((message.type, _text_with_calls(message)))
         if place is not None:
             same.append(anchors[place])
             continue
-        yield from _joined(same)
+        yield from _reference(same)
         same = []
         if message.type == "system" and message.text == system:
             yield Sent(role="the system prompt above")
             continue
-        yield Sent(role=_ROLES.get(message.type, message.type), text=_told(message))
-    yield from _joined(same)
+        yield Sent(role=_ROLES.get(message.type, message.type), text=_text_with_calls(message))
+    yield from _reference(same)
 
 
-def _joined(same: Sequence[str]) -> Iterator[Sent]:
+def _reference(same: Sequence[str]) -> Iterator[Sent]:
     if same:
         yield Sent(role=f"{len(same)} as below", first=same[0], last=same[-1])
 
@@ -124,6 +126,6 @@ def _joined(same: Sequence[str]) -> Iterator[Sent]:
 _ROLES = {"ai": "assistant", "human": "user"}
 
 
-def _told(message: BaseMessage) -> str:
+def _text_with_calls(message: BaseMessage) -> str:
     calls = message.tool_calls if isinstance(message, AIMessage) else []
     return "\n".join([message.text, *(f"calls {call['name']}({call['args']})" for call in calls)])

@@ -1,4 +1,4 @@
-"""What stands on a page, as data. The templates draw it; nothing in it is HTML."""
+"""The content of a page as data, which the templates draw. It contains no HTML."""
 
 from typing import Literal
 
@@ -7,180 +7,181 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt
 from ..common.data import Data
 
 Tone = Literal["good", "plain", "warn", "bad", "open"]
-"""How an end, or a step towards it, is coloured."""
+"""The colour of an end, or of a step towards it."""
 
 Role = Literal["assistant", "user", "tool"]
-"""The role that a line has for who sees it."""
+"""The role of a line for a speaker that receives it."""
 
 LineKind = Literal["said", "draft", "calls", "code", "result", "note", "told"]
-"""The kind of a line. ``told`` is shown only as those see it who hear it; ``code`` runs code that
-an earlier line contains."""
+"""The kind of a line. ``told`` is an instruction, which only the views of its recipients show;
+``code`` runs the code of an earlier line.
+"""
 
 
 class Fold(Data):
-    """Something beside a message, which is folded until it is asked for."""
+    """A folded detail of a message."""
 
     kind: Literal["thought", "call", "result", "parsed"]
-    """What it is."""
+    """The kind of the detail."""
     title: str
-    """What it is called while it is folded."""
+    """The title, which is shown while it is folded."""
     text: str
-    """What it holds, to the letter."""
+    """The exact text."""
     is_json: bool = False
-    """Whether that is JSON."""
+    """Whether the text is JSON."""
 
 
 class Heard(Data):
-    """How some speakers hear a line otherwise than it was said."""
+    """The text of a line for speakers that receive a different one."""
 
     by: tuple[NonNegativeInt, ...]
     """The speakers' numbers."""
     before: str = ""
-    """What stands in front of it for them, such as a label."""
+    """Text in front of the message, such as the label of its speaker."""
     instead: str | None = None
-    """What they hear instead. None: what was said."""
+    """The text that replaces the message. None: the message itself."""
 
 
 class Line(Data):
-    """A line of the talk."""
+    """A line of the conversation."""
 
     anchor: str
-    """Its id on the page."""
+    """The line's id on the page."""
     place: str
-    """Its place in the log; empty where it has none."""
+    """The place in the log. Empty if it can't be shown."""
     kind: LineKind
-    """What it is."""
+    """The kind of the line."""
     speaker: NonNegativeInt | None = None
-    """The number of who said it. None: the conversation itself."""
+    """The number of the speaker. None: the conversation itself."""
     name: str
-    """Who said it, in words."""
+    """The name of the speaker, or words for the conversation."""
     text: str = ""
-    """What was said, as Markdown; of a note its words."""
+    """The text of the message as Markdown, or of a note."""
     remarks: tuple[str, ...] = ()
-    """What is to be known about it."""
+    """Remarks on the message, such as its audience."""
     is_person: bool = False
-    """Whether a person said it."""
+    """Whether a person wrote it."""
     folds: tuple[Fold, ...] = ()
-    """What is folded beside it."""
+    """The folded details."""
     roles: dict[NonNegativeInt, Role] = Field(default_factory=dict)
-    """The role that it has for each speaker that sees it, by their numbers."""
+    """The role of the line for each speaker that receives it, by the speakers' numbers."""
     heard: tuple[Heard, ...] = ()
-    """How it is heard otherwise."""
+    """The texts of speakers that receive a different one."""
 
 
 class Sent(Data):
     """A part of a prompt."""
 
     role: str
-    """Whose message it is, or what it is the same as."""
+    """The role of the message, or the name of the same text elsewhere on the page."""
     text: str | None = None
-    """The message. None: what stands elsewhere on the page just so."""
+    """The message. None if the same text is elsewhere on the page."""
     first: str = ""
-    """Where that begins: the anchor of a line."""
+    """The anchor of the first line of that text."""
     last: str = ""
-    """Where it ends."""
+    """The anchor of its last line."""
 
 
 class Player(Data):
-    """Somebody who takes part."""
+    """A speaker."""
 
     name: str
-    """Its name."""
+    """The speaker's name."""
     system: str = ""
-    """Its system prompt."""
+    """The system prompt."""
     sent: tuple[Sent, ...] = ()
-    """What its model was sent at its newest turn, where that is known."""
+    """The prompt of the latest turn, if it is known."""
 
 
 class Step(Data):
-    """A step towards the end."""
+    """A step that led to the end."""
 
     anchor: str | None
-    """The line that it is about."""
+    """The anchor of the line that it refers to, if any."""
     place: str
-    """That line's place in the log."""
+    """The place of that line in the log."""
     kind: str
-    """What kind of step it is."""
+    """The kind of the step."""
     tone: Tone
-    """Its colour."""
+    """The colour of the step."""
     text: str
-    """What it is, in words."""
+    """The description of the step."""
 
 
 class Meter(Data):
-    """How much of a limit is used up."""
+    """The count of a cap or a guard."""
 
     name: str
-    """What is counted."""
+    """The name of the counted thing."""
     count: NonNegativeFloat
-    """How much there is of it."""
+    """The current count."""
     limit: NonNegativeFloat
-    """At how much the conversation ends."""
+    """The count at which the conversation ends."""
 
     @property
     def share(self) -> float:
-        """How much of the limit that is, from 0 to 1."""
+        """The used part of the limit, from 0 to 1."""
         return min(self.count / self.limit, 1.0) if self.limit else 0.0
 
 
 class Mark(Data):
-    """A mark on the line of time."""
+    """A mark on the timeline."""
 
     x: float
-    """Where it stands."""
+    """The position from the left, in SVG units."""
     step: Step
-    """What it marks."""
+    """The step that it marks."""
 
 
 class Timeline(Data):
-    """All that was said, from left to right, with what led to the end."""
+    """All messages from left to right, with the steps that led to the end."""
 
     width: int
-    """Its width."""
+    """Width in SVG units."""
     ticks: dict[str, str]
     """The SVG path of each speaker's messages, by the class of its colour."""
     marks: tuple[Mark, ...]
-    """What was judged, rejected or counted."""
+    """The steps that led to the end."""
 
 
 class Ending(Data):
-    """Why a conversation ended, or where it stands."""
+    """The reason for the end, or the status of a session that has not ended."""
 
     tone: Tone
-    """How it ended."""
+    """The colour of the end."""
     title: str
     """The reason in words."""
     reason: str = ""
-    """Its name."""
+    """The name of the reason. Empty if the session has not ended."""
     sentence: str
-    """When it was, or what comes next."""
+    """The time of the end, or the next step."""
     also: tuple[str, ...] = ()
-    """What else held."""
+    """Further reasons that were met."""
     anchor: str | None = None
-    """The line that it ended with."""
+    """The anchor of the last line, if any."""
     questions: tuple[str, ...] = ()
-    """What people are asked, where it waits."""
+    """The open questions to people."""
     owed: tuple[str, ...] = ()
-    """What was still to be done or said."""
+    """Tasks, criteria and last words that are still open."""
     numbers: tuple[tuple[str, str], ...] = ()
-    """What it used, each with its name."""
+    """Figures with their names, such as rounds and tokens."""
     warnings: tuple[str, ...] = ()
-    """What to know about how it ran."""
+    """Warnings about the run."""
     steps: tuple[Step, ...] = ()
-    """What led to it, the newest last."""
+    """The steps that led to the end, newest last."""
     earlier_steps: NonNegativeInt = 0
-    """How many steps before those are left out."""
+    """Number of earlier steps that are not shown."""
     meters: tuple[Meter, ...] = ()
-    """What its caps and guards have counted."""
+    """The counts of caps and guards."""
     timeline: Timeline | None = None
-    """All that on a line."""
+    """The messages and steps on a timeline. None if there are no messages."""
 
 
 class Spent(Data):
-    """What a step of a session used."""
+    """The usage of a step."""
 
     who: str
-    """For whom, or for what beside the speakers."""
+    """The speaker, or the part of the conversation that caused it, such as the judge."""
     is_new_turn: bool = False
     """Whether a turn begins with it."""
     calls: NonNegativeInt = 0
@@ -190,64 +191,64 @@ class Spent(Data):
     output_tokens: NonNegativeInt = 0
     """Tokens of the answers."""
     seconds: NonNegativeFloat = 0
-    """Seconds."""
+    """Duration in seconds."""
     cost: NonNegativeFloat = 0
-    """What it cost, by the price table."""
+    """Cost by the price table."""
 
 
 class Share(Spent):
-    """What somebody used in all."""
+    """The total usage of a speaker or a part of the conversation."""
 
     colour: str
     """The class of its colour."""
     turns: NonNegativeInt
-    """In how many turns."""
+    """Number of turns with usage."""
 
 
 class Chart(Data):
-    """Bars, one for each turn or for some of them."""
+    """A bar chart with one bar for each turn, or for several turns."""
 
     title: str
-    """What is shown."""
+    """The measure that is shown."""
     most: str
-    """The highest bar, in words."""
+    """The highest value, formatted."""
     width: int
-    """Its width."""
+    """Width in SVG units."""
     height: int
-    """Its height."""
+    """Height in SVG units."""
     bars: dict[str, str]
-    """The SVG path of everyone's bars, by the class of its colour."""
+    """The SVG path of each speaker's bars, by the class of its colour."""
 
 
 class Spending(Data):
-    """What was used by whom and when."""
+    """Usage by speaker and by turn."""
 
     shares: tuple[Share, ...]
-    """For each who used something, how much."""
+    """The total of each speaker or part that used something."""
     charts: tuple[Chart, ...]
-    """When it was."""
+    """The charts by turn."""
     turns_a_bar: NonNegativeInt = 1
-    """How many turns one bar stands for."""
+    """Number of turns in one bar."""
     has_cost: bool = False
-    """Whether there are prices."""
+    """Whether any prices are known."""
 
 
 class Page(Data):
-    """A session on a page."""
+    """The page of a session."""
 
     session: str
-    """Its id."""
+    """The session's id."""
     title: str
-    """Its title."""
+    """The session's title."""
     task: str = ""
-    """What it is about."""
+    """The task."""
     players: tuple[Player, ...]
-    """Who takes part."""
+    """The speakers."""
     lines: tuple[Line, ...]
-    """The talk."""
+    """The lines of the conversation."""
     ending: Ending
-    """How it ended."""
+    """The reason for the end, or the status."""
     spending: Spending | None = None
-    """What it used, where that is known."""
+    """The usage, if it is known."""
     only: NonNegativeInt | None = None
-    """The number of the speaker whose memory alone this is."""
+    """The number of the speaker if the page shows one speaker's memory, else None."""

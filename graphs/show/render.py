@@ -1,7 +1,7 @@
-"""A page drawn as HTML: one file that needs nothing else and runs nothing but its own script.
+"""A page as HTML: one file that loads nothing else and runs only its own script.
 
-All that is written into the templates is escaped, whatever it is; a browser runs and loads only
-what the policy in the page's head names by its hash.
+The templates escape all text. The content security policy in the page's head allows only the style
+and the script whose hashes it contains.
 """
 
 from base64 import b64encode
@@ -20,7 +20,7 @@ from .page_data import Ending, Line, Page
 
 
 def render(page: Page) -> str:
-    """Draw a page."""
+    """Return a page as HTML."""
     known = templates()
     style, script = style_of(known, len(page.players)), script_of(known, "page.js")
     policy = policy_of(style, script, form_action="'none'")
@@ -29,21 +29,21 @@ def render(page: Page) -> str:
 
 
 def style_of(known: Environment, many: int, *more: str) -> Markup:
-    """Return the style of a page on which so many take part, and more sheets behind it."""
+    """Return the style of a page for a number of speakers, followed by more style sheets."""
     sheets = [known.get_template("page.css").render(many=many)]
     sheets += [known.get_template(name).render() for name in more]
-    # Of our own making: nothing of a session stands in them but numbers.
+    # The sheets are our own; the only inserted values are numbers.
     return Markup("\n".join(sheets))  # noqa: S704
 
 
 def script_of(known: Environment, *names: str) -> Markup:
     """Return the script of a page."""
     parts = (known.get_template(name).render() for name in names)
-    return Markup("\n".join(parts))  # noqa: S704  # of our own making, too
+    return Markup("\n".join(parts))  # noqa: S704  # our own, too
 
 
 def policy_of(style: str, script: str, **more: str) -> str:
-    """Say what a browser may run and load: this style, this script, and what else is named."""
+    """Return a content security policy that allows a style, a script and the named sources."""
     allowed = {
         "default-src": "'none'",
         "style-src": f"'{_hash(style)}'",
@@ -55,7 +55,7 @@ def policy_of(style: str, script: str, **more: str) -> str:
 
 
 def render_brief(lines: Sequence[Line], left_out: int, ending: Ending) -> str:
-    """Draw a session for a notebook."""
+    """Return a session as HTML for a notebook."""
     drawn = templates().get_template("result.html")
     return drawn.render(lines=lines, left_out=left_out, ending=ending)
 
@@ -66,7 +66,7 @@ def _hash(text: str) -> str:
 
 @cache
 def templates(*more: Path) -> Environment:
-    """Return the templates, and those in other folders that are made of them."""
+    """Return the templates, and those in other folders that extend them."""
     found = Environment(
         loader=FileSystemLoader([Path(__file__).parent / "templates", TEMPLATES, *more]),
         autoescape=True,

@@ -1,4 +1,4 @@
-"""The lines of the talk: what was said, and who sees it in which role and in which words."""
+"""The lines of the page: each message, and for each speaker its role and its words."""
 
 import json
 from collections import defaultdict
@@ -30,11 +30,11 @@ from ..rules.message_words import describe_note, describe_result, list_remarks, 
 from .page_data import Fold, Heard, Line, LineKind, Role
 
 _LABEL = 200
-"""The longest that stands in front of what is heard; what is longer is another text."""
+"""Maximum length of a label in front of a message, in characters. A longer one is another text."""
 
 
 def anchors(log: Sequence[BaseMessage]) -> dict[str, str]:
-    """Return the ids that lines have on the page, by their places; a place may be any text."""
+    """Return the id of each line on the page, by its place. A place may be any text."""
     places = [place_of(message) for message in log]
     return {
         place: place if place[:1] == "m" and place[1:].isdecimal() and place.isascii() else f"n{at}"
@@ -45,15 +45,15 @@ def anchors(log: Sequence[BaseMessage]) -> dict[str, str]:
 def lines_of(
     conversation: Conversation, log: Sequence[BaseMessage], only: str | None = None
 ) -> Iterator[Line]:
-    """Yield the lines of a log.
+    """Yield the lines of a log, oldest first.
 
     Args:
-        conversation: The spec.
-        log: The log; of one speaker what it remembers.
-        only: That speaker.
+        conversation: The conversation.
+        log: The log, or the memory of one speaker.
+        only: The name of that speaker. None: the log of all.
 
     Yields:
-        The lines, oldest first. Of one speaker's memory without what nobody heard.
+        The lines. A speaker's memory has no line that the speaker did not receive.
     """
     names = conversation.names
     numbers = {name: number for number, name in enumerate(names)}
@@ -77,7 +77,7 @@ def read_lines(
     Args:
         log: The log, or a speaker's memory.
         names: The names of the speakers.
-        in_memory: Whether it is a memory: no speaker remembers thoughts.
+        in_memory: Whether it is a memory. A memory contains no thoughts.
     """
     numbers = {name: number for number, name in enumerate(names)}
     found, called = anchors(log), dict[str, str]()
@@ -102,12 +102,12 @@ def read_lines(
 
 
 def _kind_of(about: MessageMetadata) -> LineKind | None:
-    """Return how a message that is no note is drawn, or None if it is not."""
+    """Return the kind of a message that is not a note, or None if it has no line."""
     if isinstance(about, UnheardReply | UnheardResult | Summary):
         # The first two are shown as the message that followed from them.
         return None
     if isinstance(about, SpecifiedTask):
-        # It is shown above the talk.
+        # It is shown above the conversation.
         return None
     if isinstance(about, CallOutcome):
         return "result"
@@ -125,7 +125,7 @@ def _text(message: BaseMessage) -> str:
 
 
 class _Seen:
-    """What one speaker sees."""
+    """The messages as one speaker sees them."""
 
     def __init__(
         self, conversation: Conversation, log: Sequence[BaseMessage], name: str, number: int
@@ -136,7 +136,7 @@ class _Seen:
         self.number = number
 
     def role(self, message: BaseMessage, about: MessageMetadata) -> Role | None:
-        """Return the role that a line has; None where it is not seen."""
+        """Return the role of a message for the speaker, or None if it does not see the message."""
         if id(message) not in self._known:
             return None
         if isinstance(message, ToolMessage):
@@ -144,13 +144,13 @@ class _Seen:
         return "assistant" if about.speaker == self.name else "user"
 
     def text(self, message: BaseMessage) -> str:
-        """Give what is heard of another's line."""
+        """Return the text of another speaker's message as this speaker receives it."""
         shown = self._view.of([message])
         return shown[-1].text if shown else message.text
 
 
 def _heard(message: BaseMessage, told: str | None, seen: Sequence[_Seen]) -> Iterator[Heard]:
-    """Tell who sees a line otherwise than the page tells it to all."""
+    """Yield the texts that speakers receive instead of the one that the page shows."""
     by_words = defaultdict[tuple[str, str | None], list[int]](list)
     said = _text(message) if told is None else ""
     for one in seen:
@@ -184,7 +184,7 @@ def _folds(
 
 def _adds_to_text(about: MessageMetadata) -> bool:
     """Return whether the values that were read from a message say more than its text."""
-    # The text of a code's report contains all of them.
+    # The report of code contains all values.
     by_code = isinstance(about, SpeakerReply) and about.source is Source.CODE
     return parsed_of(about) is not None and not by_code
 
@@ -207,7 +207,7 @@ def _calls(message: AIMessage, called: dict[str, str], does: str) -> Iterator[Fo
 
 
 def _code_alone(args: Mapping[str, object]) -> str | None:
-    """Return the only argument if it is code and all of it is visible, or None."""
+    """Return the only argument if it is code that is completely visible, or None."""
     code = args.get("code")
     is_code = len(args) == 1 and isinstance(code, str)
     return str(code) if is_code and escape_invisible(str(code), keep="\n\t") == code else None

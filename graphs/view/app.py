@@ -1,4 +1,4 @@
-"""The addresses of the local page: what each shows and does, and how its forms are read."""
+"""The routes of the local page, and the forms that they read."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -38,32 +38,32 @@ from .pages import (
 )
 
 Form = Mapping[str, str]
-"""The fields of a form that was sent."""
+"""The fields of a submitted form."""
 
 
-def answer_of(question: Question, form: Form) -> Any:  # noqa: ANN401  # what the question wants
-    """Read the answer to a question.
+def answer_of(question: Question, form: Form) -> Any:  # noqa: ANN401  # depends on the question
+    """Read the answer to a question from a form.
 
     Args:
         question: The question.
-        form: The fields: ``leave`` to leave; ``text``; for each call that is to be decided, by its
-            number, ``decision0``, ``args0`` and ``text0``.
+        form: The fields. ``leave``: the person leaves. ``text``: a message or another answer.
+            ``decision0``, ``args0`` and ``text0``: the decision on the first call, and so on.
 
     Returns:
         The answer.
 
     Raises:
-        AnswerError: It can't be read.
+        AnswerError: The form contains no valid answer.
     """
     if "leave" in form:
         return EXIT
     if isinstance(question, ApprovalQuestion):
         calls = range(len(question.action_requests))
         return {"decisions": [_decision(question, form, number) for number in calls]}
-    # Browsers send lines as they stand in mails.
+    # Browsers send line breaks as CR LF.
     text = "" if "nothing" in form else form.get("text", "").replace("\r\n", "\n")
     if not text.strip() and not isinstance(question, MessageQuestion):
-        raise AnswerError('the answer is missing, and the question stays open; "" is an empty text')
+        raise AnswerError('the answer is missing; enter "" for an empty text')
     return question.read(text)
 
 
@@ -83,17 +83,17 @@ def _arguments(name: str, text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise AnswerError(f"the arguments of {name} are not JSON: {error}") from error
+        raise AnswerError(f"the arguments of {name} are not valid JSON: {error}") from error
     if not isinstance(found, dict):
         raise AnswerError(f'the arguments of {name} must be an object, such as {{"name": "value"}}')
     return found
 
 
 _ON_A_PAGE: Final = 50
-"""How many sessions are listed at once."""
+"""Maximum number of sessions on one page of the list."""
 
 _MOST: Final = 1_000_000
-"""Bytes of a form, at most."""
+"""Maximum size of a form in bytes."""
 
 _GONE: Final = "this question was already answered or dropped, so your answer was not used"
 
@@ -103,12 +103,12 @@ _PLACE: Final = TypeAdapter(tuple[str, str])
 def view_app(
     store: str | Path | None, model: Chat | str | None, is_closing: Callable[[], bool]
 ) -> Starlette:
-    """Make the application; a `Guard` must stand before it.
+    """Return the application, which must be wrapped in a `Guard`.
 
     Args:
-        store: Where sessions are kept.
-        model: What speaks where a conversation names no model.
-        is_closing: Whether the server is about to end.
+        store: The store of the sessions.
+        model: The model for conversations that name none.
+        is_closing: A function that returns whether the server is about to stop.
     """
     view = _View(store, Runs(store, model), is_closing)
     return Starlette(
@@ -125,7 +125,7 @@ def view_app(
 
 
 class _View:
-    """What is shown and done, in one store."""
+    """The handlers of the routes, for one store."""
 
     store: Store
 
@@ -138,7 +138,7 @@ class _View:
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        """Keep the store open."""
+        """Keep the store open while the application runs."""
         async with known_store(self._target) as self.store:
             try:
                 yield
@@ -146,7 +146,7 @@ class _View:
                 await self._runs.close()
 
     async def sessions(self, request: Request) -> Response:
-        """List the sessions that are looked for."""
+        """Show the list of the sessions that match the search."""
         wanted = _wanted(request)
         found = [await self._listed(row) for row in await self.store.find(wanted)]
         return _page(
@@ -170,14 +170,14 @@ class _View:
         return _page(await in_thread(draw_session_page, session, standing))
 
     async def events(self, request: Request) -> Response:
-        """Tell what is new in a session."""
+        """Stream the changes of a session."""
         row = await self._row(request)
         given = request.headers.get("last-event-id") or request.query_params.get("mark", "")
         events = follow(self.store, self._runs, row.session, given, self._is_closing)
         return StreamingResponse(events, media_type="text/event-stream")
 
     async def answer(self, request: Request) -> Response:
-        """Answer a question of a session, which then goes on here."""
+        """Answer a question of a session, which then continues in this process."""
         row, form = await self._row(request), await _form(request)
         try:
             asked = (await read_stored_session(self.store, row.session)).pending
@@ -189,7 +189,7 @@ class _View:
             self._runs.problems[row.session] = str(error)
         else:
             await self._runs.answer(row.session, value, question.id)
-        # There the answer was given, and there it goes on.
+        # Back to the place on the page where the answer was given.
         return _back(row, "#questions")
 
     async def stop(self, request: Request) -> Response:
@@ -211,7 +211,7 @@ class _View:
 
 
 def _wanted(request: Request) -> Wanted:
-    """Read which sessions are looked for; what makes no sense is left out."""
+    """Read the search from a request. Invalid values are ignored."""
     query = request.query_params
     show = query.get("show", "")
     try:
@@ -223,13 +223,13 @@ def _wanted(request: Request) -> Wanted:
         status=cast("SessionStatus", show) if show in get_args(SessionStatus) else None,
         reason=show if show in set(Reason) else None,
         after=after,
-        # One more tells whether there are older ones.
+        # One more shows whether there are older sessions.
         limit=_ON_A_PAGE + 1,
     )
 
 
 async def _form(request: Request) -> Form:
-    """Read a form that was sent."""
+    """Read a submitted form."""
     body = b""
     async for part in request.stream():
         body += part
@@ -238,11 +238,11 @@ async def _form(request: Request) -> Form:
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=1_000))
     except ValueError as error:
-        raise HTTPException(400, "The form can't be read.") from error
+        raise HTTPException(400, "The form is not valid.") from error
 
 
 def _page(drawn: Drawn, status: int = 200) -> Response:
-    # What is no character, such as half of a pair, is shown as a question mark.
+    # Lone surrogates have no encoding; they become question marks.
     body = drawn.html.encode(errors="replace")
     return HTMLResponse(body, status, {"Content-Security-Policy": drawn.policy})
 
@@ -253,8 +253,8 @@ def _back(row: SessionRow, place: str = "") -> Response:
 
 def _failed(request: Request, error: Exception) -> Response:
     is_unknown = isinstance(error, SessionError)
-    return _page(draw_notice("This can't be shown", str(error)), 404 if is_unknown else 500)
+    return _page(draw_notice("This page is not available", str(error)), 404 if is_unknown else 500)
 
 
-def _refused(request: Request, error: Any) -> Response:  # noqa: ANN401  # as Starlette has it
-    return _page(draw_notice("There is nothing here", error.detail), error.status_code)
+def _refused(request: Request, error: Any) -> Response:  # noqa: ANN401  # as in Starlette
+    return _page(draw_notice("Page not found", error.detail), error.status_code)

@@ -1,6 +1,6 @@
-"""A session followed by the content of its store, as server-sent events.
+"""The changes of a session, read from its store and sent as server-sent events.
 
-`Runs` contains the sessions that this page itself runs on after an answer.
+`Runs` runs the sessions that were answered on the page.
 """
 
 import asyncio
@@ -21,31 +21,30 @@ from .pages import draw_news, standing_of, status_of
 _log = logging.getLogger("duologue")
 
 _AT_ONCE: Final = 1.5
-"""Seconds within which it is told at once that an answer does not fit, or that another has it."""
+"""Seconds to wait for an error of the answer, such as one that another process has answered."""
 
 _NOT_HERE: Final = (
-    " This page has the models of its own environment, and the tools that installed packages "
-    "register: what a program registers can be run by that program alone, or by `duologue answer` "
-    "where it is installed."
+    ". This page has only the models of its environment and the tools of installed packages. "
+    "Continue a session that uses other tools in the program that registers them."
 )
 
 
 class Runs:
-    """Answers sessions and runs them on, each in a task of its own.
+    """Answers sessions and continues each of them in a task.
 
     Args:
-        store: Where sessions are kept.
-        model: What speaks where a conversation names no model.
+        store: The store of the sessions.
+        model: The model for conversations that name none.
     """
 
     def __init__(self, store: str | Path | None, model: Chat | str | None) -> None:
         self.problems: dict[str, str] = {}
-        """What went wrong with a session, until it is asked for something again."""
+        """The latest problem of each session, until the next request for it."""
         self._store, self._model = store, model
         self._running = set[asyncio.Task[None]]()
 
     async def answer(self, session: str, value: Any, question: str) -> None:  # noqa: ANN401
-        """Answer a question of a session and run it on; what fails soon is known after this."""
+        """Answer a question of a session and continue it. Early errors are noted on return."""
         self.problems.pop(session, None)
         task = asyncio.create_task(self._run(session, value, question))
         self._running.add(task)
@@ -57,14 +56,14 @@ class Runs:
             handle = Session(session, store=self._store)
             await handle.aanswer(value, question=question, model=self._model)
         except DuologueError as error:
-            told = str(error) + (_NOT_HERE if isinstance(error, SpecError) else "")
-            self.problems[session] = told
+            hint = _NOT_HERE if isinstance(error, SpecError) else ""
+            self.problems[session] = str(error) if not hint else str(error).rstrip(".") + hint
         except Exception as error:
             _log.exception("session %s failed", session)
-            self.problems[session] = f"It failed: {type(error).__name__}: {error}"
+            self.problems[session] = f"The session failed: {type(error).__name__}: {error}"
 
     async def close(self) -> None:
-        """Break off what runs; it can be resumed."""
+        """Cancel the running sessions. They can be resumed."""
         running = list(self._running)
         for task in running:
             task.cancel()
@@ -72,29 +71,30 @@ class Runs:
 
 
 _PAUSE: Final = 0.3
-"""Seconds between two looks at a session that runs."""
+"""Seconds between two checks of a running session."""
 
 _PATIENCE: Final = 50
-"""After so many looks at which nothing was new, one that is not run is looked at less often."""
+"""Number of checks without a change after which a session that does not run is checked less often.
+"""
 
 _STILL: Final = 2.0
-"""Seconds between those looks."""
+"""Seconds between these checks."""
 
 
 async def follow(
     store: Store, runs: Runs, session: str, seen: str, is_closing: Callable[[], bool]
 ) -> AsyncIterator[str]:
-    """Tell what is new in a session, until it has ended or the page is closed.
+    """Yield the changes of a session until it has ended or the page is closed.
 
     Args:
-        store: Where it is kept.
-        runs: What this page runs.
-        session: The session.
-        seen: The mark of what is on the page already.
-        is_closing: Whether the page is being closed.
+        store: The store of the session.
+        runs: The sessions that this page runs.
+        session: The session's id.
+        seen: The mark of the content that the page already shows.
+        is_closing: A function that returns whether the page is being closed.
 
     Yields:
-        Events in the form of server-sent events.
+        Server-sent events.
     """
     known: object = None
     looks = 0
@@ -117,7 +117,7 @@ async def follow(
                 if told.get("reload") or told.get("done"):
                     return
             elif not looks % 50:
-                # A browser that has gone is noticed by what it does not take.
+                # A closed connection is noticed only when something is sent.
                 yield ":\n\n"
         except DuologueError as error:
             yield _event(seen, {"problem": str(error)})
@@ -127,5 +127,5 @@ async def follow(
 
 
 def _event(mark: str, told: dict[str, object]) -> str:
-    # JSON is one line, and a browser that connects again sends the id of the newest event.
+    # JSON has no line breaks. A browser that reconnects sends the id of the latest event.
     return f"id: {mark}\ndata: {json.dumps(told)}\n\n"

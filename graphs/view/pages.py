@@ -1,4 +1,4 @@
-"""The HTML of the local page: the list of sessions, one session, and what is new in one."""
+"""The HTML of the local page: the list of sessions, a session, and its changes."""
 
 import json
 from collections.abc import Sequence
@@ -23,43 +23,43 @@ Status = Literal["running", "waiting", "unfinished", "finished"]
 
 
 class Standing(Data):
-    """Where a session stands, and what can be done about it."""
+    """The status of a session, and the possible actions."""
 
     session: str
-    """Its id."""
+    """The session's id."""
     status: Status
-    """Whether somebody runs it, or how it was left."""
+    """Whether it is running, or its stored status."""
     reason: str = ""
-    """Why it ended."""
+    """The reason for the end. Empty if it has not ended."""
     is_stopping: bool = False
-    """Whether it was asked to stop and still runs."""
+    """Whether a stop was requested while it runs."""
     questions: tuple[Question, ...] = ()
-    """What it waits for, where it can be answered here."""
+    """The open questions that can be answered on this page."""
     forked_from: str | None = None
     """The id of the session that it is a fork of."""
     problem: str = ""
-    """What went wrong with what was asked of it here."""
+    """The problem with the latest request on this page. Empty if there is none."""
 
     @property
     def can_stop(self) -> bool:
-        """Whether there is something to stop."""
+        """Whether it can be stopped."""
         return self.status in ("running", "waiting") and not self.is_stopping
 
 
 async def status_of(store: Store, row: SessionRow) -> Status:
-    """Say whether somebody runs a session, or how it was left."""
+    """Return whether a session is running, or its stored status."""
     return "running" if await store.is_locked(row.session) else row.status
 
 
 def standing_of(row: SessionRow, status: Status, session: PageSession, problem: str) -> Standing:
-    """Put together where a session stands."""
+    """Return the status of a session, with its questions."""
     is_running = status == "running"
     return Standing(
         session=row.session,
         status=status,
         reason=row.reason or "",
         is_stopping=is_running and row.stop_requested,
-        # Whoever runs it is asked there.
+        # A running session asks its questions in the process that runs it.
         questions=() if is_running else tuple(session.pending),
         forked_from=row.forked_from,
         problem=problem,
@@ -72,12 +72,12 @@ _ALLOWED: Final = {"connect_src": "'self'", "form_action": "'self'", "frame_ance
 
 
 class Drawn(NamedTuple):
-    """A page."""
+    """A page and its content security policy."""
 
     html: str
-    """Its HTML."""
+    """The HTML."""
     policy: str
-    """What a browser may run and load for it."""
+    """The content security policy."""
 
 
 class ListedSession(NamedTuple):
@@ -136,16 +136,16 @@ def draw_session_page(session: PageSession, standing: Standing) -> Drawn:
 
 
 def draw_news(session: PageSession, standing: Standing, seen: str) -> tuple[str, dict[str, Any]]:
-    """Tell what is new on the page of a session.
+    """Return the changes of a session's page.
 
     Args:
-        session: The session. What its steps have used is shown where it is read.
-        standing: Where it stands.
-        seen: The mark of what is on the page already.
+        session: The session. Its usage is drawn only if its steps were read.
+        standing: The status of the session.
+        seen: The mark of the content that the page already shows.
 
     Returns:
-        The mark of what is then on it, and what is new. Where what is on it has changed, as after
-        a memory was reset, it is to be loaded again.
+        The new mark, and the changes. If the shown lines have changed, for example because a memory
+        was reset, the only change is the request to load the page again.
     """
     known, page = _templates(), page_of(session)
     shown = page.lines[: _count(seen)]
@@ -160,7 +160,7 @@ def draw_news(session: PageSession, standing: Standing, seen: str) -> tuple[str,
 
 
 def draw_notice(title: str, text: str) -> Drawn:
-    """Draw a page that says one thing."""
+    """Draw a page with one message."""
     return _drawn(_templates(), "notice.html", title=title, text=text)
 
 
@@ -171,7 +171,7 @@ def _drawn(known: Environment, name: str, *scripts: str, many: int = 0, **given:
 
 
 def _parts(known: Environment, page: Page, standing: Standing, *, spending: bool) -> dict[str, Any]:
-    """Give the parts of a page that change while a session runs, each with what tells it apart."""
+    """Return the parts of a page that change while a session runs, each with its digest."""
     drawn = {
         "standing": _macro(known, "standing.html", "standing", standing),
         "ending": _macro(known, "ending.html", "ending", _ending(page, standing)),
@@ -184,7 +184,7 @@ def _parts(known: Environment, page: Page, standing: Standing, *, spending: bool
 
 
 def _ending(page: Page, standing: Standing) -> Ending:
-    """Return how it ended, and where it has not, whether it runs: a record does not tell that."""
+    """Return the panel about the end, with the current status if it has not ended."""
     told = {"running": "It is running.", "unfinished": "It was interrupted."}.get(standing.status)
     if told is None or page.ending.questions:
         return page.ending
@@ -196,7 +196,7 @@ def _macro(known: Environment, template: str, name: str, given: object) -> Marku
 
 
 def _mark(lines: Sequence[Line]) -> str:
-    """Tell lines apart from others: how many they are, and what is in them."""
+    """Return the mark of lines: their number and a digest of their content."""
     return f"{len(lines)}-{_digest(''.join(line.model_dump_json() for line in lines))}"
 
 

@@ -1,9 +1,9 @@
-"""Who may use the page: whoever has its token, from this machine's browser, and from itself alone.
+"""Access control of the local page: only a browser on this machine that has the token may use it.
 
-- A site that points its name at this machine (DNS rebinding) is told by `Host`.
-- Another page that sends something here is told by `Origin` and `Sec-Fetch-Site`. A page on another
-  port of this machine is the same *site*, so that the cookie alone would not keep it out.
-- The token stands only in the first address. It is exchanged for a cookie that no script reads.
+- A site that points its name at this machine (DNS rebinding) is recognised by `Host`.
+- Requests from other pages are recognised by `Origin` and `Sec-Fetch-Site`. A page on another port
+  of this machine belongs to the same *site*, so the cookie alone would not keep it out.
+- The token is only in the first address. It is exchanged for a cookie that scripts can't read.
 """
 
 import secrets
@@ -21,37 +21,37 @@ HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; base-uri 'none'; frame-ancestors 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    # With `no-referrer` a form would be sent with the origin "null".
+    # With `no-referrer`, a form would be sent with the origin "null".
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-"""What stands in the head of every answer that does not say otherwise."""
+"""The default headers of every response."""
 
 _READS: Final = ("GET", "HEAD")
 
 
 class Guard:
-    """Stands before an application and lets only its own user through.
+    """Wraps an application and admits only its own user.
 
     Args:
         app: The application.
-        port: The port that it is served on.
-        token: What the first address holds. None: a random one.
+        port: The port of the server.
+        token: The token of the first address. None: a random one.
     """
 
     def __init__(self, app: ASGIApp, port: int, token: str | None = None) -> None:
         self.token = token or secrets.token_urlsafe(32)
         self._app = app
-        # Browsers leave out HTTP's own port.
+        # Browsers leave out the default port of HTTP.
         end = "" if port == 80 else f":{port}"
         self._hosts = {name + end for name in ("127.0.0.1", "localhost")}
-        # Cookies are the same for all ports of a machine.
+        # Cookies are shared by all ports of a machine.
         self._cookie = f"duologue-view-{port}"
         self._key = secrets.token_urlsafe(32)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or hand it on."""
+        """Refuse a request, or pass it to the application."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -69,19 +69,23 @@ class Guard:
         await (refused or self._app)(scope, receive, guarded)
 
     def _refused(self, request: Request) -> Response | None:
-        """Return the answer to who may not go on; None: it may."""
+        """Return the response to a refused request, or None if it is admitted."""
         if request.headers.getlist("host") not in [[host] for host in self._hosts]:
             return _refusal(421, "This page answers only to 127.0.0.1 and localhost.")
         if not _is_own(request):
-            return _refusal(403, "This came from another page.")
+            return _refusal(403, "This request came from another page.")
         if _same(request.cookies.get(self._cookie, ""), self._key):
             return None
         if request.method == "GET" and _same(request.query_params.get("token", ""), self.token):
             return self._let_in(request)
-        return _refusal(401, "This needs the address that `duologue view` has printed.")
+        return _refusal(401, "Open the address that `duologue view` printed.")
 
     def _let_in(self, request: Request) -> Response:
-        """Return the cookie, and go on from here: a browser counts that as the page's own step."""
+        """Return a page that sets the cookie and opens the address without the token.
+
+        A redirect would not do: the browser would count it as a request from elsewhere, and
+        withhold the cookie.
+        """
         path = escape("/" + request.url.path.lstrip("/"))
         page = f'<!doctype html><meta http-equiv="refresh" content="0; url={path}">'
         page += f'<title>duologue</title><a href="{path}">To the page</a>'
@@ -91,10 +95,10 @@ class Guard:
 
 
 def _is_own(request: Request) -> bool:
-    """Whether a request comes from this page, or from the person at the browser."""
+    """Return whether a request comes from this page, or from the person at the browser."""
     site = request.headers.get("sec-fetch-site", "same-origin")
     if request.method in _READS:
-        # Who follows a link from elsewhere only reads, and no other page can see what.
+        # A followed link from another page only reads, and the other page can't see the response.
         is_visit = request.headers.get("sec-fetch-mode") == "navigate"
         return site in ("same-origin", "none") or is_visit
     origin = f"http://{request.headers['host']}"

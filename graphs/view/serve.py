@@ -1,4 +1,4 @@
-"""The page served on this machine, until Ctrl-C."""
+"""The server of the local page, which runs until Ctrl-C."""
 
 import asyncio
 import os
@@ -30,15 +30,15 @@ def serve(
     """Serve the page on 127.0.0.1 until Ctrl-C.
 
     Args:
-        store: Where sessions are kept.
-        model: What speaks where a conversation names no model.
-        session: The session to show first. None: the list.
-        port: The port; 0 for a free one.
-        opens: Whether a browser is to be opened.
-        tell: Is told the address, once it is answered.
+        store: The store of the sessions.
+        model: The model for conversations that name none.
+        session: The id of the session to show first. None: the list.
+        port: The port. 0: any free port.
+        opens: Whether to open a browser.
+        tell: A function that receives the address once the server accepts requests.
 
     Raises:
-        SpecError: The port can't be had.
+        SpecError: The port is not available.
         StoreError: The store can't be opened.
     """
     with bind_port(port) as listening, TemporaryDirectory() as private:
@@ -53,7 +53,7 @@ def serve(
             lifespan="on",
             log_config=None,
             access_log=False,
-            # What a request says of where it comes from is not believed.
+            # Headers of proxies are not trusted.
             proxy_headers=False,
             server_header=False,
             timeout_graceful_shutdown=3,
@@ -67,45 +67,48 @@ def serve(
         server = _Server(config, begin)
 
         async def run() -> None:
-            # The application uses the same open store; what is wrong with it is told here.
+            # Opened here as well, so that errors of the store are raised before the server starts.
             async with known_store(store):
                 await server.serve([listening])
 
-        # By then all that ran here has been broken off.
+        # The running sessions have been cancelled by then.
         with suppress(KeyboardInterrupt):
             asyncio.run(run())
 
 
 def bind_port(port: int) -> socket.socket:
-    """Return a socket with a port of 127.0.0.1; 0 is a free one."""
+    """Return a socket on a port of 127.0.0.1. 0: any free port."""
     listening = socket.socket(proto=socket.IPPROTO_TCP)
     if os.name == "posix":
-        # A port that was just left is free again at once. Windows would share one that is in use.
+        # A port that was just freed can be used at once. On Windows the option would share a port
+        # in use.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind(("127.0.0.1", port))
     except OSError as error:
         listening.close()
-        raise SpecError(f"--port: {port} can't be had: {error.strerror or error}") from error
+        raise SpecError(
+            f"--port: {port} is not available: {error.strerror or error}; choose another port"
+        ) from error
     return listening
 
 
 class _Server(uvicorn.Server):
-    """Tells when it answers."""
+    """A server that calls a function once it accepts requests."""
 
     def __init__(self, config: uvicorn.Config, begin: Callable[[], None]) -> None:
         super().__init__(config)
         self._begin = begin
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer."""
+        """Start the server, and call the function."""
         await super().startup(sockets)
         if self.started:
             self._begin()
 
 
 def _open(address: str, private: Path) -> None:
-    """Open the browser by a file that only this user reads: all see the arguments of a process."""
+    """Open the address in the browser by a private file: all users see a process's arguments."""
     page = private / "open.html"
     page.touch(mode=0o600)
     where = escape(address)

@@ -310,7 +310,7 @@ def test_a_call_of_a_tool_is_decided(
     ("fields", "problem"),
     [
         ({}, "does not fit"),
-        ({"decision0": "edit", "args0": "{"}, "are not JSON"),
+        ({"decision0": "edit", "args0": "{"}, "are not valid JSON"),
         ({"decision0": "edit", "args0": "[]"}, "must be an object"),
         ({"decision0": "dance"}, "does not fit"),
     ],
@@ -389,7 +389,7 @@ def test_what_only_a_program_registers_is_said(user: TestClient, store: str) -> 
     user.post("/sessions/s/answer", data={"question": question(store, "s"), "decision0": "approve"})
     page = user.get("/sessions/s").text
     assert "peel" in page
-    assert "can be run by that program alone" in page
+    assert "in the program that registers them" in page
     assert Session("s", store=store).state().pending
 
 
@@ -439,6 +439,6 @@ def test_a_port_is_free_again_at_once_and_not_shared() -> None:
             answering, _ = first.accept()
             # The side that closes first keeps the port busy for a while.
             answering.close()
-            with pytest.raises(SpecError, match=f"--port: {port} can't be had"):
+            with pytest.raises(SpecError, match=f"--port: {port} is not available"):
                 bind_port(port)
     bind_port(port).close()
