@@ -212,8 +212,8 @@ class _Walk:
         if speaker.tools and speaker.has_model and turn.stage in ALOUD:
             self._tools(place, position, turn, speaker)
         if speaker.runs_code and turn.stage in ALOUD and position.speaker is not None:
-            code = self._go(place, Place(Kind.CODE, speaker.name), "there is code")
-            self._go(code, place, "what came of it")
+            code = self._go(place, Place(Kind.CODE, speaker.name), "the message contains code")
+            self._go(code, place, "the output")
         if speaker.human is not None and not never_asked(conversation, speaker.name):
             leaving = Leaving(by=speaker.name, reason="quit")
             if decide(conversation, after_leaving(position, turn, leaving)).node is Node.END:
@@ -231,8 +231,10 @@ class _Walk:
     def _tools(self, place: Place, position: Position, turn: Decision, speaker: Speaker) -> None:
         asked = [name for name, rule in speaker.interrupt_on.items() if rule]
         who = watcher(self._conversation, speaker.name)
-        when = f"a person approves of {list_names(asked)}" if asked else "calls"
-        tools = self._go(place, Place(Kind.TOOLS, speaker.name), f"{who} lets it" if who else when)
+        when = f"a person approves {list_names(asked)}" if asked else "calls"
+        tools = self._go(
+            place, Place(Kind.TOOLS, speaker.name), f"{who} lets the calls run" if who else when
+        )
         self._go(tools, place, "results")
         for end in alternatives(self._conversation.end_chat.when):
             called = [one for _, one in leaves(end) if one.comes_of_tools]

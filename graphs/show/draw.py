@@ -62,7 +62,9 @@ def draw(
 def _write(text: str, file: Path) -> None:
     form = file.suffix.lower()
     if form not in (*MERMAID, *_PICTURES):
-        raise SpecError(f"{file}: a picture is a file of {list_names([*_PICTURES, MERMAID[0]])}")
+        raise SpecError(
+            f"{file}: unknown format; end the name in {list_names([*_PICTURES, MERMAID[0]])}"
+        )
     if form in MERMAID:
         data = (f"```mermaid\n{text}```\n" if form == ".md" else text).encode()
     else:
@@ -78,8 +80,8 @@ def _rendered(text: str, form: str) -> bytes:
         import mermaidx  # type: ignore[import-untyped]  # an extra, and it takes a while
     except ImportError as error:
         raise SpecError(
-            f"{form} needs the extra pictures: uv run --extra pictures, or pip install "
-            "'duologue[pictures]'; Mermaid needs none"
+            f"{form} files need the extra 'pictures'; install it by uv run --extra pictures or "
+            "pip install 'duologue[pictures]', or write a .mmd file"
         ) from error
     picture = mermaidx.render(text)
     found = picture.svg() if form == ".svg" else picture.png(scale=2.0)
@@ -171,7 +173,7 @@ def _label(conversation: Conversation, place: Place) -> list[str]:
 
 _STAGES: Final = {
     Stage.PRIVATE: "in private",
-    Stage.OPENING: "alone, on its own task",
+    Stage.OPENING: "opening, on its own task",
     Stage.LAST_WORDS: "last words",
 }
 

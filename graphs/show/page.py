@@ -120,7 +120,11 @@ def _sent(
 
 def _reference(same: Sequence[str]) -> Iterator[Sent]:
     if same:
-        yield Sent(role=f"{len(same)} as below", first=same[0], last=same[-1])
+        yield Sent(
+            role=f"{len(same)} {'message' if len(same) == 1 else 'messages'} below:",
+            first=same[0],
+            last=same[-1],
+        )
 
 
 _ROLES = {"ai": "assistant", "human": "user"}

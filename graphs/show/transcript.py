@@ -170,9 +170,9 @@ def _folds(
     message: BaseMessage, about: MessageMetadata, called: dict[str, str], *, in_memory: bool
 ) -> Iterator[Fold]:
     if (thought := thought_text(about)) and not in_memory:
-        yield Fold(kind="thought", title="Thought, which no other speaker hears", text=thought)
+        yield Fold(kind="thought", title="Thought, not sent to other speakers", text=thought)
     if _adds_to_text(about):
-        yield Fold(kind="parsed", title="Read as", text=_json(parsed_of(about)), is_json=True)
+        yield Fold(kind="parsed", title="Parsed value", text=_json(parsed_of(about)), is_json=True)
     if isinstance(message, AIMessage):
         yield from _calls(message, called, "Runs" if isinstance(about, CodeCalls) else "Calls")
     elif isinstance(message, ToolMessage) and isinstance(about, CallOutcome):
@@ -201,7 +201,7 @@ def _calls(message: AIMessage, called: dict[str, str], does: str) -> Iterator[Fo
         )
     for broken in message.invalid_tool_calls:
         name = called[str(broken["id"])] = escape_invisible(broken["name"] or "a tool")
-        title = f"Calls {name} with what is not JSON"
+        title = f"Calls {name} with invalid JSON"
         text = escape_invisible(broken["args"] or "", keep="\n")
         yield Fold(kind="call", title=title, text=text)
 

@@ -135,8 +135,8 @@ def test_a_page_has_the_title_the_task_each_message_and_how_it_ended(tmp_path: P
         "> Plan a big garden.",
         "*Rejected and asked again: Your message was empty.*",
         '*Calls weather:*\n\n```json\n{\n  "day": "Monday"\n}\n```',
-        "*Calls weather with what is not JSON:*\n\n```text\n{\n```",
-        "*Result of weather:*\n\n```text\nMonday: sun\n```",
+        "*Calls weather with invalid JSON:*\n\n```text\n{\n```",
+        "*weather answers:*\n\n```text\nMonday: sun\n```",
         "*weather failed:*\n\n```text\nThe arguments of weather are not valid JSON: Expecting "
         "property name enclosed in double quotes, at character 2.\n```",
         "*Ben on its task: not complete: water*",

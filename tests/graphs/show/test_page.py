@@ -134,7 +134,7 @@ def test_a_page_tells_all_that_happened(tmp_path: Path) -> None:
         "Rejected and asked again: Your message was empty.",
         "Ann on its task: not complete: water",
         "Calls weather",
-        "Calls weather with what is not JSON",
+        "Calls weather with invalid JSON",
         "weather failed",
         "Heard by nobody else",
         "blank replies",

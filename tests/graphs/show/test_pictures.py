@@ -100,8 +100,8 @@ def _short(place: Place) -> str:
                 "speaker Coder > end: no code",
                 "speaker Coder > end: 19 messages",
                 "speaker Coder > speaker Executor: ",
-                "speaker Executor > code Executor: there is code",
-                "code Executor > speaker Executor: what came of it",
+                "speaker Executor > code Executor: the message contains code",
+                "code Executor > speaker Executor: the output",
                 "speaker Executor > speaker Coder: ",
             },
         ),
@@ -111,7 +111,7 @@ def _short(place: Place) -> str:
                 "start > speaker User: ",
                 "speaker User > end: the person leaves",
                 "speaker User > speaker Assistant: ",
-                "speaker Assistant > tools Assistant: a person approves of 'shell'",
+                "speaker Assistant > tools Assistant: a person approves 'shell'",
                 "tools Assistant > speaker Assistant: results",
                 "speaker Assistant > speaker User: ",
             },
@@ -300,7 +300,7 @@ def test_what_can_not_be_drawn_is_told_in_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     garden = role_play("Plan", "Cook", "Gardener")
-    with pytest.raises(SpecError, match=r"a\.gif: a picture is a file of '.svg', '.png', '.mmd'"):
+    with pytest.raises(SpecError, match=r"a\.gif: unknown format; end the name in '.svg', '.png', '.mmd'"):
         draw(garden, tmp_path / "a.gif")
     with pytest.raises(SpecError, match=r"can't be written: No such file"):
         draw(garden, tmp_path / "no" / "a.mmd")
