@@ -153,7 +153,7 @@ def _owed(
         yield f"Last words {verb} promised to {_joined(position.owed)}."
     if is_answer_due(conversation, position):
         token, who = position.facts.tokens_unanswered[0]
-        yield f"{who} said {token}, and nobody has answered it."
+        yield f"{who} said {token}, and it has not been answered."
     newest: dict[str, Verdict] = {}
     for message in log:
         if (verdict := verdict_of(metadata(message))) is not None:

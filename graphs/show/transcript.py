@@ -149,16 +149,16 @@ class _Seen:
         return shown[-1].text if shown else message.text
 
 
-def _heard(message: BaseMessage, told: str | None, seen: Sequence[_Seen]) -> Iterator[Heard]:
+def _heard(message: BaseMessage, note: str | None, seen: Sequence[_Seen]) -> Iterator[Heard]:
     """Yield the texts that speakers receive instead of the one that the page shows."""
     by_words = defaultdict[tuple[str, str | None], list[int]](list)
-    said = _text(message) if told is None else ""
+    said = _text(message) if note is None else ""
     for one in seen:
-        if told is None and metadata(message).speaker == one.name:
+        if note is None and metadata(message).speaker == one.name:
             continue
         text = one.text(message)
         before, found, rest = text.rpartition(said) if said else (text, "", "")
-        if told is None and text == (said or SILENCE):
+        if note is None and text == (said or SILENCE):
             continue
         is_label = bool(found) and not rest and len(before) <= _LABEL
         by_words[(before.strip(), None) if is_label else ("", text)].append(one.number)

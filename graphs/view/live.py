@@ -112,9 +112,9 @@ async def follow(
                 known, looks = found, 0
                 read = await read_for_page(store, session, past=status == "finished")
                 standing = standing_of(row, status, read, runs.problems.get(session, ""))
-                seen, told = await asyncio.to_thread(draw_news, read, standing, seen)
-                yield _event(seen, told)
-                if told.get("reload") or told.get("done"):
+                seen, news = await asyncio.to_thread(draw_news, read, standing, seen)
+                yield _event(seen, news)
+                if news.get("reload") or news.get("done"):
                     return
             elif not looks % 50:
                 # A closed connection is noticed only when something is sent.
@@ -126,6 +126,6 @@ async def follow(
         await asyncio.sleep(_STILL if looks > _PATIENCE and status != "running" else _PAUSE)
 
 
-def _event(mark: str, told: dict[str, object]) -> str:
+def _event(mark: str, news: dict[str, object]) -> str:
     # JSON has no line breaks. A browser that reconnects sends the id of the latest event.
-    return f"id: {mark}\ndata: {json.dumps(told)}\n\n"
+    return f"id: {mark}\ndata: {json.dumps(news)}\n\n"

@@ -42,7 +42,7 @@ class Standing(Data):
 
     @property
     def can_stop(self) -> bool:
-        """Whether it can be stopped."""
+        """Return whether it can be stopped."""
         return self.status in ("running", "waiting") and not self.is_stopping
 
 
@@ -185,10 +185,12 @@ def _parts(known: Environment, page: Page, standing: Standing, *, spending: bool
 
 def _ending(page: Page, standing: Standing) -> Ending:
     """Return the panel about the end, with the current status if it has not ended."""
-    told = {"running": "It is running.", "unfinished": "It was interrupted."}.get(standing.status)
-    if told is None or page.ending.questions:
+    sentence = {"running": "It is running.", "unfinished": "It was interrupted."}.get(
+        standing.status
+    )
+    if sentence is None or page.ending.questions:
         return page.ending
-    return page.ending.model_copy(update={"sentence": told})
+    return page.ending.model_copy(update={"sentence": sentence})
 
 
 def _macro(known: Environment, template: str, name: str, given: object) -> Markup:

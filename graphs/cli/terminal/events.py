@@ -116,7 +116,7 @@ class Transcript:
 
     @property
     def is_streaming(self) -> bool:
-        """Whether a message is being streamed and is not complete."""
+        """Return whether a message is being streamed and is not complete."""
         return self._reply is not None
 
     def pause(self) -> None:

@@ -29,12 +29,12 @@ class Lines:
 
     @property
     def typed(self) -> bool:
-        """Whether a person types the lines; otherwise they come from a pipe or a file."""
+        """Return whether a person types the lines; otherwise they come from a pipe or a file."""
         return sys.stdin is not None and sys.stdin.isatty()
 
     @property
     def echoed(self) -> bool:
-        """Whether typed text appears within the conversation: both streams are terminals."""
+        """Return whether typed text appears within the conversation: both streams are terminals."""
         return self.typed and sys.stdout is not None and sys.stdout.isatty()
 
     @property

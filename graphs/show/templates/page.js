@@ -12,7 +12,7 @@ addEventListener("hashchange", () => {
   }
 });
 
-// A change of view keeps the line that the reader looks at in sight.
+// A change of view keeps the line in sight.
 const bar = document.querySelector(".bar");
 let read = null;
 const readNow = () => {
@@ -33,8 +33,8 @@ folds?.addEventListener("click", () => {
   folds.textContent = open ? "Close all" : "Open all";
 });
 
-// Side by side shows each line once for each speaker. The copies are made on first use.
-const made = (kind, text) => {
+// The columns of the view side by side, made on first use.
+const make = (kind, text) => {
   const element = document.createElement("div");
   element.className = kind;
   if (text) element.textContent = text;
@@ -43,24 +43,24 @@ const made = (kind, text) => {
 const cell = (line, number) => {
   const is = (role) => line.classList.contains(role + number);
   if (is("a") || is("t") || line.dataset.by === String(number)) {
-    const own = made("cell own");
+    const own = make("cell own");
     for (const part of line.children) {
       if (!part.classList.contains("b") && !part.classList.contains("i")) own.append(part.cloneNode(true));
     }
-    if (is("a") || is("t")) own.prepend(made("role", is("a") ? "assistant" : "tool"));
+    if (is("a") || is("t")) own.prepend(make("role", is("a") ? "assistant" : "tool"));
     return own;
   }
-  if (!is("u")) return made("cell no", "not received");
-  const heard = made("cell");
-  heard.append(made("role", "user"));
+  if (!is("u")) return make("cell no", "not received");
+  const heard = make("cell");
+  heard.append(make("role", "user"));
   for (const part of line.querySelectorAll(`:scope > .h${number}`)) heard.append(part.cloneNode(true));
-  const said = line.querySelector(":scope > .s");
-  if (said && !is("x")) heard.append(said.cloneNode(true));
+  const shown = line.querySelector(":scope > .s");
+  if (shown && !is("x")) heard.append(shown.cloneNode(true));
   return heard;
 };
 document.getElementById("side")?.addEventListener("change", () => {
   for (const line of talk.querySelectorAll(".m:not(.note, :has(> .cells))")) {
-    const cells = made("cells");
+    const cells = make("cells");
     for (let number = 0; number < Number(talk.dataset.many); number++) cells.append(cell(line, number));
     line.append(cells);
   }

@@ -1,11 +1,11 @@
-// What is new in the session, as the server tells it: all of it is escaped there.
+// The changes of the session. The server has escaped all text in them.
 const live = document.getElementById("live");
 if (live && !("done" in live.dataset)) {
   talk.setAttribute("role", "log");
   const source = new EventSource(live.dataset.events);
   const show = (name, part) => {
     const element = document.getElementById(name);
-    // What somebody writes in stays as it is while nothing else is asked.
+    // A form that someone fills in is replaced only if its question changes.
     if (!element || element.dataset.is === part.is) return;
     const open = [...element.querySelectorAll("details")].map((one) => one.open);
     element.dataset.is = part.is;
@@ -16,23 +16,23 @@ if (live && !("done" in live.dataset)) {
   source.onopen = () => { lost.hidden = true; };
   source.onerror = () => { lost.hidden = false; };
   source.onmessage = (event) => {
-    const told = JSON.parse(event.data);
-    if (told.reload || told.problem) {
+    const news = JSON.parse(event.data);
+    if (news.reload || news.problem) {
       source.close();
-      if (told.problem) document.getElementById("standing").append(made("problem", told.problem));
+      if (news.problem) document.getElementById("standing").append(make("problem", news.problem));
       else location.reload();
       return;
     }
     const atEnd = innerHeight + scrollY >= document.documentElement.scrollHeight - 120;
-    if (told.lines) {
+    if (news.lines) {
       talk.querySelector(":scope > .empty")?.remove();
-      talk.insertAdjacentHTML("beforeend", told.lines);
+      talk.insertAdjacentHTML("beforeend", news.lines);
       if (document.getElementById("side")?.checked) {
         document.getElementById("side").dispatchEvent(new Event("change"));
       }
     }
-    for (const [name, part] of Object.entries(told.parts)) show(name, part);
-    if (atEnd && told.lines) scrollTo(0, document.documentElement.scrollHeight);
-    if (told.done) source.close();
+    for (const [name, part] of Object.entries(news.parts)) show(name, part);
+    if (atEnd && news.lines) scrollTo(0, document.documentElement.scrollHeight);
+    if (news.done) source.close();
   };
 }

@@ -1,7 +1,7 @@
-// The list is read again while somebody sees it: all of it is escaped by the server.
+// The list is loaded again while the page is visible. The server has escaped all text in it.
 const main = document.querySelector("main");
 const lost = document.getElementById("lost");
-const again = async () => {
+const reloadList = async () => {
   if (!document.hidden) {
     try {
       const answer = await fetch(location.href);
@@ -16,6 +16,6 @@ const again = async () => {
       lost.hidden = false;
     }
   }
-  setTimeout(again, 2000);
+  setTimeout(reloadList, 2000);
 };
-setTimeout(again, 2000);
+setTimeout(reloadList, 2000);
