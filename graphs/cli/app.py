@@ -7,6 +7,7 @@ option load nothing that runs a conversation.
 """
 
 import sys
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -42,6 +43,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _add(*commands: Callable[..., None]) -> None:
+    """Add commands with their examples, in the order of the help."""
+    for command in commands:
+        app.command(epilog=example_of(command.__name__))(command)
 
 
 def _version(wanted: bool) -> None:  # typer calls it so
@@ -187,8 +194,7 @@ def resume(
     follow(None, session, FollowUp(store, model), reset=False, as_json=as_json)
 
 
-for command in (chat, answer, init, check, graph):
-    app.command(epilog=example_of(command.__name__))(command)
+_add(chat, answer, init, check, graph)
 app.add_typer(batch, name="batch")
 
 
@@ -272,8 +278,7 @@ def show(
     show_session(session, follow_up, speaker=speaker, why=why, thoughts=thoughts, as_json=as_json)
 
 
-for command in (view, say, fork, dump, load, reset, copy, export):
-    app.command(epilog=example_of(command.__name__))(command)
+_add(view, say, fork, dump, load, reset, copy, export)
 
 
 @app.command(epilog=example_of("stop"))
