@@ -222,8 +222,8 @@ def show(
         bool,
         typer.Option(
             "--why",
-            help="Show why it ended, step by step: verdicts, rejected replies, counts of guards, "
-            "done tokens and thoughts. For an unfinished session, the steps so far.",
+            help="Show the messages that caused the end, or that count towards one so far: "
+            "verdicts, done tokens, tool calls, and the messages that a guard counted.",
         ),
     ] = False,
     thoughts: Annotated[

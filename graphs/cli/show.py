@@ -95,7 +95,8 @@ def _print_end(
 def _print_causes(out: Console, causes: list[OutcomeStep], *, has_ended: bool) -> None:
     out.print()
     if not causes:
-        plain(out, "No verdict, rejected reply or count of a guard led to it.", "dim")
+        so_far = "caused the end" if has_ended else "counts towards an end so far"
+        plain(out, f"No single message {so_far}.", "dim")
         return
     places = [cell(cause.message or "") for cause in causes]
     width_of_places = max(map(cell_len, places))

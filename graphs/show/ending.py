@@ -43,8 +43,9 @@ def ending_of(
     anchors: Mapping[str, str],
 ) -> Ending:
     """Return the panel about the end of a conversation, or about its status."""
-    found = _steps(conversation, log, outcome, anchors)
+    found = _steps(why(conversation, log, outcome), anchors)
     steps = tuple(found[-_MOST_STEPS:])
+    shown = _steps(steps_of(conversation, log), anchors)[-_MOST_STEPS:]
     panel = reason_panel(outcome, pending, anchors)
     return panel.model_copy(
         update={
@@ -65,7 +66,7 @@ def brief_end(
     pending: Sequence[Question],
 ) -> Ending:
     """Return a short panel for a notebook: the reason and the last steps that led to it."""
-    steps = _steps(conversation, log, outcome, {})
+    steps = _steps(why(conversation, log, outcome), {})
     numbers = () if outcome is None else outcome.used()
     return reason_panel(outcome, pending, {}).model_copy(
         update={"steps": tuple(steps[-_FEW_STEPS:]), "numbers": numbers}

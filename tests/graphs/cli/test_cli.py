@@ -381,7 +381,7 @@ def test_why_says_so_if_no_message_caused_it(serve: Serve) -> None:
     serve(FIRST, ANSWER)
     duologue(*SHORT, "--max-iterations", "1")
     shown = duologue("show", "g", "--why").stdout
-    assert "\nNo verdict, rejected reply or count of a guard led to it.\n" in shown
+    assert "\nNo single message caused the end.\n" in shown
     assert "the round cap was reached." in shown
 
 

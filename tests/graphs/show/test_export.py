@@ -136,7 +136,7 @@ def test_a_page_has_the_title_the_task_each_message_and_how_it_ended(tmp_path: P
         "*Rejected and asked again: Your message was empty.*",
         '*Calls weather:*\n\n```json\n{\n  "day": "Monday"\n}\n```',
         "*Calls weather with invalid JSON:*\n\n```text\n{\n```",
-        "*weather answers:*\n\n```text\nMonday: sun\n```",
+        "*Result of weather:*\n\n```text\nMonday: sun\n```",
         "*weather failed:*\n\n```text\nThe arguments of weather are not valid JSON: Expecting "
         "property name enclosed in double quotes, at character 2.\n```",
         "*Ben on its task: not complete: water*",
