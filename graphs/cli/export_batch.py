@@ -14,7 +14,7 @@ from .terminal.progress import Progress
 def export_to(batch: str, store: str | None, output: Path | None, **options: Any) -> None:
     """Write a batch to a file and print its contents in numbers."""
     if output is None:
-        raise SpecError("--output: is missing; name the file for the batch and its manifest")
+        raise SpecError("--output is missing; name the file for the batch and its manifest")
     if options.get("status") == "any":
         options["status"] = None
     told = asyncio.run(_exported(BatchRun(batch, store=store), output, options))

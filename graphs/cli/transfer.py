@@ -144,7 +144,7 @@ def load(
         _print_next_command(load_session(file, into=into, store=store))
         return
     if into is None:
-        raise SpecError("--into: is missing; name the session whose speaker gets the memory")
+        raise SpecError("--into is missing; name the session whose speaker gets the memory")
     messages = read_messages(read_file(file, json.loads), str(file))
     handle = Handle(into, store=store)
     handle.set_memory(speaker, messages)
@@ -191,7 +191,7 @@ def copy(
         _print_next_command(handle.copy(into=into, to=to))
         return
     if into is None:
-        raise SpecError("--into: is missing; name the session whose speaker gets the memory")
+        raise SpecError("--into is missing; name the session whose speaker gets the memory")
     receiver = Handle(into, store=to or store)
     receiver.set_memory(speaker, handle.state().memory(speaker))
     _print_next_command(receiver)
@@ -278,7 +278,7 @@ def export(
         export_to(batch, store, output, format=form or "jsonl", **options, **chosen)
         return
     if batch is not None or session is None:
-        raise SpecError("SESSION: is missing, or --batch is given as well; give one of them")
+        raise SpecError("either SESSION or --batch is needed, not both; give one of them")
     if chosen:
         raise SpecError(f"--{next(iter(chosen))} works only with --batch; leave it out")
     from ..session.session import Session as Handle

@@ -355,7 +355,10 @@ async def test_a_moderator_and_a_separate_judge_are_asked_there_too(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"speakers": [GROUP["speakers"][0], {"name": "Ben"}]}, "speakers.1.task: 'Ben' needs"),
+        (
+            {"speakers": [GROUP["speakers"][0], {"name": "Ben"}]},
+            "speakers.1.task: is missing; set a task for 'Ben'",
+        ),
         ({"end_chat": {"when": [{"kind": "max_cost", "limit": 1}]}}, "has no price"),
     ],
 )

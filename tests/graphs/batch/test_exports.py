@@ -655,10 +655,10 @@ def test_the_command_writes_a_batch(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "give either SESSION or --batch BATCH"),
-        (("s-1", "--batch", "b"), "give either SESSION or --batch BATCH"),
-        (("--batch", "b"), "--output is missing: a batch is written to a file"),
-        (("s-1", "--reason", "completed"), "--reason is for --batch: leave it out"),
+        ((), "either SESSION or --batch is needed"),
+        (("s-1", "--batch", "b"), "either SESSION or --batch is needed"),
+        (("--batch", "b"), "--output is missing; name the file"),
+        (("s-1", "--reason", "completed"), "--reason works only with --batch; leave it out"),
         (("--batch", "b", "--output", "f", "--format", "html"), "'html' is unknown for batches"),
     ],
 )
