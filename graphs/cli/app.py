@@ -283,7 +283,7 @@ _add(view, say, fork, dump, load, reset, copy, export)
 
 @app.command(epilog=example_of("stop"))
 def stop(session: Session, store: StoreOption = None) -> None:
-    """Stop a session: a waiting one now, a running one after its turn."""
+    """Stop a session after its turn, or at once if it waits."""
     from .sessions import stop_stored
     from .terminal.console import plain, stdout
 

@@ -66,7 +66,8 @@ def run(
 ) -> None:
     """Run a batch, or resume it. Finished sessions are not run again.
 
-    Ctrl-C pauses it after the model calls under way. Run the same command again to resume it.
+    Ctrl-C pauses the batch when the running model calls are answered. Run the same command again to
+    resume it.
     """
     if dry_run:
         from .show_batch import show_plan

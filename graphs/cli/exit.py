@@ -27,7 +27,7 @@ class ExitCode(IntEnum):
     MODEL = 3, "a model is not available or did not answer"
     SESSION = 4, "a session or its store can't be used"
     WAITING = 5, "the session waits for a person's answer"
-    UNFINISHED = 6, "cells of a batch failed, wait for a person, or were held back"
+    UNFINISHED = 6, "cells of a batch failed, wait for a person, or were paused"
     INTERRUPTED = 130, "interrupted (Ctrl-C); the session can be resumed"
     CLOSED_PIPE = 141, "the reader of the output closed the pipe; the session can be resumed"
     TERMINATED = 143, "terminated (SIGTERM); the session can be resumed"

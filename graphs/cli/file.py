@@ -69,7 +69,7 @@ def check(file: _File) -> None:
 
 
 def graph(file: _File, output: OutputOption = None) -> None:
-    """Draw a conversation: the order of speakers and its ends.
+    """Draw the possible turns and ends of a conversation.
 
     The drawing is printed as Mermaid. With --output it is written as .svg, .png or .mmd, by the
     ending of the file's name.

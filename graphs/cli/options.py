@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-HELP = """AI agents and people work on a task by talking, and stop at the right moment.
+HELP = """AI agents and people work on a task by talking; the conversation ends at the right time.
 
 \b
   duologue run "Develop a trading bot for the stock market" \\
@@ -19,7 +19,7 @@ conversation.
 """
 
 
-BEGIN = """AI agents and people work on a task by talking, and stop at the right moment.
+BEGIN = """AI agents and people work on a task by talking.
 
 Let two agents talk:
   duologue run "Plan a garden" --user-role Cook --assistant-role Gardener

@@ -52,7 +52,8 @@ def chat(
 ) -> None:
     """Chat with an agent, which may call tools, until you say exit.
 
-    Your messages can also come from a pipe. At its end, or after Ctrl-D, the session waits for you.
+    Your messages can also come from a pipe. At the end of the pipe, or after Ctrl-D, the session
+    waits for you.
     With --json you are not asked: the last event is the question, for `duologue answer`.
     """
     from ..kinds.chat import chat as make
@@ -91,7 +92,8 @@ def answer(
 ) -> None:
     """Answer the question of a waiting session, and continue it.
 
-    Further questions are asked in the terminal. With --json the session waits again instead.
+    Further questions are asked in the terminal. With --json no question is asked: the session waits
+    again.
     """
     from .question import reply_of
     from .run import follow

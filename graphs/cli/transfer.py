@@ -41,7 +41,7 @@ def fork(
     ] = None,
     speaker_task: Annotated[
         list[str] | None,
-        typer.Option(metavar="SPEAKER=TEXT", help="A new own task for a speaker. Repeatable."),
+        typer.Option(metavar="SPEAKER=TEXT", help="A new private task for a speaker. Repeatable."),
     ] = None,
     speaker_model: Annotated[
         list[str] | None,
@@ -225,7 +225,7 @@ def export(
             "--as",
             metavar="SPEAKER",
             help="Only the memory of this speaker. [default: the whole session; for openai and "
-            "sharegpt: each speaker that a model speaks for]",
+            "sharegpt: each speaker whose messages come from a model]",
         ),
     ] = None,
     reason: Annotated[
@@ -247,7 +247,8 @@ def export(
         list[str] | None,
         typer.Option(
             metavar="COMPARISON",
-            help="With --batch: only sessions with such a score, as in 'won>=0.5'. Repeatable.",
+            help="With --batch: only sessions whose score fits this comparison, as in 'won>=0.5'. "
+            "Repeatable.",
         ),
     ] = None,
     trial: Annotated[
