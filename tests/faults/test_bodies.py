@@ -226,6 +226,7 @@ async def _comments_first() -> AsyncGenerator[bytes, None]:
     yield _event({"content": "bean "}) + END
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("parts", [_words, _comments_first])
 def test_a_stream_may_take_longer_in_all_as_long_as_it_goes_on(
     parts: Callable[[], AsyncGenerator[bytes, None]], monkeypatch: pytest.MonkeyPatch
@@ -255,7 +256,7 @@ async def _hanging_up() -> AsyncGenerator[bytes, None]:
 @pytest.mark.parametrize(
     ("parts", "how"),
     [
-        (_comments, "sent only comments for 3 s"),
+        pytest.param(_comments, "sent only comments for 3 s", marks=pytest.mark.exhaustive),
         (_silence, "was silent for 0.3 s"),
         (_hanging_up, "stopped in mid-answer"),
     ],

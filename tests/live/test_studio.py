@@ -193,6 +193,7 @@ async def test_a_message_that_is_removed_there_is_heard_by_nobody(
     assert said[-1] not in str(prompts[2:])
 
 
+@pytest.mark.exhaustive
 async def test_a_message_that_is_edited_at_an_earlier_checkpoint_is_read_again(
     client: LangGraphClient, model_server: ScriptedServer
 ) -> None:
@@ -213,6 +214,7 @@ async def test_a_message_that_is_edited_at_an_earlier_checkpoint_is_read_again(
     assert len(model_server.calls) == before
 
 
+@pytest.mark.exhaustive
 async def test_an_assistant_sets_model_temperature_and_prompts(
     client: LangGraphClient, model_server: ScriptedServer
 ) -> None:
@@ -247,6 +249,7 @@ async def test_an_assistant_sets_model_temperature_and_prompts(
     await client.assistants.delete(made["assistant_id"])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("model", ["/etc/passwd.gguf", "http://10.0.0.1/v1"])
 async def test_no_client_names_a_file_or_an_address(model: str, client: LangGraphClient) -> None:
     for given, context in ((FORM | {"model": model}, {}), (FORM, {"model": model})):
@@ -275,6 +278,7 @@ async def test_each_graph_is_a_tool_of_its_own_at_the_mcp_endpoint(
     assert "the done token" in str(called.content)
 
 
+@pytest.mark.exhaustive
 async def test_a_cancelled_run_goes_on_without_repeating_an_answered_call(
     client: LangGraphClient, model_server: ScriptedServer
 ) -> None:
@@ -324,6 +328,7 @@ async def test_the_form_of_a_group_solve_needs_only_the_speakers(client: LangGra
             assert field.get("description"), name
 
 
+@pytest.mark.exhaustive
 async def test_a_group_solve_is_run_from_its_forms_fields(client: LangGraphClient) -> None:
     found = await run(client, await thread(client), GROUP, "group_solve")
     ended = found["outcome"]
@@ -334,6 +339,7 @@ async def test_a_group_solve_is_run_from_its_forms_fields(client: LangGraphClien
     assert "specified_task" not in found or not found["specified_task"]
 
 
+@pytest.mark.exhaustive
 async def test_a_moderator_and_a_separate_judge_are_asked_there_too(
     client: LangGraphClient,
 ) -> None:

@@ -280,6 +280,7 @@ def test_names_and_words_are_no_mermaid() -> None:
         assert sign not in quoted[0].partition("|")[2].rpartition("|")[0]
 
 
+@pytest.mark.exhaustive
 def test_pictures_are_written_by_the_name_of_the_file(tmp_path: Path) -> None:
     pytest.importorskip("mermaidx")
     garden = role_play("Plan", "Cook & Co", "Gärtner")
