@@ -1,8 +1,9 @@
 """The compiled graph: the same five nodes for every conversation, each with a conditional edge."""
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Annotated, Any, NamedTuple, Required, Unpack, cast, get_args
+from typing import Annotated, Any, NamedTuple, Required, TypeAlias, Unpack, cast, get_args
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -23,14 +24,19 @@ from ..nodes.turn.running_sessions import RunningSessions, wait_for
 from ..nodes.user_agent import user_agent
 from ..tools.registry.options import check_options, list_options
 from ..tools.registry.registry import Registered, Registry
+from .common.errors import SpecError
 from .conversation.assistant import settings_of
-from .conversation.conversation import Form
+from .conversation.conversation import Conversation, Form
+from .conversation.served import check_host, describe_graph, describe_messages, name_graph
 from .conversation_graph import ConversationGraph, resources_of_run
+from .kinds.load import ConversationLike, load_conversation
 from .log.state import Input, Latest, Messages, Output, State
 from .rules.transitions import Node
 
-Graph = CompiledStateGraph[State, Any, Input, Output]
+Graph: TypeAlias = ConversationGraph
 """A compiled graph that runs conversations."""
+
+_Template: TypeAlias = CompiledStateGraph[State, Any, Any, Output]
 
 _NAME = "duologue"
 
@@ -65,12 +71,14 @@ def build_graph(
     models: Models | Mapping[str, Chat] | None = None,
     stop_requested: AskedToStop | None = None,
     form: type[Form] | None = None,
+    conversation: ConversationLike | None = None,
     name: str | None = None,
+    description: str | None = None,
     allow_host: bool = False,
     allow_paths: bool = False,
     **registered: Unpack[Registered],
 ) -> Graph:
-    """Build the graph that runs any conversation.
+    """Build the graph that runs any conversation, or one conversation of yours.
 
     Args:
         checkpointer: The saver that stores sessions. Pass None for LangGraph's own servers, which
@@ -84,9 +92,15 @@ def build_graph(
         stop_requested: A function that returns whether a session was asked to stop. It is called
             between turns.
         form: The short form of a conversation kind. Runs may then be started with its fields.
+        conversation: The only conversation that the graph runs, or a dict or file (``.toml``,
+            ``.json``) that contains it. A file is read once, by this call. A run is started with
+            messages, or with ``{}``; no input, context or written state changes the conversation.
+            It may name models by the paths of their weights. If None, runs bring conversations.
         name: The graph's name in traces, and as a tool of a LangGraph server's MCP endpoint, where
-            each graph needs a unique name. Default: the form's name, such as ``role_play``, or
-            ``duologue`` without a form.
+            each graph needs a unique name. Default: the form's name, such as ``role_play``; with
+            ``conversation``, the name of its file, or its title or task; or else ``duologue``.
+        description: The description of the conversation in the schema of the graph's input. Only
+            with ``conversation``. Default: its title or task, and its speakers.
         allow_host: Whether conversations may name ``host`` as their sandbox. If they may, whoever
             starts a run can run programs on this machine.
         allow_paths: Whether conversations may name models by the paths of their weights. If they
@@ -99,7 +113,8 @@ def build_graph(
         ``{"messages": [{"role": "user", "content": …}]}``.
 
     Raises:
-        SpecError: Two tools have the same name, or an object has the wrong type for its option.
+        SpecError: Two tools have the same name; an object has the wrong type for its option; or the
+            conversation or its file is not valid, or names an object that is not registered.
         TypeError: An option is unknown.
 
     Example:
@@ -109,15 +124,55 @@ def build_graph(
     """
     check_options(registered, Registered)
     found = models if isinstance(models, Models) else Models(model, models or {})
+    registry = Registry(registered)
+    if conversation is None:
+        if description is not None:
+            raise SpecError("description: describes a conversation; set conversation, too")
+        resources = Resources(
+            found,
+            registry,
+            stop_requested,
+            form=form,
+            allow_host=allow_host,
+            allow_paths=allow_paths,
+        )
+        return compile_graph(resources, checkpointer, name)
+    if form is not None:
+        raise SpecError("conversation: can't be set together with form; set one of them")
+    served = _read_served(conversation, registry, allow_host=allow_host)
     resources = Resources(
         found,
-        Registry(registered),
+        registry,
         stop_requested,
-        form=form,
         allow_host=allow_host,
-        allow_paths=allow_paths,
+        # No client names models.
+        allow_paths=True,
+        running=RunningSessions(served),
     )
-    return compile_graph(resources, checkpointer, name)
+    name = name or name_graph(served, conversation, _NAME)
+    schema = _served_input(served, name, description or describe_graph(served))
+    template = _compile_template(schema, _typed_dict("Context", {}))
+    check = partial(_check_input, resources)
+    return ConversationGraph.from_template(template, checkpointer, name, resources, check)
+
+
+def _read_served(source: ConversationLike, registry: Registry, *, allow_host: bool) -> Conversation:
+    """Read the conversation of a graph, and check all of it that needs no server or sandbox."""
+    found = source if isinstance(source, Conversation) else load_conversation(source)
+    if not allow_host:
+        check_host(found)
+    registry.bring(found)
+    registry.check(found)
+    return registry.resolve_prompts(found) if found.prompts else found
+
+
+def _served_input(served: Conversation, name: str, description: str) -> type[Input]:
+    """Return the input schema of a graph that runs its own conversation."""
+    words = re.findall(r"[A-Za-z0-9]+", name)
+    fields = {"messages": _described_channel(Messages, describe_messages(served))}
+    schema = _typed_dict("".join([*map(str.capitalize, words), "Input"]), fields)
+    schema.__doc__ = description
+    return schema
 
 
 def compile_graph(
@@ -138,14 +193,16 @@ def compile_graph(
 
 
 @lru_cache(maxsize=16)
-def _template(form: type[Form] | None) -> CompiledStateGraph[State, Any, Input, Output]:
+def _template(form: type[Form] | None) -> _Template:
     """Compile the graph of a form once per process; all its conversations share it.
 
     Compiling takes about half as long as a message of a conversation. The template has no
     checkpointer and no resources, and it never changes.
     """
-    schema = Input if form is None else form_input(form)
-    context = assistant_context(form)
+    return _compile_template(Input if form is None else form_input(form), assistant_context(form))
+
+
+def _compile_template(schema: type[Input], context: type[Any]) -> _Template:
     builder = StateGraph(State, context, input_schema=schema, output_schema=Output)
     edge = _BothWays("route", _route)
     for node, run, following in _NODES:
@@ -221,17 +278,19 @@ async def _route(resources: Resources, state: State, config: RunnableConfig) -> 
 
 def form_input(form: type[Form]) -> type[Input]:
     """Return the input schema of a graph that accepts a short form."""
+    # Studio shows the fields in this order: first what a conversation is about.
+    names = sorted(form.model_fields, key=lambda name: name not in ("task", "message"))
+    by_name = {name: form.model_fields[name] for name in names}
     fields = {
         name: Required[_described(info)] if info.is_required() else _described(info)
-        for name, info in form.model_fields.items()
+        for name, info in by_name.items()
     }
-    whole = Field(description="A whole conversation, instead of the other fields.")
-    # The channel stays the last item of `Annotated`: LangGraph looks for it there.
-    kept, channel = get_args(Latest)
-    fields["conversation"] = Annotated[kept, whole, channel]
-    messages = Field(description="The user's message: a person's next turn, or the task.")
-    kept, channel = get_args(Messages)
-    fields["messages"] = Annotated[kept, messages, channel]
+    fields["conversation"] = _described_channel(
+        Latest, "A whole conversation, instead of the other fields."
+    )
+    fields["messages"] = _described_channel(
+        Messages, "The user's message: a person's next turn, or the task."
+    )
     return _typed_dict(f"{form.__name__}Input", fields)
 
 
@@ -256,6 +315,12 @@ def _described(info: FieldInfo, **more: Any) -> Any:  # noqa: ANN401  # a type
     if not info.is_required() and info.default_factory is None:
         told["default"] = info.default
     return Annotated[(info.annotation, *info.metadata, Field(**told, **more))]
+
+
+def _described_channel(annotation: Any, description: str) -> Any:  # noqa: ANN401  # types
+    kept, channel = get_args(annotation)
+    # The channel stays the last item: LangGraph looks for it there.
+    return Annotated[(kept, Field(description=description), channel)]
 
 
 def _typed_dict(name: str, fields: Mapping[str, Any]) -> type[Input]:

@@ -7,7 +7,7 @@ thread waits with. So the first node would reject an invalid input too late.
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing, contextmanager
 from contextvars import ContextVar
-from typing import Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from langchain_core.messages import AnyMessage, RemoveMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
@@ -20,11 +20,14 @@ from ..nodes.turn.node_context import Resources
 from ..nodes.turn.running_sessions import wait_for
 from .common.errors import SpecError
 from .log.reducer import read_messages
-from .log.state import Input, Output, State, apply_update, hide_removed, is_removed
+from .log.state import Output, State, apply_update, hide_removed, is_removed
 
 CheckInput: TypeAlias = Callable[[State, Any], Awaitable[object]] | None
 """A function that takes the state with the input in it and the run's context, and raises an error
 if the input is refused. None if the caller of the graph has checked the input."""
+
+GraphInput: TypeAlias = Mapping[str, Any] | Command[Any] | None
+"""The input of a run: a dict whose fields depend on the graph, a command, or None to resume."""
 
 _NO_MORE: Final = object()
 """Marks the end of a stream."""
@@ -45,7 +48,7 @@ def resources_of_run() -> Resources:
     return _RESOURCES.get()
 
 
-class ConversationGraph(CompiledStateGraph[State, Any, Input, Output]):
+class ConversationGraph(CompiledStateGraph[State, Any, Any, Output]):
     """A compiled graph of conversations. A refused input or write leaves its thread unchanged."""
 
     def __init__(self, *, resources: Resources, check_input: CheckInput, **fields: Any) -> None:
@@ -59,7 +62,7 @@ class ConversationGraph(CompiledStateGraph[State, Any, Input, Output]):
     @classmethod
     def from_template(
         cls,
-        template: CompiledStateGraph[State, Any, Input, Output],
+        template: CompiledStateGraph[State, Any, Any, Output],
         checkpointer: Checkpointer,
         name: str,
         resources: Resources,
@@ -83,9 +86,28 @@ class ConversationGraph(CompiledStateGraph[State, Any, Input, Output]):
         finally:
             _RESOURCES.reset(token)
 
+    if TYPE_CHECKING:
+        # LangGraph's signatures refuse a form's fields and a `Conversation`, and have types that
+        # strict pyright does not know.
+        def invoke(
+            self,
+            input: GraphInput,  # noqa: A002  # as LangGraph has it
+            config: RunnableConfig | None = None,
+            **options: Any,
+        ) -> Any:  # noqa: ANN401
+            """Run the graph, as LangGraph does."""
+
+        async def ainvoke(
+            self,
+            input: GraphInput,  # noqa: A002  # as LangGraph has it
+            config: RunnableConfig | None = None,
+            **options: Any,
+        ) -> Any:  # noqa: ANN401
+            """Run the graph, as LangGraph does."""
+
     def stream(  # LangGraph's overloads differ by the types that they return
         self,
-        input: Any,  # noqa: A002, ANN401  # as LangGraph has it
+        input: GraphInput,  # noqa: A002  # as LangGraph has it
         config: RunnableConfig | None = None,
         **options: Any,
     ) -> Iterator[Any]:
@@ -95,7 +117,11 @@ class ConversationGraph(CompiledStateGraph[State, Any, Input, Output]):
             SpecError: The input is not valid.
             SessionError: The input does not fit the session.
         """
-        given = self._read_input(input)
+        given = self._read_input(input, config)
+        if given is None and self._is_served(config):
+            # LangGraph would refuse it on a new thread.
+            is_new = not (self._has_own_thread(config) and self.get_state(config or {}).values)
+            given = {} if is_new else None
         if self._has_own_thread(config) and self._is_checked(given):
             known = cast("State", self.get_state(config or {}).values)
             given = self._add_removals(given, known)
@@ -114,12 +140,16 @@ class ConversationGraph(CompiledStateGraph[State, Any, Input, Output]):
 
     async def astream(
         self,
-        input: Any,  # noqa: A002, ANN401  # as LangGraph has it
+        input: GraphInput,  # noqa: A002  # as LangGraph has it
         config: RunnableConfig | None = None,
         **options: Any,
     ) -> AsyncIterator[Any]:
         """Stream a run's steps, as `stream` does; `ainvoke` calls this."""
-        given = self._read_input(input)
+        given = self._read_input(input, config)
+        if given is None and self._is_served(config):
+            has_thread = self._has_own_thread(config)
+            is_new = not (has_thread and (await self.aget_state(config or {})).values)
+            given = {} if is_new else None
         if self._has_own_thread(config) and self._is_checked(given):
             found = await self.aget_state(config or {})
             known = cast("State", found.values)
@@ -166,7 +196,7 @@ class ConversationGraph(CompiledStateGraph[State, Any, Input, Output]):
                 config = await super().abulk_update_state(config, written)
             return config
 
-    def _read_input(self, given: Any) -> Any:  # noqa: ANN401
+    def _read_input(self, given: Any, config: RunnableConfig | None) -> Any:  # noqa: ANN401
         """Read the messages of a run's input."""
         if given is None:
             return None
@@ -175,6 +205,9 @@ class ConversationGraph(CompiledStateGraph[State, Any, Input, Output]):
         if not isinstance(given, dict):
             found = type(given).__name__
             raise SpecError(f"input: is a {found}; pass a dict, such as {{'messages': […]}}")
+        if self._is_served(config) and given.get("conversation") is not None:
+            # As a node, it gets all values of its parent's state.
+            raise SpecError("conversation: this graph runs its own conversation; send messages")
         if "messages" not in given:
             return given
         return {**given, "messages": _drop_own_marks(read_messages(given["messages"]))}
@@ -194,6 +227,11 @@ class ConversationGraph(CompiledStateGraph[State, Any, Input, Output]):
         fields |= ensure_config(config).get("configurable", {})
         is_stored = isinstance(self.checkpointer, BaseCheckpointSaver) and "thread_id" in fields
         return is_stored and _AS_NODE_OF_A_RUN not in fields
+
+    def _is_served(self, config: RunnableConfig | None) -> bool:
+        """Return whether a client runs the graph's own conversation, and no other graph does."""
+        fields = ensure_config(config).get("configurable", {})
+        return self.resources.running.served is not None and _AS_NODE_OF_A_RUN not in fields
 
     def _add_removals(self, given: Any, known: State) -> Any:  # noqa: ANN401
         """Add the writes of removals to a command. For an input, the first node adds them."""

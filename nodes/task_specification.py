@@ -14,7 +14,7 @@ from langgraph.runtime import get_runtime
 from ..graphs.common.data import MARK_LENGTH
 from ..graphs.common.errors import SessionError, SpecError
 from ..graphs.conversation.assistant import AssistantSettings, prompts_set
-from ..graphs.conversation.conversation import Conversation, restore_conversation
+from ..graphs.conversation.conversation import Conversation
 from ..graphs.conversation.fields import TASK_TEMPERATURE, TaskSpecification
 from ..graphs.conversation.merge import first_difference
 from ..graphs.conversation.usage import Usage, dump_usage, read_usage
@@ -78,7 +78,8 @@ async def read_start(state: State, resources: Resources, context: object) -> Sta
     begun: dict[str, Any] = {**hide_removed(state)}
     state = apply_update(state, begun)
     brought = RunInput.of(state)
-    known = restore_conversation(state["spec"]) if state.get("spec") else None
+    served = resources.running.served
+    known = resources.running.restore(state["spec"]) if state.get("spec") else None
     state = {**state, "messages": brought.known}
     is_new = known is not None and begins_anew(brought, known, state)
     if is_new:
@@ -87,18 +88,24 @@ async def read_start(state: State, resources: Resources, context: object) -> Sta
     if known is None and resources.form is not None:
         given_fields = {name: value for name, value in state.items() if value is not None}
         state = cast("State", prompts_set(resources.form, context) | given_fields)
-    given = read_requested_conversation(state, resources.form, brought, is_new=is_new)
+    given = read_requested_conversation(
+        state, resources.form, brought, is_new=is_new, served=served
+    )
     if known is None:
         if given.conversation is None:
             raise SpecError("conversation: is missing")
-        # The run's own fields take precedence over the assistant's settings.
-        set_by_assistant = AssistantSettings.of(context).applied_to(given.conversation)
-        conversation = await resources.check(set_by_assistant)
+        # The run's own fields take precedence over the assistant's settings. Neither changes a
+        # served conversation.
+        settings = AssistantSettings() if served else AssistantSettings.of(context)
+        conversation = await resources.check(settings.applied_to(given.conversation))
         begun = begun | {"spec": conversation.stored(), **given.filled}
     else:
         conversation = known
-        _refuse_another(given.conversation, conversation)
-        if given.conversation is not None:
+        if served is not None:
+            # Another version of the conversation, or a client, may have written the spec.
+            begun = begun | {"spec": conversation.stored()}
+        elif given.conversation is not None:
+            _refuse_another(given.conversation, conversation)
             # Another process has not registered the objects that the conversation names.
             resources.registry.bring(given.conversation)
         if state.get("position"):
@@ -133,8 +140,8 @@ async def task_specification(state: State, resources: Resources) -> dict[str, An
     return join_updates(start.begun, update)
 
 
-def _refuse_another(given: Conversation | None, known: Conversation) -> None:
-    differs = "" if given is None else first_difference(known, given)
+def _refuse_another(given: Conversation, known: Conversation) -> None:
+    differs = first_difference(known, given)
     if differs:
         raise SessionError(
             f"this session belongs to another conversation: {differs} differs; start a new session"

@@ -38,6 +38,7 @@ from duologue.graphs import (
     converse,
     draw,
     load_conversation,
+    studio,
 )
 from duologue.graphs.batch.cells import Cells
 from duologue.graphs.batch.spec import load_batch
@@ -95,7 +96,7 @@ def _page(block: Fenced) -> str:
 
 
 def test_every_block_is_of_a_kind_that_is_looked_at() -> None:
-    # Blocks of `py` need the dev server: tests/live/test_studio.py runs them.
+    # Blocks of `py` need the dev server: tests/live runs them.
     known = {"python", "py", "toml", "json", "ini", "mermaid", "console", "text"}
     assert {block.language for block in FENCED} == known
     printed = [block.following for block in blocks("python") if "print(" in block.text]
@@ -193,7 +194,11 @@ def test_each_step_of_the_tutorial_prints_the_text_below_it(
     assert len(re.findall(r"^## \d\. ", PAGES[TUTORIAL], re.M)) == 6
 
 
-@pytest.mark.parametrize("block", blocks("json"), ids=_page)
+# Those of a server's graphs are served in tests/live.
+SERVERS = [block for block in blocks("json") if block.page != "docs/studio.md"]
+
+
+@pytest.mark.parametrize("block", SERVERS, ids=_page)
 def test_the_file_of_mcp_servers_is_read(
     block: Fenced, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -376,10 +381,11 @@ GRAPHS = json.loads((ROOT / "langgraph.json").read_text(encoding="utf-8"))["grap
 
 def test_every_kind_has_a_graph_for_studio_and_a_public_function() -> None:
     forms = forms_by_kind()
-    paths = {kind: f"{form.__module__}:graph" for kind, form in forms.items()}
+    paths = {kind: f"{studio.__name__}:{kind}" for kind in forms}
     assert paths == {kind: graph["path"] for kind, graph in GRAPHS.items()}
     assert all(graph["description"] for graph in GRAPHS.values())
     for kind, form in forms.items():
+        assert getattr(studio, kind).name == kind
         assert PUBLIC[kind].__module__ == form.__module__
 
 

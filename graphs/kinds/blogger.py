@@ -8,7 +8,6 @@ from typing import Annotated, Unpack
 
 from pydantic import Field
 
-from ..build import build_graph
 from ..common.data import MOST, Mark, Temperature, Text
 from ..conversation.conversation_options import CommonOptions, Names, SpeakerName
 from ..conversation.defaults import mark_default, mark_shared_default
@@ -127,6 +126,3 @@ def blogger(
 
 
 BloggerForm = form_of(blogger)
-
-graph = build_graph(form=BloggerForm)
-"""The compiled graph for LangGraph's servers and Studio, which supply the checkpointer."""

@@ -5,7 +5,6 @@ After Agere's chat with tools.
 
 from typing import Unpack
 
-from ..build import build_graph
 from ..common.data import Cap, Temperature, Text
 from ..conversation.conversation_options import (
     NO_APPROVALS,
@@ -122,6 +121,3 @@ def chat(
 
 
 ChatForm = form_of(chat)
-
-graph = build_graph(form=ChatForm)
-"""The compiled graph for LangGraph's servers and Studio, which supply the checkpointer."""

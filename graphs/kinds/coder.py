@@ -9,7 +9,6 @@ from typing import Annotated, Unpack
 
 from pydantic import Field
 
-from ..build import build_graph
 from ..common.data import MOST, Temperature, Text
 from ..conversation.conversation_options import CommonOptions, SpeakerName
 from ..conversation.defaults import mark_default
@@ -103,6 +102,3 @@ def coder(
 
 
 CoderForm = form_of(coder)
-
-graph = build_graph(form=CoderForm)
-"""The compiled graph for LangGraph's servers and Studio, which supply the checkpointer."""

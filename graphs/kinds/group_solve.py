@@ -8,7 +8,6 @@ end-chat mode or the round cap ends the conversation.
 from collections.abc import Sequence
 from typing import Annotated, Final, Unpack, cast
 
-from ..build import build_graph
 from ..common.data import AtLeast, Name, Text
 from ..common.errors import SpecError
 from ..common.validation import suggest_near_or_all
@@ -102,6 +101,3 @@ def group_solve(
 
 
 GroupSolveForm = form_of(group_solve)
-
-graph = build_graph(form=GroupSolveForm)
-"""The compiled graph for LangGraph's servers and Studio, which supply the checkpointer."""

@@ -8,7 +8,6 @@ from typing import Annotated, Unpack
 
 from pydantic import PositiveInt
 
-from ..build import build_graph
 from ..common.data import Mark, Name, Temperature, Text
 from ..conversation.conversation_options import CommonOptions, Names, ReadAs, Role
 from ..conversation.defaults import mark_default, mark_shared_default
@@ -166,6 +165,3 @@ def role_play(
 
 
 RolePlayForm = form_of(role_play)
-
-graph = build_graph(form=RolePlayForm)
-"""The compiled graph for LangGraph's servers and Studio, which supply the checkpointer."""

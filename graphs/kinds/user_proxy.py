@@ -7,7 +7,6 @@ from typing import Annotated, Unpack
 
 from pydantic import BeforeValidator, Field
 
-from ..build import build_graph
 from ..common.data import MOST, Cap, Mark, Named, Temperature, Text, Thing
 from ..common.errors import SpecError
 from ..conversation.conversation_options import (
@@ -193,6 +192,3 @@ def user_proxy(
 
 
 UserProxyForm = form_of(user_proxy)
-
-graph = build_graph(form=UserProxyForm)
-"""The compiled graph for LangGraph's servers and Studio, which supply the checkpointer."""

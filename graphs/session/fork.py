@@ -6,7 +6,7 @@ only read.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from langchain_core.messages import AnyMessage, BaseMessage, RemoveMessage
 
@@ -17,6 +17,7 @@ from ..conversation.conversation import Conversation, restore_conversation
 from ..conversation.judges import SeparateJudge
 from ..conversation.merge import require_fields
 from ..conversation.sandbox import Kept, new_key
+from ..conversation.served import FIXED, FIXED_OF_SPEAKERS
 from ..ends.all_ends import Reason
 from ..log.memory import known_before
 from ..log.messages import PLACE, make_message, metadata
@@ -182,10 +183,6 @@ def _renumber(lines: list[AnyMessage], first: int) -> list[AnyMessage]:
     ]
 
 
-_FIXED: Final = ("version", "opening")
-_FIXED_OF_SPEAKERS: Final = ("name", "private_opening", "memory")
-
-
 async def fork_session(
     store: Store,
     session: str,
@@ -203,14 +200,14 @@ async def fork_session(
 
 def apply_changes(conversation: Conversation, changes: Mapping[str, object]) -> Conversation:
     """Return a conversation with changed rules and the same speakers."""
-    for field in _FIXED:
+    for field in ("version", *FIXED):
         if field in changes:
             raise SpecError(f"{field}: can't change in a fork")
     of_speakers = require_fields(
         changes.get("speakers", {}), "speakers", "of changes by the speakers' names"
     )
     for name, fields in of_speakers.items():
-        for field in _FIXED_OF_SPEAKERS:
+        for field in FIXED_OF_SPEAKERS:
             if isinstance(fields, Mapping) and field in fields:
                 raise SpecError(f"speakers.{name}.{field}: can't change in a fork")
     given: dict[str, Any] = {**changes}

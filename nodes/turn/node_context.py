@@ -11,10 +11,10 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config, get_stream_writer
 
-from ...graphs.common.errors import SpecError
 from ...graphs.conversation.conversation import Conversation, Form
 from ...graphs.conversation.limits import has_limits
 from ...graphs.conversation.sandbox import Language
+from ...graphs.conversation.served import check_host
 from ...graphs.conversation.usage import Usage, dump_usage, read_usage
 from ...graphs.ends.facts import Facts
 from ...graphs.log.heard_text import heard_text
@@ -98,11 +98,8 @@ class Resources:
         return self.registry.resolve_prompts(conversation) if conversation.prompts else conversation
 
     async def _check_sandbox(self, conversation: Conversation, languages: set[Language]) -> None:
-        if conversation.sandbox.level == "host" and not self.allow_host:
-            raise SpecError(
-                "sandbox.level: 'host' is not allowed here, because code would run unprotected; "
-                "choose another level, or build the graph with allow_host=True"
-            )
+        if not self.allow_host:
+            check_host(conversation)
         await sandbox.check(conversation.sandbox, languages)
 
 

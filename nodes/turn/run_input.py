@@ -185,7 +185,12 @@ class RequestedConversation(NamedTuple):
 
 
 def read_requested_conversation(
-    state: State, form: type[Form] | None, brought: RunInput, *, is_new: bool
+    state: State,
+    form: type[Form] | None,
+    brought: RunInput,
+    *,
+    is_new: bool,
+    served: Conversation | None = None,
 ) -> RequestedConversation:
     """Read the conversation that a run requests.
 
@@ -194,8 +199,14 @@ def read_requested_conversation(
         form: The form of the graph, if it has one.
         brought: The messages of the input.
         is_new: Whether a message begins a new conversation on this thread, with a new task.
+        served: The graph's own conversation, of which a run sets only the task, if it has one.
     """
     text = brought.text
+    if served is not None:
+        is_task = text is not None and not served.people
+        return RequestedConversation(
+            served.model_copy(update={"task": text}) if is_task else served, {}, is_task
+        )
     whole: object = state.get("conversation")
     if whole:
         # In Python it can be a Conversation object.

@@ -19,6 +19,7 @@ from langgraph.func import task
 
 from ...graphs.common import threads as background
 from ...graphs.conversation.conversation import Conversation, restore_conversation
+from ...graphs.conversation.served import continue_served
 from ...graphs.log.state import GrowingLog
 from ...graphs.rules.log_counter import Reader
 from ...graphs.rules.position import Position
@@ -71,7 +72,9 @@ class RunningSessions(threading.local):
     Runs without an id share an entry: in one event loop, no other step begins while a log is read.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, served: Conversation | None = None) -> None:
+        self.served = served
+        """The conversation of every session, if the graph has its own. None if runs choose it."""
         self._known: OrderedDict[str | None, tuple[object, RunningSession]] = OrderedDict()
 
     def of(self, session: str | None, state: Mapping[str, Any]) -> RunningSession:
@@ -81,11 +84,16 @@ class RunningSessions(threading.local):
         # Compared by value, because LangGraph passes a copy to each node. The comparison is quick:
         # the copies contain the same objects.
         if known is None or known[0] != spec:
-            known = (spec, RunningSession(restore_conversation(spec)))
+            known = (spec, RunningSession(self.restore(spec)))
         self._known[session] = known
         if len(self._known) > _MOST:
             self._known.popitem(last=False)
         return known[1]
+
+    def restore(self, spec: dict[str, Any]) -> Conversation:
+        """Return the conversation of a session from its stored spec, which clients can write."""
+        stored = restore_conversation(spec)
+        return stored if self.served is None else continue_served(self.served, stored)
 
     def begin(self, session: str | None, spec: object, running: RunningSession) -> None:
         """Cache a session after its first step, so that the next step need not read its spec."""

@@ -142,6 +142,36 @@ def free_port() -> int:
     raise RuntimeError("no port is free")
 
 
+SERVED_FILE = """
+kind = "role_play"
+title = "Plan a garden"
+task = "Plan a kitchen garden"
+user_role = "Cook"
+assistant_role = "Gardener"
+specify_task = false
+"""
+
+
+def page_blocks(language: str) -> list[str]:
+    """Return the blocks of docs/studio.md in a language."""
+    page = (ROOT / "docs" / "studio.md").read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+
+
+def write_config(folder: Path) -> Path:
+    """Write the project's graphs and the conversation that docs/studio.md serves to a folder."""
+    config = json.loads((ROOT / "langgraph.json").read_text(encoding="utf-8"))
+    program, entry = page_blocks("py")[-1], json.loads(page_blocks("json")[-1])
+    config |= {"dependencies": [str(ROOT)], "graphs": {**config["graphs"], **entry["graphs"]}}
+    for name, text in {
+        "garden.py": program,
+        "garden.toml": SERVED_FILE,
+        "langgraph.json": json.dumps(config),
+    }.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder / "langgraph.json"
+
+
 @pytest.fixture(scope="session")
 def dev_server(
     model_server: ScriptedServer, tmp_path_factory: pytest.TempPathFactory
@@ -169,7 +199,7 @@ def dev_server(
         "PYTHONPATH": os.pathsep.join([str(installed), *filter(None, [kept.get("PYTHONPATH")])]),
     }
     program = Path(sys.executable).with_name("langgraph")
-    command = [str(program), "dev", "--config", str(ROOT / "langgraph.json"), "--no-browser"]
+    command = [str(program), "dev", "--config", str(write_config(folder)), "--no-browser"]
     with log.open("w") as output:
         process = subprocess.Popen(
             [*command, "--no-reload", "--port", str(port)],

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from duologue.graphs.kinds.load import forms_by_kind
 from duologue.nodes.testing.server import ScriptedServer
 from support.installed import shaped
 
-from .conftest import DevServer
+from .conftest import DevServer, page_blocks
 
 pytestmark = pytest.mark.live
 
@@ -269,7 +268,7 @@ async def test_each_graph_is_a_tool_of_its_own_at_the_mcp_endpoint(
         await session.initialize()
         listed = await session.list_tools()
         called = await session.call_tool("role_play", FORM)
-    assert sorted(tool.name for tool in listed.tools) == sorted(forms_by_kind())
+    assert sorted(tool.name for tool in listed.tools) == sorted([*forms_by_kind(), "garden"])
     found = {one["graph_id"]: one["description"] for one in await client.assistants.search()}
     for tool in listed.tools:
         assert tool.description
@@ -545,8 +544,7 @@ async def test_the_tools_that_duologue_brings_do_not_block(client: LangGraphClie
 async def test_the_client_on_the_page_about_studio_runs_a_role_play(
     dev_server: DevServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "studio.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"^```py\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    code = page_blocks("py")[0]
     assert "http://127.0.0.1:2024" in code
     shown = code.replace("http://127.0.0.1:2024", dev_server.url)
     await asyncio.to_thread(exec, compile(shown, "studio.md", "exec"), {})

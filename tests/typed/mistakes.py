@@ -19,6 +19,7 @@ from duologue.graphs import (
     ToolCalled,
     ask,
     blogger,
+    build_graph,
     chat,
     coder,
     converse,
@@ -103,6 +104,10 @@ Price("1", 2)  # type: ignore[arg-type]
 Predicate(3)  # type: ignore[arg-type]
 talk.replace(end_chat=9)  # type: ignore[arg-type]
 converse(talk, answer="Hi.")  # type: ignore[arg-type]
+build_graph(form="chat")  # type: ignore[arg-type]
+build_graph(conversation=5)  # type: ignore[arg-type]
+build_graph().invoke([talk])  # type: ignore[arg-type]
+build_graph().invoke(talk)  # type: ignore[arg-type]
 
 # Misspelt attributes of events.
 for event in stream(talk):

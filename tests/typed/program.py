@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.callbacks import UsageMetadataCallbackHandler
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 from langchain_core.tools import tool
+from langgraph.types import Command
 from pydantic import BaseModel
 
 from duologue.graphs import (
@@ -71,6 +72,7 @@ from duologue.graphs.events import (
     ToolCallFinished,
     ToolCallRequested,
 )
+from duologue.graphs.kinds.role_play import RolePlayForm
 from duologue.graphs.speakers.replies import HumanInputMode
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
@@ -373,3 +375,23 @@ async def main() -> None:
 
 asyncio.run(main())
 graph = build_graph(model=model, tools=[search])
+graph.invoke({"conversation": role_play("Plan", "Owner", "Gardener"), "messages": "Hi."})
+graph.invoke({"conversation": {"task": "Plan.", "speakers": [{"name": "Ann"}, {"name": "Bob"}]}})
+by_form = build_graph(form=RolePlayForm, model=model)
+by_form.invoke({"task": "Plan", "user_role": "Owner", "assistant_role": "Gardener"})
+served = build_graph(conversation="garden.toml", name="garden", description="Plans gardens.")
+history: list[AnyMessage] = [HumanMessage("Hi.")]
+for messages in ("Hi.", ("user", "Hi."), [{"role": "user", "content": "Hi."}], history):
+    print(served.invoke({"messages": messages})["messages"][-1].text)
+served.invoke({})
+served.invoke(Command(resume="exit"))
+print(build_graph(conversation={"kind": "chat"}).name, build_graph(conversation=conversations[0]))
+
+
+async def serve() -> None:
+    print(await served.ainvoke({"messages": [{"role": "user", "content": "Hi."}]}))
+    async for part in graph.astream({"conversation": conversations[0]}, stream_mode="updates"):
+        print(part)
+
+
+asyncio.run(serve())

@@ -11,8 +11,8 @@ from duologue.graphs.kinds.blogger import (
     CRITIC_PREFIX,
     SATISFIED,
     BloggerForm,
-    graph,
 )
+from duologue.graphs.studio import blogger as graph
 from duologue.nodes.testing.server import ScriptedServer
 from support.cli_help import duologue, isolate
 from support.shape_help import play, texts

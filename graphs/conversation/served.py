@@ -1,0 +1,107 @@
+"""A conversation that a graph serves: its name and description, and its threads.
+
+The operator chooses it when the graph is built. Clients send messages, and write to the states of
+their threads, but neither changes the conversation.
+"""
+
+import re
+from pathlib import Path
+from typing import Final
+
+from ..common.errors import SessionError, SpecError
+from .conversation import Conversation
+
+FIXED: Final = ("opening",)
+"""Fields of a conversation that can't change after its first message."""
+
+FIXED_OF_SPEAKERS: Final = ("name", "private_opening", "memory")
+"""Fields of its speakers that can't change either."""
+
+_LONGEST_NAME: Final = 64
+"""The length of a tool's name that all providers accept."""
+
+_NO_NAME: Final = re.compile(r"[^a-z0-9_-]+")
+"""Characters that the name of a tool can't contain."""
+
+
+def name_graph(conversation: Conversation, source: object, default: str) -> str:
+    """Return the name of a conversation's graph, which is also valid as the name of a tool.
+
+    Args:
+        conversation: The conversation.
+        source: Where it comes from. If it is a path, the file's name without its ending is used,
+            otherwise the conversation's title or task.
+        default: The name if these contain no letter or digit of ASCII.
+    """
+    text = Path(source).stem if isinstance(source, str | Path) else ""
+    words = (_NO_NAME.sub("_", one.casefold()).strip("_") for one in _texts(text, conversation))
+    return next(filter(None, words), default)[:_LONGEST_NAME].strip("_")
+
+
+def _texts(name: str, conversation: Conversation) -> tuple[str, ...]:
+    return name, conversation.title or "", conversation.task or ""
+
+
+def describe_graph(conversation: Conversation) -> str:
+    """Return a description of a conversation for clients: its title or task, and who speaks."""
+    about = (conversation.title or conversation.task or "").strip()
+    who = " and ".join((", ".join(conversation.names[:-1]), conversation.names[-1]))
+    end = "." if about[-1:].isalnum() else ""
+    return f"{about}{end} A conversation of {who}." if about else f"A conversation of {who}."
+
+
+def describe_messages(conversation: Conversation) -> str:
+    """Return a description of what a client's message means for a conversation."""
+    if conversation.people:
+        return f"The next message of {' or '.join(conversation.people)}."
+    own = f" Without one: {conversation.task}" if conversation.task else ""
+    return f"The task, as the user's message.{own}"
+
+
+def check_host(conversation: Conversation) -> None:
+    """Refuse a conversation whose code runs without a sandbox.
+
+    Raises:
+        SpecError: Its sandbox level is ``host``.
+    """
+    if conversation.sandbox.level == "host":
+        raise SpecError(
+            "sandbox.level: 'host' is not allowed here, because code would run unprotected; "
+            "choose another level, or build the graph with allow_host=True"
+        )
+
+
+def continue_served(served: Conversation, stored: Conversation) -> Conversation:
+    """Return the conversation with which a thread continues: the served one, with its own task.
+
+    Args:
+        served: The conversation of the graph.
+        stored: The conversation in the thread's state. The graph may have been built with another
+            version of its conversation since then, and clients can write the state.
+
+    Raises:
+        SessionError: The stored messages do not fit the served conversation, because its speakers
+            or its opening have changed.
+    """
+    differs = _first_unfit(served, stored)
+    if differs is not None:
+        raise SessionError(
+            f"this thread began with another conversation: {differs} differs; start a new thread"
+        )
+    # If a person takes part, a message is never the task.
+    is_own = not served.people and stored.task
+    return served.model_copy(update={"task": stored.task}) if is_own else served
+
+
+def _first_unfit(served: Conversation, stored: Conversation) -> str | None:
+    """Return the first field that a session can't change after its beginning and that differs."""
+    for field in FIXED:
+        if getattr(served, field) != getattr(stored, field):
+            return field
+    if len(served.speakers) != len(stored.speakers):
+        return "speakers"
+    for number, pair in enumerate(zip(served.speakers, stored.speakers, strict=True)):
+        for field in FIXED_OF_SPEAKERS:
+            if getattr(pair[0], field) != getattr(pair[1], field):
+                return f"speakers.{number}.{field}"
+    return None

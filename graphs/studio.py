@@ -1,0 +1,16 @@
+"""The graphs of the short forms. LangGraph's servers and Studio supply the checkpointer."""
+
+from .build import build_graph
+from .kinds.blogger import BloggerForm
+from .kinds.chat import ChatForm
+from .kinds.coder import CoderForm
+from .kinds.group_solve import GroupSolveForm
+from .kinds.role_play import RolePlayForm
+from .kinds.user_proxy import UserProxyForm
+
+role_play = build_graph(form=RolePlayForm)
+group_solve = build_graph(form=GroupSolveForm)
+blogger = build_graph(form=BloggerForm)
+coder = build_graph(form=CoderForm)
+user_proxy = build_graph(form=UserProxyForm)
+chat = build_graph(form=ChatForm)
