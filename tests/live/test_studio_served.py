@@ -10,7 +10,7 @@ from mcp.client.streamable_http import streamable_http_client
 from duologue.graphs import role_play
 from duologue.nodes.testing.server import ScriptedServer
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.exhaustive]
 
 GARDEN = role_play("Plan a kitchen garden", "Cook", "Gardener", specify_task=False)
 
