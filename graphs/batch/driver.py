@@ -15,7 +15,7 @@ from ..store.errors import LostBatchError
 from ..store.open import Store
 from .cells import Cell, Cells
 from .limiter import Figures, Limiter
-from .scores import ScoreFunction, has_score
+from .scores import ScoreFunction
 from .worker import Worker
 
 
@@ -181,7 +181,7 @@ class Driver:
 
     def _is_open(self, row: CellRow) -> bool:
         if row.status == "finished":
-            return not all(has_score(row.scores, name) for name in self.scores)
+            return not all(row.has_score(name) for name in self.scores)
         return self.settings.retry_failed or row.status != "failed"
 
     @asynccontextmanager

@@ -85,7 +85,8 @@ class BatchRun:
         Returns:
             Plain dicts in the order of the cells, suitable for ``pandas.DataFrame``: the fields of
             the cell; each field that varies as a column with its path as name, such as
-            ``user_role`` or ``labels.level``; and each score as ``score.NAME``.
+            ``user_role`` or ``labels.level``; and each score as ``score.NAME``. A missing score is
+            None, and ``error`` contains the reason.
         """
         async with known_store(self.store) as store:
             return await read_rows(store, self.name)

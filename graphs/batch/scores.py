@@ -1,7 +1,7 @@
 """Scores: functions that rate a session that has ended. This module finds and calls them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from importlib.metadata import entry_points
 from math import isfinite
 from typing import Any, Final, NamedTuple, SupportsFloat, TypeAlias
@@ -13,9 +13,10 @@ from ...tools.registry.loading import by_name, check_name, load_entry_points
 from ...tools.registry.registrable import check_kind
 from ..common.data import NamedObject
 from ..common.errors import DuologueError, SpecError
-from ..common.validation import name_type, suggest_near_or_all
+from ..common.validation import list_names, name_type, suggest_near_or_all
 from ..conversation.conversation import Conversation
-from ..conversation.judges import Finding, SeparateJudge
+from ..conversation.judges import Finding, SeparateJudge, Verdict
+from ..ends.all_ends import Reason
 from ..ends.end_chat import EndChatMode
 from ..session.session import Result
 
@@ -26,6 +27,10 @@ ScoreFunction: TypeAlias = Callable[..., Given | Awaitable[Given]]
 """A score function. Its arguments are the `Result` of a session that has ended and, if it takes
 two, the cell's values by path.
 """
+
+
+class MissingScoreError(DuologueError):
+    """A score that cannot be computed for a session, through no fault of its function. Says why."""
 
 
 class Scored(NamedTuple):
@@ -54,10 +59,22 @@ async def score(
     found = await asyncio.gather(
         *(_score_one(name, function, result, values) for name, function in scores.items())
     )
-    problems = [one for one in found if isinstance(one, DuologueError)]
     given = [one for one in found if not isinstance(one, DuologueError)]
-    told = "; ".join(map(str, problems)) or None
-    return Scored({name: value for one in given for name, value in one.items()}, told)
+    problem = "; ".join(_describe_missing(dict(zip(scores, found, strict=True)))) or None
+    return Scored({name: value for one in given for name, value in one.items()}, problem)
+
+
+def _describe_missing(found: Mapping[str, object]) -> Iterator[str]:
+    """Yield the reasons why scores are missing. Scores that lack the same share a sentence."""
+    alike: dict[str, list[str]] = {}
+    for name, one in found.items():
+        if isinstance(one, MissingScoreError):
+            alike.setdefault(str(one), []).append(name)
+        elif isinstance(one, DuologueError):
+            yield str(one)
+    for why, names in alike.items():
+        are = "the score {} is" if len(names) == 1 else "the scores {} are"
+        yield f"{are.format(list_names(names))} missing: {why}"
 
 
 async def _score_one(
@@ -73,7 +90,8 @@ async def _score_one(
             raise SpecError(f"the score {name!r} returned an empty dict")
         return {f"{name}.{key}": _number(f"{name}.{key}", one) for key, one in given.items()}
     except DuologueError as error:
-        return error
+        why = error.__cause__
+        return why if isinstance(why, MissingScoreError) else error
 
 
 def _number(name: str, given: object) -> float:
@@ -90,11 +108,6 @@ def _number(name: str, given: object) -> float:
     if not isfinite(number):
         raise SpecError(f"the score {name!r} returned {number}, which can't be averaged")
     return number
-
-
-def has_score(scores: Mapping[str, float], name: str) -> bool:
-    """Return whether a session has a score of this name, or scores from a dict of this name."""
-    return name in scores or any(one.startswith(f"{name}.") for one in scores)
 
 
 _KIND: Final = "scores"
@@ -144,22 +157,26 @@ def _find_score(name: str, own: Mapping[str, ScoreFunction]) -> ScoreFunction:
 
 
 def complete(result: Result) -> bool:
-    """Return whether the task was judged complete. False if the session ended without a verdict.
+    """Return whether the task was judged complete.
 
     Raises:
-        ValueError: The conversation has no judge.
+        MissingScoreError: Nobody judged the session, or its last verdict could not be read.
     """
-    judged = None if result.outcome is None else result.outcome.complete
-    if judged is None and not _is_judged(result.conversation):
-        raise ValueError("this conversation has no judge; set its end_chat.mode or its judge")
-    return bool(judged)
+    outcome = result.outcome
+    if outcome is not None and Reason.COMPLETED in outcome.reasons:
+        return True
+    if not _is_judged(result.conversation):
+        raise MissingScoreError("the conversation has no judge; set its end_chat.mode or its judge")
+    _last_verdict(result)
+    return outcome is not None and bool(outcome.complete)
 
 
 def criteria(result: Result) -> float:
     """Return the share of the separate judge's criteria that its last verdict found met.
 
     Raises:
-        ValueError: The conversation has no separate judge.
+        MissingScoreError: The conversation has no separate judge, the judge was not asked, or its
+            last verdict could not be read.
     """
     found = findings(result)
     return sum(found.values()) / len(found)
@@ -169,15 +186,26 @@ def findings(result: Result) -> dict[str, bool]:
     """Return for each of the separate judge's criteria whether its last verdict found it met.
 
     Raises:
-        ValueError: The conversation has no separate judge.
+        MissingScoreError: The conversation has no separate judge, the judge was not asked, or its
+            last verdict could not be read.
     """
     judge = result.conversation.judge
     if not isinstance(judge, SeparateJudge):
-        raise ValueError('the conversation has no separate judge; set judge.kind = "separate"')
+        raise MissingScoreError(
+            'the conversation has no separate judge; set judge.kind = "separate"'
+        )
+    found = _last_verdict(result).findings
+    return {text: found.get(text) is Finding.MET for text in judge.criteria}
+
+
+def _last_verdict(result: Result) -> Verdict:
+    """Return the session's last verdict. Nothing is known of a task that nobody judged."""
     verdicts = () if result.outcome is None else result.outcome.verdicts
-    # A criterion without a readable verdict counts as not met.
-    last = verdicts[-1].findings if verdicts else {}
-    return {text: last.get(text) is Finding.MET for text in judge.criteria}
+    if not verdicts:
+        raise MissingScoreError("nobody judged the session before it ended")
+    if not verdicts[-1].readable:
+        raise MissingScoreError("the last verdict could not be read")
+    return verdicts[-1]
 
 
 def _is_judged(conversation: Conversation) -> bool:

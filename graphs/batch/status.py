@@ -1,6 +1,8 @@
 """The status of a batch: the counts of its cells, the reasons of their ends, and its usage."""
 
+import json
 from collections import Counter
+from collections.abc import Mapping
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -174,11 +176,14 @@ list_batches = in_background(alist_batches)
 
 
 async def read_rows(store: Store, batch: str) -> list[dict[str, Any]]:
-    """Return the rows of a batch as plain dicts."""
-    await known_batch(store, batch)
-    rows = store.batches.each(CellsWanted(batch=batch))
+    """Return the rows of a batch as plain dicts. All have a column for each score."""
+    asked = json.loads((await known_batch(store, batch)).settings).get("score", ())
+    rows = [row async for row in store.batches.each(CellsWanted(batch=batch))]
+    given = dict.fromkeys(name for row in rows for name in row.scores)
+    names = [*given, *(name for name in asked if not any(row.has_score(name) for row in rows))]
+    missing = {f"score.{name}": None for name in names}
     return [
-        cell_columns(row) | {"updated_at": row.updated_at.astimezone(UTC)} async for row in rows
+        cell_columns(row, missing) | {"updated_at": row.updated_at.astimezone(UTC)} for row in rows
     ]
 
 
@@ -190,13 +195,17 @@ async def known_batch(store: Store, batch: str) -> BatchRow:
     return row
 
 
-def cell_columns(row: CellRow) -> dict[str, Any]:
+def cell_columns(row: CellRow, missing: Mapping[str, None] | None = None) -> dict[str, Any]:
     """Return a cell's row as columns of a table, without values that depend on the time of reading.
 
     No field of a conversation has the same name as a field of a row.
+
+    Args:
+        row: The row.
+        missing: A column for each score that the cell may lack.
     """
     apart = {"varied", "scores", "updated_at"}
     fields = row.model_dump(mode="json", exclude=apart)
     front = {name: fields.pop(name) for name in ("batch", "number", "session", "trial")}
     scores = {f"score.{name}": score for name, score in row.scores.items()}
-    return {**front, **row.varied, **fields, **scores}
+    return {**front, **row.varied, **fields, **(missing or {}), **scores}

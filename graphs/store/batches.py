@@ -88,6 +88,10 @@ class CellRow(Data):
     updated_at: AwareDatetime
     """The time when the row last changed, in UTC."""
 
+    def has_score(self, name: str) -> bool:
+        """Return whether the cell has a score of this name, or scores from a dict of this name."""
+        return name in self.scores or any(one.startswith(f"{name}.") for one in self.scores)
+
 
 class CellsWanted(Data):
     """A filter for cells of a batch, which are returned in the order of their numbers."""

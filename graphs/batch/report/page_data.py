@@ -1,10 +1,16 @@
 """The data of a batch's page. The templates render it. No value contains HTML."""
 
+from collections.abc import Iterator
+from typing import Final
+
 from pydantic import AwareDatetime, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from ...common.data import Data
 from ...common.display import Panel, Shown
 from .estimates import Estimate
+
+_MOST_REASONS: Final = 3
+"""Maximum number of reasons for missing scores in the summary. The page lists all of them."""
 
 
 class Kind(Data):
@@ -225,10 +231,16 @@ class BatchReport(Shown, Data):
                 rows.append((f"Score {one.name}, missing", f"{one.missing:,}"))
         return Panel(
             title=f"Batch {self.batch}{self.title and f': {self.title}'}",
-            notes=tuple(filter(None, (self.stopped, *page))),
+            notes=tuple(filter(None, (self.stopped, *page, *self._missing()))),
             head=("", ""),
             rows=tuple(rows),
         )
+
+    def _missing(self) -> Iterator[str]:
+        """Yield the most frequent reasons why scores are missing."""
+        for one in self.unscored[:_MOST_REASONS]:
+            cells = "1 cell" if one.cells == 1 else f"{one.cells:,} cells"
+            yield f"In {cells}: {one.text}"
 
 
 def format_estimate(found: Estimate, *, is_share: bool) -> str:

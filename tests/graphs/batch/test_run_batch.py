@@ -385,3 +385,24 @@ async def test_two_drivers_of_one_batch_are_refused(store: str) -> None:
         await arun_batch(one, name="b", store=store, functions={"slow": slow})
     free.set()
     assert (await first).finished == 1
+
+
+async def test_sessions_that_nobody_judged_have_no_score_and_their_rows_say_why(store: str) -> None:
+    said = ScriptedChatModel(lambda prompt: "Forty." if len(prompt) < 3 else "DEAL")
+    judge = ScriptedChatModel(lambda prompt: {"criterion_1": "met"})
+    grid = {
+        "conversation": {
+            "task": "Sell.",
+            "speakers": [{"name": "Ann", "checks_completion": True}, {"name": "Bob"}],
+            "judge": {"criteria": ["A price is named."], "model": "judge"},
+            "end_chat": {"max_iterations": 9, "when": [{"kind": "done_token", "token": "DEAL"}]},
+        },
+        "trials": 2,
+        "score": ["criteria", "findings"],
+    }
+    await arun_batch(grid, name="b", model=said, models={"judge": judge}, store=store)
+    why = "the scores 'criteria', 'findings' are missing: nobody judged the session before it ended"
+    for row in await BatchRun("b", store=store).arows():
+        assert (row["reason"], row["error"]) == ("done_token", why)
+        assert (row["score.criteria"], row["score.findings"]) == (None, None)
+    assert not judge.calls

@@ -1,6 +1,7 @@
 """Scores of a batch: found by name, called with the ended session, and stored independently."""
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from math import inf, nan
@@ -10,10 +11,12 @@ from uuid import uuid4
 import pytest
 
 from duologue.graphs import Result, SpecError, converse, load_conversation
-from duologue.graphs.batch.scores import find_scores, has_score, score
+from duologue.graphs.batch.scores import find_scores, score
 from duologue.graphs.batch.spec import Batch
+from duologue.graphs.store.batches import CellRow
 from duologue.nodes.testing import Line, ScriptedChatModel
 
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
 CRITERIA = ["A price is named.", "A day is named."]
 HALF: Line = {"criterion_1": "met", "criterion_2": "inconclusive"}
 MET: Line = {"criterion_1": "met", "criterion_2": "met"}
@@ -90,8 +93,9 @@ async def test_a_score_may_be_sync_or_async_take_the_values_and_give_several_num
     for function, given in rows:
         found, problem = await scored(function, result)
         assert (found, problem) == (given, None)
-        assert has_score(found, "own")
-        assert not has_score(found, "ow")
+        row = CellRow(batch="b", number=1, session="b-1", scores=found, updated_at=NOW)
+        assert row.has_score("own")
+        assert not row.has_score("ow")
 
 
 @pytest.mark.parametrize(
@@ -130,10 +134,8 @@ async def test_what_a_function_does_to_its_values_stays_with_it() -> None:
         # Each turn that checks completion is judged, and the cap asks for a final verdict.
         ([HALF, HALF], ASKED, {"complete": 0, "criteria": 0.5, "met": (1, 0)}),
         ([HALF, MET], {}, {"complete": 1, "criteria": 1, "met": (1, 1)}),
-        # An unreadable verdict counts as not met.
-        (["?"] * 4, ASKED, {"complete": 0, "criteria": 0, "met": (0, 0)}),
     ],
-    ids=["half", "met", "unreadable"],
+    ids=["half", "met"],
 )
 async def test_the_separate_judges_findings_are_scores_by_name(
     judged: list[Line], fields: dict[str, Any], given: dict[str, Any]
@@ -145,14 +147,54 @@ async def test_the_separate_judges_findings_are_scores_by_name(
     assert (found, problem) == (given | named, None)
 
 
-async def test_where_nobody_judges_the_ready_made_scores_say_so() -> None:
-    found, problem = await score(ended(), {}, find_scores(["complete", "findings"]))
-    assert found == {}
-    assert problem == (
-        "the score 'complete' failed: ValueError: this conversation has no judge; set its "
-        "end_chat.mode or its judge; the score 'findings' failed: ValueError: the conversation has "
-        'no separate judge; set judge.kind = "separate"'
-    )
+SOLD = [{"kind": "done_token", "token": "Monday", "match": "anywhere"}]
+DONE = {"end_chat": {"max_iterations": 2, "when": SOLD}}
+OWN = {"end_chat": {"mode": "end_chat_after_first_completion", "max_iterations": 2, "when": SOLD}}
+
+
+@pytest.mark.parametrize(
+    ("judged", "fields", "names", "why"),
+    [
+        # The done token ends it, so that the judge is never asked.
+        (
+            [MET],
+            DONE,
+            "scores 'complete', 'criteria', 'findings' are",
+            "nobody judged the session before it ended",
+        ),
+        (
+            [],
+            OWN | {"speakers": [{"name": "Ann"}, {"name": "Bob", "checks_completion": True}]},
+            "score 'complete' is",
+            "nobody judged the session before it ended",
+        ),
+        (
+            ["?"] * 4,
+            ASKED,
+            "scores 'complete', 'criteria', 'findings' are",
+            "the last verdict could not be read",
+        ),
+        (
+            [],
+            {},
+            "score 'complete' is",
+            "the conversation has no judge; set its end_chat.mode or its judge",
+        ),
+        (
+            [],
+            {},
+            "scores 'criteria', 'findings' are",
+            'the conversation has no separate judge; set judge.kind = "separate"',
+        ),
+    ],
+    ids=["token", "own token", "unreadable", "no judge", "no separate judge"],
+)
+async def test_a_score_without_a_verdict_is_missing_and_says_why(
+    judged: list[Line], fields: dict[str, Any], names: str, why: str
+) -> None:
+    wanted = [name for name in ("complete", "criteria", "findings") if f"'{name}'" in names]
+    found, problem = await score(ended(*judged, **fields), {}, find_scores(wanted))
+    assert (found, problem) == ({}, f"the {names} missing: {why}")
 
 
 def test_a_function_may_stand_in_the_place_of_its_name() -> None:
