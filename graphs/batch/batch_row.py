@@ -1,8 +1,9 @@
 """The row of a batch in its store, and the rows of its cells."""
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
@@ -15,6 +16,7 @@ from ..log.state import State
 from ..rules.outcome import Outcome
 from ..rules.position import Position
 from ..session.checkpoints import config_of, reading_session, still_open, stored_conversation
+from ..session.later_verdicts import LaterVerdict, read_verdicts
 from ..session.session_row import title_of
 from ..session.stored_session import StoredSession
 from ..store.batches import BatchLease, BatchRow, CellRow, CellStatus, CellsWanted
@@ -36,8 +38,10 @@ def new_cell_row(batch: str, cell: Cell) -> CellRow:
     )
 
 
-async def read_result(store: Store, session: str) -> tuple[StoredSession, dict[str, Any]] | None:
-    """Read a session and its figures. Return None if the session does not exist."""
+async def read_result(
+    store: Store, session: str, batch: str
+) -> tuple[StoredSession, dict[str, Any]] | None:
+    """Read a session and its figures in a batch. Return None if the session does not exist."""
     row = await store.get(session)
     if row is None:
         return None
@@ -47,9 +51,18 @@ async def read_result(store: Store, session: str) -> tuple[StoredSession, dict[s
         state = await graph.aget_state(config_of(session))
         pending = await still_open(graph, config_of(session), state)
         result = StoredSession.of(session, conversation, state.values, pending)
-        if result.outcome is not None:
-            return result, read_figures(result.outcome)
-        return result, _so_far(conversation, cast("State", state.values))
+    ended, state_now = result.outcome, cast("State", state.values)
+    figures = _so_far(conversation, state_now) if ended is None else read_figures(ended)
+    result = replace(result, later_verdicts=await read_verdicts(store, session))
+    return result, add_judge_usage(figures, result.later_verdicts, batch)
+
+
+def add_judge_usage(
+    figures: dict[str, Any], verdicts: Sequence[LaterVerdict], batch: str
+) -> dict[str, Any]:
+    """Return a session's figures with the usage of the verdicts that a batch asked for."""
+    own = [used for one in verdicts if one.batch == batch for used in one.usage.values()]
+    return figures | _usage_figures(add_usage((_usage(figures), *own)))
 
 
 def read_figures(outcome: Outcome) -> dict[str, Any]:
@@ -161,7 +174,7 @@ async def _under_way(store: Store, name: str) -> AsyncIterator[tuple[CellRow, di
     async for row in store.batches.each(CellsWanted(batch=name, status="running")):
         # The run of a damaged session reports the error.
         with suppress(DuologueError):
-            if (found := await read_result(store, row.session)) is not None:
+            if (found := await read_result(store, row.session, name)) is not None:
                 yield row, found[1]
 
 
@@ -186,5 +199,7 @@ def _title(cells: Cells) -> str:
 
 
 def _settings(batch: Batch) -> str:
-    told = batch.model_dump(mode="json", include={"limits", "score", "seed", "trials"})
+    told = batch.model_dump(
+        mode="json", include={"judge_at_end", "limits", "score", "seed", "trials"}
+    )
     return json.dumps(told)

@@ -11,6 +11,7 @@ from ..common.errors import SpecError
 from ..conversation.conversation import Conversation
 from ..conversation.defaults import Default
 from ..conversation.fields import SPEC_VERSION
+from ..conversation.judges import SeparateJudge
 from ..store.batches import check_batch_name
 from .grid import Grid, conversation_of, set_values
 from .spec import Batch
@@ -141,3 +142,8 @@ class Cells:
         if trial == 1 or not isinstance(own, int | None):
             return None
         return (own or 0) + trial - 1
+
+
+def has_separate_judge(cells: Cells) -> bool:
+    """Return whether the conversation of the first cell has a separate judge."""
+    return isinstance(cells.cell(1).conversation().judge, SeparateJudge)

@@ -14,6 +14,7 @@ from ..common.data import Data
 from ..common.errors import SpecError
 from ..common.sanitize import clean
 from ..conversation.conversation import Conversation
+from ..conversation.judges import SeparateJudge
 from ..conversation.limits import most_calls, plain_calls
 from ..ends.end import call_caps
 from ..session.session_row import title_of
@@ -108,18 +109,20 @@ class Preview(Data):
         yield from _limits(self.limits)
 
 
-def preview_batch(cells: Cells, limits: BatchLimits) -> Preview:
+def preview_batch(cells: Cells, limits: BatchLimits, *, judge_at_end: bool = False) -> Preview:
     """Return the preview of a batch.
 
     Args:
         cells: The batch's cells. They have passed `Grid.check`.
         limits: The limits over all sessions together.
+        judge_at_end: Whether the separate judge is asked about sessions that have ended.
     """
     most, plain, why = 0, 0, None
     try:
         for kind, times in _kinds(cells.grid):
-            most += times * cells.trials * _max_calls(kind)
-            plain += times * cells.trials * min(_max_calls(kind), plain_calls(kind))
+            many, judged = times * cells.trials, _calls_at_end(kind) if judge_at_end else (0, 0)
+            most += many * (_max_calls(kind) + judged[0])
+            plain += many * (min(_max_calls(kind), plain_calls(kind)) + judged[1])
     except _NoBoundError as error:
         why = str(error)
     numbers = dict.fromkeys((1, cells.count))
@@ -144,6 +147,15 @@ def _max_calls(conversation: Conversation) -> int:
     if not (conversation.end_chat.is_capped or caps):
         raise _NoBoundError("there is no cap on the rounds.")
     return min([most_calls(conversation), *caps])
+
+
+def _calls_at_end(conversation: Conversation) -> tuple[int, int]:
+    """Return the maximum number of the judge's calls after an end, and the number after a cap."""
+    judge = conversation.judge
+    if not isinstance(judge, SeparateJudge):
+        return 0, 0
+    # An unreadable verdict is requested once more. A final verdict is not repeated.
+    return 2, 0 if judge.final_verdict else 1
 
 
 def _kinds(grid: Grid) -> Iterator[tuple[Conversation, int]]:

@@ -17,7 +17,7 @@ from ..session.run import check_here
 from ..store.batches import check_batch_name
 from ..store.open import open_store
 from .batch_row import catch_up, have_ended, read_known_row, read_usage_before, write_begun_row
-from .cells import Cells
+from .cells import Cells, has_separate_judge
 from .driver import CONCURRENCY, BatchSettings, CellExecutor, Driver, LocalExecutor
 from .limiter import Limiter
 from .scores import ScoreFunction, find_scores
@@ -50,7 +50,8 @@ async def open_driver(
         if not await have_ended(opened, name, cells):
             # A batch whose cells have all ended is only read or scored, which needs no model.
             await check_here(cells.cell(1).conversation(), limiter, **options)
-        worker = Worker(lease, opened, limiter, {**options, "store": store}, found)
+        given: Options = {**options, "store": store}
+        worker = Worker(lease, opened, limiter, given, found, batch.judge_at_end)
         async with _open_crew(worker, limiter, batch.limits, settings) as crew:
             row = await write_begun_row(lease, batch, cells, known)
             yield Driver(opened, lease, row, cells, crew, settings, tuple(found))
@@ -76,6 +77,10 @@ def read_cells(source: BatchLike, name: str) -> tuple[Batch, Cells]:
     batch = source if isinstance(source, Batch) else load_batch(source)
     cells = Cells.of(batch, name)
     cells.grid.check()
+    if batch.judge_at_end and not has_separate_judge(cells):
+        raise SpecError(
+            "judge_at_end: the conversation has no separate judge; add judge.criteria to it"
+        )
     return batch, cells
 
 

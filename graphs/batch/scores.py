@@ -18,6 +18,7 @@ from ..conversation.conversation import Conversation
 from ..conversation.judges import Finding, SeparateJudge, Verdict
 from ..ends.all_ends import Reason
 from ..ends.end_chat import EndChatMode
+from ..session.later_verdicts import verdicts_on
 from ..session.session import Result
 
 Given: TypeAlias = SupportsFloat | Mapping[str, SupportsFloat]
@@ -162,11 +163,13 @@ def complete(result: Result) -> bool:
     Raises:
         MissingScoreError: Nobody judged the session, or its last verdict could not be read.
     """
-    outcome = result.outcome
-    if outcome is not None and Reason.COMPLETED in outcome.reasons:
-        return True
     if not _is_judged(result.conversation):
         raise MissingScoreError("the conversation has no judge; set its end_chat.mode or its judge")
+    later, outcome = _later_verdict(result), result.outcome
+    if later is not None and later.readable:
+        return later.complete
+    if outcome is not None and Reason.COMPLETED in outcome.reasons:
+        return True
     _last_verdict(result)
     return outcome is not None and bool(outcome.complete)
 
@@ -200,12 +203,27 @@ def findings(result: Result) -> dict[str, bool]:
 
 def _last_verdict(result: Result) -> Verdict:
     """Return the session's last verdict. Nothing is known of a task that nobody judged."""
+    later = _later_verdict(result)
     verdicts = () if result.outcome is None else result.outcome.verdicts
-    if not verdicts:
+    if later is None and not verdicts:
         raise MissingScoreError("nobody judged the session before it ended")
-    if not verdicts[-1].readable:
+    last = later or verdicts[-1]
+    if not last.readable:
         raise MissingScoreError("the last verdict could not be read")
-    return verdicts[-1]
+    return last
+
+
+def _later_verdict(result: Result) -> Verdict | None:
+    """Return the newest verdict by the conversation's criteria after its end, or None.
+
+    A readable verdict precedes answers that could not be read.
+    """
+    judge = result.conversation.judge
+    if not isinstance(judge, SeparateJudge):
+        return None
+    found = verdicts_on(result.messages, result.later_verdicts)
+    own = [one.verdict for one in found if one.judge.criteria == judge.criteria]
+    return max(reversed(own), key=lambda verdict: verdict.readable, default=None)
 
 
 def _is_judged(conversation: Conversation) -> bool:

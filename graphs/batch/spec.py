@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, Self, TypeAlias
 
 from pydantic import (
     BeforeValidator,
@@ -97,6 +97,10 @@ class Batch(Spec):
         Annotated[DistinctNames, BeforeValidator(_one_or_more)], Thing | Sequence[Thing]
     ] = default(())
     """The names of the functions that score a session that has ended."""
+    judge_at_end: bool = False
+    """Whether the conversation's separate judge is asked once about each session that has ended,
+    before it is scored. It is not asked if it has judged the last message already.
+    """
 
     @model_validator(mode="before")
     @classmethod
@@ -113,6 +117,14 @@ class Batch(Spec):
             paths = [path for key in read["vary"] for path in read_paths(key)]
             check_apart([(path, write_path(path)) for path in paths])
         return read
+
+    @model_validator(mode="after")
+    def _has_score(self) -> Self:
+        if self.judge_at_end and not self.score:
+            raise ValueError(
+                'judge_at_end: no score reads the verdict; add score = ["criteria", "findings"]'
+            )
+        return self
 
 
 def _values(key: str, given: object) -> Values:

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from ..session.listing import known_store
 from ..store.batches import BatchRow, CellCount, CellRow, CellStatus, CellsWanted
 from ..store.errors import unknown_batch
 from ..store.open import Store
+from ..store.rows import reading_store
 
 
 class BatchStatus(Shown, Data):
@@ -177,7 +178,9 @@ list_batches = in_background(alist_batches)
 
 async def read_rows(store: Store, batch: str) -> list[dict[str, Any]]:
     """Return the rows of a batch as plain dicts. All have a column for each score."""
-    asked = json.loads((await known_batch(store, batch)).settings).get("score", ())
+    known = await known_batch(store, batch)
+    with reading_store(store.url):
+        asked: Sequence[str] = json.loads(known.settings).get("score", ())
     rows = [row async for row in store.batches.each(CellsWanted(batch=batch))]
     given = dict.fromkeys(name for row in rows for name in row.scores)
     names = [*given, *(name for name in asked if not any(row.has_score(name) for row in rows))]

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -16,14 +16,23 @@ from ..common.errors import (
     StoreError,
 )
 from ..common.sanitize import excerpt
+from ..common.settings import load_settings
+from ..session.judging import judge_session
+from ..session.later_verdicts import read_verdicts
 from ..session.options import Options
-from ..session.run import run_session
+from ..session.run import make_resources, run_session
 from ..session.session import result_of
 from ..session.stored_session import StoredSession
 from ..store.batches import BatchLease, CellRow
 from ..store.errors import BusySessionError, LostBatchError, LostSessionError
 from ..store.open import Store
-from .batch_row import cell_status_of, new_cell_row, read_figures, read_result
+from .batch_row import (
+    add_judge_usage,
+    cell_status_of,
+    new_cell_row,
+    read_figures,
+    read_result,
+)
 from .cells import Cell
 from .scores import ScoreFunction, score
 
@@ -36,6 +45,9 @@ thresholds, collection takes half of the time of hundreds of concurrent sessions
 """
 
 _PAUSE: Final = 0.5
+
+_PAUSED: Final[Mapping[str, Any]] = {"status": "paused", "reason": None, "scores": {}}
+"""The fields of a cell that is paused, also if its session has ended but is not judged yet."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +64,8 @@ class Worker:
     """The options of each session's run."""
     scores: Mapping[str, ScoreFunction] = field(default_factory=dict)
     """The functions that score a session that has ended, by name."""
+    judge_at_end: bool = False
+    """Whether the conversation's separate judge is asked about a session that has ended."""
 
     async def run(self, cell: Cell) -> CellRow:
         """Run a cell from its current state as far as possible, and write its row.
@@ -66,22 +80,27 @@ class Worker:
         stops: DuologueError | None = None
         outcome: dict[str, Any] = {}
         result: StoredSession | None = None
+        unjudged: str | None = None
         try:
             result = await self._run(cell)
+            if self.judge_at_end and result is not None and result.outcome is not None:
+                unjudged = await self._judge(cell.session)
         except (StoreError, LostBatchError):
             raise
         except (BusySessionError, LostSessionError):
             # Another run continues the session. The row is written from the session's stored state.
             pass
         except PausedError:
-            outcome["status"] = "paused"
+            outcome |= _PAUSED
         except ModelUnavailableError as error:
-            outcome["status"], stops = "paused", error
+            outcome |= _PAUSED
+            stops = error
         except Exception as error:
             # An error of a model, a tool or a user's function belongs to this cell only.
             outcome |= {"status": "failed", "error": _describe_error(error)}
         known: dict[str, Any] = {"status": "paused"}
-        row = row.model_copy(update=known | await self._session_figures(cell, result) | outcome)
+        figures = await self._session_figures(cell, result, unjudged)
+        row = row.model_copy(update=known | figures | outcome)
         row = row.model_copy(update={"updated_at": datetime.now(UTC)})
         await self.lease.put_cell(row)
         if stops is not None:
@@ -121,19 +140,45 @@ class Worker:
                 result = event if isinstance(event, StoredSession) else None
         return result
 
-    async def _session_figures(self, cell: Cell, result: StoredSession | None) -> dict[str, Any]:
+    async def _judge(self, session: str) -> str | None:
+        """Ask the judge about a session that has ended, and store its verdict.
+
+        Returns:
+            The reason why it gave no verdict, or None.
+        """
+        settings = await asyncio.to_thread(load_settings)
+        resources = make_resources(self.options, settings, self.gate)
+        batch = self.lease.batch
+        try:
+            await judge_session(self.store, session, None, resources, self.options, batch=batch)
+        except (ModelUnavailableError, PausedError, StoreError, BusySessionError, LostSessionError):
+            raise
+        except DuologueError as error:
+            # The session has ended under its rules; only the scores lack a verdict.
+            return f"the judge gave no verdict: {error}"
+        return None
+
+    async def _session_figures(
+        self, cell: Cell, result: StoredSession | None, unjudged: str | None
+    ) -> dict[str, Any]:
         """Return the figures of the cell's session, with its scores if it has ended."""
         try:
+            batch = self.lease.batch
             if result is not None and result.outcome is not None:
                 found = read_figures(result.outcome)
-            elif (read := await read_result(self.store, cell.session)) is not None:
+                if self.judge_at_end:
+                    verdicts = await read_verdicts(self.store, cell.session)
+                    result = replace(result, later_verdicts=verdicts)
+                found = add_judge_usage(found, result.later_verdicts, batch)
+            elif (read := await read_result(self.store, cell.session, batch)) is not None:
                 result, found = read
             else:
                 return {}
             found["status"] = cell_status_of(result)
             if result.outcome is not None and self.scores:
                 scored = await score(result_of(result, self.store.url), cell.varied, self.scores)
-                found |= {"scores": scored.scores, "error": scored.problem}
+                problem = "; ".join(filter(None, (unjudged, scored.problem))) or None
+                found |= {"scores": scored.scores, "error": problem}
             return found
         except DuologueError as error:
             # Damage belongs to this cell only: other sessions can still be read.

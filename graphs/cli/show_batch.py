@@ -32,7 +32,7 @@ def show_plan(file: Path, name: str | None, *, as_json: bool) -> None:
     from ..batch.run import batch_name, read_cells
 
     batch, cells = read_cells(file, batch_name(name, file))
-    found = preview_batch(cells, batch.limits)
+    found = preview_batch(cells, batch.limits, judge_at_end=batch.judge_at_end)
     if as_json:
         json_line(found.model_dump_json())
         return

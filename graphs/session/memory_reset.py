@@ -34,6 +34,7 @@ async def begin_anew(store: Store, session: str) -> None:
         # The state is deleted first: a kill before the next line leaves a finished session without
         # a state, which also starts from the beginning.
         await held.writable.checkpointer.adelete_thread(session)
+        await held.writable.delete_verdicts()
         await held.writable.reopen()
 
 

@@ -39,6 +39,7 @@ from .answers import BoundInput, bind_answer
 from .checkpoints import questions_of, stored_conversation
 from .events import events_of_session
 from .graph_steps import Begun, play, says_more
+from .later_verdicts import read_verdicts
 from .options import GivenAnswer, Options, check_run
 from .session_row import read_session, title_of
 from .status import status
@@ -77,7 +78,7 @@ async def run_session(
     if session is not None:
         check_session_id(session)
     settings = await asyncio.to_thread(load_settings)
-    resources = _resources(options, settings, gate)
+    resources = make_resources(options, settings, gate)
     models = resources.models
     if given is not None:
         resources.registry.bring(given)
@@ -142,7 +143,7 @@ async def run_session(
                     yield event
 
 
-def _resources(options: Options, settings: Settings, gate: Gate | None = None) -> Resources:
+def make_resources(options: Options, settings: Settings, gate: Gate | None = None) -> Resources:
     """Return the resources of a run from its options."""
     models = Models(options.get("model"), options.get("models") or {}, settings, gate)
     kinds = Registered.__annotations__
@@ -156,7 +157,7 @@ async def check_here(
 ) -> None:
     """Check that a conversation can begin on this machine, and prepare its models."""
     check_run(options)
-    resources = _resources(options, await asyncio.to_thread(load_settings), gate)
+    resources = make_resources(options, await asyncio.to_thread(load_settings), gate)
     await resources.check(conversation)
     await resources.models.prepare(conversation, lambda text: None)
 
@@ -279,7 +280,7 @@ async def _read(
     graph = build_graph(checkpointer=store.checkpointer)
     found = await read_session(row.session, conversation, graph)
     if row.status == "finished" and found.outcome is not None:
-        return found, ()
+        return replace(found, later_verdicts=await read_verdicts(store, row.session)), ()
     return None, found.pending
 
 

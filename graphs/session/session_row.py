@@ -4,6 +4,7 @@ import json
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Final, cast
 
 from langchain_core.messages import BaseMessage
@@ -30,6 +31,7 @@ from .checkpoints import (
     still_open,
     stored_conversation,
 )
+from .later_verdicts import read_verdicts
 from .stored_session import StoredSession
 
 _LONGEST: Final = 128  # maximum length of a session's id, in characters
@@ -83,7 +85,9 @@ def check_speaker(session: str, conversation: Conversation, name: str) -> None:
 async def read_stored_session(store: Store, session: str) -> StoredSession:
     """Read a session, and raise if it does not exist."""
     conversation = await known_session(store, session)
-    return await read_session(session, conversation, build_graph(checkpointer=store.checkpointer))
+    graph = build_graph(checkpointer=store.checkpointer)
+    found = await read_session(session, conversation, graph)
+    return replace(found, later_verdicts=await read_verdicts(store, session))
 
 
 async def read_session(session: str, conversation: Conversation, graph: Graph) -> StoredSession:

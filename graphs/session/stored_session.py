@@ -17,6 +17,7 @@ from ..log.trajectory import trajectory
 from ..log.viewpoint import memory_messages, overheard, viewpoint
 from ..rules.outcome import Outcome, OutcomeStep
 from ..rules.why import why
+from .later_verdicts import LaterVerdict
 
 
 def _waiting(question: Question) -> str:
@@ -42,6 +43,8 @@ class StoredSession(Shown):
     """The questions for people that the session waits for. `Session.answer` answers them."""
     failure: str | None = field(default=None, compare=False)
     """The error that interrupted the newest step. None if the step did not fail or was killed."""
+    later_verdicts: tuple[LaterVerdict, ...] = ()
+    """The verdicts of judges who were asked without running the session, oldest first."""
 
     @classmethod
     def of(

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 
@@ -77,10 +77,24 @@ class SessionLease(ABC):
     async def clear_stop(self) -> None:
         """Clear a stop request for the session, as a starting run does."""
 
+    @abstractmethod
+    async def put_verdict(self, number: int, verdict: str) -> None:
+        """Store a verdict about the session beside its log.
+
+        Args:
+            number: Its number among the session's verdicts, from 1.
+            verdict: The verdict, as JSON text.
+        """
+
+    @abstractmethod
+    async def delete_verdicts(self) -> None:
+        """Delete the verdicts that are stored beside the session's log."""
+
     async def erase(self) -> bool:
         """Delete the session's row and all its checkpoints; return whether there was a row."""
         # The row is deleted last, so that after a kill in between the session can be deleted again.
         await self.checkpointer.adelete_thread(self.session)
+        await self.delete_verdicts()
         return await self._remove()
 
     @abstractmethod
@@ -124,6 +138,10 @@ class Store(ABC):
     @abstractmethod
     async def find(self, wanted: Wanted) -> _Rows:
         """Return the rows that match the filter, in the order of `list`."""
+
+    @abstractmethod
+    async def verdicts(self, session: str) -> Sequence[str]:
+        """Return the verdicts stored beside a session's log, as JSON texts, oldest first."""
 
     @abstractmethod
     async def request_stop(self, session: str) -> None:

@@ -38,6 +38,7 @@ class _Space:
     leases: dict[str, Lease] = field(default_factory=dict)
     batches: dict[str, BatchRow] = field(default_factory=dict)
     cells: dict[str, dict[str, CellRow]] = field(default_factory=dict)
+    verdicts: dict[str, dict[int, str]] = field(default_factory=dict)
     # Serialized, so that reading returns the same values as from a database.
     saver: InMemorySaver = field(default_factory=lambda: InMemorySaver(serde=PlainSerializer()))
 
@@ -104,6 +105,16 @@ class MemorySessionLease(SessionLease):
         self.check(self.session)
         return self._space.rows.pop(self.session, None) is not None
 
+    async def put_verdict(self, number: int, verdict: str) -> None:
+        """See `SessionLease.put_verdict`."""
+        self.check(self.session)
+        self._space.verdicts.setdefault(self.session, {})[number] = verdict
+
+    async def delete_verdicts(self) -> None:
+        """See `SessionLease.delete_verdicts`."""
+        self.check(self.session)
+        self._space.verdicts.pop(self.session, None)
+
     async def _mark(self, status: SessionStatus, reason: str | None = None) -> None:
         self.check(self.session)
         self._space.change(self.session, self.url, status=status, reason=reason)
@@ -136,6 +147,10 @@ class MemoryStore(Store):
     async def get(self, session: str) -> SessionRow | None:
         """See `Store.get`."""
         return self._space.rows.get(session)
+
+    async def verdicts(self, session: str) -> Sequence[str]:
+        """See `Store.verdicts`."""
+        return [one for _, one in sorted(self._space.verdicts.get(session, {}).items())]
 
     async def request_stop(self, session: str) -> None:
         """See `Store.request_stop`."""

@@ -27,8 +27,12 @@ _INDEXES: Final[Sequence[LiteralString]] = (
     """CREATE INDEX IF NOT EXISTS duologue_sessions_by_reason
     ON duologue_sessions (reason, created_at DESC, session)""",
 )
+_VERDICTS: Final[LiteralString] = """CREATE TABLE IF NOT EXISTS duologue_verdicts (
+    session TEXT NOT NULL, number BIGINT NOT NULL, verdict TEXT NOT NULL,
+    PRIMARY KEY (session, number))"""
 STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](
-    oldest=6, steps=(("ALTER TABLE duologue_sessions ADD COLUMN forked_from TEXT",),)
+    oldest=6,
+    steps=(("ALTER TABLE duologue_sessions ADD COLUMN forked_from TEXT",), (_VERDICTS,)),
 )
 """The versions of the tables; a step is the statements that make the next version of one."""
 STORE_VERSION: Final = "SELECT version FROM duologue_schema"
@@ -43,6 +47,7 @@ _TABLES: Final[Sequence[LiteralString]] = (
     session TEXT PRIMARY KEY, title TEXT NOT NULL, spec TEXT NOT NULL, digest TEXT NOT NULL,
     status TEXT NOT NULL, reason TEXT, stop_requested INTEGER NOT NULL,
     created_at TEXT NOT NULL, updated_at TEXT NOT NULL, forked_from TEXT)""",
+    _VERDICTS,
     """CREATE TABLE IF NOT EXISTS duologue_leases (
     session TEXT PRIMARY KEY, owner TEXT NOT NULL, number INTEGER NOT NULL)""",
     "CREATE TABLE IF NOT EXISTS duologue_schema (version INTEGER NOT NULL)",
@@ -131,6 +136,11 @@ class SqlStore(LeasedStore):
         found = await self._read(_ROW + _ORDER)
         return [read_row(values, self.url) for values in found]
 
+    async def verdicts(self, session: str) -> Sequence[str]:
+        """See `Store.verdicts`."""
+        sql: LiteralString = "SELECT verdict FROM duologue_verdicts WHERE session = ?"
+        return [text for (text,) in await self._read(sql + " ORDER BY number", session)]
+
     async def request_stop(self, session: str) -> None:
         """See `Store.request_stop`."""
         await self.update(session, "stop_requested = 1")
@@ -203,6 +213,22 @@ class SqlSessionLease(SessionLease):
         found = await self._store._read("SELECT 1 " + row, self.session)
         await self._store.write("DELETE " + row, self.session, lease=self.lease)
         return bool(found)
+
+    async def put_verdict(self, number: int, verdict: str) -> None:
+        """See `SessionLease.put_verdict`."""
+        # A write that is retried after its connection broke may find its own row.
+        await self._store.write(
+            "INSERT INTO duologue_verdicts (session, number, verdict) VALUES (?, ?, ?) "
+            "ON CONFLICT (session, number) DO NOTHING",
+            *(self.session, number, verdict),
+            lease=self.lease,
+        )
+
+    async def delete_verdicts(self) -> None:
+        """See `SessionLease.delete_verdicts`."""
+        await self._store.write(
+            "DELETE FROM duologue_verdicts WHERE session = ?", self.session, lease=self.lease
+        )
 
     async def drain(self) -> None:
         """See `SessionLease.drain`."""

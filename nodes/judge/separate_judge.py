@@ -39,23 +39,15 @@ async def judge_criteria(context: NodeContext, judge: SeparateJudge) -> dict[str
     """Ask the separate judge about its criteria, and record the verdict."""
     speaker = context.conversation.speaker(context.turn.speaker)
     model = await context.model(judge.model)
-    found = await _asked(context, judge, model)
+    found = await ask_criteria(context, judge, model)
     answer, findings = found.answer, found.found
     number = len(context.log) + len(found.new)
     asked = context.conversation.render_prompt(prompts.JUDGE_CRITERIA)
     question = make_message(number, asked, JudgeQuestion(audience=NOBODY))
     if findings is None and not is_second(context):
         return await record_unreadable(context, found, [question], None)
-    verdict = Verdict(
-        speaker=speaker.name,
-        complete=findings is not None and set(findings.values()) == {Finding.MET},
-        objectives_left=tuple(
-            criterion for criterion, found in (findings or {}).items() if found is not Finding.MET
-        ),
-        readable=findings is not None,
-        findings=findings or {},
-        final=not is_judged(context.conversation, context.position),
-    )
+    is_final = not is_judged(context.conversation, context.position)
+    verdict = make_verdict(speaker.name, findings, is_final=is_final)
     kept = (speaker.name,) if speaker.keep_self_reflection and verdict.readable else NOBODY
     render_prompt = context.conversation.render_prompt
     text = (
@@ -71,9 +63,24 @@ async def judge_criteria(context: NodeContext, judge: SeparateJudge) -> dict[str
     return await context.step(position, [*found.new, *lines], found.usage)
 
 
-async def _asked(
+def make_verdict(speaker: str, findings: Findings | None, *, is_final: bool) -> Verdict:
+    """Return the verdict with these findings, or the verdict of an answer that can't be read."""
+    return Verdict(
+        speaker=speaker,
+        complete=findings is not None and set(findings.values()) == {Finding.MET},
+        objectives_left=tuple(
+            criterion for criterion, found in (findings or {}).items() if found is not Finding.MET
+        ),
+        readable=findings is not None,
+        findings=findings or {},
+        final=is_final,
+    )
+
+
+async def ask_criteria(
     context: NodeContext, judge: SeparateJudge, model: Model
 ) -> ModelAnswer[Findings | None]:
+    """Ask the judge about its criteria. The findings are None if its answer can't be read."""
     most = answer_limit(context, judge, model, _TOKENS + _EACH * len(judge.criteria))
     own = ModelSettings(temperature=judge.temperature, max_tokens=judge.max_tokens)
     settings = context.settings("judge", own, VERDICT_TEMPERATURE, most)

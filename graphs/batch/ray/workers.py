@@ -44,6 +44,7 @@ class WorkerConfig:
     scores: Mapping[str, ScoreFunction]
     environment: Mapping[str, str | None]
     """The environment variables with settings and keys. The value of an unset variable is None."""
+    judge_at_end: bool = False
 
     def share_lease(self, store: Store) -> BatchLease:
         """Return the driver's lease, under which this process writes to the batch."""
@@ -75,7 +76,16 @@ def pack_config(worker: Worker, limits: BatchLimits) -> WorkerConfig:
     keys = {name: value for name, value in os.environ.items() if _is_of_a_model(name)}
     environment = {**keys, **environment_variables()}
     batch, (_, owner, number) = worker.lease.batch, worker.lease.lease.terms
-    return WorkerConfig(batch, (owner, number), store, limits, options, worker.scores, environment)
+    return WorkerConfig(
+        batch,
+        (owner, number),
+        store,
+        limits,
+        options,
+        worker.scores,
+        environment,
+        worker.judge_at_end,
+    )
 
 
 def _is_of_a_model(variable: str) -> bool:
@@ -226,5 +236,7 @@ class WorkerActor:
                 # The driver has made it: a missing file means that this is another machine.
                 store = await self._open.enter_async_context(open_store(kit.store, create=False))
                 lease = kit.share_lease(store)
-                self._worker = Worker(lease, store, self._gate, kit.options, kit.scores)
+                self._worker = Worker(
+                    lease, store, self._gate, kit.options, kit.scores, kit.judge_at_end
+                )
             return self._worker

@@ -144,6 +144,23 @@ def test_plain_calls_are_what_a_conversation_takes_to_its_cap(conversation: dict
     assert plain_calls(spec) <= most_calls(spec)
 
 
+@pytest.mark.parametrize(("final", "plain"), [(True, 5), (False, 5)])
+def test_a_judge_at_the_end_adds_its_calls_to_the_bound(final: bool, plain: int) -> None:
+    conversation = {
+        "task": "Sell.",
+        "speakers": [{"name": "Ann"}, {"name": "Bob"}],
+        "judge": {"criteria": ["A price is named."], "final_verdict": final},
+        "end_chat": {"max_iterations": 2},
+    }
+    batch = load_batch({"conversation": conversation, "trials": 3, "score": "criteria"})
+    cells = Cells.of(batch, "grid")
+    before = preview_batch(cells, batch.limits)
+    found = preview_batch(cells, batch.limits, judge_at_end=True)
+    assert found.most_calls == (before.most_calls or 0) + 3 * 2
+    # Four messages and one verdict, at the cap or after it.
+    assert found.plain_calls == 3 * plain
+
+
 @pytest.mark.parametrize(
     ("conversation", "told"),
     [

@@ -1,0 +1,64 @@
+"""Verdicts about a stored session, which are stored beside its log."""
+
+import json
+from collections.abc import Sequence
+from hashlib import sha256
+
+from langchain_core.messages import AnyMessage
+from pydantic import AwareDatetime, Field
+
+from ..common.data import Data
+from ..conversation.judges import SeparateJudge, Verdict
+from ..conversation.usage import Usage
+from ..log.messages import metadata
+from ..log.metadata import Reflection, Speech
+from ..log.viewpoint import overheard
+from ..store.base import Store
+from ..store.rows import reading_store
+
+
+class LaterVerdict(Data):
+    """The verdict of a judge about a stored session."""
+
+    judge: SeparateJudge
+    """The judge."""
+    usage: dict[str, Usage] = Field(default_factory=dict)
+    """The usage of the call, by model."""
+    log: str
+    """The hash of the messages that the judge has read."""
+    answer: str
+    """The judge's answer."""
+    verdict: Verdict
+    """The verdict."""
+    batch: str | None = None
+    """The name of the batch whose limits the call counts for. None if it counts for no batch."""
+    created_at: AwareDatetime
+    """The time of the answer, in UTC."""
+
+
+async def read_verdicts(store: Store, session: str) -> tuple[LaterVerdict, ...]:
+    """Return the verdicts that are stored beside a session's log, oldest first."""
+    found = await store.verdicts(session)
+    with reading_store(store.url, session):
+        return tuple(LaterVerdict.model_validate(json.loads(one)) for one in found)
+
+
+def hash_log(log: Sequence[AnyMessage]) -> str:
+    """Return the hash of the messages of a log that a judge reads."""
+    return sha256(overheard(log, private=True).encode(errors="surrogatepass")).hexdigest()
+
+
+def verdicts_on(log: Sequence[AnyMessage], verdicts: Sequence[LaterVerdict]) -> list[LaterVerdict]:
+    """Return the verdicts of judges who have read exactly these messages, oldest first."""
+    read = hash_log(log) if verdicts else ""
+    return [one for one in verdicts if one.log == read]
+
+
+def is_judged_to_its_end(log: Sequence[AnyMessage]) -> bool:
+    """Return whether the conversation's separate judge has read the last message of a log."""
+    for about in map(metadata, reversed(log)):
+        if isinstance(about, Speech):
+            return False
+        if isinstance(about, Reflection) and about.verdict is not None and about.verdict.findings:
+            return True
+    return False

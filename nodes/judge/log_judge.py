@@ -1,0 +1,56 @@
+"""A separate judge of a stored session, asked without running the session."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from langchain_core.messages import AnyMessage
+
+from ...graphs.conversation.conversation import Conversation
+from ...graphs.conversation.judges import SeparateJudge
+from ...graphs.conversation.usage import Usage
+from ...graphs.rules.position import Phase, Position
+from ..models.gate import Unbroken
+from ..turn.node_context import NodeContext, Resources, notify
+from ..turn.running_sessions import RunningSession
+from .separate_judge import Findings, ask_criteria
+
+
+class LogFindings(NamedTuple):
+    """The answer of a judge who has read a log."""
+
+    findings: Findings | None
+    """The finding for each criterion. None if the answer can't be read."""
+    text: str
+    """The text of the answer."""
+    usage: dict[str, Usage]
+    """The usage of the call, by model."""
+
+
+async def judge_log(
+    resources: Resources,
+    conversation: Conversation,
+    log: Sequence[AnyMessage],
+    task: str | None,
+    judge: SeparateJudge,
+    *,
+    is_second: bool,
+) -> LogFindings:
+    """Ask a judge once about a whole log.
+
+    Args:
+        resources: The models.
+        conversation: The spec of the session.
+        log: The log of the session.
+        task: The task that the speakers were given.
+        judge: The judge.
+        is_second: Whether an earlier answer could not be read.
+    """
+    gate = None if resources.models.gate is None else Unbroken(resources.models.gate)
+    model = await resources.models.get(judge.model or conversation.model, notify, gate)
+    if gate is not None:
+        model.check_price(conversation)
+    position = Position(phase=Phase.UNREAD if is_second else Phase.SPOKEN)
+    session = RunningSession(conversation)
+    context = NodeContext(resources, session, position, [*log], {}, task)
+    found = await ask_criteria(context, judge, model)
+    return LogFindings(found.found, str(found.answer.text), found.usage)
