@@ -46,7 +46,12 @@ thresholds, collection takes half of the time of hundreds of concurrent sessions
 
 _PAUSE: Final = 0.5
 
-_PAUSED: Final[Mapping[str, Any]] = {"status": "paused", "reason": None, "scores": {}}
+_PAUSED: Final[Mapping[str, Any]] = {
+    "status": "paused",
+    "reason": None,
+    "error": None,
+    "scores": {},
+}
 """The fields of a cell that is paused, also if its session has ended but is not judged yet."""
 
 

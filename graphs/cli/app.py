@@ -17,6 +17,7 @@ import typer
 from .batch import app as batch
 from .exit import EXIT_CODES
 from .file import check, graph, init
+from .judge import judge
 from .options import (
     BEGIN,
     HELP,
@@ -194,7 +195,7 @@ def resume(
     follow(None, session, FollowUp(store, model), reset=False, as_json=as_json)
 
 
-_add(chat, answer, init, check, graph)
+_add(chat, answer, init, check, graph, judge)
 app.add_typer(batch, name="batch")
 
 

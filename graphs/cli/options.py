@@ -53,6 +53,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "init": ("duologue init role_play garden.toml",),
     "check": ("duologue check garden.toml",),
     "graph": ("duologue graph garden.toml --output garden.svg",),
+    "judge": (
+        "duologue judge garden --criteria criteria.txt",
+        "duologue judge --batch roles --criteria criteria.txt --model gpt-4.1",
+    ),
     "sessions": ("duologue sessions --store garden.db",),
     "show": ("duologue show garden --why",),
     "view": ("duologue view garden",),

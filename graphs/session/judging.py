@@ -1,30 +1,52 @@
 """Judging a stored session, without running it again."""
 
 import asyncio
+import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import set_config_context
 
 from ...nodes.judge.log_judge import LogFindings, judge_log
 from ...nodes.judge.separate_judge import make_verdict
+from ...nodes.models.adapters.composed import Chat
+from ...nodes.models.adapters.families import adapter_of
 from ...nodes.turn.node_context import Resources
 from ..build import build_graph
 from ..common.errors import SessionError, SpecError
+from ..common.files import read_fields, read_file
+from ..common.settings import load_settings
+from ..common.validation import validate
 from ..conversation.conversation import Conversation
-from ..conversation.judges import SeparateJudge
+from ..conversation.judges import SeparateJudge, Verdict
 from ..store.errors import unknown_session
 from ..store.open import SessionLease, Store
 from .checkpoints import stored_conversation
-from .later_verdicts import LaterVerdict, hash_log, is_judged_to_its_end, read_verdicts, verdicts_on
-from .options import Options
+from .later_verdicts import LaterVerdict, hash_log, read_verdicts, verdict_at_end, verdicts_on
+from .options import Options, check_run
+from .run import make_resources
 from .session_row import read_session
 from .stored_session import StoredSession
 
 _MOST_TRIES: Final = 2
 """Maximum number of requests for one verdict. The second one asks for a readable answer."""
+
+Criteria: TypeAlias = SeparateJudge | Sequence[str]
+"""A separate judge, or only its criteria."""
+
+
+class Judged(NamedTuple):
+    """A session that was judged."""
+
+    session: StoredSession
+    """The session with all its verdicts."""
+    verdict: Verdict
+    """The verdict about its last message."""
 
 
 async def judge_session(
@@ -34,9 +56,10 @@ async def judge_session(
     resources: Resources,
     options: Options,
     *,
+    model: str | None = None,
     batch: str | None = None,
-) -> StoredSession:
-    """Have a stored session judged, unless the judge has read the same messages before.
+) -> Judged:
+    """Have a stored session judged, unless the same judge has read the same messages before.
 
     Args:
         store: The store of the session.
@@ -45,10 +68,8 @@ async def judge_session(
             verdict about the last message is in the log.
         resources: The models.
         options: The options of the run: its callbacks.
-        batch: The name of the batch that pays for the calls.
-
-    Returns:
-        The session with its verdicts.
+        model: The name of the model that judges. If None, the judge's model.
+        batch: The name of the batch for whose limits the calls count.
 
     Raises:
         SpecError: No judge is given, and the conversation has none.
@@ -63,33 +84,81 @@ async def judge_session(
         graph = build_graph(checkpointer=store.checkpointer)
         found = await read_session(session, conversation, graph)
         known = await read_verdicts(store, session)
-        own = conversation.judge
-        if (
-            judge is None
-            and isinstance(own, SeparateJudge)
-            and is_judged_to_its_end(found.messages)
-        ):
-            return replace(found, later_verdicts=known)
+        logged = None if judge or model else verdict_at_end(found.messages)
         judge = judge or _separate_judge(session, conversation)
+        judge = judge if model is None else judge.model_copy(update={"model": model})
+        if logged is not None:
+            return Judged(replace(found, later_verdicts=known), logged)
         if not found.transcript:
             raise SessionError(
                 f"Session {session!r} has no message yet: there is nothing to judge."
             )
-        given = [one for one in verdicts_on(found.messages, known) if one.judge == judge]
+        alike = [one for one in verdicts_on(found.messages, known) if one.judge == judge]
         tries = 0
-        while tries < _MOST_TRIES and not (given and given[-1].verdict.readable):
-            answer = await _ask(found, judge, resources, options, is_second=bool(given))
-            given.append(await _store(held, found, judge, answer, len(known) + 1, batch))
-            known = *known, given[-1]
+        while tries < _MOST_TRIES and not (alike and alike[-1].verdict.readable):
+            answer = await _ask(found, judge, resources, options, is_second=bool(alike))
+            alike.append(await _store(held, found, judge, answer, len(known) + 1, batch))
+            known = *known, alike[-1]
             tries += 1
-        return replace(found, later_verdicts=known)
+        return Judged(replace(found, later_verdicts=known), alike[-1].verdict)
+
+
+async def judge_with(
+    store: Store,
+    session: str,
+    criteria: Criteria | None,
+    model: Chat | str | None,
+    callbacks: Sequence[BaseCallbackHandler] | None,
+) -> Judged:
+    """Have a stored session judged by these criteria and this model; `Session.judge` says more."""
+    judge = None if criteria is None else make_judge(criteria)
+    options = Options(callbacks=callbacks)
+    if model is not None and not isinstance(model, str):
+        # The verdict is stored with the name of its model, and an object has none.
+        label = adapter_of(None, model).label
+        options["models"], model = {label: model}, label
+    check_run(options)
+    resources = make_resources(options, await asyncio.to_thread(load_settings))
+    return await judge_session(store, session, judge, resources, options, model=model)
+
+
+def make_judge(criteria: Criteria) -> SeparateJudge:
+    """Return the judge with these criteria.
+
+    Raises:
+        SpecError: The criteria are not valid.
+    """
+    if isinstance(criteria, SeparateJudge):
+        return criteria
+    given = [criteria] if isinstance(criteria, str) else criteria
+    return validate(SeparateJudge, {"criteria": given})
+
+
+def read_judge(path: Path) -> SeparateJudge:
+    """Read a judge from a file.
+
+    Args:
+        path: A ``.txt`` file with one criterion on each line, or a ``.toml`` or ``.json`` file with
+            the fields of a `SeparateJudge`.
+
+    Raises:
+        SpecError: The file can't be read, or a field is not valid; the message names both.
+    """
+    if path.suffix.lower() == ".txt":
+        lines: list[str] = read_file(path, str.splitlines)
+        given: dict[str, Any] = {"criteria": [line.strip() for line in lines if line.strip()]}
+    elif path.suffix.lower() in (".toml", ".json"):
+        given = read_fields(path, "judge")
+    else:
+        raise SpecError(f"{path}: must be a .txt, .toml or .json file with criteria")
+    return validate(SeparateJudge, given, f"{path}: ")
 
 
 def _separate_judge(session: str, conversation: Conversation) -> SeparateJudge:
     if not isinstance(conversation.judge, SeparateJudge):
         raise SpecError(
             f"criteria: the conversation of session {session!r} has no separate judge; "
-            "say by which criteria it is judged"
+            "pass the criteria"
         )
     return conversation.judge
 
@@ -133,5 +202,6 @@ async def _store(
         batch=batch,
         created_at=datetime.now(UTC),
     )
-    await held.put_verdict(number, verdict.model_dump_json())
+    # As ASCII, because a model may have written lone surrogates, which have no encoding.
+    await held.put_verdict(number, json.dumps(verdict.model_dump(mode="json")))
     return verdict

@@ -54,11 +54,11 @@ def verdicts_on(log: Sequence[AnyMessage], verdicts: Sequence[LaterVerdict]) -> 
     return [one for one in verdicts if one.log == read]
 
 
-def is_judged_to_its_end(log: Sequence[AnyMessage]) -> bool:
-    """Return whether the conversation's separate judge has read the last message of a log."""
+def verdict_at_end(log: Sequence[AnyMessage]) -> Verdict | None:
+    """Return the verdict of the conversation's separate judge about the last message, or None."""
     for about in map(metadata, reversed(log)):
         if isinstance(about, Speech):
-            return False
+            return None
         if isinstance(about, Reflection) and about.verdict is not None and about.verdict.findings:
-            return True
-    return False
+            return about.verdict
+    return None

@@ -6,13 +6,16 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Unpack
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
+from ...nodes.models.adapters.composed import Chat
 from ...tools.registry.options import check_options, list_changes, list_options
 from ...tools.registry.registry import Registered, Registry
 from ..common.addresses import redact_address
 from ..common.threads import in_background, iterate_in_background
 from ..conversation.conversation_options import Changes
+from ..conversation.judges import SeparateJudge, Verdict
 from ..events import Event
 from ..speakers.private_messages import read_messages
 from ..store.rows import check_session_id
@@ -341,6 +344,53 @@ class Session(BaseSession):
             return result_of(await read_stored_session(store, self.id), store.url)
 
     state = in_background(astate)
+
+    async def ajudge(
+        self,
+        criteria: SeparateJudge | Sequence[str] | None = None,
+        *,
+        model: Chat | str | None = None,
+        callbacks: Sequence[BaseCallbackHandler] | None = None,
+    ) -> Verdict:
+        """Ask a judge about the messages of the session, without running it.
+
+        The verdict is stored next to the session, in ``Result.later_verdicts``; the outcome does
+        not change. The same judge is not asked again about the same messages: its stored verdict is
+        returned.
+
+        Args:
+            criteria: The criteria, or a `SeparateJudge`. If None, those of the conversation's
+                separate judge, which is not asked if it has judged the last message.
+            model: The model that judges: a LangChain chat model, or a model's name. If None, the
+                model of the judge, else that of the conversation, else the default.
+            callbacks: LangChain callback handlers.
+
+        Returns:
+            The verdict. It is not ``readable`` if two answers of the judge could not be read.
+
+        Raises:
+            SpecError: The criteria are not valid, or missing and the conversation has no separate
+                judge.
+            SessionError: Another run is using the session, or nothing was said.
+            ModelError: The model is not available or did not answer.
+
+        Example:
+            >>> from duologue import converse, role_play
+            >>> from duologue.nodes.testing import ScriptedChatModel
+            >>> garden = role_play("Plan a garden", "Owner", "Gardener", specify_task=False)
+            >>> script = ["Instruction: Dig.", "Solution: Dug. Next request.", "<CAMEL_TASK_DONE>"]
+            >>> model = ScriptedChatModel(script=script)
+            >>> result = converse(garden, model=model, store="memory:")
+            >>> judge = ScriptedChatModel(script=[{"criterion_1": "met"}])
+            >>> result.session.judge(["Somebody has dug."], model=judge).complete
+            True
+        """
+        from .judging import judge_with
+
+        async with known_store(self.store) as store:
+            return (await judge_with(store, self.id, criteria, model, callbacks)).verdict
+
+    judge = in_background(ajudge)
 
     async def aadd_message(self, speaker: str, text: str) -> "Result":
         """Add a message in the name of a speaker. No run may be using the session.

@@ -43,7 +43,7 @@ COMMANDS = (
     *("sessions", "sessions --json", "show *", "show * --why", "show * --json", "show * --as Ann"),
     *("export *", "export * --format jsonl", "dump *", "batch list", "batch list --json"),
     *("batch status b", "batch status b --json", "batch export", "resume *", "answer * x"),
-    *("stop *", "delete *", "batch delete b"),
+    *("judge *", "stop *", "delete *", "batch delete b"),
 )
 SESSIONS = ("finished", "waiting", "asking", "approving")
 
@@ -63,6 +63,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "vary": {"task": ["Dig.", "Sow."]},
     }
     run_batch(batch, name="b", store=str(file), model=ScriptedChatModel(script=lambda _: "Yes."))
+    judge = ScriptedChatModel(script=[{"criterion_1": "met"}])
+    Session("finished", store=str(file)).judge(["They say hello."], model=judge)
     return file
 
 
@@ -104,6 +106,7 @@ def is_harmless(command: str, text: str) -> None:
         *(("duologue_batches", name) for name in ("batch", "title", "stopped", "spec", "settings")),
         *(("duologue_cells", name) for name in ("batch", "session", "varied", "status", "reason")),
         *(("duologue_cells", name) for name in ("error", "scores", "updated_at")),
+        ("duologue_verdicts", "verdict"),
     ],
 )
 def test_no_column_of_a_row_reaches_the_terminal_raw(

@@ -99,6 +99,24 @@ async def test_known_sessions_are_judged_when_the_batch_asks_for_it(store: str) 
     ] * 2
 
 
+async def test_missing_scores_come_from_a_later_verdict_by_the_same_criteria(store: str) -> None:
+    judge = ScriptedChatModel(lambda prompt: HALF)
+    first, second = await run(store, judge, judge_at_end=False)
+    await Session(first["session"], store=store).ajudge(model=judge)
+    other = ["A boat is named."]
+    await Session(second["session"], store=store).ajudge(
+        other, model=ScriptedChatModel(script=[{"criterion_1": "met"}])
+    )
+    rows = await run(store, judge, judge_at_end=False)
+    assert [(row["score.criteria"], row["error"]) for row in rows] == [
+        (0.5, None),
+        (None, UNJUDGED),
+    ]
+    # A call that the batch did not ask for does not count for its budgets.
+    assert [row["calls"] for row in rows] == [3, 3]
+    assert len(judge.calls) == 1
+
+
 async def test_the_judges_calls_obey_the_limits_and_count_for_them(store: str) -> None:
     judge = ScriptedChatModel(lambda prompt: HALF)
     rows = await run(store, judge)

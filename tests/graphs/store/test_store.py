@@ -600,3 +600,20 @@ def test_a_row_is_frozen_and_closed() -> None:
 def test_other_errors_pass_through() -> None:
     with pytest.raises(KeyError), store_errors("memory:"):
         raise KeyError
+
+
+async def test_verdicts_are_kept_beside_a_session_and_go_with_it(store: Store) -> None:
+    async with store.lock("a") as held, store.lock("b") as other:
+        for lease in (held, other):
+            await lease.add(title="A", spec="{}")
+            for number in (1, 2, 10):
+                await lease.put_verdict(number, f'{{"of": "{lease.session}{number}"}}')
+        # A write that is repeated changes nothing.
+        await held.put_verdict(10, '{"of": "a10"}')
+    assert await store.verdicts("a") == ['{"of": "a1"}', '{"of": "a2"}', '{"of": "a10"}']
+    await store.delete("a")
+    assert await store.verdicts("a") == []
+    assert len(await store.verdicts("b")) == 3
+    async with store.lock("b") as held:
+        await held.delete_verdicts()
+    assert await store.verdicts("b") == []

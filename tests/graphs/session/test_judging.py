@@ -1,0 +1,176 @@
+"""Stored sessions judged later: their verdicts, and what is asked, repeated and deleted."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import BaseMessage
+
+from duologue.graphs import (
+    ModelUnavailableError,
+    SeparateJudge,
+    Session,
+    SessionError,
+    SpecError,
+    aconverse,
+)
+from duologue.graphs.common.settings import load_settings
+from duologue.graphs.conversation.judges import Finding
+from duologue.graphs.session.judging import judge_session
+from duologue.graphs.session.run import make_resources
+from duologue.graphs.store.open import open_store
+from duologue.nodes.testing import Line, ScriptedChatModel
+
+PRICE, DAY = "A price is named.", "A day is named."
+TALK: dict[str, Any] = {
+    "task": "Sell the boat.",
+    "speakers": [{"name": "Ann"}, {"name": "Bob"}],
+    "end_chat": {"max_iterations": 1},
+}
+HALF: Line = {"criterion_1": "met", "criterion_2": "not_met"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return str(tmp_path / "s.db")
+
+
+async def talked(store: str, **fields: Any) -> Session:
+    said = ScriptedChatModel(script=["Forty for the boat.", "Then on Monday."])
+    models = {"judge": ScriptedChatModel(lambda prompt: HALF)}
+    result = await aconverse(TALK | fields, session="s", model=said, models=models, store=store)
+    return result.session
+
+
+async def test_a_session_that_nobody_judged_is_judged_without_running_it(store: str) -> None:
+    session = await talked(store)
+    before = await session.astate()
+    judge = ScriptedChatModel(script=[HALF])
+    verdict = await session.ajudge([PRICE, DAY], model=judge)
+    assert verdict.findings == {PRICE: Finding.MET, DAY: Finding.NOT_MET}
+    assert (verdict.speaker, verdict.complete, verdict.objectives_left) == ("Bob", False, (DAY,))
+    system, heard = judge.calls[0].prompt
+    assert "Sell the boat." in system["content"]
+    assert f"1. {PRICE}\n2. {DAY}" in system["content"]
+    assert "Ann: Forty for the boat.\n\nBob: Then on Monday." in heard["content"]
+    after = await session.astate()
+    assert (after.messages, after.outcome) == (before.messages, before.outcome)
+    (later,) = after.later_verdicts
+    assert later.verdict == verdict
+    assert [one.calls for one in later.usage.values()] == [1]
+    assert (await aconverse(TALK, session="s", store=store)).later_verdicts == (later,)
+
+
+async def test_the_same_judge_is_not_asked_again_about_the_same_messages(store: str) -> None:
+    session = await talked(store)
+    judge = ScriptedChatModel(lambda prompt: HALF)
+    asked = SeparateJudge(criteria=[PRICE, DAY], model="judge")
+    for _ in range(2):
+        async with open_store(store) as opened:
+            resources = make_resources({"models": {"judge": judge}}, load_settings())
+            await judge_session(opened, "s", asked, resources, {})
+    assert len(judge.calls) == 1
+    # By other criteria, or by another model, it is judged again.
+    await session.ajudge([DAY, PRICE], model=judge)
+    await session.ajudge([PRICE, DAY], model=judge)
+    assert len(judge.calls) == 3
+    # So are other messages.
+    await session.aadd_message("Ann", "Agreed.")
+    await session.ajudge([PRICE, DAY], model=judge)
+    assert "Ann: Agreed." in judge.calls[-1].prompt[-1]["content"]
+    assert len((await session.astate()).later_verdicts) == 4
+
+
+async def test_without_criteria_the_conversations_own_judge_is_asked(store: str) -> None:
+    own = {"criteria": [PRICE, DAY], "model": "judge", "final_verdict": False}
+    session = await talked(store, judge=own)
+    judge = ScriptedChatModel(script=[HALF])
+    assert (await session.ajudge(model=judge)).findings[DAY] is Finding.NOT_MET
+    assert len(judge.calls) == 1
+
+
+async def test_a_verdict_in_the_log_is_not_asked_for_again(store: str) -> None:
+    session = await talked(store, judge={"criteria": [PRICE, DAY], "model": "judge"})
+    verdict = await session.ajudge()
+    result = await session.astate()
+    assert result.outcome is not None
+    assert (verdict, result.later_verdicts) == (result.outcome.verdicts[-1], ())
+
+
+async def test_an_unreadable_answer_is_requested_once_more_and_both_are_stored(store: str) -> None:
+    session = await talked(store)
+    # A lone surrogate has no encoding, and PostgreSQL stores no NUL.
+    judge = ScriptedChatModel(script=["?\ud800\0", HALF])
+    assert (await session.ajudge([PRICE, DAY], model=judge)).readable
+    known = (await session.astate()).later_verdicts
+    assert [(one.answer[0] == "?", one.verdict.readable) for one in known] == [
+        (True, False),
+        (False, True),
+    ]
+    assert "exactly this format" in judge.calls[1].prompt[-1]["content"]
+
+
+async def test_the_callbacks_receive_the_judges_call(store: str) -> None:
+    prompts = list[str]()
+
+    class Noted(BaseCallbackHandler):
+        def on_chat_model_start(
+            self, serialized: object, messages: list[list[BaseMessage]], **more: Any
+        ) -> None:
+            prompts.append(messages[0][-1].text)
+
+    session = await talked(store)
+    judge = ScriptedChatModel(script=["1"] * 2)
+    await session.ajudge([DAY], model=judge, callbacks=[Noted()])
+    assert prompts == [call.prompt[-1]["content"] for call in judge.calls]
+    assert len(prompts) == 2
+
+
+async def test_a_sessions_verdicts_go_with_its_messages(store: str) -> None:
+    session = await talked(store)
+    for forget in (session.areset, session.adelete):
+        judge = ScriptedChatModel(script=[HALF])
+        await session.ajudge([PRICE, DAY], model=judge)
+        await forget()
+        async with open_store(store) as opened:
+            assert await opened.verdicts("s") == []
+        await talked(store)
+
+
+@pytest.mark.parametrize(
+    ("criteria", "error", "why"),
+    [
+        (
+            None,
+            SpecError,
+            "criteria: the conversation of session 's' has no separate judge; pass the criteria",
+        ),
+        ([], SpecError, "criteria: needs at least 1"),
+        ([PRICE, PRICE], SpecError, "criteria: "),
+    ],
+)
+async def test_what_cannot_be_judged_is_refused_before_a_call(
+    store: str, criteria: list[str] | None, error: type[Exception], why: str
+) -> None:
+    session = await talked(store)
+    judge = ScriptedChatModel(script=[HALF])
+    with pytest.raises(error) as caught:
+        await session.ajudge(criteria, model=judge)
+    assert why in str(caught.value)
+    assert not judge.calls
+
+
+async def test_a_session_that_is_unknown_or_busy_is_not_judged(store: str) -> None:
+    session = await talked(store)
+    with pytest.raises(SessionError, match="nowhere"):
+        await Session("nowhere", store=store).ajudge([DAY])
+    async with open_store(store) as opened, opened.lock("s"):
+        with pytest.raises(SessionError, match="busy"):
+            await session.ajudge([DAY])
+
+
+async def test_a_model_that_is_missing_is_named(store: str) -> None:
+    session = await talked(store)
+    with pytest.raises(ModelUnavailableError):
+        await session.ajudge([DAY], model="nosuchprovider:x")
