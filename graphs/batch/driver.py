@@ -14,7 +14,7 @@ from ..store.batches import BatchLease, BatchRow, CellRow
 from ..store.errors import LostBatchError
 from ..store.open import Store
 from .cells import Cell, Cells
-from .limiter import Figures, Limiter
+from .limiter import PATIENCE, Figures, Limiter
 from .scores import ScoreFunction
 from .worker import Worker
 
@@ -84,6 +84,7 @@ class BatchSettings:
     concurrency: int = CONCURRENCY
     retry_failed: bool = False
     ray: str | None = None
+    patience: float = PATIENCE
     scores: Mapping[str, ScoreFunction] | None = None
 
 

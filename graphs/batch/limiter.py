@@ -2,13 +2,16 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Iterator
+from math import inf
 from typing import Final, NamedTuple
 
 from aiolimiter import AsyncLimiter
 
-from ..common.errors import PausedError
+from ..common.errors import ModelUnavailableError, PausedError
 from ..conversation.usage import Usage, add_usage
 from .spec import BatchLimits, RateLimit
+from .status import format_duration
 
 _OTHERS: Final = "*"
 """The key of the rate for all models that have no entry."""
@@ -25,6 +28,10 @@ _LATEST: Final = 10
 """The period in seconds over which the call rate is measured."""
 
 
+PATIENCE: Final = 3600.0
+"""The default time in seconds for which calls wait for a server that is down."""
+
+
 class Figures(NamedTuple):
     """The current figures of a batch."""
 
@@ -38,6 +45,8 @@ class Figures(NamedTuple):
     """Answered calls per second, measured over the last seconds."""
     paused: str | None
     """The reason why no more calls start, as a sentence, or None."""
+    outages: tuple[str, ...] = ()
+    """The servers that are down now, each with its failure, as sentences."""
 
 
 class Limiter:
@@ -47,13 +56,21 @@ class Limiter:
         limits: The limits.
         used: The usage of earlier runs of the batch.
         seconds: The running time of earlier runs, in seconds.
+        patience: The time in seconds for which calls wait for a server that is down.
     """
 
-    def __init__(self, limits: BatchLimits, used: Usage | None = None, seconds: float = 0) -> None:
+    def __init__(
+        self,
+        limits: BatchLimits,
+        used: Usage | None = None,
+        seconds: float = 0,
+        patience: float = PATIENCE,
+    ) -> None:
         self.needs_prices = limits.max_cost is not None
         self._limits = limits
         self._used = used or Usage()
         self._seconds = seconds
+        self._patience = patience
         self._paused: str | None = None
         self._lines: dict[str, _Line] = {}
         self._waits = set[asyncio.Timeout]()
@@ -73,24 +90,30 @@ class Limiter:
         if self._latest:
             self._forget_older(now := asyncio.get_running_loop().time())
             speed = len(self._latest) / max(1.0, now - self._latest[0]) if self._latest else 0.0
-        return Figures(self._used, self._refusals, len(self._waits), speed, self._paused)
+        waiting = len(self._waits)
+        outages = tuple(self._describe_outages())
+        return Figures(self._used, self._refusals, waiting, speed, self._paused, outages)
 
-    async def enter(self, model: str, tokens: int) -> None:
+    async def enter(self, model: str, tokens: int) -> int:
         """Wait until a model may be called, after the calls that came earlier.
 
         Args:
             model: The model's label.
             tokens: The estimated number of tokens in the prompt.
 
+        Returns:
+            The number of the outage in which the call is made, or 0.
+
         Raises:
             PausedError: No more calls start for now.
         """
         self._begin()
+        line = self._line(model)
         if self._paused is None:
             try:
                 async with asyncio.timeout(None) as wait:
                     self._waits.add(wait)
-                    await self._line(model).pass_through(tokens)
+                    await line.pass_through(tokens)
             except TimeoutError:
                 # Only `pause` sets a timeout.
                 pass
@@ -98,6 +121,7 @@ class Limiter:
                 self._waits.discard(wait)
         if self._paused is not None:
             raise PausedError(self._paused)
+        return 0 if line.outage is None else line.outage.number
 
     def count(self, model: str, used: Usage) -> None:
         """Add the usage of an answered call."""
@@ -123,6 +147,32 @@ class Limiter:
             )
         else:
             self._line(model).hold(seconds)
+
+    async def report_outage(self, model: str, why: str, seconds: float | None) -> int | None:
+        """See `Gate.report_outage`.
+
+        A server that has never answered in this batch is not expected to come back: its address may
+        be wrong.
+        """
+        if self._paused is not None:
+            raise PausedError(self._paused)
+        is_waited_for = self._used.calls and self._patience
+        if not is_waited_for or (seconds is not None and seconds > _LONGEST):
+            return None
+        number = self._line(model).hold_during_outage(why, seconds, self._patience)
+        if number is None:
+            waited = format_duration(self._patience)
+            raise ModelUnavailableError(
+                f"{why}, even after a wait of {waited}; run the batch again when it is up"
+            )
+        return number
+
+    def end_outage(self, model: str, number: int) -> None:
+        """See `Gate.end_outage`."""
+        line = self._line(model)
+        # Calls that were sent before an outage may be answered during it.
+        if line.outage is not None and line.outage.number == number:
+            line.end_outage()
 
     def pause(self, why: str) -> None:
         """Stop new calls. Waiting calls raise `PausedError` at once; calls in flight continue.
@@ -156,6 +206,19 @@ class Limiter:
         if limits.max_tokens is not None and tokens >= limits.max_tokens:
             self.pause(f"limits.max_tokens of {limits.max_tokens} is used up")
 
+    def _describe_outages(self) -> Iterator[str]:
+        """Yield a sentence for each server that is down."""
+        now = asyncio.get_running_loop().time()
+        ends = dict[str, float]()
+        for line in self._lines.values():
+            # Several models may have one server.
+            if line.outage is not None:
+                why, until = line.outage.why, line.outage.until
+                ends[why] = min(until, ends.get(why, until))
+        for why, until in ends.items():
+            left = format_duration(max(0, round(until - now)))
+            yield f"{why}; its calls wait, for up to {left}"
+
     def _line(self, model: str) -> "_Line":
         found = self._lines.get(model)
         if found is None:
@@ -167,6 +230,17 @@ class Limiter:
     def _forget_older(self, now: float) -> None:
         while self._latest and self._latest[0] <= now - _LATEST:
             self._latest.popleft()
+
+
+class _Outage(NamedTuple):
+    """The current outage of a server."""
+
+    number: int
+    """Its number, from 1, among the outages of the model in this run."""
+    why: str
+    """The server and its failure, as a sentence without a period."""
+    until: float
+    """The time until which calls wait for the server, by the loop's clock."""
 
 
 class _Line:
@@ -188,6 +262,10 @@ class _Line:
         self._opens = 0.0
         """The time at which the server accepts calls again, by the loop's clock."""
         self._back_off = 0.0
+        self.outage: _Outage | None = None
+        """The current outage, or None."""
+        self._outages = 0
+        """Number of outages in this run."""
 
     async def pass_through(self, tokens: int) -> None:
         """Wait for the call's turn and for capacity."""
@@ -215,17 +293,43 @@ class _Line:
         """Charge the actual tokens of an answered call instead of the reserved estimate."""
         # The call is not matched with its own estimate: on average the sum is right.
         self._owed += tokens - (self._guessed / self._passed if self._passed else 0)
+        if self.outage is None:
+            self._back_off = 0
+
+    def hold_during_outage(self, why: str, seconds: float | None, patience: float) -> int | None:
+        """Hold calls back while the server is down. Return the number of the outage.
+
+        Return None if the outage has taken longer than the patience, in seconds.
+        """
+        now = asyncio.get_running_loop().time()
+        if self.outage is None:
+            self._outages += 1
+            self.outage = _Outage(self._outages, why, now + patience)
+        left = self.outage.until - now
+        if left <= 0:
+            return None
+        self.outage = self.outage._replace(why=why)
+        # Some servers that are down ask for no delay at all.
+        self.hold(seconds if seconds is not None and seconds >= 1 else None, left)
+        return self.outage.number
+
+    def end_outage(self) -> None:
+        """End the outage: the server has answered."""
+        self.outage = None
         self._back_off = 0
 
-    def hold(self, seconds: float | None) -> None:
-        """Hold calls back for a time. Without a stated time, wait longer after each rejection."""
+    def hold(self, seconds: float | None, most: float = inf) -> None:
+        """Hold calls back for a time, in seconds.
+
+        Without a stated time, wait longer after each rejection, but not longer than `most`.
+        """
         now = asyncio.get_running_loop().time()
         if seconds is None:
             if now < self._opens:
                 # This call was sent before the other calls were held back.
                 return
             self._back_off = seconds = min(max(1, 2 * self._back_off), _MOST_BACK_OFF)
-        self._opens = max(self._opens, now + seconds)
+        self._opens = max(self._opens, now + min(seconds, most))
 
 
 def _bucket(per_minute: int | None) -> AsyncLimiter | None:

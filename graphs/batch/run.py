@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import fields
+from math import inf
 from pathlib import Path
 from typing import Any, Final, TypeAlias, Unpack, cast
 
@@ -19,7 +20,7 @@ from ..store.open import open_store
 from .batch_row import catch_up, have_ended, read_known_row, read_usage_before, write_begun_row
 from .cells import Cells, has_separate_judge
 from .driver import CONCURRENCY, BatchSettings, CellExecutor, Driver, LocalExecutor
-from .limiter import Limiter
+from .limiter import PATIENCE, Limiter
 from .scores import ScoreFunction, find_scores
 from .spec import Batch, BatchLimits, load_batch
 from .status import BatchStatus, read_status
@@ -37,7 +38,7 @@ async def open_driver(
     source: BatchLike, settings: BatchSettings, options: Options
 ) -> AsyncIterator[Driver]:
     """Check a batch, lease it, and yield the driver that runs it."""
-    _check(options, settings.concurrency)
+    _check(options, settings)
     name = batch_name(settings.name, source)
     batch, cells = await asyncio.to_thread(read_cells, source, name)
     found = await asyncio.to_thread(find_scores, batch.score, settings.scores)
@@ -46,7 +47,8 @@ async def open_driver(
         known = await read_known_row(opened, name, cells)
         seconds = 0.0 if known is None else known.seconds
         await catch_up(opened, lease)
-        limiter = Limiter(batch.limits, await read_usage_before(opened, name), seconds)
+        used = await read_usage_before(opened, name)
+        limiter = Limiter(batch.limits, used, seconds, settings.patience)
         if not await have_ended(opened, name, cells):
             # A batch whose cells have all ended is only read or scored, which needs no model.
             await check_here(cells.cell(1).conversation(), limiter, **options)
@@ -69,7 +71,7 @@ def _open_crew(
         if error.name != "ray":
             raise
         raise SpecError("ray: needs more packages; install duologue[ray]") from error
-    return make_ray_executor(settings.ray, worker, limits, settings.concurrency)
+    return make_ray_executor(settings.ray, worker, limits, settings)
 
 
 def read_cells(source: BatchLike, name: str) -> tuple[Batch, Cells]:
@@ -93,10 +95,14 @@ def batch_name(name: str | None, source: BatchLike) -> str:
     return check_batch_name(name)
 
 
-def _check(options: Options, concurrency: int) -> None:
+def _check(options: Options, settings: BatchSettings) -> None:
     check_options(options, Options, *_OWN)
+    concurrency, patience = settings.concurrency, settings.patience
     if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
         raise SpecError(f"concurrency: must be a whole number, 1 or more, not {concurrency!r}")
+    is_number = isinstance(patience, int | float) and not isinstance(patience, bool)
+    if not is_number or not 0 <= patience < inf:
+        raise SpecError(f"patience: must be a number of seconds, 0 or more, not {patience!r}")
     if options.get("message") is not None:
         raise TypeError("a batch accepts no message: its sessions begin without one")
 
@@ -109,6 +115,7 @@ async def arun_batch(
     concurrency: int = CONCURRENCY,
     retry_failed: bool = False,
     ray: str | None = None,
+    patience: float = PATIENCE,
     scores: Mapping[str, ScoreFunction] | None = None,
     **options: Unpack[StoreOptions],
 ) -> BatchStatus:
@@ -128,6 +135,10 @@ async def arun_batch(
         ray: The address ``HOST:PORT`` of a Ray cluster whose machines run the sessions; or
             ``auto``, which uses a cluster that runs on this machine, or else all its cores. If
             None, the sessions run in this process.
+        patience: Time in seconds for which the calls wait for a model's server that is down
+            (unreachable, status 502 or 503). The server is tried again after 1 second, 2, 4 and so
+            on, at least once a minute. If no call of the batch has been answered yet, or with 0,
+            the batch stops at once.
         scores: Functions that score a session that has ended, by name. A function receives the
             session's `Result`, or the `Result` and the cell's values by path, and returns a number,
             a bool, or a dict of them by name.
@@ -142,7 +153,8 @@ async def arun_batch(
         SpecError: The batch, its conversation, a file or a setting is not valid.
         BatchError: Another process runs the batch or has taken it over, the name belongs to another
             batch, or many cells in a row failed with the same error.
-        ModelUnavailableError: A model is not available, which stops the whole batch.
+        ModelUnavailableError: A model is not available, also after `patience`, which stops the
+            whole batch.
         StoreError: The store cannot be opened or written.
 
     Example:
@@ -155,7 +167,7 @@ async def arun_batch(
         >>> run_batch(batch, name="b", model=model, store="memory:batch-docs").reasons
         {'done_token': 2}
     """
-    settings = BatchSettings(name, concurrency, retry_failed, ray, scores)
+    settings = BatchSettings(name, concurrency, retry_failed, ray, patience, scores)
     async with open_driver(batch, settings, cast("Options", options)) as driver:
         row = await driver.run()
     async with known_store(options.get("store")) as opened:

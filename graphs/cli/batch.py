@@ -60,6 +60,15 @@ def run(
             help="Run it on Ray: on all cores of this machine (auto), or on a cluster.",
         ),
     ] = None,
+    patience: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            min=0,
+            help="How long calls wait for a server that goes down. [default: 3600]",
+            show_default=False,
+        ),
+    ] = 3600,
     store: StoreOption = None,
     model: ModelOption = None,
     as_json: Json = False,
@@ -77,7 +86,7 @@ def run(
     from ..batch.driver import BatchSettings
     from .run_batch import run_here
 
-    settings = BatchSettings(name, concurrency, retry_failed, ray)
+    settings = BatchSettings(name, concurrency, retry_failed, ray, patience)
     run_here(file, settings, {"store": store, "model": model}, as_json=as_json)
 
 

@@ -31,6 +31,7 @@ class BatchView:
         self._began = clock()
         self._done_before: int | None = None
         self._pause = _FIRST_LINE
+        self._is_down = False
         self._next = self._began + self._pause
         screen = on_screen(console)
         self._live = Live(console=console, auto_refresh=False, transient=True) if screen else None
@@ -53,6 +54,11 @@ class BatchView:
         if self._live is not None:
             self._live.update(self._table(status, pace), refresh=True)
             return
+        outages = _outages(pace)
+        if bool(outages) is not self._is_down:
+            self._is_down = bool(outages)
+            for line in outages or ["Calls are answered again."]:
+                self.say(line)
         if self._clock() >= self._next:
             plain(self._console, one_line(" · ".join(self._words(status, pace))))
             self._pause = min(3 * self._pause, _SELDOM)
@@ -71,6 +77,7 @@ class BatchView:
             _bar(status.cells, status.done, min(60, self._console.width)),
             grid,
             Text(one_line(" · ".join(self._used(status, pace)), self._console.width), "dim"),
+            *(Text(line, "yellow") for line in _outages(pace)),
         )
 
     def _words(self, status: BatchStatus, pace: Figures | None) -> list[str]:
@@ -99,6 +106,12 @@ class BatchView:
         if not done or not status.left or not status.is_running:
             return None
         return format_duration(round((self._clock() - self._began) / done * status.left))
+
+
+def _outages(pace: Figures | None) -> list[str]:
+    """Return a line for each server that is down."""
+    told = () if pace is None else pace.outages
+    return [one_line(f"{outage[:1].upper()}{outage[1:]}.") for outage in told]
 
 
 def _bar(most: int, done: int, width: int) -> Table:

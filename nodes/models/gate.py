@@ -13,7 +13,14 @@ from langchain_core.messages import BaseMessage
 from ...graphs.common.errors import PausedError
 from ...graphs.conversation.usage import Usage
 from ...graphs.text.words import tokens_of_message
-from .refusals import Refusal, find_refusal, is_for_now, is_status_error, read_retry_seconds
+from .refusals import (
+    Refusal,
+    find_refusal,
+    is_for_now,
+    is_outage,
+    is_status_error,
+    read_retry_seconds,
+)
 
 if TYPE_CHECKING:
     import httpx2
@@ -23,6 +30,9 @@ T = TypeVar("T")
 _COUNT: Final = "x-stainless-retry-count"
 """The client's request header with the number of earlier tries."""
 
+_MOST_OUTAGES: Final = 10
+"""Maximum number of outages that one call waits for. Its own prompt may break the connection."""
+
 
 class Gate(Protocol):
     """A gate that each model call of a run passes."""
@@ -30,12 +40,15 @@ class Gate(Protocol):
     needs_prices: bool
     """Whether it counts money, so that each model must have a price."""
 
-    async def enter(self, model: str, tokens: int) -> None:
+    async def enter(self, model: str, tokens: int) -> int:
         """Wait until a model may be called.
 
         Args:
             model: The model's label.
             tokens: Estimated number of tokens in the prompt.
+
+        Returns:
+            The number of the outage that the call ends if its server answers. 0 if there is none.
 
         Raises:
             PausedError: No more calls are made for now. The session can be resumed.
@@ -52,6 +65,31 @@ class Gate(Protocol):
             seconds: The delay that the server asks for. None if it asks for none.
         """
 
+    async def report_outage(self, model: str, why: str, seconds: float | None) -> int | None:
+        """Delay all calls of a model whose server is down, if it is expected to come back.
+
+        Args:
+            model: The model's label.
+            why: The server and its failure, as a sentence without a period.
+            seconds: The delay that the server asks for. None if it asks for none.
+
+        Returns:
+            The number of the outage if the failed call should be repeated. None if the call fails.
+
+        Raises:
+            ModelUnavailableError: The server has been down for too long.
+            PausedError: No more calls are made for now.
+        """
+        ...
+
+    def end_outage(self, model: str, number: int) -> None:
+        """Make the calls of a model again, whose server has answered.
+
+        Args:
+            model: The model's label.
+            number: The number of the outage, as returned by `enter`.
+        """
+
 
 class Unbroken:
     """A gate for several calls recorded as one, which is not paused after the first answer.
@@ -62,16 +100,19 @@ class Unbroken:
     def __init__(self, gate: Gate) -> None:
         self.needs_prices = gate.needs_prices
         self.refused = gate.refused
+        self.report_outage = gate.report_outage
+        self.end_outage = gate.end_outage
         self._gate = gate
         self._is_answered = False
 
-    async def enter(self, model: str, tokens: int) -> None:
+    async def enter(self, model: str, tokens: int) -> int:
         """Wait until a model may be called."""
         try:
-            await self._gate.enter(model, tokens)
+            return await self._gate.enter(model, tokens)
         except PausedError:
             if not self._is_answered:
                 raise
+        return 0
 
     def count(self, model: str, used: Usage) -> None:
         """Count the usage of one answered call."""
@@ -86,29 +127,49 @@ class AtGate:
         gate: The gate.
         model: The model's label.
         prompt: The prompt of the call.
+        server: The server's name in messages. If None, the call does not wait for a server that
+            is down.
     """
 
-    def __init__(self, gate: Gate, model: str, prompt: Sequence[BaseMessage]) -> None:
+    def __init__(
+        self, gate: Gate, model: str, prompt: Sequence[BaseMessage], server: str | None
+    ) -> None:
         self._gate = gate
         self._model = model
         self._tokens = sum(map(tokens_of_message, prompt))
+        self._server = server
+        self._outage = 0
+        """The outage that this call ends if its server answers."""
+        self._outages = set[int]()
+        """The outages that this call has met."""
 
     async def make_call(self, once: Callable[[], Awaitable[T]]) -> T:
         """Make the call when the gate allows it. If it is refused for now, delay all others."""
-        await self._enter()
-        try:
-            return await once()
-        except Exception as error:
-            if is_for_now(error):
-                self._hold_back(find_refusal(error))
-            raise
+        while True:
+            await self._enter()
+            try:
+                answer = await once()
+            except Exception as error:
+                if await self._waits_for_server(error):
+                    continue
+                if find_refusal(error) is not None:
+                    self._end_outage()
+                if is_for_now(error):
+                    self._hold_back(find_refusal(error))
+                raise
+            self._end_outage()
+            return answer
 
     async def send_try(self, send: Callable[[], Awaitable["httpx2.Response"]]) -> "httpx2.Response":
         """Send one try of the call. Used only by this project's HTTP client."""
         return await send()
 
     async def _enter(self) -> None:
-        await self._gate.enter(self._model, self._tokens)
+        self._outage = await self._gate.enter(self._model, self._tokens)
+
+    def _end_outage(self) -> None:
+        if self._outage:
+            self._gate.end_outage(self._model, self._outage)
 
     def _hold_back(self, found: Refusal | None) -> bool:
         """Delay all calls of the model if it refuses them for now. Return whether it does."""
@@ -117,28 +178,60 @@ class AtGate:
         self._gate.refused(self._model, read_retry_seconds(found.headers))
         return True
 
+    async def _waits_for_server(self, failed: Exception | Refusal) -> bool:
+        """Delay all calls of the model if its server is down. Return whether this call waits."""
+        found = failed if isinstance(failed, Refusal) else find_refusal(failed)
+        is_down = is_outage(failed) if isinstance(failed, Exception) else failed.is_outage
+        if self._server is None or not is_down:
+            return False
+        how = "can't be reached" if found is None else f"answers with an error ({found.status})"
+        seconds = None if found is None else read_retry_seconds(found.headers)
+        why = f"{self._server} {how}"
+        number = await self._gate.report_outage(self._model, why, seconds)
+        if number is None:
+            return False
+        self._outages.add(number)
+        return len(self._outages) <= _MOST_OUTAGES
+
 
 class TriesAtGate(AtGate):
     """A call whose tries each pass a gate, in this project's HTTP client."""
 
     async def make_call(self, once: Callable[[], Awaitable[T]]) -> T:
         """Make the call; its tries wait for the gate."""
-        try:
-            return await once()
-        except Exception as error:
-            # The try has already handled HTTP statuses; some servers refuse with status 200.
-            if not is_status_error(error) and is_for_now(error):
-                self._hold_back(find_refusal(error))
-            raise
+        while True:
+            try:
+                return await once()
+            except Exception as error:
+                # The try has already handled HTTP statuses; some servers refuse with status 200.
+                if is_status_error(error):
+                    raise
+                # An answer may be interrupted while it is streamed.
+                if await self._waits_for_server(error):
+                    continue
+                if is_for_now(error):
+                    self._hold_back(find_refusal(error))
+                raise
 
     async def send_try(self, send: Callable[[], Awaitable["httpx2.Response"]]) -> "httpx2.Response":
         """Send one try of the call when the gate allows it."""
-        await self._enter()
-        response = await send()
-        if self._hold_back(Refusal(response.status_code, response.headers)):
-            # The gate waits instead, since OpenAI's client would not notice a pause.
-            response.headers["retry-after-ms"] = "1"
-        return response
+        while True:
+            await self._enter()
+            try:
+                response = await send()
+            except Exception as error:
+                if await self._waits_for_server(error):
+                    continue
+                raise
+            refusal = Refusal(response.status_code, response.headers)
+            if await self._waits_for_server(refusal):
+                await response.aclose()
+                continue
+            self._end_outage()
+            if self._hold_back(refusal):
+                # The gate waits instead, since OpenAI's client would not notice a pause.
+                response.headers["retry-after-ms"] = "1"
+            return response
 
 
 class _Tries(NamedTuple):

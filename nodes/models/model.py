@@ -288,7 +288,7 @@ class Models:
                 # Reading files must not block other coroutines.
                 if self.settings is None:
                     self.settings = await asyncio.to_thread(load_settings)
-                self._families = Families(self.settings)
+                self._families = Families(self.settings, self.gate)
             default = self.default if isinstance(self.default, str) else None
             found = await self._families.find(name or default, notify)
             found.keep_in(known, name)

@@ -27,6 +27,23 @@ if TYPE_CHECKING:
 _BUSY: Final = (429, 529)
 """Too many calls. The second status is Anthropic's, for too many calls of all callers together."""
 
+_DOWN: Final = (502, 503)
+"""The status of a gateway whose server is down, and of a server that starts or is overloaded."""
+
+_BROKEN: Final = frozenset(
+    {
+        "ClientConnectionError",  # aiohttp
+        "ConnectError",  # httpx, and the next four
+        "ConnectTimeout",
+        "ReadError",
+        "RemoteProtocolError",
+        "WriteError",
+        "ConnectionError",  # Python, requests, botocore
+        "gaierror",
+    }
+)
+"""The classes of exceptions for a server that is not reached or breaks the connection."""
+
 _UNAVAILABLE: Final = (401, 402, 403, 404)
 """A rejected key, no credit left, a forbidden model, no such model."""
 
@@ -52,6 +69,11 @@ class Refusal(NamedTuple):
         has_told = self.status == 503 and read_retry_seconds(self.headers) is not None
         return self.status in _BUSY or has_told
 
+    @property
+    def is_outage(self) -> bool:
+        """Return whether the server is down."""
+        return self.status in _DOWN
+
 
 def find_refusal(error: BaseException) -> Refusal | None:
     """Return the refusal of a server, found in the exception of any client."""
@@ -64,6 +86,19 @@ def is_for_now(error: BaseException) -> bool:
     """Return whether a server refused a call, but accepts calls again after a while."""
     found = find_refusal(error)
     return found is not None and found.is_for_now and not _has_no_credit(error)
+
+
+def is_outage(error: BaseException) -> bool:
+    """Return whether a call failed because its server is down or not reachable."""
+    found = find_refusal(error)
+    if found is not None:
+        return found.is_outage
+    return any(_is_broken(one) for one in iter_causes(error))
+
+
+def _is_broken(error: BaseException) -> bool:
+    """Return whether a connection failed. Clients have different exceptions for it."""
+    return not _BROKEN.isdisjoint(each.__name__ for each in type(error).__mro__)
 
 
 def is_unavailable(error: BaseException) -> bool:

@@ -227,6 +227,8 @@ class GatedModelCalls(ModelCalls):
         self._counts_money = self._counts_money or gate.needs_prices
         self._gate = gate
         self._paused: PausedError | None = None
+        self._outages: dict[UUID, tuple[str, int]] = {}
+        """The outages that calls end if they are answered, by the calls' ids."""
 
     async def recorded(self) -> None:
         """Wait until all calls are recorded.
@@ -254,16 +256,24 @@ class GatedModelCalls(ModelCalls):
             return
         model, prompt = self._asked[run_id]
         try:
-            await self._gate.enter(model, sum(map(tokens_of_message, prompt)))
+            number = await self._gate.enter(model, sum(map(tokens_of_message, prompt)))
         except PausedError as error:
             self._paused = error
             raise
+        if number:
+            self._outages[run_id] = model, number
 
     async def on_llm_start(
         self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **kwargs: Any
     ) -> None:
         """Wait before a model that completes text, too."""
         await super().on_llm_start(serialized, prompts, run_id=run_id, **kwargs)
+
+    async def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
+        """Count an answered call, which ends an outage."""
+        if (outage := self._outages.pop(run_id, None)) is not None:
+            self._gate.end_outage(*outage)
+        await super().on_llm_end(response, run_id=run_id, **kwargs)
 
     async def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Delay all calls of a model if its server refuses this one temporarily."""

@@ -12,6 +12,7 @@ import ray
 from ...common.errors import DuologueError, SpecError
 from ...store.batches import CellRow
 from ..cells import Cell
+from ..driver import BatchSettings
 from ..limiter import Figures
 from ..spec import BatchLimits
 from ..worker import Worker
@@ -121,7 +122,7 @@ class RayExecutor:
 
 @asynccontextmanager
 async def make_ray_executor(
-    address: str, worker: Worker, limits: BatchLimits, concurrency: int
+    address: str, worker: Worker, limits: BatchLimits, settings: BatchSettings
 ) -> AsyncIterator[RayExecutor]:
     """Yield an executor that runs cells in a Ray cluster.
 
@@ -130,7 +131,7 @@ async def make_ray_executor(
             started for the batch.
         worker: The worker that would run the cells in this process.
         limits: The batch's limits.
-        concurrency: Maximum number of cells that run at once.
+        settings: The settings of the batch's run.
 
     Raises:
         SpecError: The cluster does not exist or cannot share the store, or an option cannot be sent
@@ -142,7 +143,8 @@ async def make_ray_executor(
             f"ray: other processes can't read {url}; store the sessions in PostgreSQL or, on one "
             "machine, in a file"
         )
-    kit = pack_config(worker, limits)
+    concurrency = settings.concurrency
+    kit = pack_config(worker, limits, settings.patience)
     async with join_cluster(address):
         if url.startswith("sqlite:") and (many := count_machines()) > 1:
             raise SpecError(

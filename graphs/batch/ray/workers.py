@@ -11,7 +11,14 @@ from typing import Any
 import ray
 from ray import cloudpickle
 
-from ...common.errors import BatchError, PausedError, SpecError, StoreError
+from ...common.errors import (
+    BatchError,
+    DuologueError,
+    ModelUnavailableError,
+    PausedError,
+    SpecError,
+    StoreError,
+)
 from ...common.sanitize import excerpt
 from ...common.settings import environment_variables
 from ...conversation.usage import Usage
@@ -40,6 +47,8 @@ class WorkerConfig:
     store: str
     """The address of the store, including its password."""
     limits: BatchLimits
+    patience: float
+    """The time in seconds for which calls wait for a server that is down."""
     options: Options
     scores: Mapping[str, ScoreFunction]
     environment: Mapping[str, str | None]
@@ -59,7 +68,7 @@ class WorkerConfig:
                 os.environ[name] = value
 
 
-def pack_config(worker: Worker, limits: BatchLimits) -> WorkerConfig:
+def pack_config(worker: Worker, limits: BatchLimits, patience: float) -> WorkerConfig:
     """Return the configuration of a worker, for workers in other processes.
 
     Raises:
@@ -81,6 +90,7 @@ def pack_config(worker: Worker, limits: BatchLimits) -> WorkerConfig:
         (owner, number),
         store,
         limits,
+        patience,
         options,
         worker.scores,
         environment,
@@ -120,14 +130,13 @@ class LimiterActor:
         self._open = AsyncExitStack()
         self._watching: asyncio.Task[None] | None = None
 
-    async def enter(self, model: str, tokens: int) -> str | None:
-        """Wait until a model may be called. Return the reason if no more calls start, or None."""
+    async def enter(self, model: str, tokens: int) -> int | PausedError:
+        """Return the result of `Gate.enter`, or the error that it raises."""
         limiter = await self._ensure_open()
         try:
-            await limiter.enter(model, tokens)
+            return await limiter.enter(model, tokens)
         except PausedError as error:
-            return str(error)
-        return None
+            return error
 
     async def count(self, model: str, used: Usage) -> None:
         """See `Gate.count`."""
@@ -136,6 +145,20 @@ class LimiterActor:
     async def refused(self, model: str, seconds: float | None) -> None:
         """See `Gate.refused`."""
         (await self._ensure_open()).refused(model, seconds)
+
+    async def report_outage(
+        self, model: str, why: str, seconds: float | None
+    ) -> int | DuologueError | None:
+        """Return the result of `Gate.report_outage`, or the error that it raises."""
+        limiter = await self._ensure_open()
+        try:
+            return await limiter.report_outage(model, why, seconds)
+        except (ModelUnavailableError, PausedError) as error:
+            return error
+
+    async def end_outage(self, model: str, number: int) -> None:
+        """See `Gate.end_outage`."""
+        (await self._ensure_open()).end_outage(model, number)
 
     async def paused(self, why: str | None) -> str | None:
         """Stop new calls if a reason is given. Return the reason why no calls start, or None."""
@@ -159,7 +182,7 @@ class LimiterActor:
                         raise BatchError(f"Batch {kit.batch!r} has been deleted.")
                     used = await read_usage_before(store, kit.batch)
                     self._open = stack.pop_all()
-                self._limiter = Limiter(kit.limits, used, row.seconds)
+                self._limiter = Limiter(kit.limits, used, row.seconds, kit.patience)
                 watch = self._watch(kit.share_lease(store), self._limiter)
                 self._watching = asyncio.create_task(watch)
             return self._limiter
@@ -189,12 +212,13 @@ class RemoteGate:
         self.needs_prices = kit.limits.max_cost is not None
         self._limiter: Any = ray.get_actor(limiter)
 
-    async def enter(self, model: str, tokens: int) -> None:
+    async def enter(self, model: str, tokens: int) -> int:
         """See `Gate.enter`."""
         with ray_errors("Asking for a model call"):
-            why = await self._limiter.enter.remote(model, tokens)
-        if why is not None:
-            raise PausedError(why)
+            found: int | PausedError = await self._limiter.enter.remote(model, tokens)
+        if isinstance(found, PausedError):
+            raise found
+        return found
 
     def count(self, model: str, used: Usage) -> None:
         """See `Gate.count`."""
@@ -203,6 +227,20 @@ class RemoteGate:
     def refused(self, model: str, seconds: float | None) -> None:
         """See `Gate.refused`."""
         self._limiter.refused.remote(model, seconds)
+
+    async def report_outage(self, model: str, why: str, seconds: float | None) -> int | None:
+        """See `Gate.report_outage`."""
+        with ray_errors("Reporting a server that is down"):
+            found: int | DuologueError | None = await self._limiter.report_outage.remote(
+                model, why, seconds
+            )
+        if isinstance(found, DuologueError):
+            raise found
+        return found
+
+    def end_outage(self, model: str, number: int) -> None:
+        """See `Gate.end_outage`."""
+        self._limiter.end_outage.remote(model, number)
 
 
 class WorkerActor:

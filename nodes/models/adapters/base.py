@@ -204,7 +204,12 @@ class Adapter(ABC):
 
     def at_gate(self, gate: Gate, prompt: Sequence[BaseMessage]) -> AtGate:
         """Return a call that passes the gate."""
-        return AtGate(gate, self.label, prompt)
+        return AtGate(gate, self.label, prompt, self.server)
+
+    @property
+    def server(self) -> str | None:
+        """The name of the server that calls wait for if it is down. None if they do not wait."""
+        return name_of(self.label, self.address)
 
     @abstractmethod
     def errors(self, *, of_many: bool) -> AbstractContextManager[None]:

@@ -356,6 +356,11 @@ class LocalModel(OpenAICompatible):
         super().__init__(label, chat)
         self.n_ctx = n_ctx
 
+    @property
+    def server(self) -> str | None:
+        """None: a child that has ended does not come back by itself."""
+        return None
+
     def prepare(
         self, settings: CallSettings, body: "Mapping[str, Any] | None" = None
     ) -> "tuple[ChatModel, dict[str, Any]]":

@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
+from typing import Final
+from weakref import WeakKeyDictionary
 
 from ....graphs.common.env_file import is_weights
 from ....graphs.common.errors import ModelUnavailableError, SpecError
@@ -35,19 +37,32 @@ Notify = Callable[[str], None]
 """Called with one line that informs the user about progress."""
 
 
+_first_of_batches: Final = WeakKeyDictionary[object, dict[str | None, str]]()
+"""The models that servers listed first, by the gate of a batch. A session that begins while the
+server is down then knows its model.
+"""
+
+
 @dataclass(eq=False)
 class Families:
     """The adapters of models, by name.
 
     Args:
         settings: The settings of duologue.
+        gate: The gate of a batch, whose sessions all use the model that the server listed first.
     """
 
     settings: Settings
+    gate: InitVar[object | None] = None
     _told: set[str | None] = field(default_factory=set)
     """The notices that were shown, and the models that were announced."""
-    _first: str | None = None
-    """The first model that the server lists. None until it is requested."""
+    _first: dict[str | None, str] = field(default_factory=dict)
+    """The first model that each server listed, by address."""
+
+    def __post_init__(self, gate: object | None) -> None:
+        """Share the listed models with the other sessions of a batch."""
+        if gate is not None:
+            self._first = _first_of_batches.setdefault(gate, self._first)
 
     async def find(self, name: str | None, notify: Notify) -> Adapter:
         """Return the adapter of a model. Files are read in threads.
@@ -74,9 +89,11 @@ class Families:
             return await asyncio.to_thread(embedded.serve_model, name, loop, settings)
         if settings.notice is not None:
             self._tell_once(settings.notice, settings.notice, notify)
-        if name is None and self._first is None:
-            self._first = await _first_listed(settings, notify)
-        called = without_openai(name or str(self._first))
+        if name is None:
+            if settings.base_url not in self._first:
+                self._first[settings.base_url] = await _first_listed(settings, notify)
+            name = self._first[settings.base_url]
+        called = without_openai(name)
         return await asyncio.to_thread(reach_model, called, loop, settings)
 
     def _tell_once(self, key: str | None, text: str, notify: Notify) -> None:

@@ -129,7 +129,7 @@ class OpenAICompatible(Adapter):
 
     def at_gate(self, gate: Gate, prompt: Sequence[BaseMessage]) -> AtGate:
         """Return a call whose tries each pass the gate."""
-        return TriesAtGate(gate, self.label, prompt)
+        return TriesAtGate(gate, self.label, prompt, self.server)
 
     def errors(self, *, of_many: bool) -> AbstractContextManager[None]:
         """Turn the errors of the client into errors of duologue."""

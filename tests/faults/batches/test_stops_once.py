@@ -13,6 +13,7 @@ from duologue.graphs import BatchRun
 from duologue.graphs.batch.status import BatchStatus
 from duologue.nodes.testing.server import ScriptedServer
 from support.batches import CALLS, CELLS, Player, batch, written
+from support.relay import Relay
 
 from .drivers import CONCURRENCY, Command
 
@@ -31,12 +32,14 @@ class Place:
         self.store = f"sqlite:///{folder}/s.db"
         self.file = written(folder, batch())
         self._folder = folder
+        self.url: str | None = None
+        """The address to use in place of the server's own."""
 
     def command(
         self, *arguments: str, environ: Mapping[str, str] = NO_OTHERS, most_bytes: int = 0
     ) -> Command:
         given = {
-            "OPENAI_BASE_URL": self.server.url,
+            "OPENAI_BASE_URL": self.url or self.server.url,
             "OPENAI_API_KEY": "right",
             "DUOLOGUE_STORE": self.store,
             # As by default, a connection that breaks in the middle of an answer is tried again.
@@ -46,9 +49,11 @@ class Place:
             self._folder, "batch", *arguments, environ={**given, **environ}, most_bytes=most_bytes
         )
 
-    def driver(self, environ: Mapping[str, str] = NO_OTHERS, *, most_bytes: int = 0) -> Command:
+    def driver(
+        self, environ: Mapping[str, str] = NO_OTHERS, *options: str, most_bytes: int = 0
+    ) -> Command:
         arguments = ["run", str(self.file), "--name", "b", "--concurrency", str(CONCURRENCY)]
-        return self.command(*arguments, environ=environ, most_bytes=most_bytes)
+        return self.command(*arguments, *options, environ=environ, most_bytes=most_bytes)
 
     def status(self) -> BatchStatus:
         return asyncio.run(BatchRun("b", store=self.store).astatus())
@@ -83,7 +88,7 @@ def error_of(command: Command, code: int) -> str:
     [("key", "rejected the key"), ("model", "has no model 'scripted'"), ("gone", "can't be reach")],
 )
 def test_a_model_that_is_lost_on_the_way_stops_it_once(what: str, says: str, place: Place) -> None:
-    driver = place.driver()
+    driver = place.driver(NO_OTHERS, "--patience", "0")
     assert place.player.wait_for(50)
     before = len(place.server.requests)
     match what:
@@ -107,6 +112,75 @@ def test_a_model_that_is_lost_on_the_way_stops_it_once(what: str, says: str, pla
             place.goes_on(repeated=CONCURRENCY)
     else:
         place.goes_on()
+
+
+@pytest.fixture
+def relay(place: Place) -> Iterator[Relay]:
+    """The server's address, which can be unreachable for a while."""
+    with Relay(place.server.url) as relay:
+        place.url = relay.url
+        yield relay
+
+
+def test_an_outage_in_the_middle_costs_nothing_but_time(place: Place, relay: Relay) -> None:
+    """A batch of 200 sessions, without retries of OpenAI's client, and two outages."""
+    cells = 200
+    written(place.file.parent, batch(cells))
+    driver = place.driver({"DUOLOGUE_MAX_RETRIES": "0"})
+    for number, calls in enumerate((100, 500), 1):
+        assert place.player.wait_for(calls, 60)
+        relay.break_off()
+        while driver.errors.count("can't be reached; its calls wait, for up to") < number:
+            assert driver.is_running, driver.errors
+            time.sleep(0.1)
+        asked = len(place.player.asked)
+        status = place.status()
+        assert (status.failed, status.of("paused"), status.is_running) == (0, 0, True)
+        time.sleep(2)
+        assert len(place.player.asked) == asked
+        relay.restore()
+    assert driver.ended(120) == 0, driver.errors
+    assert driver.errors.count("Calls are answered again.") == 2
+    status = place.status()
+    assert (status.finished, status.failed, status.stopped) == (cells, 0, None)
+    assert status.calls == cells * CALLS == len(set(place.player.asked))
+    # Only the calls in flight are repeated.
+    assert place.player.repeated() <= 2 * CONCURRENCY
+
+
+def test_a_server_that_stays_away_stops_it_when_its_patience_is_over(
+    place: Place, relay: Relay
+) -> None:
+    driver = place.driver(NO_OTHERS, "--patience", "4")
+    assert place.player.wait_for(50)
+    relay.break_off()
+    assert driver.ended() == 3, driver.errors
+    error = driver.errors.splitlines()[-1]
+    assert error == (
+        f"Error: the model server at {relay.url} can't be reached, even after a wait of 4 s; "
+        "run the batch again when it is up"
+    )
+    status = place.status()
+    assert (status.failed, status.is_running, status.left > 0) == (0, False, True)
+    # The batch has answers already, so the next run waits from its start.
+    driver = place.driver()
+    driver.says("its calls wait")
+    relay.restore()
+    assert driver.ended() == 0, driver.errors
+    assert (place.status().finished, place.status().stopped) == (CELLS, None)
+    assert place.player.repeated() <= CONCURRENCY
+
+
+def test_ctrl_c_ends_the_wait_for_a_server(place: Place, relay: Relay) -> None:
+    driver = place.driver()
+    assert place.player.wait_for(50)
+    relay.break_off()
+    driver.says("its calls wait")
+    driver.signal(signal.SIGINT)
+    assert driver.ended(10) == 130
+    assert place.status().failed == 0
+    relay.restore()
+    place.goes_on(repeated=CONCURRENCY)
 
 
 @pytest.mark.parametrize(

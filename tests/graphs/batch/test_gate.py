@@ -16,7 +16,7 @@ from langchain_core.runnables import RunnableLambda
 from duologue.graphs import SpecError
 from duologue.graphs.batch.limiter import Limiter
 from duologue.graphs.batch.spec import BatchLimits
-from duologue.graphs.common.errors import ModelUnavailableError, PausedError
+from duologue.graphs.common.errors import ModelError, ModelUnavailableError, PausedError
 from duologue.graphs.conversation.usage import Usage, add_usage
 from duologue.graphs.session.run import run_session
 from duologue.graphs.session.stored_session import StoredSession
@@ -34,19 +34,29 @@ class Turnstile:
         self.entered: list[tuple[str, int]] = []
         self.counted: list[tuple[str, Usage]] = []
         self.refusals: list[tuple[str, float | None]] = []
+        self.outages: list[tuple[str, float | None]] = []
+        self.ended: list[int] = []
 
-    async def enter(self, model: str, tokens: int) -> None:
+    async def enter(self, model: str, tokens: int) -> int:
         if self.left == 0:
             raise PausedError("the batch is paused")
         if self.left is not None:
             self.left -= 1
         self.entered.append((model, tokens))
+        return len(self.outages)
 
     def count(self, model: str, used: Usage) -> None:
         self.counted.append((model, used))
 
     def refused(self, model: str, seconds: float | None) -> None:
         self.refusals.append((model, seconds))
+
+    async def report_outage(self, model: str, why: str, seconds: float | None) -> int | None:
+        self.outages.append((why, seconds))
+        return len(self.counted) or None
+
+    def end_outage(self, model: str, number: int) -> None:
+        self.ended.append(number)
 
 
 async def run(
@@ -335,3 +345,102 @@ async def test_what_counts_money_needs_all_prices(tmp_path: Path) -> None:
         used.input_tokens + used.output_tokens for _, used in gate.counted
     ]
     assert gate.counted[0][1].cost > 0
+
+
+@pytest.mark.parametrize(
+    ("down", "why", "seconds"),
+    [
+        (Reply(error=503), "answers with an error (503)", None),
+        (Reply(error=503, retry_after=8), "answers with an error (503)", 8),
+        (Reply(error=502), "answers with an error (502)", None),
+        (Reply(text="No.", error="drop"), "can't be reached", None),
+    ],
+)
+@pytest.mark.parametrize("tokens", [False, True])
+async def test_a_call_is_repeated_until_its_server_is_up_again(
+    down: Reply,
+    why: str,
+    seconds: float | None,
+    tokens: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also without retries of OpenAI's client."""
+    monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "0")
+    gate = Turnstile()
+    with ScriptedServer(["Yes."] + [down] * 12 + ["No."]) as server:
+        served(server, monkeypatch)
+        events = run_session(
+            talk(None, None), "s", reset=False, tokens=tokens, gate=gate, store=tmp_path / "s.db"
+        )
+        last = [event async for event in events][-1]
+        assert isinstance(last, StoredSession)
+        assert [one.text for one in last.messages[1:]] == ["Yes.", "No."]
+        assert len(server.calls) == 14
+    assert gate.outages == [(f"the model server at {server.url} {why}", seconds)] * 12
+    assert gate.ended[-1] == 12
+    assert [used.calls for _, used in gate.counted] == [1, 1]
+
+
+@pytest.mark.parametrize("down", [Reply(error=503), Reply(error="drop")])
+async def test_before_the_first_answer_a_server_that_is_down_is_not_waited_for(
+    down: Reply, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "0")
+    with ScriptedServer([down]) as server:
+        served(server, monkeypatch)
+        with pytest.raises(ModelError):
+            await run(talk(None, None), Turnstile(), tmp_path / "s.db")
+        assert len(server.calls) == 1
+
+
+class Busy(Turnstile):
+    """A gate of a batch whose other calls are answered: each failure is another outage."""
+
+    async def report_outage(self, model: str, why: str, seconds: float | None) -> int | None:
+        self.outages.append((why, seconds))
+        return len(self.outages)
+
+
+async def test_a_prompt_that_breaks_each_connection_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DUOLOGUE_MAX_RETRIES", "0")
+    gate = Busy()
+    with ScriptedServer(lambda prompt: Reply(error="drop")) as server:
+        served(server, monkeypatch)
+        with pytest.raises(ModelError, match=r"closing the connection|incomplete"):
+            await run(talk(None, None), gate, tmp_path / "s.db")
+        assert len(server.calls) == 11
+
+
+async def test_a_model_of_the_users_own_waits_for_its_server(tmp_path: Path) -> None:
+    def answer(prompt: Prompt) -> str | Reply:
+        if 2 <= len(model.calls) <= 4:
+            return Reply(error=503)
+        if 5 <= len(model.calls) <= 7:
+            raise ConnectionRefusedError("no server")
+        return "Yes."
+
+    model, gate = ScriptedChatModel(answer), Turnstile()
+    found = await run(talk(None, None), gate, tmp_path / "s.db", model=model)
+    assert found.outcome is not None
+    assert len(model.calls) == 8
+    assert gate.ended == [6]
+    name = "the model ScriptedChatModel"
+    assert gate.outages == [
+        *[(f"{name} answers with an error (503)", None)] * 3,
+        *[(f"{name} can't be reached", None)] * 3,
+    ]
+
+
+async def test_the_sessions_of_a_batch_ask_only_once_which_model_the_server_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ScriptedServer(lambda prompt: "Yes.") as server:
+        served(server, monkeypatch)
+        monkeypatch.delenv("DUOLOGUE_MODEL")
+        for gate in (Turnstile(), Turnstile()):
+            for number in range(3):
+                await run(talk(None, None), gate, tmp_path / "s.db", session=f"{id(gate)}{number}")
+    assert [one.path for one in server.requests].count("/v1/models") == 2

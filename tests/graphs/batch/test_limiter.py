@@ -9,7 +9,7 @@ import pytest
 
 from duologue.graphs.batch.limiter import Limiter
 from duologue.graphs.batch.spec import BatchLimits
-from duologue.graphs.common.errors import PausedError
+from duologue.graphs.common.errors import ModelUnavailableError, PausedError
 from duologue.graphs.conversation.usage import Usage
 from support.virtual_time import VirtualLoop, virtually
 
@@ -135,6 +135,80 @@ def test_a_server_that_takes_no_calls_for_hours_pauses_the_batch() -> None:
     virtually(talk())
 
 
+DOWN = "the model server can't be reached"
+
+
+def test_an_outage_delays_all_calls_longer_each_time_until_the_patience_is_over() -> None:
+    async def talk() -> None:
+        gate, waits = Limiter(BatchLimits(), used(), patience=100), []
+        while now() < 99:
+            # The calls in flight fail, too.
+            assert [await gate.report_outage("m", DOWN, None) for _ in range(3)] == [1, 1, 1]
+            assert gate.paused is None
+            left = 100 - round(now())
+            (outage,) = gate.figures().outages
+            assert outage.startswith(f"{DOWN}; its calls wait, for up to ")
+            assert ("1 min" in outage) == (left >= 60)
+            before = now()
+            await asyncio.gather(gate.enter("m", 1), gate.enter("m", 1))
+            waits.append(round(now() - before))
+            await gate.enter("other", 1)
+        assert waits == [1, 2, 4, 8, 16, 32, 37]
+        with pytest.raises(ModelUnavailableError, match="after a wait of 1 min 40 s"):
+            await gate.report_outage("m", DOWN, None)
+
+    virtually(talk())
+
+
+def test_each_answer_ends_an_outage_and_restores_the_patience() -> None:
+    async def talk() -> None:
+        gate = Limiter(BatchLimits(), used(), patience=100)
+        for number in range(1, 5):
+            for _ in range(6):
+                assert await gate.report_outage("m", DOWN, None) == number
+                before = now()
+                assert await gate.enter("m", 1) == number
+                assert now() - before <= 33
+            # A call that was sent before the outage is answered.
+            gate.count("m", used())
+            gate.end_outage("m", 0)
+            gate.end_outage("m", number - 1)
+            assert len(gate.figures().outages) == 1
+            gate.end_outage("m", number)
+            assert gate.figures().outages == ()
+        assert await gate.report_outage("m", DOWN, 50) == 5
+        before = now()
+        await gate.enter("m", 1)
+        assert now() - before == pytest.approx(50, abs=0.01)
+        for model in ("m", "n"):
+            await gate.report_outage(model, DOWN, 0)
+        assert len(gate.figures().outages) == 1
+
+    virtually(talk())
+
+
+def test_nobody_waits_before_the_first_answer_without_patience_or_during_a_pause() -> None:
+    async def talk() -> None:
+        for gate in (Limiter(BatchLimits()), Limiter(BatchLimits(), used(), patience=0)):
+            assert await gate.report_outage("m", DOWN, None) is None
+            before = now()
+            await gate.enter("m", 1)
+            assert now() - before < 0.1
+        gate = Limiter(BatchLimits())
+        gate.count("other", used())
+        assert await gate.report_outage("m", DOWN, 7200) is None
+        assert await gate.report_outage("m", DOWN, None) == 1
+        waiting = asyncio.create_task(gate.enter("m", 1))
+        await asyncio.sleep(0.5)
+        gate.pause("enough")
+        with pytest.raises(PausedError, match="enough"):
+            await waiting
+        with pytest.raises(PausedError, match="enough"):
+            await gate.report_outage("m", DOWN, None)
+
+    virtually(talk())
+
+
 def test_a_pause_is_told_to_all_that_wait_at_once_and_the_first_reason_stays() -> None:
     async def talk() -> None:
         gate = limiter(rates={"m": {"requests_per_minute": 1, "tokens_per_minute": 10}})
@@ -201,7 +275,7 @@ def test_the_time_of_all_runs_is_measured_from_the_first_call() -> None:
 def test_figures_tell_how_it_goes() -> None:
     async def talk() -> None:
         gate = limiter(used(7))
-        assert gate.figures() == (used(7), 0, 0, 0, None)
+        assert gate.figures() == (used(7), 0, 0, 0, None, ())
         for _ in range(100):
             await asyncio.sleep(0.25)
             gate.count("m", used(1, 0.5))

@@ -1,5 +1,6 @@
 """Failed model calls: whether to retry, how long to wait, and whether the model is available."""
 
+import socket
 import time
 from email.utils import formatdate
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from duologue.nodes.models.model import Models
 from duologue.nodes.models.refusals import (
     find_refusal,
     is_for_now,
+    is_outage,
     is_unavailable,
     read_retry_seconds,
 )
@@ -172,3 +174,35 @@ async def test_where_there_is_no_model_at_all_it_is_such_an_error() -> None:
         await asked(Models(settings=Settings()), "gpt-9")
     with pytest.raises(ModelUnavailableError, match="needs more packages"):
         await asked(Models(settings=Settings()), "cohere:command")
+
+
+class TimedOutError(httpx2.ReadTimeout):
+    """A client's own timeout."""
+
+
+@pytest.mark.parametrize(
+    ("error", "is_down"),
+    [
+        (RaisedError(response=response(503)), True),
+        (RaisedError(response=response(503, retry_after="4")), True),
+        (RaisedError(response=response(502)), True),
+        (RaisedError(response=aws(503)), True),
+        (RaisedError(response=response(500)), False),
+        (RaisedError(response=response(429)), False),
+        (RaisedError(response=response(401)), False),
+        (wrapped(httpx2.ConnectError("no")), True),
+        (wrapped(httpx2.ConnectTimeout("no")), True),
+        (wrapped(wrapped(httpx2.ReadError("no"))), True),
+        (httpx2.RemoteProtocolError("no"), True),
+        (ConnectionResetError("no"), True),
+        (wrapped(socket.gaierror("no")), True),
+        (wrapped(httpx2.ReadTimeout("no")), False),
+        (TimedOutError("no"), False),
+        (httpx2.UnsupportedProtocol("no"), False),
+        (httpx2.DecodingError("no"), False),
+        (ValueError("ConnectError"), False),
+        (round_and_round(), False),
+    ],
+)
+def test_whether_a_server_is_down(error: Exception, is_down: bool) -> None:
+    assert is_outage(error) is is_down
