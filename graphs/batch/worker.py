@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from ...nodes.models.gate import Gate
+from ...nodes.models.gate import MOST_OUTAGES, Gate
 from ..common.errors import (
     DuologueError,
     ModelUnavailableError,
     PausedError,
+    ServerDownError,
     StoreError,
 )
 from ..common.sanitize import excerpt
@@ -115,12 +116,19 @@ class Worker:
     async def _run(self, cell: Cell) -> StoredSession | None:
         """Run a cell's session, and return the session after the run.
 
-        If another run uses the session or takes it over, wait for it.
+        If another run uses the session or takes it over, wait for it. If an agent failed because
+        its model's server is down, continue the session: its calls wait at the gate.
         """
+        outages = set[int]()
         until = time.monotonic() + _TAKEOVER
         while True:
             try:
                 return await self._run_session(cell)
+            except ServerDownError as error:
+                outages.add(error.outage)
+                if len(outages) > MOST_OUTAGES:
+                    raise error.__cause__ or error from None
+                continue
             except (BusySessionError, LostSessionError) as error:
                 # A driver that has lost its batch loses the sessions as well.
                 await self.lease.check()

@@ -87,6 +87,18 @@ class PausedError(DuologueError):
     """
 
 
+class ServerDownError(PausedError):
+    """A run stopped because the server of an agent's model is down. It can be resumed.
+
+    Attributes:
+        outage: The number of the outage.
+    """
+
+    def __init__(self, text: str, outage: int) -> None:
+        super().__init__(text)
+        self.outage = outage
+
+
 def function_error(what: str, name: str, error: BaseException, at: str | None = None) -> SpecError:
     """Return the error for a user's function or model that raised an exception."""
     where = "" if at is None else f" in {at}"

@@ -30,7 +30,7 @@ T = TypeVar("T")
 _COUNT: Final = "x-stainless-retry-count"
 """The client's request header with the number of earlier tries."""
 
-_MOST_OUTAGES: Final = 10
+MOST_OUTAGES: Final = 10
 """Maximum number of outages that one call waits for. Its own prompt may break the connection."""
 
 
@@ -120,6 +120,13 @@ class Unbroken:
         self._gate.count(model, used)
 
 
+async def report_outage(gate: Gate, model: str, server: str, refusal: Refusal | None) -> int | None:
+    """Report to a gate that a server is down. See `Gate.report_outage`."""
+    how = "can't be reached" if refusal is None else f"answers with an error ({refusal.status})"
+    seconds = None if refusal is None else read_retry_seconds(refusal.headers)
+    return await gate.report_outage(model, f"{server} {how}", seconds)
+
+
 class AtGate:
     """A call that passes a gate once, with all retries of its client.
 
@@ -184,14 +191,11 @@ class AtGate:
         is_down = is_outage(failed) if isinstance(failed, Exception) else failed.is_outage
         if self._server is None or not is_down:
             return False
-        how = "can't be reached" if found is None else f"answers with an error ({found.status})"
-        seconds = None if found is None else read_retry_seconds(found.headers)
-        why = f"{self._server} {how}"
-        number = await self._gate.report_outage(self._model, why, seconds)
+        number = await report_outage(self._gate, self._model, self._server, found)
         if number is None:
             return False
         self._outages.add(number)
-        return len(self._outages) <= _MOST_OUTAGES
+        return len(self._outages) <= MOST_OUTAGES
 
 
 class TriesAtGate(AtGate):

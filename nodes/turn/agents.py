@@ -39,7 +39,13 @@ from langgraph.pregel.protocol import PregelProtocol
 from pydantic import JsonValue, ValidationError
 from pydantic_core import to_json, to_jsonable_python
 
-from ...graphs.common.errors import DuologueError, PausedError, SpecError, function_error
+from ...graphs.common.errors import (
+    DuologueError,
+    PausedError,
+    ServerDownError,
+    SpecError,
+    function_error,
+)
 from ...graphs.common.threads import in_thread
 from ...graphs.common.validation import list_names
 from ...graphs.conversation.conversation import Conversation
@@ -57,9 +63,9 @@ from ..models.adapters.list_prices import (
     list_price_of_call,
 )
 from ..models.answers import THOUGHT, count_usage, normalise_answer
-from ..models.gate import Gate, Unbroken
+from ..models.gate import Gate, Unbroken, report_outage
 from ..models.model import NO_STREAM
-from ..models.refusals import find_refusal, is_for_now, read_retry_seconds
+from ..models.refusals import find_refusal, is_for_now, is_outage, read_retry_seconds
 from .interrupt import describe_unstorable
 from .running_sessions import record_as_task, runs_in_threads
 
@@ -229,6 +235,7 @@ class GatedModelCalls(ModelCalls):
         self._paused: PausedError | None = None
         self._outages: dict[UUID, tuple[str, int]] = {}
         """The outages that calls end if they are answered, by the calls' ids."""
+        self._down: DuologueError | None = None
 
     async def recorded(self) -> None:
         """Wait until all calls are recorded.
@@ -278,11 +285,33 @@ class GatedModelCalls(ModelCalls):
     async def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Delay all calls of a model if its server refuses this one temporarily."""
         model, _ = self._asked.pop(run_id, ("", ()))
+        self._outages.pop(run_id, None)
         found = find_refusal(error)
+        if model and is_outage(error) and asyncio.get_running_loop() is self._loop:
+            why = f"the server of the model {model} is down"
+            try:
+                number = await report_outage(self._gate, model, f"the model {model}", found)
+            except DuologueError as stopped:
+                self._down = stopped
+            else:
+                self._down = None if number is None else ServerDownError(why, number)
+            if self._down is not None:
+                return
         if model and found is not None and is_for_now(error):
             self._loop.call_soon_threadsafe(
                 self._gate.refused, model, read_retry_seconds(found.headers)
             )
+
+    def check_outage(self, error: Exception) -> None:
+        """Stop the run if the agent failed because a server is down that the gate waits for.
+
+        Raises:
+            ServerDownError: The run can be resumed in the same batch.
+            ModelUnavailableError: The server has been down for too long.
+            PausedError: No more calls are made for now.
+        """
+        if self._down is not None and is_outage(error):
+            raise self._down from error
 
     def _begin_recording(self, call: dict[str, Any]) -> asyncio.Task[None]:
         self._gate.count(call["model"], Usage.model_validate(call["used"]))
@@ -358,9 +387,11 @@ async def ask_agent(
     await calls.begin()
     try:
         found = await _run(agent, name, turn, calls)
-    except Exception:
+    except Exception as error:
         if not is_cancelled():
             await calls.recorded()
+            if isinstance(calls, GatedModelCalls):
+                calls.check_outage(error)
         raise
     messages = _messages(name, found)
     calls.tell(messages)

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain.agents import create_agent
+from langchain_core.runnables import RunnableLambda
 
 from duologue.graphs import (
     Batch,
@@ -406,3 +408,37 @@ async def test_sessions_that_nobody_judged_have_no_score_and_their_rows_say_why(
         assert (row["reason"], row["error"]) == ("done_token", why)
         assert (row["score.criteria"], row["score.findings"]) == (None, None)
     assert not judge.calls
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("is_graph", [True, False])
+async def test_an_agent_whose_server_goes_down_continues_its_session(
+    is_graph: bool,
+    store: str,
+) -> None:
+    down = iter([False, False, True, True, True])
+
+    def answer(prompt: Prompt) -> str:
+        if next(down, False):
+            raise ConnectionRefusedError("no server")
+        return "Yes."
+
+    model = ScriptedChatModel(answer)
+    agent: Any = create_agent(model, []) if is_graph else RunnableLambda(model.ainvoke)
+    researcher = {"kind": "agent", "name": "researcher"}
+    talk: dict[str, Any] = {
+        "task": "Plan a garden",
+        "speakers": [{"name": "Ann", "replies": [researcher]}, {"name": "Bob"}],
+        "end_chat": {"max_iterations": 2},
+    }
+    options: dict[str, Any] = {"store": store, "agents": {"researcher": agent}, "model": model}
+    one = Batch(conversation=talk, trials=3)
+    status = await arun_batch(one, name="b", concurrency=1, **options)
+    assert (status.finished, status.failed, status.calls) == (3, 0, 12)
+    assert len(model.calls) == 12 + 3
+
+
+@pytest.mark.parametrize("patience", [-1, float("nan"), float("inf"), True, "1h"])
+async def test_patience_is_a_number_of_seconds(patience: Any, store: str) -> None:  # noqa: ANN401
+    with pytest.raises(SpecError, match=r"^patience: must be a number of seconds, 0 or more, not"):
+        await arun_batch(batch(), name="b", store=store, patience=patience)
