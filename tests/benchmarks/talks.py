@@ -129,7 +129,7 @@ def _told_of_messages(mark: Mark) -> Iterator[None]:
 
     class Marker(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if "has said" in record.msg:
+            if " said %d characters" in record.msg:
                 mark()
 
     logger, marker = logging.getLogger("duologue"), Marker(logging.INFO)

@@ -446,7 +446,7 @@ async def test_the_embedded_model_says_it_with_a_small_context_and_answers_a_sho
     assert caught.value.limit == 512
     assert caught.value.prompt_tokens is not None
     assert caught.value.prompt_tokens > 512
-    assert "takes 512" in str(caught.value)
+    assert "whose limit is 512" in str(caught.value)
     said = await model.answer([HumanMessage("Hi")], chosen(max_tokens=8), purpose=Speech)
     assert said.text
     # A different context size needs another child process.
