@@ -189,6 +189,10 @@ def resume(
     session: Session, store: StoreOption = None, model: ModelOption = None, as_json: Json = False
 ) -> None:
     """Continue a session where it stopped. No finished model call is repeated."""
+    from .sessions import require_session
+
+    require_session(session, store)
+
     from .run import follow
     from .terminal.follow_up import FollowUp
 
@@ -265,6 +269,10 @@ def show(
         for option, given in others.items():
             if given:
                 raise SpecError(f"--html shows everything; leave out {option}")
+    from .sessions import require_session
+
+    require_session(session, store)
+    if html:
         from .transfer import show_page
 
         show_page(session, speaker, store)

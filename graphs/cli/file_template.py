@@ -232,10 +232,14 @@ def describe(file: Path, out: Console) -> None:
     prose(out, f"Ends: {'; '.join(map(one_line, how_it_ends(conversation)))}.")
     if conversation.end_chat.is_capped:
         messages, calls = most_messages(conversation), most_calls(conversation)
-        plain_way = ""
+        made = "the calls of agents are not known"
         if not conversation.agents:
-            plain_way = f" ({plain_calls(conversation):,} without retries)"
-        prose(out, f"At most: {messages:,} messages, {calls:,} model calls{plain_way}.")
+            usual = plain_calls(conversation)
+            made = (
+                f"normally up to {usual:,}, at most {calls:,} with tool calls and rejected replies"
+            )
+        prose(out, f"Model calls: {made}.")
+        prose(out, f"Messages: at most {messages:,}.")
     _check_names(conversation, out, f"{file}: ")
 
 

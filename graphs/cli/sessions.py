@@ -15,6 +15,7 @@ from rich.text import Text
 from ..session.listing import known_store
 from ..session.stop import stop_session
 from ..store.base import Store
+from ..store.errors import unknown_session
 from ..store.rows import SessionRow, check_session_id
 from .terminal.console import cell, json_line, on_screen, one_line, pad, plain, stderr, stdout
 
@@ -36,6 +37,21 @@ def show_sessions(store: str | None, *, as_json: bool) -> None:
         plain(stderr(), "There are no sessions yet. `duologue run` starts one.", "dim")
         return
     _print_table(out, rows)
+
+
+def require_session(session: str, store: str | None) -> None:
+    """Raise if the session does not exist, before LangGraph is loaded to read it.
+
+    Raises:
+        SessionError: There is no such session.
+        StoreError: The store cannot be read.
+    """
+    asyncio.run(_in_store(store, _require, session))
+
+
+async def _require(store: Store, session: str) -> None:
+    if await store.get(session) is None:
+        raise unknown_session(session, store.url)
 
 
 def stop_stored(session: str, store: str | None) -> bool:

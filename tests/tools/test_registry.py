@@ -408,9 +408,19 @@ def test_a_name_that_there_is_not_comes_with_the_near_ones(
     start = f"{FIELDS[kind]}: there is no {NOUNS[kind]}"
     assert refusal(registry, kind, "thin").startswith(f"{start} 'thin'; did you mean 'thing'")
     assert refusal(registry, kind, "thin").count("'thing'") == 1
-    assert refusal(registry, kind, "zebra") == (
-        f"{start} 'zebra'; pass it in Python, as {kind} of converse, or install the package that "
-        f"offers it as duologue.{kind}"
+    far = refusal(registry, kind, "zebra")
+    assert far.startswith(
+        f"{start} 'zebra'; pass it in Python, as {kind} of converse, install the package that "
+        f"offers it as duologue.{kind}, or use one of "
+    )
+    assert far.count("'thing'") == 1
+
+
+@pytest.mark.parametrize("kind", sorted(NOUNS.keys() - {"tools"}))
+def test_no_names_are_listed_if_nothing_of_the_kind_is_there(kind: str) -> None:
+    assert refusal(Registry(), kind, "zebra") == (
+        f"{FIELDS[kind]}: there is no {NOUNS[kind]} 'zebra'; pass it in Python, as {kind} of "
+        f"converse, or install the package that offers it as duologue.{kind}"
     )
 
 

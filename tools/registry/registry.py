@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from ...graphs.common.data import NamedObject
 from ...graphs.common.errors import SpecError
-from ...graphs.common.validation import did_you_mean
+from ...graphs.common.validation import did_you_mean, list_names
 from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.fields import Wording
 from ...graphs.conversation.judges import TurnFunction
@@ -268,8 +268,14 @@ class Registry:
         about_servers = hint_of(self._servers, name) if kind == "tools" else None
         if about_servers:
             return about_servers
-        by_python = f"pass it in Python, as {kind} of converse"
-        return f"; {by_python}, or install the package that offers it as duologue.{kind}"
+        remedies = [
+            f"pass it in Python, as {kind} of converse",
+            f"install the package that offers it as duologue.{kind}",
+        ]
+        known = sorted({**self._found[kind], **self._installed[kind]})
+        if known:
+            remedies.append(f"use one of {list_names(known)}")
+        return f"; {', '.join(remedies[:-1])}, or {remedies[-1]}"
 
     @cached_property
     def _servers(self) -> dict[str, Server]:

@@ -112,7 +112,8 @@ def test_check_says_what_a_conversation_is_and_what_it_names(
         "Ends: after 3 rounds; when any speaker says DEAL; at 1,000,000 tokens; at 60 seconds; "
         "by completed tasks (end_chat_after_first_completion; checked by the judge after Buyer, "
         "Seller); at a message that ends with TERMINATE; after 100 automatic replies in a row.",
-        "At most: 6 messages, 206 model calls (8 without retries).",
+        "Model calls: normally up to 8, at most 206 with tool calls and rejected replies.",
+        "Messages: at most 6.",
         "The tool calculator: registered",
         "The tool telegraph: missing",
         "The function sell: missing",
@@ -121,7 +122,8 @@ def test_check_says_what_a_conversation_is_and_what_it_names(
     assert checked.exit_code == 2
     assert checked.stderr == (
         "Error: sale.toml: speakers.0.tools: there is no tool 'telegraph'; pass it in Python, as "
-        "tools of converse, or install the package that offers it as duologue.tools\n"
+        "tools of converse, install the package that offers it as duologue.tools, or use one of "
+        "'calculator', 'clock', 'get_history', 'high_low', 'python', 'shell'\n"
     )
     install_package(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

@@ -104,6 +104,8 @@ main()
         (("sessions", "--store", "kept.db"), "finished: done_token", False),
         (("sessions",), "There are no sessions yet", False),
         (("stop", "s", "--store", "kept.db"), "has ended already", False),
+        (("show", "t", "--store", "kept.db"), "There is no session 't'", False),
+        (("resume", "t", "--store", "kept.db"), "There is no session 't'", False),
         (("models",), "On this machine", False),
         (("batch", "list", "--store", "kept.db"), "There are no batches yet", False),
         (("batch", "status", "b", "--store", "kept.db"), "There is no batch 'b'", False),
