@@ -8,13 +8,14 @@ threads. Many checkpointers work only in threads, so they are wrapped.
 """
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from copy import copy
 from functools import partial
 from typing import Any, Final
-from uuid import UUID, uuid4
+from uuid import NAMESPACE_OID, UUID, uuid4, uuid5
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import (
@@ -54,7 +55,7 @@ from ...graphs.conversation.usage import Charges, Usage, add_usage
 from ...graphs.ends.limits import ends_by_money
 from ...graphs.log.messages import storable
 from ...graphs.text.words import tokens_of_message
-from ...tools.registry.functions import Agent, is_cancelled, takes_state
+from ...tools.registry.functions import Agent, is_cancelled, is_remote, takes_state
 from ...tools.registry.hooks import Turn
 from ..models.adapters.list_prices import (
     ListPrice,
@@ -406,6 +407,37 @@ async def ask_agent(
     return _reply(name, last, parsed), parsed, calls.added(usage)
 
 
+def _located(
+    agent: Agent, turn: Turn, config: RunnableConfig
+) -> tuple[RunnableConfig, list[BaseMessage]]:
+    """Return the configuration and the messages of a run; a remote graph has its own thread.
+
+    LangGraph's servers accept only UUIDs as thread ids. The thread follows from the session and the
+    speaker, so that no two speakers share one. It also follows from the first message, so that a
+    session that was deleted and begun again does not continue the old thread. The thread keeps its
+    messages from turn to turn and replaces those whose id it knows, so all messages need stable
+    ids.
+    """
+    messages = [*turn.messages]
+    configurable = config.get("configurable", {})
+    session = configurable.get("thread_id")
+    if session is None or not is_remote(agent):
+        return config, messages
+    # The last part of the namespace is the speaker's node, the others belong to outer graphs.
+    outer = str(configurable.get("checkpoint_ns", "")).rpartition("|")[0]
+    first = next((one.id for one in messages if one.id is not None), None)
+    thread = uuid5(NAMESPACE_OID, json.dumps([session, outer, turn.speaker, first]))
+    stable = [
+        one
+        if one.id is not None
+        else one.model_copy(
+            update={"id": str(uuid5(thread, "" if one.type == "system" else one.text))}
+        )
+        for one in messages
+    ]
+    return {**config, "configurable": {**configurable, "thread_id": str(thread)}}, stable
+
+
 async def _run(agent: Agent, name: str, turn: Turn, calls: ModelCalls) -> object:
     """Run the agent as part of the node, and convert the errors that it raises."""
     own = getattr(agent, "config", None) or {}
@@ -418,9 +450,9 @@ async def _run(agent: Agent, name: str, turn: Turn, calls: ModelCalls) -> object
         # Otherwise the agent would use the session's limit, which is set for the session's steps.
         recursion_limit=own.get("recursion_limit", _STEPS),
     )
-    messages, where = [*turn.messages], f"the turn of {turn.speaker!r}"
+    whole, messages = _located(agent, turn, merge_configs(ensure_config(), config))
+    where = f"the turn of {turn.speaker!r}"
     given = {"messages": messages} if takes_state(agent) else messages
-    whole = merge_configs(ensure_config(), config)
     try:
         return await agent.ainvoke(given, for_loop(whole) if runs_in_threads() else whole)
     except (DuologueError, GeneratorExit):

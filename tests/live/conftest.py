@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -176,13 +176,25 @@ def write_config(folder: Path) -> Path:
 def dev_server(
     model_server: ScriptedServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[DevServer]:
-    """Yield a dev server of this project that works offline and leaves no file behind."""
+    """Yield a dev server of this project."""
+    config = write_config(tmp_path_factory.mktemp("dev"))
+    with serve(config, model_server.url, tmp_path_factory.mktemp) as server:
+        yield server
+
+
+@contextmanager
+def serve(config: Path, model_url: str, make_folder: Callable[[str], Path]) -> Iterator[DevServer]:
+    """Run a dev server that works offline and leaves no file behind.
+
+    Args:
+        config: The file that names its graphs. The server works in its folder, and creates its
+            state folder there.
+        model_url: The address of the model server that duologue's graphs ask.
+        make_folder: Returns a new folder whose name begins with the argument.
+    """
     port = free_port()
-    # The server creates its state folder in its working folder, so a separate one protects earlier
-    # state.
-    folder = tmp_path_factory.mktemp("dev")
-    log = folder / "log.txt"
-    installed = tmp_path_factory.mktemp("installed")
+    log = config.with_name("log.txt")
+    installed = make_folder("installed")
     install_package(installed)
     kept = {
         name: value
@@ -195,15 +207,15 @@ def dev_server(
         "LANGGRAPH_NO_VERSION_CHECK": "true",
         "LANGGRAPH_STRICT_MSGPACK": "true",
         "LANGSMITH_TRACING": "false",
-        "OPENAI_BASE_URL": model_server.url,
+        "OPENAI_BASE_URL": model_url,
         "PYTHONPATH": os.pathsep.join([str(installed), *filter(None, [kept.get("PYTHONPATH")])]),
     }
     program = Path(sys.executable).with_name("langgraph")
-    command = [str(program), "dev", "--config", str(write_config(folder)), "--no-browser"]
+    command = [str(program), "dev", "--config", str(config), "--no-browser"]
     with log.open("w") as output:
         process = subprocess.Popen(
             [*command, "--no-reload", "--port", str(port)],
-            cwd=folder,
+            cwd=config.parent,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,

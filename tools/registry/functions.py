@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable, iscoroutinefunction, signature
 from typing import Any, TypeAlias, TypeVar, cast
@@ -153,6 +154,13 @@ def takes_state(agent: Agent) -> bool:
         # The input of a remote graph is not known here; most expect a state.
         return "messages" in getattr(asked, "channels", ("messages",))
     return "messages" in getattr(asked.get_input_schema(), "model_fields", ())
+
+
+def is_remote(agent: Agent) -> bool:
+    """Return whether an agent is a graph on a LangGraph server."""
+    # Not imported, since the import takes a second: without it, there is no such object.
+    remote = sys.modules.get("langgraph.pregel.remote")
+    return remote is not None and isinstance(_asked(agent), remote.RemoteGraph)
 
 
 def _asked(agent: Agent) -> Agent:
