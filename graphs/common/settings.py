@@ -67,6 +67,8 @@ class Settings(Data):
     embedded_context: int = Field(default=EMBEDDED_CONTEXT, ge=512)
     """The context of the embedded model, or of a ``.gguf`` file, in tokens: prompt and answer
     together."""
+    progress: bool = True
+    """Whether `converse` shows its progress in a notebook or on a terminal."""
 
     _faults: dict[str, str] = PrivateAttr(default_factory=dict)
     _notice: str | None = PrivateAttr(default=None)

@@ -1,5 +1,6 @@
 """The activity of a run: the models and tools that have not answered yet, and its progress."""
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -16,6 +17,10 @@ _PURPOSES: Final[Mapping[str, str]] = {
     kind_name(Summary): "a summary",
 }
 """The purpose of a model call that is not made for a speaker."""
+
+
+TERMINAL: Final = threading.Lock()
+"""Held by the one who draws a line of progress on the terminal."""
 
 
 class AtWork(BaseCallbackHandler):

@@ -29,8 +29,9 @@ async def aconverse(
 ) -> Result:
     """Run a conversation to its outcome.
 
-    Nothing is shown during the run. The logger ``duologue`` logs each message at the level INFO,
-    and `stream` yields each event.
+    A notebook or a terminal shows one line of progress during the run, unless the environment
+    variable ``DUOLOGUE_PROGRESS`` is ``0``. The logger ``duologue`` logs each message at the level
+    INFO, and `stream` yields each event.
 
     A known session is not run twice: with the same conversation, an unfinished session resumes at
     the point where it stopped, and a finished session returns its stored result without a model

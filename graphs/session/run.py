@@ -1,20 +1,14 @@
-"""One run of a session, from a spec or the session's id to its events and its result.
-
-If a notebook's cell waits for the result, a line below the cell shows the progress. The IPython of
-a running kernel is used for it; IPython is never imported.
-"""
+"""One run of a session, from a spec or the session's id to its events and its result."""
 
 import asyncio
 import json
 import logging
 import re
 import secrets
-import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import replace
-from typing import Final, NamedTuple, Unpack, cast
-from uuid import uuid4
+from typing import NamedTuple, Unpack, cast
 
 from ...nodes.models.gate import Gate
 from ...nodes.models.model import Models
@@ -29,20 +23,19 @@ from ..conversation.judges import SeparateJudge
 from ..conversation.merge import first_difference
 from ..conversation.questions import Question
 from ..ends.end_chat import EndChatMode
-from ..events import Event, MessageSaid, Notice, QuestionAsked, SessionStarted
+from ..events import Event, MessageSaid, Notice, SessionStarted
 from ..kinds.load import ConversationLike, load_conversation
 from ..store.errors import unknown_session
 from ..store.open import SessionLease, Store, open_store
 from ..store.rows import SessionRow, check_session_id
-from .activity import AtWork
 from .answers import BoundInput, bind_answer
 from .checkpoints import questions_of, stored_conversation
 from .events import events_of_session
 from .graph_steps import Begun, play, says_more
 from .later_verdicts import read_verdicts
 from .options import GivenAnswer, Options, check_run
+from .progress import show_progress
 from .session_row import read_session, title_of
-from .status import status
 from .stored_session import StoredSession
 
 
@@ -286,85 +279,6 @@ async def _read(
 
 _log = logging.getLogger("duologue")
 
-_PATIENCE: Final = 1.0
-"""Seconds before the line is shown. The line of a shorter run could not be read."""
-
-_TICK: Final = 0.5
-"""Interval between two updates of the line, in seconds."""
-
-
-@asynccontextmanager
-async def _shown_in_cell(
-    options: Options,
-) -> AsyncIterator[tuple[Options, Callable[[Event], object]]]:
-    """Show the progress of a run while the block lasts, if a notebook's cell waits for it.
-
-    Args:
-        options: The run's options.
-
-    Yields:
-        The options to run the session with, and a function to call with each event.
-    """
-    show, callbacks = _display_function(), options.get("callbacks")
-    # `check_run` rejects callbacks of a wrong type.
-    if show is None or not isinstance(callbacks, list | tuple | None):
-        yield options, lambda event: None
-        return
-    progress = _Progress()
-    line = asyncio.create_task(_draw(progress, show))
-    try:
-        yield Options(**{**options, "callbacks": [*(callbacks or ()), progress]}), progress.saw
-    finally:
-        line.cancel()
-        await asyncio.gather(line, return_exceptions=True)
-
-
-def _display_function() -> Callable[..., object] | None:
-    """Return the function that shows output in a notebook, or None if no kernel runs."""
-    python = sys.modules.get("IPython")
-    shell = python.get_ipython() if python is not None else None
-    if shell is None or not hasattr(shell, "kernel"):
-        return None
-    shows: Callable[..., object] = shell.display_pub.publish
-    return shows
-
-
-async def _draw(progress: "_Progress", show: Callable[..., object]) -> None:
-    """Update the line until the task is cancelled, then erase it."""
-    place, is_drawn = {"display_id": uuid4().hex}, False
-    await asyncio.sleep(_PATIENCE)
-    try:
-        while True:
-            # A kernel accepts output from any thread, such as that of the background loop.
-            show(data={"text/plain": progress.line()}, transient=place, update=is_drawn)
-            is_drawn = True
-            await asyncio.sleep(_TICK)
-    finally:
-        if is_drawn:
-            show(data={"text/plain": ""}, transient=place, update=True)
-
-
-class _Progress(AtWork):
-    """The progress of a run: the call that it waits for, and its round and usage."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._doing = "Working", self.clock()
-
-    def saw(self, event: Event) -> None:
-        """Record an event, which shows whether the run waits for an answer."""
-        if isinstance(event, QuestionAsked):
-            # The tool call that asked the question has stopped.
-            self.running.clear()
-            self._doing = "Waiting for an answer", self.clock()
-        elif self._doing[0] != "Working":
-            self._doing = "Working", self.clock()
-
-    def line(self) -> str:
-        """Return the line: the current call, its duration, and the progress of the conversation."""
-        doing, since = next(reversed(self.running.values()), self._doing)
-        return " · ".join([f"{doing}… {self.clock() - since:.0f} s", *status(self.state or {})])
-
 
 class FinishedRun(NamedTuple):
     """A session after a run, and where it is stored."""
@@ -386,7 +300,7 @@ async def run_to_end(
     """Run a session to its outcome or a question, with the arguments of `run_session`."""
     ended: StoredSession | None = None
     store = ""
-    async with _shown_in_cell(options) as (shown, saw):
+    async with show_progress(options) as (shown, saw):
         run_of_it = run_session(
             source, session, reset=reset, tokens=False, reply=reply, queues=queues, **shown
         )

@@ -16,7 +16,7 @@ from rich.segment import ControlType
 from rich.spinner import Spinner
 from rich.text import Text
 
-from ...session.activity import AtWork
+from ...session.activity import TERMINAL, AtWork
 from .console import beside, on_screen, one_line, plain
 
 if TYPE_CHECKING:
@@ -56,9 +56,12 @@ class Progress(AtWork):
         self._told: tuple[str, float] | None = None
         self._next = _FIRST_LINE
         self._timer: asyncio.TimerHandle | None = None
+        self._holds_terminal = False
 
     def __enter__(self) -> "Progress":
         """Start the line."""
+        # A function of the user may run a conversation, which would draw its own line.
+        self._holds_terminal = TERMINAL.acquire(blocking=False)
         self._run()
         return self
 
@@ -67,6 +70,9 @@ class Progress(AtWork):
         if self._timer is not None:
             self._timer.cancel()
         self.hide()
+        if self._holds_terminal:
+            self._holds_terminal = False
+            TERMINAL.release()
 
     def hide(self) -> None:
         """Erase the line, and draw none until an `aside` ends."""

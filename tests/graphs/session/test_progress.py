@@ -1,0 +1,116 @@
+"""The line of progress on a terminal while a script waits for a result."""
+
+import asyncio
+import io
+import logging
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from duologue.graphs import Conversation, MaxMessages, Speaker, aconverse, chat, converse
+from duologue.graphs.session import progress
+from duologue.graphs.session.activity import TERMINAL
+from duologue.nodes.testing import Line, Prompt, ScriptedChatModel
+
+TALK = Conversation("Talk.", [Speaker("Ann"), Speaker("Ben")], end_chat=MaxMessages(2))
+ERASE = "\r\x1b[2K"
+
+
+class Stderr(io.StringIO):
+    """An output that is a terminal or not."""
+
+    is_terminal = True
+
+    def isatty(self) -> bool:
+        return self.is_terminal
+
+    def erased(self) -> str:
+        """Return the text that is left after all erasing."""
+        return self.getvalue().rpartition(ERASE)[2]
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> Stderr:
+    """Make stderr a terminal on which the line is shown at once."""
+    monkeypatch.setattr(progress, "_PATIENCE", 0)
+    monkeypatch.setattr(progress, "_TICK", 0)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("DUOLOGUE_PROGRESS", raising=False)
+    found = Stderr()
+    # pytest sets the stderr of `sys` again between a fixture and its test.
+    monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=found, modules=sys.modules))
+    return found
+
+
+class SlowModel(ScriptedChatModel):
+    """A model whose answers leave time for the line."""
+
+    async def _agenerate(self, *given: object, **kwargs: object) -> object:  # type: ignore[override]
+        for _ in range(100):
+            await asyncio.sleep(0)
+        return await super()._agenerate(*given, **kwargs)  # type: ignore[arg-type]
+
+
+def slow(*script: Line) -> SlowModel:
+    return SlowModel(script=list(script))
+
+
+def test_a_terminal_shows_who_is_asked_and_keeps_nothing(screen: Stderr) -> None:
+    converse(TALK, model=slow("Hello.", "Bye."), store="memory:")
+    shown = screen.getvalue()
+    assert f"{ERASE}Waiting for Ann… 0 s · round 1" in shown
+    assert f"{ERASE}Waiting for Ben… 0 s · round 1" in shown
+    assert screen.erased() == ""
+    assert not TERMINAL.locked()
+
+
+def test_a_failed_run_leaves_no_line(screen: Stderr) -> None:
+    def fail(prompt: Prompt) -> Line:
+        raise ConnectionError("gone")
+
+    with pytest.raises(Exception, match="gone"):
+        converse(TALK, model=SlowModel(script=fail), store="memory:")
+    assert "Waiting for Ann" in screen.getvalue()
+    assert screen.erased() == ""
+    assert not TERMINAL.locked()
+
+
+def test_the_line_is_gone_while_a_person_is_asked(screen: Stderr) -> None:
+    seen: list[str] = []
+
+    def answer(question: object) -> str:
+        seen.append(screen.erased())
+        return "exit" if len(seen) > 1 else "How are you?"
+
+    converse(chat("Hello"), model=slow("Fine.", "Fine, too."), store="memory:", answer=answer)
+    assert seen == ["", ""]
+    assert "Waiting for Assistant" in screen.getvalue()
+
+
+async def test_one_line_is_shown_for_several_runs(screen: Stderr) -> None:
+    runs = [aconverse(TALK, model=slow("Hello.", "Bye."), store="memory:") for _ in range(3)]
+    await asyncio.gather(*runs)
+    assert "Waiting for Ann" in screen.getvalue()
+    assert screen.erased() == ""
+    assert not TERMINAL.locked()
+
+
+@pytest.mark.parametrize("reason", ["setting", "pipe", "dumb", "log"])
+def test_nothing_is_shown_if_it_is_off_or_nobody_sees_it(
+    reason: str,
+    screen: Stderr,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    match reason:
+        case "setting":
+            monkeypatch.setenv("DUOLOGUE_PROGRESS", "0")
+        case "pipe":
+            screen.is_terminal = False
+        case "dumb":
+            monkeypatch.setenv("TERM", "dumb")
+        case "log":
+            caplog.set_level(logging.INFO, "duologue")
+    converse(TALK, model=slow("Hello.", "Bye."), store="memory:")
+    assert screen.getvalue() == ""
