@@ -17,7 +17,7 @@ _LONGEST = 300  # characters of a question on one line
 
 
 def print_question(console: Console, question: Question, *, of: str, style: str = "") -> None:
-    """Print the question that a session waits with, on one line.
+    """Print the question that a session waits for, on one line.
 
     Args:
         console: The console to print to.

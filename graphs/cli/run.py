@@ -114,7 +114,7 @@ class _Run:
     async def _show(
         self, events: AsyncGenerator[Event | StoredSession, None], *, hold: bool
     ) -> tuple[Question, ...]:
-        """Print the events, and return the questions that the session waits with.
+        """Print the events, and return the questions that the session waits for.
 
         With `hold`, the events before the session starts are printed only once the next event shows
         that the answer was accepted.

@@ -122,7 +122,7 @@ def load_settings() -> Settings:
     known = _LOADED.get(sources)
     if known is None:
         known = _read_sources()
-        # The result may or may not contain a change made meanwhile, so it is not cached.
+        # Cached only if no source changed during the reading; else the result may be out of date.
         if sources is not None and sources == _sources():
             _LOADED[sources] = known
             while len(_LOADED) > _MOST_LOADED:

@@ -165,9 +165,10 @@ def iterate_in_background(
 
 @contextmanager
 def _name_of_twin(function: Callable[..., Any]) -> Iterator[None]:
-    """Use the twin's name in the error if Python refuses the arguments.
+    """Report wrong arguments under the name of the function's synchronous twin.
 
-    No code of the function runs inside.
+    Only the call that creates the coroutine belongs in this block: no code of the function runs in
+    it.
     """
     name = function.__name__
     try:

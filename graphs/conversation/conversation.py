@@ -256,7 +256,7 @@ def _set_name(flat: dict[str, Any], field: str, role: str, name: object) -> None
 
 
 def _add_ends(filled: object, changes: dict[str, Any]) -> None:
-    """Combine the caller's ends with the form's own ends, which the system prompts mention."""
+    """Combine the caller's end conditions with the form's own, which the system prompts mention."""
     given = changes.get("end_chat")
     if isinstance(filled, dict) and filled.get("when") is not None and isinstance(given, Mapping):
         changes["end_chat"] = {name: one for name, one in given.items() if name != "when"}

@@ -46,7 +46,7 @@ def first_allowed(conversation: Conversation, name: str, given: Sequence[str]) -
 
 
 def read_next_speaker(conversation: Conversation, parsed: JsonValue) -> tuple[str, ...]:
-    """Return the next speaker that a speaker's JSON names, in its spelling; empty if none."""
+    """Return the next speaker as named in a speaker's JSON, unchecked. Empty if it names none."""
     order = conversation.turn_order
     if not isinstance(order, Handoff) or not isinstance(parsed, dict):
         return ()

@@ -1,1 +1,1 @@
-"""The ends and guards of a conversation, one class each."""
+"""The end conditions and guards of a conversation, one class each."""

@@ -1,4 +1,4 @@
-"""The register of ends and guards: the reasons, the limits of the guards, and the classes.
+"""The register of end conditions and guards: reasons, limits of the guards, and classes.
 
 A new end needs a class in its own module, a `Reason`, and an entry in one of the lists. A guard
 also needs a limit in `Guards`.
@@ -106,7 +106,7 @@ ENDS_TO_NAME: Final[tuple[type[BaseEnd], ...]] = (
     MaxSeconds,
     StopRequested,
 )
-"""The ends that a conversation may name in ``end_chat.when``."""
+"""The end conditions that a conversation may name in ``end_chat.when``."""
 
 GUARDS: Final[tuple[type[Guard], ...]] = (
     CallErrors,

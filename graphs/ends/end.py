@@ -1,4 +1,4 @@
-"""The base classes of ends: reason, strength, wording, and the counts from the log."""
+"""The base classes of end conditions: reason, strength, wording, and the counts from the log."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,11 +39,11 @@ class Strength(IntEnum):
 
 
 class EndSettings(Protocol):
-    """The part of `EndChat` that ends read."""
+    """The part of `EndChat` that end conditions read."""
 
     @property
     def when(self) -> "BaseEnd | None":
-        """Return the ends that the conversation names."""
+        """Return the end conditions that the conversation names."""
 
     @property
     def guards(self) -> object:
@@ -55,7 +55,7 @@ class EndSettings(Protocol):
 
 
 class Dialogue(Protocol):
-    """The part of a `Conversation` that ends read."""
+    """The part of a `Conversation` that end conditions read."""
 
     @property
     def speakers(self) -> tuple[Speaker, ...]:
@@ -118,11 +118,11 @@ class AtEnd(NamedTuple):
     speaker: str | None  # the speaker of the current turn
     completed: tuple[str, ...]  # the speakers with completed tasks, in order of completion
     left_by: str | None  # the speaker whose person has left
-    met: Sequence["BaseEnd"]  # the ends of the spec that are met
-    tallies: Tallies  # the counters of all ends
+    met: Sequence["BaseEnd"]  # the end conditions of the spec that are met
+    tallies: Tallies  # the counters of all end conditions
 
     def met_of(self, kind: type[E]) -> list[E]:
-        """Return the met ends of one kind."""
+        """Return the met end conditions of one kind."""
         return [end for end in self.met if isinstance(end, kind)]
 
 
@@ -151,12 +151,12 @@ _WAITING_STRENGTHS: Final = (Strength.SAID, Strength.VERDICT, Strength.GUARD)
 
 
 class EndRule:
-    """The base of all ends and guards, with everything that does not depend on a limit."""
+    """Base of all end conditions and guards, with everything that does not depend on a limit."""
 
     reason: ClassVar[str]
     """The value of its `Reason`."""
     strength: ClassVar[Strength]
-    """Its precedence over other ends."""
+    """Its precedence over other end conditions."""
     report: ClassVar[str]
     """Its row in the report of a batch, such as "The time limit was reached"."""
     explanation: ClassVar[str]
@@ -206,7 +206,7 @@ class EndRule:
 
 
 class BaseEnd(Kinded, EndRule):
-    """Base of all ends: ``a | b`` is met when one of them is met, ``a & b`` when both are."""
+    """Base of all end conditions. ``a | b`` is met when one is met, ``a & b`` when both are."""
 
     works_unnamed: ClassVar[bool] = False
     """Whether it can also be met if ``end_chat.when`` does not name it."""
@@ -301,7 +301,7 @@ class BaseEnd(Kinded, EndRule):
 
 
 _KINDS: Final[dict[str, type[BaseEnd]]] = {}
-"""All ends that users can write, by kind."""
+"""All end conditions that users can write, by kind."""
 
 
 def _read_end(value: object) -> object:
@@ -334,7 +334,7 @@ AnyEnd: TypeAlias = BaseEnd | str | Fields | Sequence[BaseEnd | str | Fields]
 
 
 class AnyOf(BaseEnd):
-    """A combination that is met when one of its ends is; in Python ``a | b``, in a file a list."""
+    """A combination that is met when one of its parts is. ``a | b`` in Python, a list in a file."""
 
     kind: Literal["any"] = "any"
     """The kind of end."""
@@ -348,10 +348,10 @@ class AnyOf(BaseEnd):
 
 
 class AllOf(BaseEnd):
-    """A combination that is met when all its ends are; in Python ``a & b``.
+    """A combination that is met when all its parts are. ``a & b`` in Python.
 
     Done tokens and tool calls of earlier turns still count; a predicate must be true at the same
-    time as the other ends.
+    time as the other end conditions.
     """
 
     kind: Literal["all"] = "all"
@@ -373,7 +373,7 @@ def _parts(end: BaseEnd, whole: type[AnyOf] | type[AllOf]) -> tuple[BaseEnd, ...
 
 
 def leaves(end: BaseEnd | None, path: str = "") -> Sequence[tuple[str, BaseEnd]]:
-    """Return the simple ends that an end consists of, each with its path in the spec."""
+    """Return the simple parts of an end condition, each with its path in the spec."""
     if not isinstance(end, AnyOf | AllOf):
         return () if end is None else ((path, end),)
     parts = enumerate(end.of)
@@ -381,14 +381,14 @@ def leaves(end: BaseEnd | None, path: str = "") -> Sequence[tuple[str, BaseEnd]]
 
 
 def alternatives(end: BaseEnd | None) -> tuple[BaseEnd, ...]:
-    """Return the ends of which one is sufficient."""
+    """Return the end conditions of which one is sufficient."""
     if isinstance(end, AnyOf):
         return tuple(part for one in end.of for part in alternatives(one))
     return () if end is None else (end,)
 
 
 def lone(end: BaseEnd | None) -> Iterator[BaseEnd]:
-    """Yield the ends that are sufficient alone, that is, not joined to another by ``&``."""
+    """Yield the end conditions that are sufficient alone, because no ``&`` joins them to others."""
     yield from (one for one in alternatives(end) if not isinstance(one, AllOf))
 
 

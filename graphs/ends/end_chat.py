@@ -1,4 +1,4 @@
-"""The end of a conversation, as data: the mode, the caps, other ends, and the guards."""
+"""The end of a conversation, as data: the mode, the caps, other end conditions, and the guards."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -33,7 +33,7 @@ class EndChatMode(AnyCase):
 
 
 def end_chat_fields(value: object) -> object:
-    """Convert a bare mode, an end or a list of ends to the field of `EndChat` that it sets."""
+    """Convert a mode, an end condition or a list of them to the field that it sets."""
     if isinstance(value, str):
         return {"mode": value}
     is_end = "kind" in value if isinstance(value, Mapping) else isinstance(value, BaseEnd | list)
@@ -69,7 +69,7 @@ class EndChat(Spec):
     again, the conversation ends with a warning. The judge is asked later. This field has no effect
     if ``min_iterations`` is set."""
     when: Accepts[End | None, AnyEnd | None] = default(None)
-    """Other ends, which apply in every mode. A list means any of its ends."""
+    """Other end conditions, which apply in every mode. A list is met if any of its items is met."""
     guards: Accepts[Guards, Guards | Fields] = default(Guards())
     """Limits against a conversation that makes no progress."""
     on_guard: Literal["end", "ask"] = "end"

@@ -1,4 +1,4 @@
-"""The facts and the message metadata that ends read."""
+"""The facts and the message metadata that end conditions read."""
 
 from typing import Protocol, TypeGuard
 
@@ -48,8 +48,9 @@ class Facts(Data):
     auto_replies: dict[str, NonNegativeInt] = Field(default_factory=dict)
     """Number of consecutive automatic replies, by the speaker for whom a person writes."""
     counts: dict[str, NonNegativeInt] = Field(default_factory=dict)
-    """The counts of ends and guards, such as consecutive blank replies, by their reasons. Zeros are
-    left out."""
+    """The counts of end conditions and guards, such as consecutive blank replies, by their reasons.
+    Zeros are left out.
+    """
 
     def count(self, reason: str) -> int:
         """Return the count of the end with this reason."""
@@ -57,7 +58,7 @@ class Facts(Data):
 
 
 class Metadata(Protocol):
-    """The part of a `graphs.log.metadata.MessageMetadata` that ends read."""
+    """The part of a `graphs.log.metadata.MessageMetadata` that end conditions read."""
 
     @property
     def kind(self) -> str:
@@ -77,7 +78,7 @@ class Metadata(Protocol):
 
 
 class SpeechMetadata(Metadata, Protocol):
-    """The part of a speech's metadata that ends read."""
+    """The part of a speech's metadata that end conditions read."""
 
     @property
     def source(self) -> Source:
@@ -89,7 +90,7 @@ class SpeechMetadata(Metadata, Protocol):
 
 
 class ResultMetadata(Metadata, Protocol):
-    """The part of a tool result's metadata that ends read."""
+    """The part of a tool result's metadata that end conditions read."""
 
     @property
     def failure(self) -> Failure | None:
@@ -101,7 +102,7 @@ class ResultMetadata(Metadata, Protocol):
 
 
 class JudgeVerdict(Protocol):
-    """The part of a `Verdict` that ends read."""
+    """The part of a `Verdict` that end conditions read."""
 
     @property
     def speaker(self) -> str:

@@ -179,7 +179,7 @@ class RoleFlips(Guard):
 
 
 class _Flips(Tally):
-    """The largest number of messages of one speaker that speak another's part."""
+    """The largest number of messages in which the same speaker wrote another speaker's part."""
 
     count = 0
 

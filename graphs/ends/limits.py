@@ -11,7 +11,7 @@ from .facts import Facts
 
 
 class Limit(BaseEnd):
-    """Base of the ends that are met when a number of `Facts` reaches their limit."""
+    """Base of the end conditions that are met when a count in `Facts` reaches their limit."""
 
     counted: ClassVar[str]
     """The field of `Facts`."""
@@ -140,5 +140,5 @@ class MaxSeconds(Budget):
 
 
 def ends_by_money(end: BaseEnd | None) -> bool:
-    """Return whether one of the ends is a `MaxCost`."""
+    """Return whether one of the end conditions is a `MaxCost`."""
     return any(isinstance(leaf, MaxCost) for _, leaf in leaves(end))

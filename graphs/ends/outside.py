@@ -51,7 +51,7 @@ class Predicate(BaseEnd):
 class StopRequested(BaseEnd):
     """An end at a stop request from outside; a hard stop, after the current turn.
 
-    It applies to every conversation. If a conversation's ends name it, it applies only in that
+    It applies to every conversation. If `EndChat.when` names it, it applies only in that
     combination.
     """
 

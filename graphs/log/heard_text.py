@@ -31,7 +31,7 @@ from .parsing import holds_code, languages_run
 
 
 def done_tokens(conversation: Conversation, speaker: str | None, text: str) -> list[str]:
-    """Return the done tokens that a message says, of those that its speaker may say."""
+    """Return the done tokens in a message that count when this speaker writes them."""
     mine = _tokens_of(conversation, speaker)
     return [
         end.token
@@ -132,10 +132,10 @@ def _without(conversation: Conversation, speaker: str | None, text: str) -> str:
 
 
 def _shown(conversation: Conversation, speaker: str | None, end: DoneToken, text: str) -> str:
-    """Return a message with white space instead of its first mark; other text keeps its place.
+    """Return a message in which spaces replace its first mark, so that all indices stay the same.
 
-    "Instruction: ###STOP###" says nothing but the token. The other marks and the text after them
-    are replaced, too, unless they contain the token.
+    For example, "Instruction: ###STOP###" then contains only the token. The other marks and the
+    text after them are replaced, too, unless they contain the token.
     """
     marks = None if speaker is None or end.counts != "last" else conversation.speaker(speaker).marks
     if marks is None or not may_say(end.token, text):
@@ -248,8 +248,8 @@ def provider_names(names: Sequence[str]) -> dict[str, str]:
     for number, name in enumerate(names, start=1):
         # ASCII only: \w would accept letters that providers refuse.
         plain = re.sub(r"[^a-zA-Z0-9_-]+", "_", name).strip("_")[:60] or f"speaker_{number}"
-        # A number distinguishes names that differ only in signs or after the cut. The next number
-        # is used if another name already ends in this one.
+        # A number distinguishes names that differ only in special characters or after the cut. The
+        # next number is used if another name already ends in this one.
         free = plain
         for suffix in count(number):
             if free not in mapped.values():

@@ -63,7 +63,7 @@ def begins(line: str, mark: str) -> bool:
 
 def _head(line: str, size: int) -> str:
     """Return the beginning of a line, cut where the rest can't change its comparison."""
-    # White space counts if no colon comes after it, with or without signs in between.
+    # White space counts if no colon comes after it, with or without other characters in between.
     while size and (line[size - 1].isspace() or line[size - 1] in EMPHASIS):
         size -= 1
     return line[:size]
@@ -100,8 +100,9 @@ class _Place(NamedTuple):
     behind: int
     """The index at which the text after it begins."""
     open: str
-    """The closing sign of an emphasis that begins before the mark and continues after it; else
-    empty."""
+    """The closing characters of an emphasis that begins before the mark and continues after it;
+    else empty.
+    """
 
 
 def _places(lines: Sequence[str], text: str) -> list[_Place]:
@@ -130,7 +131,7 @@ def _unsigned(value: str, closing: str) -> str:
 
 
 def length_of(mark: str, line: str) -> tuple[int, str]:
-    """Return the length of the mark at a line's beginning, and the sign that ends an emphasis."""
+    """Return the length of the mark at a line's beginning, and the closing emphasis after it."""
     first, last = _span_of(_plain_mark(mark), line)
     closing = line[len(line[:first].rstrip(EMPHASIS)) : first][::-1]
     # In "**Input:** 3" the mark's own emphasis ends after it; in "Input: *3*" it is the value's.

@@ -244,7 +244,7 @@ class CodeCalls(SpeakerReply):
 
 
 class UnheardReply(SpeakerReply):
-    """A reply before hooks have changed it, or a second try if the first one was better."""
+    """A reply as it was before hooks changed it, or a retry that was worse than the first reply."""
 
     kind: Literal["unheard_reply"] = "unheard_reply"
 
@@ -370,14 +370,14 @@ class RememberedMessage(MessageMetadata):
 class InputMessage(MessageMetadata):
     """A message that a run was started with. It is not part of the log.
 
-    It stays in `messages` for clients, until the speech with its text replaces it.
+    It stays in `messages` for clients, until the speaker's message with the same text replaces it.
     """
 
     kind: Literal["input"] = "input"
 
 
 class EarlierEnd(MessageMetadata):
-    """An end of the conversation before it continued. After it, ends count from 0 again."""
+    """An earlier end of the conversation. After it, end conditions count from 0 again."""
 
     kind: Literal["earlier_end"] = "earlier_end"
     outcome: dict[str, JsonValue]

@@ -59,7 +59,7 @@ class Mended(NamedTuple):
 
 
 def mended(marks: LabelledFormat, text: str, name: str = "") -> Mended | None:
-    """Return the message of a speaker of this name in its form, or None if it can't be repaired."""
+    """Return a speaker's message with its missing marks added, or None if it can't be repaired."""
     bare = _without_label(name, text)
     for given in dict.fromkeys((text, bare)):
         whole = _whole(marks, given)

@@ -233,7 +233,7 @@ class _Shown(NamedTuple):
 
 
 def _known(log: Sequence[BaseMessage]) -> set[str]:
-    """Return the ids that another message can replace: places of messages, and ids of calls."""
+    """Return the ids under which later messages replace earlier ones: places, and ids of calls."""
     calls = {one.tool_call_id for one in log if isinstance(one, ToolMessage)}
     return calls | {place_of(message) for message in log}
 

@@ -148,7 +148,7 @@ class Parts:
             self._has_spoken |= is_own and in_rounds and about.is_talk and about.can_end_turn
 
     def _tells_task(self, message: BaseMessage, about: MessageMetadata) -> bool:
-        """Return whether it repeats the speaker's task, as after a fork."""
+        """Return whether a message repeats the speaker's task, as the message after a fork does."""
         alone = isinstance(about, Instruction) and about.audience == (self._name,)
         return alone and self._task is not None and self._task in message.text
 

@@ -1,6 +1,7 @@
-"""The met ends at a position, the strongest first.
+"""The end conditions met at a position, the strongest first.
 
-``end_chat.when`` does not name the ends that depend on the position alone. They are defined here.
+``end_chat.when`` does not name the end conditions that depend on the position alone. They are
+defined here.
 """
 
 from abc import abstractmethod
@@ -39,7 +40,7 @@ from .turns import (
 
 
 class PositionEnd(EndRule):
-    """Base of the ends that depend on the position alone."""
+    """Base of the end conditions that depend on the position alone."""
 
     @classmethod
     @abstractmethod
@@ -185,7 +186,7 @@ ENDS: Final[Mapping[Reason, type[EndRule]]] = {reason: _BY_REASON[reason] for re
 _PLACES: Final = {reason: place for place, reason in enumerate(Reason)}
 _REASONS: Final = {rule: reason for reason, rule in ENDS.items()}
 _ALWAYS_ON: Final = tuple(end for end in ENDS_TO_NAME if end.works_unnamed)
-"""The ends that may be met without being named in ``end_chat.when``."""
+"""The end conditions that may be met without being named in ``end_chat.when``."""
 _GUARDS: Final = {guard.reason: guard for guard in GUARDS}
 
 
@@ -193,15 +194,17 @@ class MetEnd(NamedTuple):
     """A condition that ends a conversation and is met now."""
 
     strength: Strength
-    """The strength that decides which ends it overrules. Ends joined by ``&`` have the weakest."""
+    """The strength that decides which end conditions it overrules. End conditions joined by ``&``
+    have the weakest.
+    """
     reasons: frozenset[Reason]
     """Its reasons."""
     ends: tuple[BaseEnd, ...] = ()
-    """The ends of the spec that it consists of."""
+    """The end conditions of the spec that it consists of."""
 
 
 def met_ends(conversation: Conversation, position: Position) -> list[MetEnd]:
-    """Return the met ends at a position, the strongest first."""
+    """Return the end conditions met at a position, the strongest first."""
     end_chat, facts = conversation.end_chat, position.facts
     waiting = _waiting(conversation, position)
     met = [] if end_chat.when is None else _terms(end_chat.when, facts, waiting)
@@ -222,7 +225,7 @@ def met_ends(conversation: Conversation, position: Position) -> list[MetEnd]:
 
 
 def _waiting(conversation: Conversation, position: Position) -> Collection[type[EndRule]]:
-    """Return the ends that wait until the minimum of rounds is complete."""
+    """Return the end conditions that wait until the minimum of rounds is complete."""
     if position.may_end(conversation):
         return ()
     has_left = position.left is not None
@@ -281,7 +284,7 @@ def explain_guards(conversation: Conversation, position: Position, tallies: Tall
 def at_end(
     conversation: Conversation, position: Position, met: tuple[BaseEnd, ...], tallies: Tallies
 ) -> AtEnd:
-    """Return the data that ends use to explain themselves."""
+    """Return the data that end conditions use to explain themselves."""
     left_by = position.left.by if position.left else None
     return AtEnd(
         conversation, position.facts, position.speaker, position.completed, left_by, met, tallies
@@ -289,7 +292,7 @@ def at_end(
 
 
 def reasons_of(met: list[MetEnd]) -> tuple[Reason, ...]:
-    """Return the reasons of the met ends, each once, the strongest first."""
+    """Return the reasons of the met end conditions, each once, the strongest first."""
     ordered = (reason for one in met for reason in sorted(one.reasons, key=_PLACES.__getitem__))
     return tuple(dict.fromkeys(ordered))
 
@@ -299,7 +302,7 @@ def _one(rule: type[EndRule], *ends: BaseEnd) -> MetEnd:
 
 
 def _terms(end: BaseEnd, facts: Facts, waiting: Collection[type[EndRule]]) -> list[MetEnd]:
-    """Return the met ends among the alternatives that ``|`` joins."""
+    """Return the met end conditions among the alternatives that ``|`` joins."""
     if isinstance(end, AnyOf):
         return [met for part in end.of for met in _terms(part, facts, waiting)]
     if not isinstance(end, AllOf):

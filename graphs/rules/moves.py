@@ -1,4 +1,4 @@
-"""Moves of a conversation: who acts after each phase, what may follow, and which ends apply.
+"""The moves of a conversation: who acts after each phase, and which phases and ends may follow.
 
 `graphs.rules.transitions` decides by this table. The tests draw it for the documentation.
 """

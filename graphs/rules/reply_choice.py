@@ -1,4 +1,4 @@
-"""The choice between two tries of a reply. Pure functions."""
+"""The choice between a reply and its retry. Pure functions."""
 
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -30,7 +30,7 @@ class Checked(NamedTuple):
 
 
 class Worth(IntEnum):
-    """The worth of a reply. Of two tries, the try with the higher worth is said."""
+    """The worth of a reply. Of a reply and its retry, the one with the higher worth is said."""
 
     EARLY_END = -1
     """It would end the conversation before another speaker has answered."""
@@ -65,5 +65,5 @@ def worth_of(reply: Checked) -> Worth:
 
 
 def better(first: Checked, second: Checked) -> Checked:
-    """Return the better one of two tries; the second if both are equal."""
+    """Return the better one of a reply and its retry; the retry if both are equal."""
     return max(second, first, key=worth_of)

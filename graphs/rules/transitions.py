@@ -100,7 +100,7 @@ _STOP_CALLS: Final = {reason for reason, end in ENDS.items() if end.stops_calls}
 
 
 def _is_over(conversation: Conversation, position: Position, met: list[MetEnd]) -> bool:
-    """Return whether the met ends, sorted by strength, end the conversation here."""
+    """Return whether the met end conditions, sorted by strength, end the conversation here."""
     if not met:
         return False
     if position.phase in TURN_ENDS:

@@ -1,4 +1,4 @@
-"""Causes of a conversation's end: the messages that met each of its ends, and the ends themselves.
+"""Causes of a conversation's end: the end conditions, and the messages that met them.
 
 They are computed from the log; nothing is stored for them. `Outcome` explains the end in one
 sentence.
@@ -82,18 +82,20 @@ _RETRIED: Final = {
     Flaw.ECHO: Reason.ECHO,
     Flaw.SAME_CALLS: Reason.SAME_TOOL_CALLS,
 }
-"""The guards that count a flawed reply only after a reply with the same flaw was rejected. That
-rejected reply is a cause, too."""
+"""The guards that count a flawed reply only if the retry has the same flaw. The rejected first
+reply is a cause, too.
+"""
 
 _BY_SPEAKER: Final = (Reason.ROLE_FLIPS, Reason.SAME_REPLIES, Reason.ECHO)
 """The guards with a count for each speaker, over several turns."""
 
 _OVER_ROUNDS: Final = (Reason.SAME_REPLIES, Reason.STANDSTILL)
-"""The guards whose count depends on all messages since something new was said. Several messages
-may have the same count."""
+"""The guards that count from the last message that said something new. Several messages may have
+the same count.
+"""
 
 _FROM_LOG: Final = (DoneToken, ToolCalled, NoCodeBlock, MaxMessages)
-"""The ends that the log alone can show to be met."""
+"""The end conditions that the log alone can show to be met."""
 
 
 class _Trail:
@@ -114,7 +116,8 @@ class _Trail:
         self._named: list[tuple[int, Reason, set[tuple[str, str]]]] = []
         """The steps with done tokens or ending tools, each with these and their speakers."""
         self._newest: dict[Reason, int] = {}
-        """The steps of the newest message towards ends that depend on this message alone."""
+        """The steps of the newest message towards end conditions that depend on this message alone.
+        """
         self._complete: list[int] = []
         """The verdicts that a task is complete."""
         self._retries: list[tuple[int, Reason]] = []
@@ -226,7 +229,7 @@ class _Trail:
         return [self.steps[place] for place in sorted(found)]
 
     def _met_ends(self, outcome: Outcome | None) -> list[BaseEnd]:
-        """Return the ends of the spec that were met, or may be met if it has not ended."""
+        """Return the end conditions of the spec that were met, or all if it has not ended."""
         when = self._conversation.end_chat.when
         if when is None or outcome is None:
             return [end for _, end in leaves(when)]
@@ -234,7 +237,7 @@ class _Trail:
 
 
 def _met(end: BaseEnd, facts: Facts, reasons: Container[str]) -> list[BaseEnd]:
-    """Return the ends that this end consists of and that were met, for these reasons."""
+    """Return the parts of this end condition that were met, for these reasons."""
     if isinstance(end, AnyOf):
         return [leaf for part in end.of for leaf in _met(part, facts, reasons)]
     if isinstance(end, AllOf):

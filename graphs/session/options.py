@@ -49,12 +49,12 @@ class SessionOptions(SharedOptions, total=False):
     message: str | None
     """The next message of the person, if exactly one person takes part in the conversation. The
     person says it in the next turn, or after the end. After the end, the session continues: caps,
-    guards and other ends count from this message on, but budgets of money, tokens, calls and
-    seconds count the whole session. ``exit`` leaves the conversation, and does nothing if the
+    guards and other end conditions count from this message on, but budgets of money, tokens, calls
+    and seconds count the whole session. ``exit`` leaves the conversation, and does nothing if the
     session has ended. If tool calls must be decided first and ``answer`` does not decide them,
-    `SessionError` reports that the message was not said. The message belongs to the question that
-    waits at the call: it is rejected if that question has been answered, or another has been asked,
-    since the call.
+    `SessionError` reports that the message was not said. The message answers the question that
+    waits when the run is requested: it is rejected if that question has been answered since then,
+    or another has been asked.
     """
 
 
@@ -77,7 +77,7 @@ class GivenAnswer(NamedTuple):
     value: Any
     """The answer."""
     question: str | None = None
-    """The id of the question. If None, the only question that waits at the call."""
+    """The id of the question. If None, the only question that is waiting."""
 
 
 def check_run(options: Mapping[str, Any]) -> None:

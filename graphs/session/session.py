@@ -275,7 +275,7 @@ class Session(BaseSession):
         Args:
             value: The answer: text for a `MessageQuestion`, otherwise a value that fits the
                 question's ``response_schema``.
-            question: The id of the question. If None, the only question that waits at the call.
+            question: The id of the question. If None, the only question that is waiting.
             **options: The options of the run. The option ``answer`` answers later questions.
 
         Returns:
@@ -398,8 +398,8 @@ class Session(BaseSession):
         The message counts as a turn of that speaker, even if another speaker was next, and may end
         the conversation. ``exit`` has no special meaning here. A question that waits for a person
         is dropped; tool calls that wait for a person get a result that says so. If the session has
-        ended, it continues: caps, guards, verdicts and other ends count from this message on, but
-        budgets of money, tokens, calls and seconds count the whole session.
+        ended, it continues: caps, guards, verdicts and other end conditions count from this message
+        on, but budgets of money, tokens, calls and seconds count the whole session.
 
         Args:
             speaker: The name of the speaker.

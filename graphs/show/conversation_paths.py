@@ -42,7 +42,7 @@ from ..speakers.speaker import Speaker
 
 
 class Kind(StrEnum):
-    """The kind of a place."""
+    """The kind of a `Place`."""
 
     START = "start"
     TASK = "task"  # the task is made more specific
@@ -71,7 +71,7 @@ class Way(NamedTuple):
 
 
 def ways(conversation: Conversation) -> list[Way]:
-    """Return the ways that a conversation can take, each once, in the order of the walk."""
+    """Return the steps that a conversation can take, each once, in the order of the walk."""
     return _Walk(_shortened(conversation), conversation).ways()
 
 
@@ -80,7 +80,7 @@ _ROUNDS = 3
 
 
 def _shortened(conversation: Conversation) -> Conversation:
-    """Return the conversation with lower caps: whole rounds are removed, as rounds are alike."""
+    """Return the conversation with lower caps. Whole rounds are removed, as all are alike."""
     end_chat, count = conversation.end_chat, len(conversation.speakers)
     when = end_chat.when
     caps = [cap // count for cap in message_caps(when)]
@@ -168,7 +168,7 @@ class _Walk:
         return not known
 
     def _on(self, place: Place, position: Position, when: str) -> None:
-        """Walk on between two turns."""
+        """Continue the walk from a position between two turns."""
         conversation = self._conversation
         turn = decide(conversation, position)
         if turn.node is Node.END:
@@ -192,7 +192,7 @@ class _Walk:
     def _choose(
         self, place: Place, position: Position, names: Sequence[str], when: str = ""
     ) -> None:
-        """Walk on with each speaker that may be chosen."""
+        """Continue the walk with each speaker that may be chosen."""
         # Turns that begin at the same time continue alike, whoever spoke before.
         time = position.turns, position.completed
         for name in names:

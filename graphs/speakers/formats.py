@@ -32,10 +32,10 @@ from ..common.data import MARK_LENGTH, Accepts, Data, Kinded, Mark, Name, Named,
 from ..common.errors import function_error
 
 EMPHASIS: Final = "*_`~"
-"""Markdown signs that may surround a mark or occur within it."""
+"""Markdown characters that may surround a mark or occur within it."""
 
 LEADING: Final = re.compile(r"[#>\s]*")
-"""Other text allowed before a mark on its line: the signs of headings and quotations."""
+"""Other text allowed before a mark on its line: the characters of headings and quotations."""
 
 EMPHASIS_SIGNS: Final = re.compile(f"[{re.escape(EMPHASIS)}]+")
 
@@ -43,7 +43,7 @@ BEFORE_COLON: Final = re.compile(rf"(?<!\s)[^\S\r\n]++(?=[{re.escape(EMPHASIS)}]
 """The space that some languages put before a colon."""
 
 WIDE: Final = str.maketrans("：．。", ":..")  # noqa: RUF001
-"""Full-width colons and full stops, with the signs they are compared as."""
+"""Full-width colons and full stops, with the characters they are compared as."""
 
 Verbatim = Annotated[
     str, StringConstraints(min_length=1, max_length=MARK_LENGTH, pattern=r"\S", strict=True)
@@ -69,7 +69,8 @@ class LabelledFormat(Kinded):
 
     Raises:
         SpecError: One mark begins with another, so that they look alike; a mark consists
-            of Markdown signs only; or an optional mark is not one of the lines after the first.
+            of Markdown characters only; or an optional mark is not one of the lines after the
+            first.
     """
 
     kind: Literal["lines"] = "lines"

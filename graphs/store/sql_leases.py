@@ -57,7 +57,7 @@ class LeasedStore(Store):
         return lease is not None and await self._is_in_use(lease)
 
     async def is_valid(self, lease: Lease) -> bool:
-        """Return whether a lease is not lost."""
+        """Return whether the database still contains this lease."""
         return bool(await self._read(LEASE, *lease.terms))
 
     async def _lease(self, subject: LeaseSubject) -> tuple[str, int] | None:

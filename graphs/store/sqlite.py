@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .sqlite_saver import SqliteSessionSaver
 
 _WAIT: Final = 30.0  # seconds to wait for another process's write, or for its set-up of the file
-_PAUSE: Final = 0.01  # seconds between two tries
+_PAUSE: Final = 0.01  # seconds between two attempts
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _FOR_ALL: Final = (
     *_BUSY,

@@ -143,7 +143,7 @@ class Owner:
         return False
 
     def tidy(self) -> None:
-        """Remove the files of dead stores."""
+        """Remove the files of stores whose processes have ended."""
         for path in self._folder.iterdir():
             with suppress(OSError):
                 self.is_alive(path.name)

@@ -74,4 +74,4 @@ class _ThreadedSaver(StepSaver, SqliteSaver):
 
 
 class SqliteSessionSaver(LeasedSaver, _ThreadedSaver):
-    """The saver of one SQLite file."""
+    """A checkpointer that stores sessions in one SQLite file, each under its lease."""

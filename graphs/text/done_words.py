@@ -76,7 +76,7 @@ def without(
     name: str | None = None,
     shown: str | None = None,
 ) -> str:
-    """Return a text without the token that it says, and without the signs around only this token.
+    """Return a text without the token that it says and the punctuation around only this token.
 
     Args:
         token: The token.
@@ -121,7 +121,7 @@ def settled(
     """
     at, line = _begun(token, text), line_start(text, len(text))
     if spelling(token).loose.search(text, since) is not None:
-        # On an unfinished line, signs of code may turn out to be none. A face may have begun. The
+        # On an unfinished line, backticks may turn out not to mark code. A face may have begun. The
         # same token may come again, and then the lines before it are removed, too.
         uncoded = text[:line] + text[line:].replace("`", " ")
         variants = text, uncoded, uncoded.rstrip(_FACE_BEGUN), text[:at]
@@ -175,7 +175,7 @@ def _parts(token: str, text: str, match: Match, name: str | None) -> list[Part]:
     others = [*(find_everywhere(word, shown) if match == "anywhere" else find_lines(word, whole))]
     if last is None and not (others and match != "last"):
         return []
-    # Code signs and quotation marks around a whole line or sentence are decoration.
+    # Backticks and quotation marks around a whole line or sentence are decoration.
     if last is not None and is_hidden(last.token, hidden_parts(shown, word.is_all_of)):
         last = None
     hidden = hidden_parts(shown) if others else []

@@ -78,7 +78,7 @@ class _Around(NamedTuple):
     """The words of the names."""
     marks: re.Pattern[str] | None
     names: re.Pattern[str] | None
-    """Names that contain other signs than letters, such as "Agent 2"."""
+    """Names that contain characters other than letters, such as "Agent 2"."""
 
 
 @lru_cache
@@ -101,7 +101,7 @@ def _without_emphasis(text: str) -> str:
 
 
 def _without(text: str, around: _Around) -> str:
-    """Return a text without marks, names made of signs, placeholders, emoticons and Markdown."""
+    """Return a text without marks, `names`, quotes, placeholders, honorifics, faces, emphasis."""
     shown = _without_emphasis(text)
     if around.marks is not None:
         shown = around.marks.sub("\n", shown)

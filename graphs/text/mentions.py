@@ -257,14 +257,16 @@ _LEADING: Final = JOINTS.union("([{<")
 
 
 class Part(NamedTuple):
-    """A part of a text that others do not hear: a token, with signs that surround only it."""
+    """A part of a text that others do not hear: a token and the punctuation around only it."""
 
     start: int
     end: int
     token: Span
     """The token's position."""
     kept: str = ""
-    """Closing signs in the part that belong to opening signs before it. They are kept."""
+    """Closing brackets and quotation marks in the part whose opening ones are before it. They are
+    kept.
+    """
 
 
 def find_everywhere(word: Spelling, text: str) -> Iterator[Part]:
@@ -342,7 +344,7 @@ def _is_bare(text: str, bare: int, start: int) -> bool:
 
     Args:
         text: The text.
-        bare: The index of the first sign directly before the word.
+        bare: The index of the first punctuation mark directly before the word.
         start: The index of the word.
     """
     if not set(text[bare:start]) <= set(EMPHASIS):
@@ -354,11 +356,10 @@ def _is_bare(text: str, bare: int, start: int) -> bool:
 
 
 def _unpaired(text: str, start: int, end: int) -> tuple[int, str]:
-    """Leave out the pairs of signs around a part of a text.
+    """Find the pairs of brackets and quotation marks around a part of a text.
 
     Returns:
-        The index at which the part and these signs begin, and the closing signs after it that
-        belong to other signs.
+        The index of the outermost opening one, and the unpaired closing ones after the part.
     """
     closing = []
     for sign in text[end:]:
@@ -370,7 +371,7 @@ def _unpaired(text: str, start: int, end: int) -> tuple[int, str]:
 
 
 def _opened(closing: str, before: str) -> str:
-    """Return the closing signs whose opening signs occur in a text."""
+    """Return the closing brackets and quotation marks whose opening ones occur in a text."""
     known = {one for one in set(closing) if any(sign in before for sign in CLOSERS[one])}
     return "".join(one for one in closing if one in known)
 

@@ -29,7 +29,7 @@ JOINTS: Final = frozenset(",،、，–—-")  # noqa: RUF001
 """Punctuation within a sentence that leads to the next word."""
 
 _FINAL: Final = frozenset(".!¡…。！．｡।॥۔։።။།༎‧#")  # noqa: RUF001
-"""Punctuation that ends a sentence without asking, and the sign of a heading."""
+"""Punctuation that ends a sentence without asking, and the character that begins a heading."""
 
 _PLAIN: Final = _FINAL.union(PAIRS, CLOSERS)
 

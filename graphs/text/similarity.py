@@ -41,8 +41,8 @@ _LONG = 10_000
 
 asks: Final = re.compile(
     r"[?？؟՞\u037e]"  # noqa: RUF001
-    # Ends of questions without a question mark: in Greek a sign that looks like a semicolon, in
-    # Japanese and Chinese a particle.
+    # Ends of questions without a question mark: in Greek a character that looks like a semicolon,
+    # in Japanese and Chinese a particle.
     r"|(?<=[\u0370-\u03ff\u1f00-\u1fff]);"
     r"|[か吗嗎](?=[」』”\"')）\s]*(?:[。．.…\n]|\Z))"  # noqa: RUF001
 ).search
@@ -217,7 +217,8 @@ def _is_near(one: str, other: str) -> bool:
 def _moved(one: str, other: str) -> bool:
     """Return whether two nearly equal texts differ in a whole sentence.
 
-    "Thank you, my next question is this: does it have fur?" consists of a form and a move.
+    In a game, for example, "Thank you, my next question is this: does it have fur?" has a sentence
+    that is always the same, and a question that is a new move.
     """
     sentences = [Counter(map(plain, _SENTENCE_END.split(text))) for text in (one, other)]
     rests = [

@@ -101,7 +101,7 @@ class Phrases(NamedTuple):
     emoji: frozenset[str]
     """All emoji that a courtesy may contain."""
     telling: frozenset[str]
-    """Words that change the statement of an otherwise equal reply, such as "not"."""
+    """Words that change the meaning of an otherwise equal reply, such as "not"."""
     doubts: Doubts
     """The phrases that make a verdict doubtful."""
 
@@ -314,7 +314,7 @@ def spellings_by_chunk(
         yield [split("".join(choice)) for choice in product(*choices)]
 
 
-# For scripts without spaces: the average number of letters in a word.
+# The average number of letters in a word, for scripts without spaces.
 _DENSE = (
     (re.compile(r"[\u3005\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"), 2),
     (re.compile(r"[\u3040-\u30ff]"), 3),
@@ -349,7 +349,7 @@ def cut(text: str, limit: int) -> str:
 
 
 def _begin(word: str, limit: float) -> str:
-    """Return the longest beginning of a word within the limit, in a script without spaces."""
+    """Return the longest prefix within the limit of a "word" in a script without spaces."""
     sizes = range(len(word), 0, -1)
     return next((word[:size] for size in sizes if words_in(word[:size]) <= limit), "")
 

@@ -1,4 +1,4 @@
-"""The gate for the model calls of many sessions, and the tries of each call.
+"""The gate for the model calls of many sessions, and the attempts of each call.
 
 OpenAI's client repeats some requests itself, so the HTTP client below it reports each try.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _COUNT: Final = "x-stainless-retry-count"
-"""The client's request header with the number of earlier tries."""
+"""The client's request header with the number of earlier attempts."""
 
 MOST_OUTAGES: Final = 10
 """Maximum number of outages that one call waits for. Its own prompt may break the connection."""
@@ -199,10 +199,10 @@ class AtGate:
 
 
 class TriesAtGate(AtGate):
-    """A call whose tries each pass a gate, in this project's HTTP client."""
+    """A call of this project's HTTP client; each attempt passes a gate."""
 
     async def make_call(self, once: Callable[[], Awaitable[T]]) -> T:
-        """Make the call; its tries wait for the gate."""
+        """Make the call; each attempt waits for the gate."""
         while True:
             try:
                 return await once()
@@ -239,7 +239,7 @@ class TriesAtGate(AtGate):
 
 
 class _Tries(NamedTuple):
-    """Actions at each try of a call."""
+    """Actions to perform at each attempt of a model call."""
 
     tell: Callable[[int], None]
     gate: AtGate | None

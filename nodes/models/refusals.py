@@ -300,7 +300,7 @@ def _is_for_another_reason(error: "openai.APIError") -> bool:
 
 
 def _fields(error: BaseException) -> dict[str, Any]:
-    """Return the fields of an error's body, which some servers wrap once more."""
+    """Return the fields of an error's body. Some servers nest them in a list or under ``error``."""
     body = error.body if is_api_error(error) else None
     if isinstance(body, list):
         body = next(iter(body), None)

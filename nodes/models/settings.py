@@ -161,14 +161,14 @@ def learned_of_object(chat: object) -> Learned:
 def refused_setting(
     error: BaseException, sent: Mapping[str, str], settings: CallSettings
 ) -> str | None:
-    """Return the setting that was refused, by our name, or None if the call failed otherwise.
+    """Return duologue's name of the refused setting, or None if the call failed otherwise.
 
     A default is found before a setting that the user chose: if two settings exclude each other, the
     default can be left out.
 
     Args:
         error: The error that the client raised.
-        sent: The client's names for the settings, by ours.
+        sent: The client's names for the settings, by duologue's names.
         settings: The settings of the call.
     """
     ours = {name: name for name in sent} | {sent_as: name for name, sent_as in sent.items()}

@@ -173,7 +173,7 @@ class ToolOffer(ABC):
 
         Args:
             messages: The messages.
-            offered: Returns the tools and the choice.
+            offered: Returns the offered tools and the tool choice.
             prompting: The model's `Prompting`.
         """
 

@@ -90,7 +90,7 @@ _JSON_TYPES: Final = {
 }
 
 NAME: Final = re.compile(r"[a-zA-Z0-9_-]+")
-"""The names of tools and speakers.
+"""Valid names of tools and speakers.
 https://github.com/jekalmin/extended_openai_conversation/issues/251
 """
 

@@ -232,7 +232,7 @@ def rewrite_request(conversation: Conversation, draft: MessageMetadata) -> str:
 
 
 def _without_request(conversation: Conversation, speaker: Speaker, text: str, request: str) -> str:
-    """Return a second try without echoes of the request for it, and without announcements."""
+    """Return a retried reply without echoes of the retry request and without announcements."""
     if isinstance(speaker.format, SchemaFormat):
         # Sentences within JSON are no prose. Only the whole text can repeat the request.
         return "" if all_repeat(text, request) else text

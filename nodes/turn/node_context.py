@@ -82,7 +82,7 @@ class Resources:
         return conversation
 
     def check_model(self, name: str | None) -> None:
-        """Check that a model may be named like this; the name may come from a server's client."""
+        """Check that a model's name is allowed, since a client of a server may have chosen it."""
         if name is not None and not self.allow_paths:
             self.models.refuse_place(name)
 
@@ -302,7 +302,7 @@ class NodeContext:
     async def _predicates(
         self, log: Sequence[BaseMessage], position: Position, before: Facts
     ) -> tuple[str, ...]:
-        """Return the names of the predicates in the ends that are true."""
+        """Return the names of the predicates in the end conditions that are true."""
         if position.phase is Phase.SPOKEN:
             # Predicates that were true before this message may be false now.
             return ()

@@ -45,7 +45,7 @@ async def last_prompt(
 def _asked_with(before: State, after: State, name: str) -> list[AnyMessage] | None:
     """Return the log before the answer of a speaker's model in a step, or None if there is none."""
     if Position.model_validate(before.get("position") or {}).phase is Phase.ANSWERED:
-        # Hooks have changed an earlier answer.
+        # This step only ran the hooks, on an answer from an earlier step.
         return None
     known, log = {message.id for message in log_of(before)}, log_of(after)
     for place, message in enumerate(log):

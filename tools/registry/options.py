@@ -32,7 +32,7 @@ _MODULES: Final = re.compile(r"\b(?:\w+\.)+(?=\w)")
 """Module prefixes of type names, which would make a signature unreadable."""
 
 UNCHANGED: Final = _Unchanged()
-"""Shown as the default of options that replace fields."""
+"""Shown in signatures as the default of options that replace a conversation's fields."""
 
 
 def list_options(function: F) -> F:

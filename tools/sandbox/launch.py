@@ -40,7 +40,7 @@ class Launch:
     folder: str | None = None
     """A new folder in which the process starts. It is removed when the process ends."""
     in_memory: Sequence[str] = ()
-    """Its folders that are in memory, if it has separate namespaces."""
+    """The folders that are in memory in the process's own namespaces. Empty if it has none."""
     group: bool = False
     """Whether the process leads a process group on the bare host."""
     filter: bytes | None = None

@@ -394,13 +394,14 @@ class Workers:
                     self._guard = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
-        """End interpreters that run between calls, as long as any interpreter is idle."""
+        """Check all waiting interpreters regularly, and end each one that still runs code."""
         while self._idle:
             await asyncio.sleep(_IDLE_SECONDS)
             idle = [(key, worker, worker.asked) for key, worker in self._idle.items()]
             found = await asyncio.to_thread(_are_idle, [worker for _, worker, _ in idle])
             for (key, worker, asked), is_idle in zip(idle, found, strict=True):
-                # A worker with a new call meanwhile was checked while it was busy.
+                # If the worker has received a new call meanwhile, the check saw it busy with that
+                # call.
                 if not is_idle and self._idle.get(key) is worker and worker.asked == asked:
                     await self._idle.pop(key).close()
 

@@ -92,8 +92,8 @@ def _pass(counts: Sequence[tuple[int, int]], k: int) -> Estimate:
     sessions = sum(n for n, _ in counts)
     if len(units) > 1:
         return _share(units, sessions)
-    # With one combination, the trials are the sample: k of them pass with the k-th power of the
-    # share.
+    # With only one combination, the trials are the sample: the probability that k of them all pass
+    # is the share to the power of k.
     ((n, c),) = counts
     low, high = _wilson(c / n, n, _NORMAL)
     return _estimate(units, sessions, low**k, high**k)

@@ -72,7 +72,7 @@ class Value(Data):
     cells: NonNegativeInt
     """Number of cells."""
     kinds: tuple[Kind, ...]
-    """The reasons of their ends, and the statuses of cells that have not ended."""
+    """The reasons why they ended, and the statuses of cells that have not ended."""
     messages: NonNegativeFloat | None
     """Mean number of messages of the cells that have ended. None if no cell has ended."""
     tokens: NonNegativeFloat | None

@@ -142,7 +142,7 @@ def rendered(text: str, console: Console) -> list[list[Segment]] | None:
 
 
 def _inline(tokens: list[Token]) -> Iterator[Token]:
-    """Yield the tokens with line breaks kept, and with signs in names and sums as plain text."""
+    """Yield the tokens. Line breaks are kept; names and formulas contain no emphasis."""
     literal: list[bool] = []
     for place, token in enumerate(tokens):
         if token.type == "softbreak":

@@ -129,7 +129,7 @@ class Adapter(ABC):
 
     @abstractmethod
     def sent_names(self, settings: CallSettings) -> Mapping[str, str]:
-        """Return the client's names for the settings of a call, by ours."""
+        """Return the client's names for the settings of a call, by duologue's names."""
 
     def learns(self, name: str, text: str) -> bool:
         """Return whether the next try sends a refused setting by another name.

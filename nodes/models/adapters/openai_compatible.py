@@ -71,7 +71,7 @@ class OpenAICompatible(Adapter):
                     )
 
     def sent_names(self, settings: CallSettings) -> Mapping[str, str]:
-        """Return the API's names for the settings of a call, by ours."""
+        """Return the API's names for the settings of a call, by duologue's names."""
         names = {name: name for name in (*settings.values, *settings.extra_args)}
         if "max_tokens" in names:
             names["max_tokens"] = self._limit_name
@@ -128,7 +128,7 @@ class OpenAICompatible(Adapter):
         return lambda prompt, config: chat.ainvoke(prompt, config=config, **options)
 
     def at_gate(self, gate: Gate, prompt: Sequence[BaseMessage]) -> AtGate:
-        """Return a call whose tries each pass the gate."""
+        """Return a call whose attempts each pass the gate."""
         return TriesAtGate(gate, self.label, prompt, self.server)
 
     def errors(self, *, of_many: bool) -> AbstractContextManager[None]:

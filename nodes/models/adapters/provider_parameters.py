@@ -25,7 +25,7 @@ class Parameters:
     """The parameters of an unknown client: OpenAI's, as arguments of the call."""
 
     names: ClassVar[Mapping[str, str]] = {}
-    """The client's names for settings, by ours, if they differ."""
+    """The client's names for settings, by duologue's names. Contains only names that differ."""
     missing: ClassVar[frozenset[str]] = frozenset()
     """The settings that the client does not support."""
     sets_fields: ClassVar[bool] = False
