@@ -177,7 +177,7 @@ def read_export(
     check_options(registered, Registered)
     if form not in get_args(BatchFormat):
         known = list_names(get_args(BatchFormat))
-        raise SpecError(f"format: {form!r} is unknown for batches; there are {known}")
+        raise SpecError(f"format: {form!r} is unknown for batches; choose one of {known}")
     wanted = {**filters, **{name: _as_tuple(filters[name]) for name in ("reason", "score")}}
     return Export(validate(Chosen, wanted), form, speaker, metadata, Registry(registered))
 
@@ -292,12 +292,12 @@ class Export:
         """Raise if no session has a score in the comparisons, or the speaker."""
         unknown = self.chosen.unknown_score(self.scores)
         if unknown is not None:
-            known = f"; there are {list_names(sorted(self.scores))}" if self.scores else ""
+            known = f"; choose one of {list_names(sorted(self.scores))}" if self.scores else ""
             raise SpecError(f"score: no session of batch {batch!r} has a score {unknown!r}{known}")
         if self.left_out["speaker"] and not self.sessions + self.left_out["nothing_said"]:
             raise SpecError(
-                f"no speaker in batch {batch!r} is called {self.speaker!r}; in one of its sessions "
-                f"there are {list_names(self.names)}"
+                f"no speaker in batch {batch!r} is called {self.speaker!r}; choose one of "
+                f"{list_names(self.names)}, the speakers of one of its sessions"
             )
 
     def manifest(self, batch: str, data: NewFile) -> ExportManifest:

@@ -39,7 +39,7 @@ def read_paths(text: str) -> tuple[Path, ...]:
         if sign not in ".,":
             break
     raise ValueError(
-        f"vary: {text!r} is not a path; join names by dots, quote a name that contains a dot or "
+        f"vary: {text!r} is not a path; join names with dots, quote a name that contains a dot or "
         "a comma, and separate the paths of several fields by commas"
     )
 
@@ -68,7 +68,7 @@ def flatten_paths(given: object) -> dict[str, object]:
     for paths, values in _leaves(given, ()):
         key = ", ".join(map(write_path, paths))
         if key in found:
-            raise ValueError(f"vary.{key}: is given twice")
+            raise ValueError(f"vary.{key}: is given twice; remove one")
         found[key] = values
     return found
 
@@ -87,7 +87,9 @@ def check_apart(paths: Iterable[tuple[Path, str]]) -> None:
             also = "" if first == second else f", also as {first}"
             raise ValueError(f"vary.{second}: varies twice{also}")
         if other[: len(one)] == one:
-            raise ValueError(f"vary.{second}: is a part of {first}, which varies as well")
+            raise ValueError(
+                f"vary.{second}: is a part of {first}, which varies as well; vary only one of them"
+            )
 
 
 def _leaves(table: Mapping[object, object], at: Path) -> Iterator[tuple[tuple[Path, ...], object]]:
@@ -100,5 +102,7 @@ def _leaves(table: Mapping[object, object], at: Path) -> Iterator[tuple[tuple[Pa
         # Inside a table, a key of a further table is a single name, even if it contains dots.
         (inner, *more) = ((key,),) if at else read_paths(key)
         if more:
-            raise ValueError(f"vary.{key}: several fields can't share one table")
+            raise ValueError(
+                f"vary.{key}: several fields can't share one table; give them a list of rows"
+            )
         yield from _leaves(given, (*at, *inner))

@@ -98,7 +98,9 @@ class Axis:
                 raise self.error("contains a number that JSON does not have", number) from error
             first = seen.setdefault(text, number)
             if first != number:
-                raise self.error(f"has the same values as {self.place(first)}", number)
+                raise self.error(
+                    f"has the same values as {self.place(first)}; remove one of them", number
+                )
 
 
 def read_json(value: JsonValue) -> JsonValue:

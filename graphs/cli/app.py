@@ -263,7 +263,7 @@ def show(
     if speaker is not None and thoughts:
         raise SpecError("--thoughts: no speaker sees thoughts; leave out --as")
     if prompt and speaker is None:
-        raise SpecError("--prompt shows the prompt of one speaker; name the speaker by --as")
+        raise SpecError("--prompt shows the prompt of one speaker; name the speaker with --as")
     if html:
         others = {"--why": why, "--thoughts": thoughts, "--prompt": prompt, "--json": as_json}
         for option, given in others.items():

@@ -156,7 +156,7 @@ def template(kind: str) -> str:
     """
     kinds = [*forms_by_kind(), *_FILES]
     if kind not in kinds:
-        hint = did_you_mean(kind, kinds) or f"; there are {list_names(kinds)}"
+        hint = did_you_mean(kind, kinds) or f"; choose one of {list_names(kinds)}"
         raise SpecError(f"there is no kind {kind!r}{hint}")
     what = "batch" if kind == _BATCH else "conversation"
     lines = [

@@ -45,7 +45,9 @@ def view(
         from ..view.serve import serve
     except ImportError as error:
         needed = "uv run --extra view, or pip install 'duologue[view]'"
-        raise SpecError(f"view needs the extra 'view'; install it by {needed} ({error})") from error
+        raise SpecError(
+            f"view needs the extra 'view'; install it with {needed} ({error})"
+        ) from error
 
     def tell(address: str) -> None:
         plain(stdout(), address)

@@ -25,7 +25,7 @@ def read_file(path: Path, parse: Callable[[str], Any]) -> Any:  # noqa: ANN401
     except OSError as error:
         raise SpecError(f"{path}: can't be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise SpecError(f"{path}: is not UTF-8 text") from error
+        raise SpecError(f"{path}: is not UTF-8 text; save it as UTF-8") from error
     except RecursionError as error:
         raise SpecError(f"{path}: is nested too deep to be read") from error
     except ValueError as error:

@@ -68,7 +68,7 @@ def explain_error(error: ValidationError, model: type[BaseModel]) -> str:
             context = first.get("ctx") or {}
             kinds, tag = str(context["expected_tags"]), str(context["tag"])
             hint = did_you_mean(tag, [kind.strip(" '") for kind in kinds.split(",")])
-            return f"{field}.kind: {tag!r} is unknown{hint or f'; there are {kinds}'}"
+            return f"{field}.kind: {tag!r} is unknown{hint or f'; choose one of {kinds}'}"
         case "union_tag_not_found":
             return f"{field}.kind: is missing"
         case "missing":
@@ -193,11 +193,11 @@ def did_you_mean(unknown: str, known: Sequence[str]) -> str:
 
 def suggest_near_or_all(unknown: str, known: Sequence[str]) -> str:
     """Suggest similar names, or else list all, for the end of an error."""
-    return did_you_mean(unknown, known) or f"; there are {list_names(known)}"
+    return did_you_mean(unknown, known) or f"; choose one of {list_names(known)}"
 
 
 def suggest_option(unknown: str, known: Sequence[str]) -> str:
-    """Suggest the option with the same meaning, or else as `suggest_near_or_all` does."""
+    """Suggest the option with the same meaning, or else similar names, or else list all."""
     same = [name for name in _SYNONYMS.get(unknown.casefold(), ()) if name in known]
     return f"; did you mean {list_names(same)}?" if same else suggest_near_or_all(unknown, known)
 

@@ -366,7 +366,7 @@ class ConversationFields(Spec):
         for speaker in self.speakers:
             if speaker.name == name:
                 return speaker
-        raise KeyError(f"no speaker is called {name!r}; there are {list_names(self.names)}")
+        raise KeyError(f"no speaker is called {name!r}; choose one of {list_names(self.names)}")
 
 
 def _build_system_prompt(

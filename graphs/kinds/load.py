@@ -56,7 +56,7 @@ def _from_dict(data: dict[str, Any], where: str) -> Conversation:
         return restore_conversation(data, where)
     forms = forms_by_kind()
     if not isinstance(kind, str) or kind not in forms:
-        raise SpecError(f"{where}kind: {kind!r} is unknown; there are {list_names(forms)}")
+        raise SpecError(f"{where}kind: {kind!r} is unknown; choose one of {list_names(forms)}")
     try:
         return forms[kind].of(data)
     except SpecError as error:

@@ -138,10 +138,10 @@ def find_misshapen(error: ValidationError) -> str:
         case "extra_forbidden":
             return f"{field}: there is no such field"
         case "union_tag_not_found":
-            return f"{field}.type: is missing; there are {list_names(DECISIONS)}"
+            return f"{field}.type: is missing; choose one of {list_names(DECISIONS)}"
         case "union_tag_invalid":
             tag = (first.get("ctx") or {}).get("tag")
-            return f"{field}.type: {tag!r} is not a decision; there are {list_names(DECISIONS)}"
+            return f"{field}.type: {tag!r} is not a decision; choose one of {list_names(DECISIONS)}"
         case _ if not field:
             return 'it must be {"decisions": [...]}, with a decision for each call'
         case _:

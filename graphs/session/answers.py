@@ -1,7 +1,7 @@
-"""Answers and messages with which a run begins, bound to the question that waited at the call.
+"""Answers and messages with which a run begins, bound to the question they were written for.
 
-A run first waits for the session's lease. Meanwhile another run may answer that question and ask
-the next one, which the caller has not seen.
+A run first waits for the session's lease. Meanwhile another run may answer the waiting question and
+ask the next one, which the caller has not seen.
 """
 
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ class BoundAnswer(NamedTuple):
     value: Any
     """The answer."""
     question: str | None
-    """The id of the question. None if no question waited at the call."""
+    """The id of the question. None if no question was waiting when the answer was given."""
     waited: bool
-    """Whether that question waited at the call."""
+    """Whether that question was waiting when the answer was given."""
 
 
 def bind_answer(session: str, waiting: Sequence[Question], answer: GivenAnswer) -> BoundAnswer:
@@ -29,7 +29,7 @@ def bind_answer(session: str, waiting: Sequence[Question], answer: GivenAnswer) 
 
     Args:
         session: The session's id.
-        waiting: The questions that wait at the call, before the run waits for the lease.
+        waiting: The questions that are waiting before the run waits for the lease.
         answer: The answer.
 
     Returns:
@@ -83,19 +83,21 @@ def answered_question(
     elif has_ended:
         problem = "has ended and does not wait for an answer"
     elif waiting:
-        problem = f"did not accept the answer: no question waited at the call; {now}"
+        problem = (
+            f"did not accept the answer: no question was waiting when the answer was given; {now}"
+        )
     else:
         problem = "does not wait for an answer; resume it without one"
     raise SessionError(f"Session {session!r} {problem}.")
 
 
 class BoundInput(NamedTuple):
-    """The answer or message with which a run begins, and the questions that waited at the call."""
+    """The answer or message with which a run begins, and the questions that were waiting."""
 
     session: str
     """The session's id."""
     waited: Sequence[Question]
-    """The questions that waited at the call."""
+    """The questions that were waiting when the run was requested."""
     answer: BoundAnswer | None
     """The answer, or None."""
     has_message: bool
@@ -109,7 +111,8 @@ class BoundInput(NamedTuple):
             has_ended: Whether the session has ended.
 
         Raises:
-            SessionError: Since the call, its question was answered or another was asked.
+            SessionError: Its question was answered, or another was asked, before the lease
+                was acquired.
         """
         if self.answer is not None:
             answered_question(self.session, waiting, self.answer, has_ended=has_ended)

@@ -32,7 +32,7 @@ async def export_session(
     from ..common.validation import list_names
 
     if form not in FORMATS:
-        raise SpecError(f"format: {form!r} is unknown; there are {list_names(FORMATS)}")
+        raise SpecError(f"format: {form!r} is unknown; choose one of {list_names(FORMATS)}")
     return await FORMATS[form].write(_Export(store, session, form, speaker, registry, metadata))
 
 

@@ -202,14 +202,16 @@ def apply_changes(conversation: Conversation, changes: Mapping[str, object]) -> 
     """Return a conversation with changed rules and the same speakers."""
     for field in ("version", *FIXED):
         if field in changes:
-            raise SpecError(f"{field}: can't change in a fork")
+            raise SpecError(f"{field}: can't be changed in a fork; leave it out")
     of_speakers = require_fields(
         changes.get("speakers", {}), "speakers", "of changes by the speakers' names"
     )
     for name, fields in of_speakers.items():
         for field in FIXED_OF_SPEAKERS:
             if isinstance(fields, Mapping) and field in fields:
-                raise SpecError(f"speakers.{name}.{field}: can't change in a fork")
+                raise SpecError(
+                    f"speakers.{name}.{field}: can't be changed in a fork; leave it out"
+                )
     given: dict[str, Any] = {**changes}
     found = conversation.replace(**given)
     for name, own in found.prompts.items():

@@ -129,7 +129,7 @@ def _agents(recorded: StoredSession) -> dict[str, Runnable[Any, Any]]:
     def again(_: object) -> dict[str, Any]:
         found = next(replies, None)
         if found is None:
-            raise _NoMoreError("the record has no further reply of an agent")
+            raise _NoMoreError("the record contains no further reply of an agent")
         return found
 
     agent = RunnableLambda(again)

@@ -79,7 +79,9 @@ def check_speaker(session: str, conversation: Conversation, name: str) -> None:
     """Raise if no speaker of a session has this name."""
     if name not in conversation.names:
         names = list_names(conversation.names)
-        raise SpecError(f"no speaker in session {session!r} is called {name!r}; there are {names}")
+        raise SpecError(
+            f"no speaker in session {session!r} is called {name!r}; choose one of {names}"
+        )
 
 
 async def read_stored_session(store: Store, session: str) -> StoredSession:

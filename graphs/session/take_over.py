@@ -21,7 +21,7 @@ from .stored_session import StoredSession
 
 
 def waits_for(questions: Sequence[Question], *, has_ended: bool = False) -> str:
-    """Return which answers a session waits for now, as the end of a sentence."""
+    """Return a clause that names the questions a session waits for now."""
     if has_ended:
         return "it has ended"
     if not questions:
@@ -30,11 +30,11 @@ def waits_for(questions: Sequence[Question], *, has_ended: bool = False) -> str:
 
 
 def check_still_waits(session: str, before: Sequence[Question], now: Sequence[Question]) -> None:
-    """Raise if questions of a session were answered or asked since the call.
+    """Raise if questions of a session were answered or asked before the lease was acquired.
 
     Args:
         session: The session's id.
-        before: The questions that waited at the call.
+        before: The questions that were waiting before the lease was acquired.
         now: The questions that wait now, under the lease.
 
     Raises:
@@ -42,7 +42,7 @@ def check_still_waits(session: str, before: Sequence[Question], now: Sequence[Qu
     """
     if [one.id for one in before] != [one.id for one in now]:
         raise SessionError(
-            f"Session {session!r} has continued since the call, so the message was not said: "
+            f"Session {session!r} has continued since the call, so the message was not added: "
             f"{waits_for(now)}; read its new messages, then try again."
         )
 

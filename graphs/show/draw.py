@@ -30,7 +30,7 @@ _LONGEST = 60
 def draw(
     conversation: Conversation | Mapping[str, Any] | str | Path, file: str | Path | None = None
 ) -> str:
-    """Draw the order of a conversation's steps: its speakers, its judge and its ends.
+    """Draw the order of a conversation's steps: its speakers, its judge and its end conditions.
 
     No model is called. Only steps that this conversation can take are drawn.
 
@@ -80,7 +80,7 @@ def _rendered(text: str, form: str) -> bytes:
         import mermaidx  # type: ignore[import-untyped]  # an extra, and it takes a while
     except ImportError as error:
         raise SpecError(
-            f"{form} files need the extra 'pictures'; install it by uv run --extra pictures or "
+            f"{form} files need the extra 'pictures'; install it with uv run --extra pictures or "
             "pip install 'duologue[pictures]', or write a .mmd file"
         ) from error
     picture = mermaidx.render(text)
@@ -204,7 +204,7 @@ def replies(conversation: Conversation, speaker: Speaker) -> str:
 
 
 def _at_any_time(conversation: Conversation) -> list[str]:
-    """Return the ends that are possible at any time, one per line."""
+    """Return the end conditions that may be met at any time, one per line."""
     budgets = [
         end.describe()
         for end in lone(conversation.end_chat.when)

@@ -24,8 +24,8 @@ _AT_ONCE: Final = 1.5
 """Seconds to wait for an error of the answer, such as one that another process has answered."""
 
 _NOT_HERE: Final = (
-    ". This page has only the models of its environment and the tools of installed packages. "
-    "Continue a session that uses other tools in the program that registers them."
+    ". This page can use only the models of its environment and the tools of installed packages. "
+    "If the session needs other tools, continue it in the program that registers them."
 )
 
 

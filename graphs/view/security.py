@@ -88,7 +88,7 @@ class Guard:
         """
         path = escape("/" + request.url.path.lstrip("/"))
         page = f'<!doctype html><meta http-equiv="refresh" content="0; url={path}">'
-        page += f'<title>duologue</title><a href="{path}">To the page</a>'
+        page += f'<title>duologue</title><a href="{path}">Go to the page</a>'
         answer = HTMLResponse(page)
         answer.set_cookie(self._cookie, self._key, httponly=True, samesite="strict")
         return answer

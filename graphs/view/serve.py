@@ -114,6 +114,6 @@ def _open(address: str, private: Path) -> None:
     where = escape(address)
     page.write_text(
         f'<!doctype html><meta http-equiv="refresh" content="0; url={where}">'
-        f'<title>duologue</title><a href="{where}">To the page</a>'
+        f'<title>duologue</title><a href="{where}">Go to the page</a>'
     )
     webbrowser.open(page.as_uri())

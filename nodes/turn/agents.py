@@ -460,7 +460,7 @@ async def _run(agent: Agent, name: str, turn: Turn, calls: ModelCalls) -> object
     except ParentCommand as error:
         raise SpecError(
             f"the agent {name!r} failed in {where}: it returned a Command to its parent graph, "
-            "the conversation; choose the next speaker by the turn order"
+            "the conversation; choose the next speaker with the turn order"
         ) from error
     except GraphInterrupt as error:
         problem = describe_unstorable(error)
@@ -510,7 +510,7 @@ def _reply(name: str, last: BaseMessage, parsed: JsonValue) -> AIMessage:
     elif calls and not text.strip():
         called = calls[0]["name"]
         raise SpecError(
-            f"the agent {name!r} failed: it returned a call of the tool {called!r} without running "
+            f"the agent {name!r} failed: it returned a call to the tool {called!r} without running "
             "it; use an agent that runs its tools"
         )
     thought = answer.additional_kwargs.get(THOUGHT)

@@ -93,7 +93,7 @@ def _with_arguments(name: str, called: ToolCall, given: dict[str, Any]) -> ToolC
     if not isinstance(arguments, dict):
         raise _failed(name, "before_tool", "it returned a call without args")
     if given.get("name", called["name"]) != called["name"]:
-        raise _failed(name, "before_tool", f"it returned a call of another tool, {given['name']!r}")
+        raise _failed(name, "before_tool", f"it returned a call to another tool, {given['name']!r}")
     # Checked before the tool runs, because the log stores the arguments.
     fault = why_unstorable(arguments)
     if fault is not None:

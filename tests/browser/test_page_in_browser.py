@@ -159,7 +159,7 @@ def test_side_by_side_each_line_stands_in_the_columns_of_those_who_hear_it(show:
 def test_all_is_reached_by_keys_and_a_link_to_a_hidden_line_shows_it(show: Open) -> None:
     tab = show(TALK)
     tab.keyboard.press("Tab")
-    assert tab.evaluate("document.activeElement.textContent") == "To the conversation"
+    assert tab.evaluate("document.activeElement.textContent") == "Skip to the conversation"
     tab.locator("#as-all").focus()
     tab.keyboard.press("ArrowRight")
     tab.keyboard.press("ArrowRight")

@@ -37,9 +37,9 @@ BAD: dict[str, tuple[Any, str]] = {
     "many": ({"decisions": [APPROVE] * 3}, "decisions: 3 decisions for 2 waiting calls"),
     "kind": (
         {"decisions": [APPROVE, {"type": "accept"}]},
-        "decisions.1.type: 'accept' is not a decision; there are 'approve', 'edit', 'reject'",
+        "decisions.1.type: 'accept' is not a decision; choose one of 'approve', 'edit', 'reject'",
     ),
-    "no-kind": ({"decisions": [{}, APPROVE]}, "decisions.0.type: is missing; there are"),
+    "no-kind": ({"decisions": [{}, APPROVE]}, "decisions.0.type: is missing; choose one of"),
     "not-allowed": (
         {"decisions": [APPROVE, RESPOND]},
         "decisions.1.type: 'respond' is not allowed for 'look'; allowed are 'approve', 'edit'",

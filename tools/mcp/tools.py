@@ -56,7 +56,7 @@ class McpTool(BaseTool):
     """Name of the tool on the server."""
 
     def _run(self, /, *args: object, **arguments: object) -> str:
-        raise NotImplementedError("a tool of an MCP server is called by ainvoke")
+        raise NotImplementedError("MCP tools are asynchronous; call ainvoke instead")
 
     async def _arun(self, /, *args: object, **arguments: Any) -> str:
         async def call(session: ClientSession) -> CallToolResult:
@@ -201,7 +201,7 @@ def _has_ended(error: Exception) -> bool:
 
 
 def _why(error: Exception, server: Server, said: str) -> str:
-    """Return the failure of a server and its remedy."""
+    """Describe the failure of a server and its remedy."""
     is_command = isinstance(server, CommandServer)
     place = "command" if is_command else "url"
     match error:

@@ -59,7 +59,7 @@ class LangChainModel(Adapter):
         return name not in self._parameters.missing
 
     def sent_names(self, settings: CallSettings) -> Mapping[str, str]:
-        """Return the client's names for the settings of a call, by ours."""
+        """Return the client's names for the settings of a call, by duologue's names."""
         names = self._parameters.names
         return {name: names.get(name, name) for name in (*settings.values, *settings.extra_args)}
 
@@ -230,5 +230,5 @@ def ask_with_schema(
     try:
         asked = compose(configure(chat), one)
     except NotImplementedError as error:
-        raise ModelError(f"{label} has no structured output; set {instead}") from error
+        raise ModelError(f"{label} does not support structured output; set {instead}") from error
     return lambda prompt, config: asked.ainvoke(prompt, config=config)

@@ -539,7 +539,7 @@ def files_in(folder: Path) -> dict[str, str]:
     [
         (
             {"format": "html"},
-            "format: 'html' is unknown for batches; there are 'jsonl', 'openai', 'sharegpt'",
+            "format: 'html' is unknown for batches; choose one of 'jsonl', 'openai', 'sharegpt'",
         ),
         ({"status": "done"}, "status: input should be 'running'"),
         ({"reason": ["done_tokn"]}, "reason.0: 'done_tokn' is unknown; did you mean 'done_token'?"),
@@ -548,12 +548,12 @@ def files_in(folder: Path) -> dict[str, str]:
         ({"score": "won>=nan"}, "score.0.value: input should be a finite number"),
         (
             {"score": "one>1"},
-            "score: no session of batch 'b' has a score 'one'; there are 'fair play', 'won'",
+            "score: no session of batch 'b' has a score 'one'; choose one of 'fair play', 'won'",
         ),
         ({"trial": 0}, "trial: input should be greater than 0"),
         (
             {"speaker": "Bob"},
-            "no speaker in batch 'b' is called 'Bob'; in one of its sessions there are 'Head",
+            "no speaker in batch 'b' is called 'Bob'; choose one of 'Head",
         ),
         ({"batch": "c"}, "There is no batch 'c' in memory:"),
         ({"output": "."}, ".: is not a regular file; choose another path"),

@@ -215,7 +215,8 @@ def test_a_function_may_stand_in_the_place_of_its_name() -> None:
         (
             ["zzz"],
             {"own": spoken},
-            "score: there is no score 'zzz'; there are 'complete', 'criteria', 'findings', 'own'",
+            "score: there is no score 'zzz'; choose one of 'complete', 'criteria', "
+            "'findings', 'own'",
         ),
         (["own"], {"own": 3}, "scores: 'own' must be a function, not int"),
         (

@@ -135,7 +135,7 @@ WRONG: list[tuple[object, str]] = [
     # Fields.
     ({"user_rol": ["x"]}, "vary.user_rol: row 1: there is no such field; did you mean 'user_role'"),
     ({"title.x": ["x"]}, "vary.title.x: row 1: title: input should be a valid string, not dict"),
-    ({"a..b": [1]}, "vary: 'a..b' is not a path; join names by dots"),
+    ({"a..b": [1]}, "vary: 'a..b' is not a path; join names with dots"),
     ({"a b.'c": [1]}, "vary: \"a b.'c\" is not a path"),
     ({"": [1]}, "vary: '' is not a path"),
     ({3: [1]}, "vary: 3 is not a path; it must be text"),
@@ -143,7 +143,7 @@ WRONG: list[tuple[object, str]] = [
     ({"labels": [1]}, "vary.labels: labels is not a label; write labels.NAME"),
     ({"labels": {"a": {"b": [1]}}}, "vary.labels.a.b: labels.a.b is not a label"),
     ({"speakers.Bob.task": ["x"]}, "vary.speakers.Bob.task: speakers: no speaker is called 'Bob'"),
-    ({"speakers.2.task": ["x"]}, "speakers: there is no item 2; there are 2, counted from 0"),
+    ({"speakers.2.task": ["x"]}, "speakers: there is no item 2; the list has 2, counted from 0"),
     ({"user_role, task": {"x": [1]}}, "vary.user_role, task: several fields can't share one table"),
     # Fields twice.
     ({"task": ["a"], "word_limit, task": [[1, "b"]]}, "vary.task: varies twice"),

@@ -318,7 +318,7 @@ def test_a_session_is_shown_as_a_speaker_sees_it(serve: Serve) -> None:
     ran = duologue("show", "g", "--as", "Nobody")
     assert ran.exit_code == 2
     assert ran.stderr == (
-        "Error: no speaker in session 'g' is called 'Nobody'; there are 'Owner', 'Gardener'\n"
+        "Error: no speaker in session 'g' is called 'Nobody'; choose one of 'Owner', 'Gardener'\n"
     )
 
 
@@ -440,7 +440,11 @@ def test_a_fork_takes_other_rules(serve: Serve, tmp_path: Path) -> None:
         (["--prompt", "Owner="], 2, "speakers.Owner.system_prompt: must not be empty"),
         (["--prompt", "Owner=a", "--prompt", "Owner=b"], 2, "--prompt: is given twice for 'Owner'"),
         (["--speaker-task", "Ownr=x"], 2, "no speaker is called 'Ownr'; did you mean 'Owner'?"),
-        (["--speaker-model", "=x"], 2, "no speaker is called ''; there are 'Owner', 'Gardener'"),
+        (
+            ["--speaker-model", "=x"],
+            2,
+            "no speaker is called ''; choose one of 'Owner', 'Gardener'",
+        ),
     ],
 )
 def test_a_fork_that_can_not_be_made_is_named(

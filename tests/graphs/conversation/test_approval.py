@@ -268,8 +268,8 @@ def test_only_what_is_allowed_fits(decisions: list[dict[str, Any]], allowed: str
         ),
         (
             [edit("dig"), {"type": "approve"}],
-            "decisions.0.edited_action.name: 'dig' is not one of the speaker's tools; there are "
-            "'send_mail', 'read_mail'",
+            "decisions.0.edited_action.name: 'dig' is not one of the speaker's tools; choose one "
+            "of 'send_mail', 'read_mail'",
         ),
     ],
 )
@@ -288,10 +288,10 @@ MISSHAPEN: list[Any] = [
     ({"decision": []}, "decision: there is no such field"),
     ({"decisions": None}, "decisions: input should be a list"),
     ({"decisions": ["approve"]}, "decisions.0: input should be"),
-    ({"decisions": [{}]}, "decisions.0.type: is missing; there are 'approve', 'edit'"),
+    ({"decisions": [{}]}, "decisions.0.type: is missing; choose one of 'approve', 'edit'"),
     (
         {"decisions": [{"type": "accept"}]},
-        "decisions.0.type: 'accept' is not a decision; there are 'approve', 'edit', 'reject', "
+        "decisions.0.type: 'accept' is not a decision; choose one of 'approve', 'edit', 'reject', "
         "'respond'",
     ),
     ({"decisions": [{"type": "edit"}]}, "decisions.0.edited_action: is missing"),

@@ -96,7 +96,7 @@ REFUSED: list[tuple[object, str]] = [
     ("schema", "format.name: is missing"),
     ({"name": "Plan", "form": "xml"}, "format.form: input should be 'structured' or 'text', not"),
     ("lined", "format.kind: 'lined' is unknown; did you mean 'lines'?"),
-    ({"kind": 3}, "format.kind: '3' is unknown; there are 'lines', 'blocks', 'code', 'schema'"),
+    ({"kind": 3}, "format.kind: '3' is unknown; choose one of 'lines', 'blocks', 'code', 'schema'"),
 ]
 
 

@@ -86,7 +86,7 @@ MISTAKES: list[tuple[type[BaseModel], dict[str, Any], str]] = [
     (
         Conversation,
         {"task": "Plan", "speakers": PAIR, "turn_order": "random"},
-        "turn_order.kind: 'random' is unknown; there are 'round_robin', ",
+        "turn_order.kind: 'random' is unknown; choose one of 'round_robin', ",
     ),
     (
         Speaker,

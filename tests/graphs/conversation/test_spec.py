@@ -253,7 +253,9 @@ def test_braces_in_a_users_own_words_stay_as_they_are() -> None:
 def test_an_unknown_kind_lists_the_kinds(kind: object, load: Load) -> None:
     with pytest.raises(SpecError) as caught:
         load(ROLES | {"kind": kind})
-    assert f"kind: {kind!r} is unknown; there are 'blogger', 'chat', 'coder'" in str(caught.value)
+    assert f"kind: {kind!r} is unknown; choose one of 'blogger', 'chat', 'coder'" in str(
+        caught.value
+    )
 
 
 # Files
@@ -502,7 +504,7 @@ def test_a_speakers_own_parameters_are_sent() -> None:
         ),
         (
             {"judge": {"kind": "jury"}},
-            "talk.toml: judge.kind: 'jury' is unknown; there are 'speaker', 'separate'",
+            "talk.toml: judge.kind: 'jury' is unknown; choose one of 'speaker', 'separate'",
         ),
     ],
 )

@@ -49,7 +49,7 @@ BAD: list[Any] = [
     ),
     pytest.param(
         {"shift_owner": "Cy"},
-        "shift_owner: no speaker is called 'Cy'; there are 'Ann', 'Bob'",
+        "shift_owner: no speaker is called 'Cy'; choose one of 'Ann', 'Bob'",
         id="Y1-no-such-owner",
     ),
     pytest.param(

@@ -237,7 +237,7 @@ def test_a_budget_holds_for_all_that_is_asked_in_a_session(store: str) -> None:
         ({"sesion": "s"}, TypeError, "there is no option 'sesion'; did you mean 'session'"),
         ({"output_type": Menu}, TypeError, "'output_type'; did you mean 'schema'"),
         ({"thread_id": "s"}, TypeError, "'thread_id'; did you mean 'session'"),
-        ({"end_chat": {}}, TypeError, "there is no option 'end_chat'; there are .*'end_when'"),
+        ({"end_chat": {}}, TypeError, "there is no option 'end_chat'; choose one of .*'end_when'"),
         ({"schema": {}}, SpecError, "schema: must be a pydantic model's class, not dict"),
         ({"message": "Hi"}, TypeError, "message"),
         ({"on_failure": "ignore"}, SpecError, "on_failure: must be 'raise' or 'return', not 'ign"),

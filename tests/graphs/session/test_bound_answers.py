@@ -194,7 +194,9 @@ def test_an_answer_that_was_given_when_nobody_was_asked_answers_nothing(
     with pytest.raises(Exception, match="script"):
         converse(WIRES, session="s", model=ScriptedChatModel(script=[]), store=store, **run)
     model = ScriptedChatModel(script=wiring(100))
-    with pytest.raises(SessionError, match="no question waited at the call; it now waits"):
+    with pytest.raises(
+        SessionError, match="no question was waiting when the answer was given; it now waits"
+    ):
         overtakes(
             lambda: Session("s", store=store).answer(APPROVE, **run),
             lambda: Session("s", store=store).resume(model=model, **run),

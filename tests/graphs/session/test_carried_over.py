@@ -164,7 +164,7 @@ def test_what_is_remembered_is_part_of_the_session_whatever_becomes_of_it(store:
     assert seen(Session("copy", store=store).state(), "Master") == view
     assert seen(Session("game", store=store).replay(), "Master") == view
     assert "Quince" not in Session("game", store=store).export(format="markdown")
-    with pytest.raises(SpecError, match=r"Master\.memory: can't change in a fork"):
+    with pytest.raises(SpecError, match=r"Master\.memory: can't be changed in a fork"):
         Session("game", store=store).fork(speakers={"Master": {"memory": []}})
     forked = Session("game", store=store).fork(end_chat={"max_iterations": 3}).id
     more = model_of("Warm.", "9?")

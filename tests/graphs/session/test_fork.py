@@ -496,11 +496,11 @@ def test_what_was_said_before_a_kill_is_in_a_fork(
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
-    ({"version": 1}, "version: can't change in a fork"),
-    ({"opening": {"answers": False}}, "opening: can't change in a fork"),
-    ({"speakers": {"Ann": {"name": "Eve"}}}, "speakers.Ann.name: can't change in a fork"),
+    ({"version": 1}, "version: can't be changed in a fork"),
+    ({"opening": {"answers": False}}, "opening: can't be changed in a fork"),
+    ({"speakers": {"Ann": {"name": "Eve"}}}, "speakers.Ann.name: can't be changed in a fork"),
     ({"speakers": {"Anna": {}}}, "speakers: no speaker is called 'Anna'; did you mean 'Ann'?"),
-    ({"speakers": {"Zoe": {}}}, "speakers: no speaker is called 'Zoe'; there are 'Ann', 'Ben'"),
+    ({"speakers": {"Zoe": {}}}, "speakers: no speaker is called 'Zoe'; choose one of 'Ann', 'Ben'"),
     (
         {"speakers": [{"name": "Ann"}]},
         "speakers: must be a dict of changes by the speakers' names",

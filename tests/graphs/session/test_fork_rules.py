@@ -466,7 +466,9 @@ def test_a_secret_stays_its_owners_in_a_fork(at: str | None, store: str) -> None
 def test_what_was_known_before_can_not_change(opening: object, store: str) -> None:
     run(secret(), ["7", "A1", "B1", "C1"], session="one", store=store)
     changes: dict[str, Any] = {"speakers": {"Ann": {"private_opening": opening}}}
-    with pytest.raises(SpecError, match=r"^speakers\.Ann\.private_opening: can't change in a fork"):
+    with pytest.raises(
+        SpecError, match=r"^speakers\.Ann\.private_opening: can't be changed in a fork"
+    ):
         Session("one", store=store).fork(**changes)
     assert len(list_sessions(store=store)) == 1
 

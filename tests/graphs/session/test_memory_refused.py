@@ -53,7 +53,7 @@ def test_what_can_not_be_done_is_named(here: str, there: str) -> None:
     run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=there)
     whole = Session("one", store=here).dump()
     memory = Session("one", store=here).state().memory("Ann")
-    stranger = "no speaker in session 'one' is called 'Eve'; there are 'Ann', 'Ben'"
+    stranger = "no speaker in session 'one' is called 'Eve'; choose one of 'Ann', 'Ben'"
     cases: list[tuple[Callable[[], object], type[Exception], str]] = [
         (
             lambda: Session("nobody", store=here).dump(),

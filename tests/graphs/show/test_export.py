@@ -211,7 +211,7 @@ def test_an_odd_format_and_a_stranger_are_refused(tmp_path: Path) -> None:
     run(plain(), ["A1", "B1", "A2", "B2"], session="one", store=store)
     odd: Any = "pdf"
     with pytest.raises(
-        SpecError, match=r"^format: 'pdf' is unknown; there are 'markdown', 'jsonl'"
+        SpecError, match=r"^format: 'pdf' is unknown; choose one of 'markdown', 'jsonl'"
     ):
         Session("one", store=store).export(format=odd)
     with pytest.raises(SpecError, match=r"^no speaker in session 'one' is called 'Eve'"):

@@ -258,7 +258,7 @@ def fails(heard: object) -> str:
             RunnableLambda(
                 lambda _: AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "1"}])
             ),
-            "'RunnableLambda' failed: it returned a call of the tool 'f' without running it",
+            "'RunnableLambda' failed: it returned a call to the tool 'f' without running it",
         ),
         (
             graph(lambda _: Command(graph=Command.PARENT, goto="x")),

@@ -58,7 +58,7 @@ WRONG: list[tuple[str, Any, str]] = [
     (
         "before_tool",
         {"name": "sub", "args": {}, "id": "c1"},
-        "returned a call of another tool, 'sub'",
+        "returned a call to another tool, 'sub'",
     ),
     (
         "before_tool",
