@@ -322,7 +322,7 @@ def _has_messages(updates: Sequence[StateUpdate]) -> bool:
 
 
 def _hide_in_updates(updates: Sequence[StateUpdate], known: State) -> list[StateUpdate]:
-    """Add the writes of removals to the updates of one superstep."""
+    """Add the writes that hide removed messages to the updates of one superstep."""
     added: list[StateUpdate] = []
     for update in updates:
         values: Any = update.values
@@ -339,7 +339,7 @@ def _hide_in_updates(updates: Sequence[StateUpdate], known: State) -> list[State
 
 
 def _hide_in_values(values: dict[str, Any], known: State) -> tuple[dict[str, Any], State]:
-    """Add the writes of removals to values; return the state after them, too."""
+    """Add the writes that hide removed messages to values. Return also the state after them."""
     state = apply_update(known, values)
     hidden: dict[str, Any] = {**hide_removed(state)}
     written = {name: [*values.get(name, []), *one] for name, one in hidden.items()}

@@ -60,7 +60,7 @@ class Start(NamedTuple):
     is_first: bool = False
     """Whether the conversation begins with this run."""
     is_complete: bool = False
-    """Whether `begun` is the node's whole update, because the task is known already."""
+    """Whether `begun` is the node's whole update, because the task is already known."""
 
 
 async def read_start(state: State, resources: Resources, context: object) -> Start:

@@ -32,7 +32,7 @@ _BY_WORD = {"end_chat": end_chat_fields, "sandbox": read_level}
 
 @dataclass(frozen=True)
 class Base:
-    """A conversation into which values are filled."""
+    """A conversation whose fields are set to the values of a cell."""
 
     data: Mapping[str, Any]
     """The fields. In the fields of a `Conversation`, defaults are marked."""

@@ -210,7 +210,7 @@ class Asker:
         prose(self._lines.console, text, "yellow")
 
     def _exact(self, text: str, style: str = "") -> None:
-        """Print text that a person decides on, with all its blanks."""
+        """Print text that a person decides on, with all its white space."""
         if self._lines.typed:
             plain(self._lines.console, text, style)
 

@@ -29,7 +29,7 @@ def print_question(console: Console, question: Question, *, of: str, style: str 
     if isinstance(question, MessageQuestion):
         prose(console, waits + one_line(question.summary(), _LONGEST), style)
         return
-    # A person may approve the call that is printed here, so its blanks are kept.
+    # A person may approve the call that is printed here, so its white space is kept.
     asked = cut_text(escape_invisible(question.summary()), _LONGEST)
     plain(console, waits + asked, style)
 

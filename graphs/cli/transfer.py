@@ -71,7 +71,7 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _by_speaker(*options: tuple[str, str, list[str] | None]) -> dict[str, dict[str, str]]:
-    """Read options that set a field of speakers: for each its name, the field and the pairs."""
+    """Read options that set speakers' fields. Each has a name, a field and SPEAKER=TEXT pairs."""
     found: dict[str, dict[str, str]] = {}
     for option, field, pairs in options:
         for pair in pairs or []:

@@ -58,7 +58,7 @@ class Panel(Data):
         return "\n\n".join(parts) + "\n"
 
     def renderable(self) -> "RenderableType":
-        """Return it as an object that rich can print."""
+        """Return this object in a form that rich can print."""
         # Imported here, because only a console needs rich.
         from rich import box
         from rich.console import Group

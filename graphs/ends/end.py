@@ -82,7 +82,7 @@ class Dialogue(Protocol):
 
 
 class Tally(ABC):
-    """A counter of one end, which reads the log message by message."""
+    """A counter for one end condition. It reads the log message by message."""
 
     @property
     @abstractmethod
@@ -168,7 +168,7 @@ class EndRule:
 
     @classmethod
     def waits(cls, *, has_left: bool) -> bool:
-        """Return whether it waits until the minimum number of rounds is complete.
+        """Return whether this end condition waits until the minimum number of rounds is complete.
 
         Args:
             has_left: Whether a person has ended the conversation.
@@ -177,7 +177,7 @@ class EndRule:
 
     @classmethod
     def is_met_unnamed(cls, dialogue: Dialogue, facts: Facts) -> bool:
-        """Return whether it is met although ``end_chat.when`` does not name it."""
+        """Return whether this end condition is met although ``end_chat.when`` does not name it."""
         return False
 
     @classmethod

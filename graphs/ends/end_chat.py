@@ -48,7 +48,7 @@ def _end_reader() -> TypeAdapter[End]:
 class EndChat(Spec):
     """The end conditions of a conversation.
 
-    A plain string is the mode, an end alone is ``when``.
+    A plain string sets ``mode``; an end condition alone sets ``when``.
     """
 
     mode: Accepts[EndChatMode, EndChatMode | str] = default(EndChatMode.MAX_ITERATIONS_ONLY)

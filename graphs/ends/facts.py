@@ -26,8 +26,9 @@ class Facts(Data):
     tokens_said: tuple[tuple[str, str], ...] = ()
     """The done tokens that were said, each with its speaker."""
     tokens_unanswered: tuple[tuple[str, str], ...] = ()
-    """The said tokens that count only once they are answered, and have no answer yet. The newest
-    speaker said them."""
+    """The done tokens of the newest speaker that count only once another speaker answers, and have
+    no answer yet.
+    """
     alone: bool = False
     """Whether at most one speaker has spoken so far. Computed only for a separate judge."""
     predicates: tuple[str, ...] = ()

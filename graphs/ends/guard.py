@@ -38,7 +38,7 @@ class Guard(EndRule):
 
     @classmethod
     def may_count(cls, about: Metadata) -> bool:
-        """Return whether it may count a message."""
+        """Return whether the guard may count a message."""
         return is_public_speech(about)
 
     @classmethod

@@ -25,7 +25,7 @@ _CYCLE: Final = 3
 _SENTENCE: Final = 6
 """The weight of a repeated sentence. A round of sentences has this weight for each speaker."""
 _SHORT: Final = 2
-"""The weight of a repeated short line: six rounds of them equal two rounds of sentences."""
+"""The weight of a repeated short line: three short lines count as one sentence."""
 _SHORT_QUESTION: Final = 1
 """The weight of a short question, or of a short answer to one, since a speaker may poll."""
 _REPETITIONS: Final = 6
@@ -63,7 +63,7 @@ class _Repeats(Tally):
 
     @property
     def count(self) -> int:
-        """Return the count, newest message included; 0 if this message may repeat."""
+        """Return the count, including the newest message. 0 if that message may repeat others."""
         if not self._said or self._said[-1][2] in FREE:
             return 0
         speaker, text, _ = self._said[-1]
@@ -119,7 +119,7 @@ class Standstill(Guard):
 
 
 class _Stillness(Tally):
-    """A counter of the rounds of sentences since the last new message.
+    """A counter of repetition since the last new message, measured in rounds of sentences.
 
     Messages of people are always new.
     """

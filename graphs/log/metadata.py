@@ -446,7 +446,7 @@ def verdict_of(about: MessageMetadata) -> Verdict | None:
 
 
 def outcome_of(about: MessageMetadata) -> dict[str, JsonValue] | None:
-    """Return the outcome of the earlier end that it records, or None."""
+    """Return the outcome if the message records an earlier end, else None."""
     return about.outcome if isinstance(about, EarlierEnd) else None
 
 

@@ -53,7 +53,7 @@ def _written(found: Iterable[BaseMessage]) -> list[dict[str, Any]]:
 def _from_outside(
     conversation: Conversation, log: Sequence[BaseMessage], task: str | None
 ) -> Iterator[BaseMessage]:
-    """Yield the transcript, with calls and results. All but people are assistants."""
+    """Yield the transcript with calls and results. Only people have the role of the user."""
     names = provider_names(conversation.names)
     called: set[str | None] = set()
     if task:

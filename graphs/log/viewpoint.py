@@ -375,7 +375,7 @@ def newly_heard(conversation: Conversation, log: Sequence[BaseMessage], name: st
 
 
 def overheard(log: Sequence[BaseMessage], *, private: bool) -> str:
-    """Return the transcript as text, as an observer hears it who takes no part."""
+    """Return the transcript as text, as an observer who takes no part hears it."""
     spoken = ((message, metadata(message)) for message in log)
     return "\n\n".join(
         f"{_from_outside(about)}: {message.text.strip() or SILENCE}"

@@ -183,6 +183,6 @@ TURN_ENDS: Final = tuple(phase for phase in BETWEEN_TURNS if phase is not Phase.
 
 
 def max_steps(conversation: Conversation) -> int:
-    """Return the most graph steps that a conversation can take, including two for the task."""
+    """Return the maximum number of graph steps of a conversation, including two for the task."""
     turn = sum(move.times(conversation) for move in MOVES.values())
     return 2 + most_messages(conversation) * turn + _with_people(conversation)

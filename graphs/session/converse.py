@@ -58,7 +58,7 @@ async def aconverse(
             session still waits for an answer.
         SessionError: The id is not valid; another run is using the session; the session belongs
             to another conversation (the message names the first field that differs); or the
-            question that waited for the ``message`` at the call was already answered.
+            question that was waiting for the ``message`` was already answered.
         StoreError: The store cannot be opened or written.
 
     Example:

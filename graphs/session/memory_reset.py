@@ -41,7 +41,7 @@ async def begin_anew(store: Store, session: str) -> None:
 async def replace_memory(
     store: Store, session: str, speaker: str, messages: Sequence[AnyMessage] = ()
 ) -> None:
-    """Replace a speaker's memory by messages. Without messages, reset it."""
+    """Replace a speaker's memory with messages. Without messages, reset it."""
     async with _lease_session(store, session) as held:
         check_speaker(session, held.conversation, speaker)
         state = await settle(held.graph, session, held.conversation)

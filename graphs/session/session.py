@@ -252,8 +252,8 @@ class Session(BaseSession):
 
         Raises:
             TypeError: An option is unknown or has a wrong type.
-            SessionError: Another run is using the session, or the question that waited for the
-                ``message`` at the call was already answered.
+            SessionError: Another run is using the session, or the question that was waiting for
+                the ``message`` was already answered.
             ModelError: A model is not available or did not answer. The session can be resumed.
         """
         return await self._run(options)
@@ -411,7 +411,7 @@ class Session(BaseSession):
         Raises:
             SpecError: No speaker has that name, or the text is blank.
             SessionError: Another run is using the session, the opening has not finished, or a
-                question has been asked or answered since the call.
+                question was asked or answered while this call waited for the lease.
         """
         from .take_over import add_message
 

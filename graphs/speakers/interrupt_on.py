@@ -76,7 +76,7 @@ class ReviewConfig(Data):
 
 
 class Approval(Data):
-    """A question for decisions: the calls of one message that need one, in their order."""
+    """A question for decisions: the tool calls of one message that need approval, in order."""
 
     action_requests: tuple[ActionRequest, ...]
     """The calls."""

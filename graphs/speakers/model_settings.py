@@ -50,8 +50,9 @@ class ModelSettings(Spec):
     """Seed of the sampling. A model that supports it tends to give the same answer to the same
     prompt."""
     extra_args: Accepts[Further, Mapping[str, Any]] = default({})
-    """Further settings of the model's LangChain client, by its names. They are stored with the
-    session."""
+    """Further settings of the model's LangChain client, under the client's names. They are stored
+    with the session.
+    """
     extra_body: Accepts[Further, Mapping[str, Any]] = default({})
     """Further fields of the request's JSON body. They are stored with the session."""
     extra_headers: Accepts[Headers, Mapping[str, str]] = default({})

@@ -61,7 +61,7 @@ _SPACES: dict[str, _Space] = {}
 
 
 class _Saver(GuardedSaver, InMemorySaver):
-    """LangGraph's saver of a space, for the run that has leased one session."""
+    """A checkpointer on a space, for the run that has leased one session."""
 
     def __init__(self, space: _Space, held: "MemorySessionLease") -> None:
         super().__init__(serde=space.saver.serde)

@@ -32,7 +32,7 @@ class GuardedSaver(BaseCheckpointSaver[str]):
             yield
 
     async def aput(self, config: RunnableConfig, *given: Any, **named: Any) -> RunnableConfig:
-        """Save a checkpoint, see LangGraph's saver."""
+        """Save a checkpoint (see LangGraph's `BaseCheckpointSaver`)."""
         with self._writing(_session(config)):
             return await super().aput(config, *given, **named)
 
@@ -43,17 +43,17 @@ class GuardedSaver(BaseCheckpointSaver[str]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Save the writes of one task, see LangGraph's saver."""
+        """Save the writes of one task (see LangGraph's `BaseCheckpointSaver`)."""
         with self._writing(_session(config)):
             await super().aput_writes(config, writes, task_id, task_path)
 
     async def adelete_thread(self, thread_id: str) -> None:
-        """Delete all checkpoints of a session, see LangGraph's saver."""
+        """Delete all checkpoints of a session (see LangGraph's `BaseCheckpointSaver`)."""
         with self._writing(thread_id):
             await super().adelete_thread(thread_id)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Read one checkpoint, see LangGraph's saver."""
+        """Read one checkpoint (see LangGraph's `BaseCheckpointSaver`)."""
         with reading_store(self.store_url, _session(config)):
             found = await super().aget_tuple(config)
             return None if found is None else check_checkpoint(found)
@@ -61,7 +61,7 @@ class GuardedSaver(BaseCheckpointSaver[str]):
     async def alist(
         self, config: RunnableConfig | None, *given: Any, **named: Any
     ) -> AsyncIterator[CheckpointTuple]:
-        """Read checkpoints, newest first, see LangGraph's saver."""
+        """Read checkpoints, newest first (see LangGraph's `BaseCheckpointSaver`)."""
         session = None if config is None else _session(config)
         found = super().alist(config, *given, **named)
         while True:
@@ -76,7 +76,7 @@ class GuardedSaver(BaseCheckpointSaver[str]):
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """Read the writes of delta channels, see LangGraph's saver."""
+        """Read the writes of delta channels (see LangGraph's `BaseCheckpointSaver`)."""
         with reading_store(self.store_url, _session(config)):
             return await super().aget_delta_channel_history(config=config, channels=channels)
 

@@ -215,7 +215,8 @@ _TYPES: Final[dict[tuple[str, str], Callable[..., Any]]] = {
     (Send.__module__, Send.__name__): lambda node, arg, timeout=None: Send(
         node, arg, timeout=timeout
     ),
-    # Releases of Python differ in the module of these classes, and systems in the class.
+    # The module of these classes depends on Python's release, and the class on the operating
+    # system.
     **{
         (module, name): Path
         for module in ("pathlib", "pathlib._local")

@@ -28,7 +28,9 @@ class LeasedStore(Store):
     owner: str
     writer: Writer
     second_look: float = 0.0
-    """Seconds after which an owner that seems dead is checked again. 0 means no second check."""
+    """Seconds after which an owner that seemed dead is checked a second time. 0 means no second
+    check.
+    """
 
     def __init__(self) -> None:
         self._numbers = count(1)
@@ -115,7 +117,7 @@ class LeasedStore(Store):
         return False
 
     async def _is_alive_after_all(self, lease: tuple[str, int]) -> bool:
-        """Check an owner that seems dead again after some seconds; return whether it is alive."""
+        """Check an owner that seemed dead once more, after a pause. Return whether it is alive."""
         if not self.second_look or lease[0] == self.owner:
             return False
         await asyncio.sleep(self.second_look)

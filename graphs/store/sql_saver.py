@@ -107,7 +107,7 @@ class StepSaver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Save a checkpoint and the writes that led to it, see LangGraph's saver."""
+        """Save a checkpoint and the writes before it (see LangGraph's `BaseCheckpointSaver`)."""
         place = config["configurable"]
         values = checkpoint["channel_values"]
         held = [name for name, value in values.items() if not isinstance(value, _DeltaSnapshot)]
@@ -128,7 +128,7 @@ class StepSaver(BaseCheckpointSaver[str]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Save the writes of one task, see LangGraph's saver."""
+        """Save the writes of one task (see LangGraph's `BaseCheckpointSaver`)."""
         given = _NodeWrites(config, writes, task_id, task_path)
         if not given.can_wait:
             await self._write(self._writes(given))
@@ -138,7 +138,7 @@ class StepSaver(BaseCheckpointSaver[str]):
             self._late = asyncio.get_running_loop().call_later(_SOON, self._flush_late)
 
     async def adelete_thread(self, thread_id: str) -> None:
-        """Delete all checkpoints of a session, see LangGraph's saver."""
+        """Delete all checkpoints of a session (see LangGraph's `BaseCheckpointSaver`)."""
         await self.flush()
         await self._write(*self.deletion(thread_id))
 

@@ -26,7 +26,7 @@ class _NotingSaver(NotingSaver, SqliteSaver):
 
 
 class _ThreadedSaver(StepSaver, SqliteSaver):
-    """LangGraph's saver, which reads in a thread and passes its writes to the writer."""
+    """LangGraph's SQLite checkpointer. It reads in a thread and passes its writes to the writer."""
 
     def __init__(self, url: str, reader: SqliteThread, writer: Writer, lease: Lease | None) -> None:
         super().__init__(reader.connection, serde=PlainSerializer())
@@ -58,18 +58,18 @@ class _ThreadedSaver(StepSaver, SqliteSaver):
         return await self._reader.run(partial(call, *given, **named))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Read one checkpoint, see LangGraph's saver."""
+        """Read one checkpoint (see LangGraph's `BaseCheckpointSaver`)."""
         return await self._read(self.get_tuple, config)
 
     async def alist(self, *given: Any, **named: Any) -> AsyncIterator[CheckpointTuple]:
-        """Read checkpoints, newest first, see LangGraph's saver."""
+        """Read checkpoints, newest first (see LangGraph's `BaseCheckpointSaver`)."""
         for one in await self._read(lambda: list(self.list(*given, **named))):
             yield one
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """Read the writes of delta channels, see LangGraph's saver."""
+        """Read the writes of delta channels (see LangGraph's `BaseCheckpointSaver`)."""
         return await self._read(self.get_delta_channel_history, config=config, channels=channels)
 
 

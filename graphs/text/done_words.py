@@ -116,7 +116,7 @@ def settled(
         token: The token.
         text: The text so far.
         match: As for `says`.
-        since: An index up to which this is known already.
+        since: An index up to which this is already known.
         name: As for `says`.
     """
     at, line = _begun(token, text), line_start(text, len(text))

@@ -284,7 +284,7 @@ def _is_too_long(error: BaseException) -> bool:
 
 
 def _is_for_another_reason(error: "openai.APIError") -> bool:
-    """Return whether the error's class shows another reason, whatever its message."""
+    """Return whether the error's class excludes the reasons that messages are searched for."""
     import openai  # It is loaded already, since it raised the error.
 
     return isinstance(

@@ -253,7 +253,7 @@ def join_reply(speaker: Speaker, before: BaseMessage, answer: AIMessage) -> AIMe
 
 
 def _without_mark(speaker: Speaker, first: str, rest: str) -> str:
-    """Return the rest of a message without a mark that its first part contains already."""
+    """Return the rest of a message without a mark that its first part already contains."""
     line = rest.lstrip().partition("\n")[0]
     if speaker.marks is None or rest.startswith(first):
         return rest
@@ -283,7 +283,7 @@ async def reply_of(
 async def _first_of(
     context: NodeContext, speaker: Speaker, said_by_person: str | None
 ) -> DraftReply:
-    """Obtain a turn's first reply."""
+    """Return a turn's first reply: a person's, a hook's, or one from the speaker's sources."""
     new, text = await _by_hooks(context, speaker)
     if said_by_person is not None:
         return DraftReply(AIMessage(storable(said_by_person)), Source.HUMAN, new, context.usage)

@@ -40,7 +40,7 @@ def cell(text: str) -> str:
 
 
 def pad(text: str, width: int) -> str:
-    """Return a cell filled with blanks to a width."""
+    """Return a cell padded with spaces to a width."""
     return text + " " * (width - cell_len(text))
 
 

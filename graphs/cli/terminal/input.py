@@ -34,7 +34,7 @@ class Lines:
 
     @property
     def echoed(self) -> bool:
-        """Return whether typed text appears within the conversation: both streams are terminals."""
+        """Return whether stdin and stdout are terminals, so that the output shows typed text."""
         return self.typed and sys.stdout is not None and sys.stdout.isatty()
 
     @property

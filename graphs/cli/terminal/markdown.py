@@ -171,7 +171,7 @@ def _within_a_word(tokens: list[Token], opening: int) -> bool:
 
 
 def _trimmed(lines: list[list[Segment]]) -> list[list[Segment]]:
-    """Return lines without blanks at their ends and without empty lines around the block."""
+    """Return lines without white space at their ends and without empty lines around the block."""
     for line in lines:
         while line and not line[-1].text.strip():
             line.pop()

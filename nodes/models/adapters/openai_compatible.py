@@ -78,7 +78,7 @@ class OpenAICompatible(Adapter):
         return names
 
     def learns(self, name: str, text: str) -> bool:
-        """Return whether the next try sends a refused output limit by its newer name."""
+        """Use the output limit's newer name if the server asks for it. Return whether it does."""
         if name != "max_tokens" or NEWER_LIMIT not in text:
             return False
         # Another call may have set it since this one was sent.
