@@ -88,7 +88,7 @@ async def _score_one(
         if not isinstance(given, Mapping):
             return {name: _number(name, given)}
         if not given:
-            raise SpecError(f"the score {name!r} returned an empty dict")
+            raise SpecError(f"the score {name!r} returned an empty dict; return at least one score")
         return {f"{name}.{key}": _number(f"{name}.{key}", one) for key, one in given.items()}
     except DuologueError as error:
         why = error.__cause__

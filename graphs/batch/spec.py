@@ -134,7 +134,7 @@ def _values(key: str, given: object) -> Values:
     if not isinstance(given, list | tuple):
         raise ValueError(f"vary.{key}: must be a list of values or a file's name, not {given!r}")
     if not given:
-        raise ValueError(f"vary.{key}: has no values")
+        raise ValueError(f"vary.{key}: has no values; add one or more")
     try:
         # A row may be a tuple, as in pytest's `parametrize`.
         return _VALUES.validate_python([[*one] if isinstance(one, tuple) else one for one in given])

@@ -211,7 +211,7 @@ def _csv(axis: Axis, text: str) -> Iterator[tuple[int, Row]]:
     names = [name.strip() for name in header]
     twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if twice is not None:
-        raise axis.error(f"{axis.file}: has two columns called {twice!r}")
+        raise axis.error(f"{axis.file}: has two columns called {twice!r}; rename one")
     columns = _columns(axis, names)
     for line, record in records:
         if len(record) != len(names):

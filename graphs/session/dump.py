@@ -20,7 +20,7 @@ from pydantic import BeforeValidator, Field, JsonValue, PlainSerializer, model_v
 from ..common.data import Data
 from ..common.errors import SpecError
 from ..common.files import read_file
-from ..common.validation import DEEPEST, check_depth, validate
+from ..common.validation import DEEPEST, check_depth, list_names, validate
 from ..common.versions import Migration, Versions, upgrade
 from ..conversation.conversation import Conversation, migrate_spec, restore_conversation
 from ..conversation.sandbox import Kept, new_key
@@ -209,7 +209,10 @@ def _check_message(
     # A remembered message of another conversation may have a speaker who is not in this one.
     is_ours = not isinstance(about, RememberedMessage) and about.speaker is not None
     if is_ours and about.speaker not in names:
-        raise ValueError(f"{where}.metadata.speaker: no speaker is called {about.speaker!r}")
+        raise ValueError(
+            f"{where}.metadata.speaker: no speaker is called {about.speaker!r}; choose one of "
+            f"{list_names(names)}"
+        )
 
 
 def _check_position(
@@ -218,7 +221,9 @@ def _check_position(
     some = (position.speaker, position.chosen, *position.completed, *position.owed)
     for name in some:
         if name is not None and name not in names:
-            raise ValueError(f"{where}: no speaker is called {name!r}")
+            raise ValueError(
+                f"{where}: no speaker is called {name!r}; choose one of {list_names(names)}"
+            )
     # A message that was removed later was counted before.
     were = [original_metadata(one.metadata) for one in log]
     # After an earlier end, messages are counted from zero again.
@@ -327,7 +332,7 @@ def read_dump(source: Mapping[str, Any] | str | Path) -> SessionDump:
         raise SpecError(f"a dump is a dict or the path of a .json file, not {source!r}")
     path = Path(source)
     if path.suffix.lower() != ".json":
-        raise SpecError(f"{path}: a dump is read from a .json file")
+        raise SpecError(f"{path}: is not a .json file; pass the path of a dump")
     return _read(read_file(path, json.loads), f"{path}: ")
 
 

@@ -157,8 +157,8 @@ class Speaker(Spec):
         mode = human.human_input_mode if isinstance(human, HumanReply) else None
         if len(rest) == 1 and mode not in (None, HumanInputMode.ALWAYS):
             raise ValueError(
-                f"a person is not asked each time ({mode}); add another reply "
-                'after it, such as "model"'
+                f"a person is not asked each time ({mode}); add another kind of "
+                'reply after "human", such as "model"'
             )
         return replies
 

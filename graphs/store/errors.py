@@ -32,8 +32,8 @@ def unknown_session(session: str, url: str) -> SessionError:
 
 
 def taken_session(session: str, url: str) -> SessionError:
-    """Return the error for adding a session that `url` contains already."""
-    return SessionError(f"Session {session!r} exists already in {url}.")
+    """Return the error for adding a session that already exists in `url`."""
+    return SessionError(f"Session {session!r} already exists in {url}.")
 
 
 def busy_session(session: str) -> BusySessionError:

@@ -163,7 +163,7 @@ class Model:
             if found is not None and found.status == _NOT_VALID:
                 # Servers that do not know `response_format` refuse it in many different ways.
                 raise ModelError(
-                    f"{error}; if it has no structured output, set {instead}"
+                    f"{error}; if it does not support structured output, set {instead}"
                 ) from error
             raise
 

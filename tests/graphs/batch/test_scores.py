@@ -107,7 +107,7 @@ async def test_a_score_may_be_sync_or_async_take_the_values_and_give_several_num
         (lambda result: nan, "returned nan, which can't be averaged"),
         (lambda result: 10**400, "returned no number: int too large to convert to float"),
         (Wanting, "returned no number: never"),
-        (lambda result: {}, "returned an empty dict"),
+        (lambda result: {}, "returned an empty dict; return at least one score"),
         (lambda result: NOTHING["x"], "failed: KeyError: 'x'"),
         (lambda result: exit(1), "failed: SystemExit: 1"),
     ],

@@ -551,8 +551,8 @@ def test_what_can_not_be_forked_or_made_is_named(store: str) -> None:
         ({"session": "../x"}, "'../x' is not a valid session id"),
         ({"session": "one", "into": "a b"}, "'a b' is not a valid session id"),
         ({"session": "one", "into": ""}, "'' is not a valid session id"),
-        ({"session": "one", "into": "two"}, "Session 'two' exists already in "),
-        ({"session": "one", "into": "one"}, "Session 'one' exists already in "),
+        ({"session": "one", "into": "two"}, "Session 'two' already exists in "),
+        ({"session": "one", "into": "one"}, "Session 'one' already exists in "),
         (
             {"session": "one", "at": "m0099"},
             "Session 'one' has no message 'm0099'; it has m0000 to m0004.",

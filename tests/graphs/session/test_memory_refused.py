@@ -79,7 +79,7 @@ def test_what_can_not_be_done_is_named(here: str, there: str) -> None:
         (
             lambda: load_session(whole, store=there).id,
             SessionError,
-            "Session 'one' exists already in",
+            "Session 'one' already exists in",
         ),
         (
             lambda: load_session(whole, into="a b", store=there).id,
@@ -95,7 +95,7 @@ def test_what_can_not_be_done_is_named(here: str, there: str) -> None:
         (
             lambda: Session("one", store=here).copy(into="one").id,
             SessionError,
-            "Session 'one' exists already in",
+            "Session 'one' already exists in",
         ),
         (
             lambda: Session("x", store=here).set_memory("Ann", memory),
@@ -221,7 +221,7 @@ def test_a_file_that_can_not_be_read_is_named(tmp_path: Path, here: str) -> None
         ("cut.json", b'{"format"', "is not valid JSON: "),
         ("bytes.json", b"\xff\xfe", "is not UTF-8 text"),
         ("deep.json", b"[" * 100_000, "is nested too deep to be read"),
-        ("dump.toml", b"", "a dump is read from a .json file"),
+        ("dump.toml", b"", "is not a .json file; pass the path of a dump"),
     ]:
         if held is not None:
             (tmp_path / name).write_bytes(held)
