@@ -38,7 +38,9 @@ class Cell:
     data: Mapping[str, Any]
     """The conversation as data, with the values filled in."""
     is_made: bool = False
-    """Whether the batch was given a `Conversation`. If so, defaults are marked in its data."""
+    """Whether the batch's conversation is a `Conversation` object. If so, defaults are marked in
+    its data.
+    """
 
     def conversation(self) -> Conversation:
         """Build the conversation.

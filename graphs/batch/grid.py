@@ -37,7 +37,7 @@ class Base:
     data: Mapping[str, Any]
     """The fields. In the fields of a `Conversation`, defaults are marked."""
     is_made: bool
-    """Whether the conversation was given as a `Conversation`."""
+    """Whether the caller passed a `Conversation` object."""
     form: type[Form] | None = None
     """The short form of the conversation, or None."""
 

@@ -133,7 +133,7 @@ class HasName(Protocol):
 
     @property
     def name(self) -> str | None:
-        """Return its name."""
+        """Return the object's name."""
 
 
 Thing: TypeAlias = str | Callable[..., Any] | HasName

@@ -43,11 +43,11 @@ class Panel(Data):
     """Number of rows before these that are left out."""
 
     def html(self) -> str:
-        """Return it as HTML that is readable without styles, too."""
+        """Return the object as HTML that is readable without styles, too."""
         return _template().render(panel=self)
 
     def markdown(self) -> str:
-        """Return it as Markdown."""
+        """Return the object as Markdown."""
         tag = f" `{self.tag}`" if self.tag else ""
         parts = [f"**{_plain(self.title)}**{tag}"] if self.title else []
         parts += map(_plain, self._note_lines())
@@ -80,7 +80,7 @@ class Panel(Data):
         return Group(*parts)
 
     def text(self) -> str:
-        """Return it as text of at most 80 columns."""
+        """Return the object as text of at most 80 columns."""
         from rich.console import Console
 
         # Within a notebook's kernel, rich would also print to the notebook.

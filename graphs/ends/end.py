@@ -296,7 +296,7 @@ class BaseEnd(Kinded, EndRule):
         return 0
 
     def registered(self) -> Iterator[tuple[str, str, str]]:
-        """Yield its references to the registry: the field, the kind of object and the name."""
+        """Yield the references to the registry: each a field, a kind of object and a name."""
         yield from ()
 
 
@@ -314,7 +314,7 @@ def _read_end(value: object) -> object:
 class _OfAnyKind:
     """A validator that reads an end by its kind.
 
-    It knows all kinds that are registered when an end is read for the first time.
+    It knows all kinds that are registered when an end condition is read for the first time.
     """
 
     def __get_pydantic_core_schema__(

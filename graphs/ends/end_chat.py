@@ -94,7 +94,7 @@ class EndChat(Spec):
         except (ValidationError, TypeError):
             # The field's own validation reports this error with its path.
             return fields
-        # With an end alone, the number of messages is the only cap.
+        # With an end condition alone, the number of messages is the only cap.
         return {"when": end} | ({"max_iterations": None} if message_caps(end) else {})
 
     @field_validator("max_iterations", mode="before")
@@ -133,4 +133,5 @@ class EndChat(Spec):
 
 
 AnyEndChat: TypeAlias = EndChat | EndChatMode | AnyEnd
-"""The types that callers may pass as ``end_chat``: a mode, its fields, or an end alone."""
+"""The types that callers may pass as ``end_chat``: a mode, its fields, or an end condition alone.
+"""

@@ -75,7 +75,7 @@ class Metadata(Protocol):
 
     @property
     def ends_turn(self) -> bool:
-        """Return whether it is the last message of a turn."""
+        """Return whether the speech is the last message of a turn."""
 
 
 class SpeechMetadata(Metadata, Protocol):
@@ -83,11 +83,11 @@ class SpeechMetadata(Metadata, Protocol):
 
     @property
     def source(self) -> Source:
-        """Return its origin."""
+        """Return the speech's origin."""
 
     @property
     def flaw(self) -> Flaw | None:
-        """Return its fault, if it was not as requested."""
+        """Return the speech's fault, if it was not as requested."""
 
 
 class ResultMetadata(Metadata, Protocol):

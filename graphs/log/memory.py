@@ -103,7 +103,7 @@ def _as_hooks_made_it(found: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
 
 
 def is_told(about: MessageMetadata) -> bool:
-    """Return whether it comes from the conversation itself."""
+    """Return whether the message comes from the conversation itself."""
     return about.speaker is None and isinstance(about, Instruction | RememberedMessage)
 
 

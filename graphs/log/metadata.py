@@ -118,7 +118,7 @@ class MessageMetadata(Data):
 
     @property
     def ends_turn(self) -> bool:
-        """Return whether it ends a turn."""
+        """Return whether the message ends a turn."""
         return False
 
 
@@ -201,7 +201,7 @@ class Speech(SpeakerReply):
 
     @property
     def ends_turn(self) -> bool:
-        """Return whether it ends a turn."""
+        """Return whether the message ends a turn."""
         return not self.interrupts
 
 
@@ -426,12 +426,12 @@ AnyMetadata = LineMetadata | RemovedMessage
 
 
 def is_open_speech(about: MessageMetadata) -> TypeGuard[Speech]:
-    """Return whether it is a message of a speaker's turn outside the private part."""
+    """Return whether a message belongs to a speaker's turn outside the private part."""
     return isinstance(about, Speech) and about.stage is not Stage.PRIVATE
 
 
 def is_public_speech(about: MessageMetadata) -> TypeGuard[Speech]:
-    """Return whether it is a message that others hear, in the rounds or as last words."""
+    """Return whether others hear a message, in the rounds or as last words."""
     return isinstance(about, Speech) and about.is_aloud
 
 
@@ -441,7 +441,7 @@ def is_by_person(about: MessageMetadata) -> TypeGuard[SpeakerReply]:
 
 
 def verdict_of(about: MessageMetadata) -> Verdict | None:
-    """Return its verdict, or None."""
+    """Return the message's verdict, or None."""
     return about.verdict if isinstance(about, Reflection) else None
 
 
@@ -472,7 +472,7 @@ def thought_text(about: MessageMetadata) -> str:
 
 
 def parsed_of(about: MessageMetadata) -> JsonValue:
-    """Return its content as plain values, or None."""
+    """Return the message's parsed content as plain values, or None."""
     return about.parsed if isinstance(about, SpeakerReply | CallOutcome) else None
 
 

@@ -89,7 +89,7 @@ def _reset_memory(
     name: str,
     messages: Sequence[AnyMessage] = (),
 ) -> list[AnyMessage]:
-    """Return the end of the log that resets a speaker's memory, or replaces it by messages.
+    """Return the end of the log that resets a speaker's memory, or replaces it with messages.
 
     The speaker forgets everything up to its latest finished turn, including that turn. It keeps the
     messages that it has heard since, so that it can answer them.

@@ -84,7 +84,7 @@ class Approval(Data):
     """The allowed decisions for each call."""
 
     def payload(self) -> dict[str, Any]:
-        """Return it as plain values, the payload of an interrupt."""
+        """Return the question as plain values, the payload of an interrupt."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
 

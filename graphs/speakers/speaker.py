@@ -172,7 +172,7 @@ class Speaker(Spec):
 
     @property
     def first_message(self) -> str | None:
-        """Return its fixed first message, or None if it has none."""
+        """Return the speaker's fixed first message, or None if there is none."""
         first = self.replies[0]
         return first.text if isinstance(first, TextReply) and first.once else None
 

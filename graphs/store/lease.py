@@ -17,7 +17,7 @@ class LeaseSubject(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Return its key among all leases. No session's id contains a colon."""
+        """Return the subject's key among all leases. No session's id contains a colon."""
         return self.name if self.kind == "session" else f"batch:{self.name}"
 
     def busy_error(self) -> SessionError | BatchError:

@@ -117,7 +117,7 @@ class LeasedStore(Store):
         return False
 
     async def _is_alive_after_all(self, lease: tuple[str, int]) -> bool:
-        """Check an owner that seemed dead once more, after a pause. Return whether it is alive."""
+        """Pause, then return whether an owner that seemed dead is alive."""
         if not self.second_look or lease[0] == self.owner:
             return False
         await asyncio.sleep(self.second_look)

@@ -42,7 +42,7 @@ class Standing(Data):
 
     @property
     def can_stop(self) -> bool:
-        """Return whether it can be stopped."""
+        """Return whether the session can be stopped."""
         return self.status in ("running", "waiting") and not self.is_stopping
 
 

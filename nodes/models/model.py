@@ -76,7 +76,7 @@ class Model:
         object.__setattr__(self, "label", self.adapter.label)
 
     def price(self, prices: Mapping[str, Price]) -> Price | ListPrice | None:
-        """Return its price in a table, under either of its names."""
+        """Return the model's price in a table, under either of its names."""
         if not prices:
             return self.listed
         return prices.get(self.adapter.label) or prices.get(self.name or "")

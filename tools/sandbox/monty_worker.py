@@ -56,7 +56,7 @@ class Call:
         write(self._answers, text.encode(errors="replace"))
 
     def ended(self, pool: monty.Monty) -> tuple[int, bytes]:
-        """Run the call, and replace an unexpected exception by a note to the code's author."""
+        """Run the call, and replace an unexpected exception with a note to the code's author."""
         try:
             return self.run(pool)
         except Exception as error:
