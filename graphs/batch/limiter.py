@@ -81,7 +81,7 @@ class Limiter:
 
     @property
     def paused(self) -> str | None:
-        """The reason why no more calls start, as a sentence, or None if they do."""
+        """The reason why no more calls start, as a sentence. None if calls may start."""
         return self._paused
 
     def figures(self) -> Figures:

@@ -334,7 +334,9 @@ class Summary(ModelOutput):
 
     kind: Literal["summary"] = "summary"
     since: str | None = None
-    """The place of the first message that it does not replace. None if it replaces all before."""
+    """The place of the first message that the summary does not replace. None if it replaces all
+    messages before it.
+    """
 
     is_memory = True
     run_name = "{speaker} sums up"

@@ -131,7 +131,7 @@ class Completed(PositionEnd):
 
 
 class AutoRepliesUsedUp(PositionEnd):
-    """The end that is met when a person's automatic replies are used up (AutoGen)."""
+    """The end condition that is met when a person's automatic replies are used up (AutoGen)."""
 
     reason = "max_consecutive_auto_reply"
     strength = Strength.CAP
@@ -149,7 +149,7 @@ class AutoRepliesUsedUp(PositionEnd):
 
 
 class RoundCap(PositionEnd):
-    """The end that is met when the round cap is reached."""
+    """The end condition that is met when the round cap is reached."""
 
     reason = "max_iterations"
     strength = Strength.CAP

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from .words import Kind, Part, courtesies, phrases, words_and_commas, words_of
 
 _LONGEST = 100_000
-"""Longer texts, in characters, are no farewells. Reading 16 MiB would take many seconds."""
+"""Maximum length of a farewell, in characters. Reading 16 MiB would take many seconds."""
 
 _TOPIC_WORDS = 6
 """Maximum number of words that name the reason for thanks."""

@@ -141,7 +141,7 @@ def hidden_parts(text: str, is_shown: Callable[[str], bool] | None = None) -> li
 
 
 def is_hidden(span: Span, hidden: list[Span]) -> bool:
-    """Return whether a part of a text is within one of these parts, which are in order."""
+    """Return whether a part of a text is within one of the hidden parts, which are sorted."""
     place = bisect_right(hidden, (span[0], 0)) - 1
     # A part that only surrounds the token itself does not hide it.
     return place >= 0 and hidden[place][0] < span[0] and span[1] <= hidden[place][1]

@@ -236,7 +236,7 @@ def _metadata_of_reply(message: BaseMessage) -> SpeakerReply:
 
 
 def _first_try(context: NodeContext, speaker: Speaker, place: int) -> Checked:
-    """Return the first draft as it would be said."""
+    """Return the rejected first draft, checked as the turn's message."""
     before, draft = context.log[:place], context.log[place]
     about = _metadata_of_reply(draft)
     found = _checked(context, speaker, draft.text, before, about)

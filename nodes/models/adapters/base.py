@@ -288,7 +288,7 @@ async def _answer(
     gate: AtGate | None,
     notify: Callable[[str], None],
 ) -> T:
-    """Make a call. Repeat it if its answer is interrupted, or it is refused for now."""
+    """Make a call. Repeat it if its answer breaks off or the server refuses it for now."""
 
     def is_refused(error: BaseException | None) -> bool:
         return gate is not None and error is not None and is_for_now(error)

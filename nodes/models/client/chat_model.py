@@ -73,7 +73,7 @@ class KeptPieces:
 
 
 def _remove_calls(piece: ChatGenerationChunk) -> None:
-    """Remove the calls in LangChain's form. The additional fields keep the calls in ours."""
+    """Remove the calls in LangChain's form. The additional fields keep them in duologue's."""
     none: dict[str, object] = {"tool_call_chunks": [], "tool_calls": [], "invalid_tool_calls": []}
     piece.message = piece.message.model_copy(update=none)
 
