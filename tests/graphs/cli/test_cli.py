@@ -432,7 +432,7 @@ def test_a_fork_takes_other_rules(serve: Serve, tmp_path: Path) -> None:
     [
         (["--at", "m0099"], 4, "Session 'g' has no message 'm0099'; it has m0000 to m0003"),
         (["--into", "a b"], 4, "'a b' is not a valid session id"),
-        (["--into", "g"], 4, "'g' exists already"),
+        (["--into", "g"], 4, "'g' already exists"),
         (["--mode", "sideways"], 2, "end_chat.mode"),
         (["--max-iterations", "0"], 2, "end_chat.max_iterations"),
         (["--task", ""], 2, "task: must not be empty"),

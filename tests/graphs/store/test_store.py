@@ -107,7 +107,7 @@ async def test_a_row_is_added_once_and_read_back(store: Store) -> None:
     assert row.created_at.utcoffset() == timedelta(0)
     assert await store.get("s-1") == row
     assert await store.get("other") is None
-    with pytest.raises(SessionError, match="'s-1' exists already"):
+    with pytest.raises(SessionError, match="'s-1' already exists"):
         await add(store, "s-1", "again")
     assert await store.list() == [row]
 
