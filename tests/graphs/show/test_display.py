@@ -21,7 +21,7 @@ from duologue.graphs.conversation.questions import Because, Question
 from duologue.graphs.log.messages import make_message
 from duologue.graphs.log.metadata import Speech
 from duologue.graphs.log.viewpoint import viewpoint
-from duologue.graphs.session import run as to_end
+from duologue.graphs.session import progress
 from duologue.graphs.session.stored_session import StoredSession
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from pages import ALLOWED, HOSTILE, hostile_session
@@ -231,8 +231,8 @@ def test_a_cell_shows_how_far_it_is_and_then_nothing(
 ) -> None:
     kernel = Kernel()
     monkeypatch.setitem(sys.modules, "IPython", kernel.module)
-    monkeypatch.setattr(to_end, "_PATIENCE", 0)
-    monkeypatch.setattr(to_end, "_TICK", 0.01)
+    monkeypatch.setattr(progress, "_PATIENCE", 0)
+    monkeypatch.setattr(progress, "_TICK", 0.01)
     model = Slow(kernel=kernel, speakers=["Ann", "Ben"])
     if is_async:
         result = asyncio.run(aconverse(PAIR, model=model, store="memory:"))
@@ -251,8 +251,8 @@ def test_a_cell_shows_how_far_it_is_and_then_nothing(
 def test_a_cell_shows_that_it_waits_for_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = Kernel()
     monkeypatch.setitem(sys.modules, "IPython", kernel.module)
-    monkeypatch.setattr(to_end, "_PATIENCE", 0)
-    monkeypatch.setattr(to_end, "_TICK", 0.01)
+    monkeypatch.setattr(progress, "_PATIENCE", 0)
+    monkeypatch.setattr(progress, "_TICK", 0.01)
 
     async def answer(question: Question) -> str:
         for _ in range(1000):
@@ -272,7 +272,7 @@ def test_where_no_notebook_runs_nothing_is_shown(
 ) -> None:
     module: Any = SimpleNamespace(get_ipython=lambda: shell)
     monkeypatch.setitem(sys.modules, "IPython", module)
-    monkeypatch.setattr(to_end, "_PATIENCE", 0)
+    monkeypatch.setattr(progress, "_PATIENCE", 0)
     tasks: set[str] = set()
 
     def answer(prompt: Prompt) -> str:
