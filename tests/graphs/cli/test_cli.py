@@ -436,9 +436,13 @@ def test_a_fork_takes_other_rules(serve: Serve, tmp_path: Path) -> None:
         (["--mode", "sideways"], 2, "end_chat.mode"),
         (["--max-iterations", "0"], 2, "end_chat.max_iterations"),
         (["--task", ""], 2, "task: must not be empty"),
-        (["--prompt", "Owner"], 2, "--prompt: must be a speaker's name, = and the text"),
+        (["--prompt", "Owner"], 2, "--prompt: 'Owner' has no '='; write SPEAKER=TEXT"),
         (["--prompt", "Owner="], 2, "speakers.Owner.system_prompt: must not be empty"),
-        (["--prompt", "Owner=a", "--prompt", "Owner=b"], 2, "--prompt: is given twice for 'Owner'"),
+        (
+            ["--prompt", "Owner=a", "--prompt", "Owner=b"],
+            2,
+            "--prompt: 'Owner' has two values; give one",
+        ),
         (["--speaker-task", "Ownr=x"], 2, "no speaker is called 'Ownr'; did you mean 'Owner'?"),
         (
             ["--speaker-model", "=x"],

@@ -561,7 +561,8 @@ def test_an_unreadable_verdict_is_recorded_and_the_conversation_goes_on(
 
 def test_a_model_without_structured_output_says_what_to_set_instead() -> None:
     model = FakeListChatModel(responses=["Plant."])
-    with pytest.raises(ModelError, match=r'does not support structured output; set judge.form = "two_questions"'):
+    remedy = 'does not support structured output; set judge.form = "two_questions"'
+    with pytest.raises(ModelError, match=remedy):
         converse(talk(**JUDGED), model=model, store="memory:")
     asked = FakeListChatModel(responses=["Plant.", "Nothing.", "Yes."])
     result = converse(talk(judge={"form": "two_questions"}, **JUDGED), model=asked, store="memory:")
