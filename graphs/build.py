@@ -46,7 +46,8 @@ class _Row(NamedTuple):
 
     name: Node
     run: Callable[..., Awaitable[dict[str, Any]]]
-    """The node's function. It takes the state and the resources, and returns an update."""
+    """The node's function. It takes the state and the resources, and returns an update of the
+    state."""
     following: Sequence[Node]
     """The nodes that may come next: the branches of its conditional edge."""
 
@@ -95,16 +96,17 @@ def build_graph(
         conversation: The only conversation that the graph runs, or a dict or file (``.toml``,
             ``.json``) that contains it. A file is read once, by this call. A run is started with
             messages, or with ``{}``; no input, context or written state changes the conversation.
-            It may name models by the paths of their weights. If None, runs bring conversations.
+            It may name models by the paths of their weights. If None, the input of each run
+            contains a conversation.
         name: The graph's name in traces, and as a tool of a LangGraph server's MCP endpoint, where
             each graph needs a unique name. Default: the form's name, such as ``role_play``; with
             ``conversation``, the name of its file, or its title or task; or else ``duologue``.
         description: The description of the conversation in the schema of the graph's input. Only
             with ``conversation``. Default: its title or task, and its speakers.
-        allow_host: Whether conversations may name ``host`` as their sandbox. If they may, whoever
+        allow_host: Whether conversations may name ``host`` as their sandbox. If True, anyone who
             starts a run can run programs on this machine.
-        allow_paths: Whether conversations may name models by the paths of their weights. If they
-            may, whoever starts a run can make the process read files of this machine.
+        allow_paths: Whether conversations may name models by the paths of their weights. If True,
+            anyone who starts a run can make the process read files of this machine.
         **registered: The tools, functions, hooks and other objects that conversations may name; see
             `Registered`.
 
@@ -145,7 +147,7 @@ def build_graph(
         registry,
         stop_requested,
         allow_host=allow_host,
-        # No client names models.
+        # Clients can't choose the conversation, so they can't make it name a path.
         allow_paths=True,
         running=RunningSessions(served),
     )
@@ -157,7 +159,7 @@ def build_graph(
 
 
 def _read_served(source: ConversationLike, registry: Registry, *, allow_host: bool) -> Conversation:
-    """Read the conversation of a graph, and check all of it that needs no server or sandbox."""
+    """Read a graph's own conversation, and run all checks on it that need no server or sandbox."""
     found = source if isinstance(source, Conversation) else load_conversation(source)
     if not allow_host:
         check_host(found)
@@ -167,7 +169,7 @@ def _read_served(source: ConversationLike, registry: Registry, *, allow_host: bo
 
 
 def _served_input(served: Conversation, name: str, description: str) -> type[Input]:
-    """Return the input schema of a graph that runs its own conversation."""
+    """Return the input schema of a graph that is built for one conversation."""
     words = re.findall(r"[A-Za-z0-9]+", name)
     fields = {"messages": _described_channel(Messages, describe_messages(served))}
     schema = _typed_dict("".join([*map(str.capitalize, words), "Input"]), fields)
@@ -182,7 +184,7 @@ def compile_graph(
     *,
     checks_inputs: bool = True,
 ) -> Graph:
-    """Compile the graph, as `build_graph` does, from the resources.
+    """Compile a graph from resources, which `build_graph` makes from its options.
 
     If `checks_inputs` is False, the caller must have checked the input of each run.
     """
@@ -226,12 +228,12 @@ def _first_input(schema: type[Input]) -> type[State]:
 
 
 def route(state: State, running: RunningSessions, session: str | None = None) -> str:
-    """Return the name of the next node. It depends only on the stored messages and position."""
+    """Return the name of the next node. It depends only on stored messages, turn and counts."""
     if not state.get("position"):
         return Node.TASK_SPECIFICATION.value
     known = running.of(session, state)
     if known.edited(state):
-        # A speaker's node reads edited messages again. The step after it depends on their new text.
+        # A speaker's node reads edited messages again, and the next step depends on their new text.
         return Node.USER_AGENT.value
     node = known.turn(known.position(state)).node
     if node is Node.END:
@@ -249,7 +251,7 @@ class _BothWays(Runnable[State, Any]):
     def __init__(
         self, name: str, run: Callable[[Resources, State, RunnableConfig], Awaitable[Any]]
     ) -> None:
-        """Store the name and the function. It takes the resources, the state and the config."""
+        """Store the name, and the function, which takes the resources, the state and the config."""
         self.name = name
         self._run = run
 
@@ -278,7 +280,7 @@ async def _route(resources: Resources, state: State, config: RunnableConfig) -> 
 
 def form_input(form: type[Form]) -> type[Input]:
     """Return the input schema of a graph that accepts a short form."""
-    # Studio shows the fields in this order: first what a conversation is about.
+    # Studio shows the fields in this order: first the subject of the conversation.
     names = sorted(form.model_fields, key=lambda name: name not in ("task", "message"))
     by_name = {name: form.model_fields[name] for name in names}
     fields = {
@@ -301,7 +303,8 @@ def assistant_context(form: type[Form] | None) -> type[Any]:
     """Return the schema of the settings of an assistant, for LangGraph Studio."""
     fields = {}
     for name, info in settings_of(form).items():
-        # By these keys Studio shows a setting at its node, and a prompt in its prompt editor.
+        # These keys make Studio show each setting at the speakers' nodes, and each prompt in its
+        # prompt editor.
         shown: dict[str, Any] = {"langgraph_nodes": _PROMPTED_AT}
         shown |= {"langgraph_type": "prompt"} if name.endswith("_prompt") else {}
         fields[name] = _described(info, json_schema_extra=shown)
@@ -310,7 +313,7 @@ def assistant_context(form: type[Form] | None) -> type[Any]:
 
 
 def _described(info: FieldInfo, **more: Any) -> Any:  # noqa: ANN401  # a type
-    """Return a field's type with its limits, its description and its default for the schema."""
+    """Return a field's type, annotated with its limits, its description and its default."""
     told: dict[str, Any] = {"description": info.description}
     if not info.is_required() and info.default_factory is None:
         told["default"] = info.default

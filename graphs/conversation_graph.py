@@ -1,7 +1,7 @@
 """The compiled graph, which checks inputs and manual writes before LangGraph stores them.
 
-LangGraph stores a run's input before the first node reads it, and drops the question that the
-thread waits with. So the first node would reject an invalid input too late.
+LangGraph stores a run's input before the first node reads it, and then discards the thread's open
+question. A check in the first node would therefore come too late.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -33,14 +33,15 @@ _NO_MORE: Final = object()
 """Marks the end of a stream."""
 
 _AS_NODE_OF_A_RUN: Final = "__pregel_task_id"
-"""The key that LangGraph adds to a config when a graph runs as the node of another."""
+"""The key that LangGraph adds to a config when a graph runs as a node of another graph."""
 
 _NO_NODES: Final = (START, END, "__input__", "__copy__")
-"""LangGraph's own nodes. A write as one of them does not reach the channel `unspoken`."""
+"""LangGraph's own nodes. An update written as one of them does not reach the channel `unspoken`."""
 
 
 _RESOURCES: ContextVar[Resources] = ContextVar("_RESOURCES")
-"""The resources of the running graph. All graphs of one form share their nodes."""
+"""The resources of the running graph. The nodes find them here, because all graphs of one form
+share the same nodes."""
 
 
 def resources_of_run() -> Resources:
@@ -52,7 +53,7 @@ class ConversationGraph(CompiledStateGraph[State, Any, Any, Output]):
     """A compiled graph of conversations. A refused input or write leaves its thread unchanged."""
 
     def __init__(self, *, resources: Resources, check_input: CheckInput, **fields: Any) -> None:
-        """Store the shared resources of its nodes, and the fields of LangGraph's compiled graph."""
+        """Store the resources of the nodes, and the fields of LangGraph's compiled graph."""
         super().__init__(**fields)
         # The attributes have the names of the arguments, because `copy` passes all attributes as
         # arguments.
@@ -119,7 +120,7 @@ class ConversationGraph(CompiledStateGraph[State, Any, Any, Output]):
         """
         given = self._read_input(input, config)
         if given is None and self._is_served(config):
-            # LangGraph would refuse it on a new thread.
+            # LangGraph refuses None as the input of a new thread.
             is_new = not (self._has_own_thread(config) and self.get_state(config or {}).values)
             given = {} if is_new else None
         if self._has_own_thread(config) and self._is_checked(given):
@@ -167,7 +168,7 @@ class ConversationGraph(CompiledStateGraph[State, Any, Any, Output]):
     def bulk_update_state(
         self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
     ) -> RunnableConfig:
-        """Write to a state, as LangGraph does; `update_state` calls this.
+        """Write updates to a thread's state, as LangGraph does; `update_state` calls this.
 
         Raises:
             SpecError: A value for `messages` is not a message. Then nothing is written.
@@ -185,7 +186,7 @@ class ConversationGraph(CompiledStateGraph[State, Any, Any, Output]):
     async def abulk_update_state(
         self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
     ) -> RunnableConfig:
-        """Write to a state, as `bulk_update_state` does; `aupdate_state` calls this."""
+        """Write updates as `bulk_update_state` does; `aupdate_state` calls this."""
         read = [_read_updates(updates) for updates in supersteps]
         with self._bound():
             if not any(map(_has_messages, read)):
@@ -197,7 +198,7 @@ class ConversationGraph(CompiledStateGraph[State, Any, Any, Output]):
             return config
 
     def _read_input(self, given: Any, config: RunnableConfig | None) -> Any:  # noqa: ANN401
-        """Read the messages of a run's input."""
+        """Convert the messages in a run's input to LangChain messages, and refuse invalid input."""
         if given is None:
             return None
         if isinstance(given, Command):
@@ -206,14 +207,15 @@ class ConversationGraph(CompiledStateGraph[State, Any, Any, Output]):
             found = type(given).__name__
             raise SpecError(f"input: is a {found}; pass a dict, such as {{'messages': […]}}")
         if self._is_served(config) and given.get("conversation") is not None:
-            # As a node, it gets all values of its parent's state.
+            # Only clients are refused: as a node of another graph, this graph receives all values
+            # of that graph's state.
             raise SpecError("conversation: this graph runs its own conversation; send messages")
         if "messages" not in given:
             return given
         return {**given, "messages": _drop_own_marks(read_messages(given["messages"]))}
 
     def _is_checked(self, given: object) -> bool:
-        """Return whether an input is compared with the thread's state before it is stored."""
+        """Return whether to check an input against the thread's state before it is stored."""
         is_input = isinstance(given, dict) and self.check_input is not None
         return is_input or _writes_messages(given)
 
@@ -222,19 +224,22 @@ class ConversationGraph(CompiledStateGraph[State, Any, Any, Output]):
             await self.check_input(state, context)
 
     def _has_own_thread(self, config: RunnableConfig | None) -> bool:
-        """Return whether a run's steps are stored on a thread of this graph, not a parent's."""
+        """Return whether a run is stored on a thread of this graph, and not of a parent graph."""
         fields = dict((self.config or {}).get("configurable", {}))
         fields |= ensure_config(config).get("configurable", {})
         is_stored = isinstance(self.checkpointer, BaseCheckpointSaver) and "thread_id" in fields
         return is_stored and _AS_NODE_OF_A_RUN not in fields
 
     def _is_served(self, config: RunnableConfig | None) -> bool:
-        """Return whether a client runs the graph's own conversation, and no other graph does."""
+        """Return whether a client runs the graph's own conversation, and not a parent graph."""
         fields = ensure_config(config).get("configurable", {})
         return self.resources.running.served is not None and _AS_NODE_OF_A_RUN not in fields
 
     def _add_removals(self, given: Any, known: State) -> Any:  # noqa: ANN401
-        """Add the writes of removals to a command. For an input, the first node adds them."""
+        """Add the writes that hide removed messages to a command.
+
+        For an input, the first node adds these writes.
+        """
         if not isinstance(given, Command):
             return given
         return _change_command(given, lambda values: _hide_in_values(values, known)[0])
@@ -246,7 +251,7 @@ class ConversationGraph(CompiledStateGraph[State, Any, Any, Output]):
 
 
 def _drop_own_marks(messages: Sequence[AnyMessage]) -> list[AnyMessage]:
-    """Drop marks that only nodes may write, and drop messages that are marked as removed."""
+    """Remove marks that only duologue's nodes may set, and drop messages marked as removed."""
     plain = [
         cast("AnyMessage", RemoveMessage(id=str(one.id))) if _is_removal(one) else one
         for one in messages
@@ -260,13 +265,13 @@ def _is_removal(message: object) -> bool:
 
 
 def _read_values(values: dict[str, Any]) -> dict[str, Any]:
-    """Read the messages among values that are written to a state."""
+    """Convert the messages in an update of a state to LangChain messages."""
     read = dict(values)
     if "messages" in values:
         read["messages"] = read_messages(values["messages"])
     if "unspoken" in values:
         given = values["unspoken"]
-        # Nested in one more list, as `update_of` writes it.
+        # The value is a list of lists of messages, as `update_of` writes it.
         read["unspoken"] = [
             read_messages(part if isinstance(part, list) else [part], "unspoken")
             for part in (given if isinstance(given, list) else [given])
@@ -280,7 +285,7 @@ def _read_updates(updates: Sequence[StateUpdate]) -> list[StateUpdate]:
 
 
 def _change_values(values: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:  # noqa: ANN401
-    """Change the values of an update, which may be a command."""
+    """Apply a function to the values of an update, which may be a command."""
     if isinstance(values, Command):
         return _change_command(values, change)
     return change(values) if isinstance(values, dict) else values
@@ -289,7 +294,7 @@ def _change_values(values: Any, change: Callable[[dict[str, Any]], dict[str, Any
 def _change_command(
     command: Command[Any], change: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> Command[Any]:
-    """Change the update of a command."""
+    """Return a command with a function applied to its update."""
     update = _update_of(command)
     if update is None:
         return command
@@ -299,10 +304,10 @@ def _change_command(
 
 
 def _update_of(command: Command[Any]) -> dict[str, Any] | None:
-    """Return the values that a command writes, by channel."""
+    """Return the values that a command writes, by channel, or None if it writes none."""
     update: Any = command.update
     if isinstance(update, list | tuple):
-        # Clients of a server may send pairs.
+        # Clients of a server may send a list of pairs.
         names = [name for name, _ in update]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
@@ -339,7 +344,7 @@ def _hide_in_updates(updates: Sequence[StateUpdate], known: State) -> list[State
 
 
 def _hide_in_values(values: dict[str, Any], known: State) -> tuple[dict[str, Any], State]:
-    """Add the writes that hide removed messages to values. Return also the state after them."""
+    """Add the writes that hide removed messages; return the values and the resulting state."""
     state = apply_update(known, values)
     hidden: dict[str, Any] = {**hide_removed(state)}
     written = {name: [*values.get(name, []), *one] for name, one in hidden.items()}

@@ -51,8 +51,7 @@ class SessionStarted(_Event):
     resumed: bool
     """Whether the run continues an earlier one."""
     ended: bool = False
-    """Whether the conversation had already ended. If it had, the events of its messages follow
-    again."""
+    """Whether the conversation had already ended. If so, its messages are repeated as events."""
     people: tuple[str, ...] = ()
     """The names of the speakers whose replies people write."""
 
@@ -76,10 +75,10 @@ class TaskSpecified(_Event):
 
 
 class MessageStarted(_Event):
-    """The start of a message that follows token by token.
+    """The start of a message whose text follows in `MessageToken` events.
 
-    A second one before the whole message means that the message begins again: ignore the tokens
-    received so far.
+    If a second event of this class arrives before the whole message, the message begins again:
+    ignore the tokens received so far.
     """
 
     event: Literal["message_start"] = "message_start"
@@ -98,7 +97,7 @@ class MessageToken(_Event):
 
 
 class ThoughtReceived(_Event):
-    """The thoughts of a model before its answer. No speaker hears them. The message follows."""
+    """The thoughts of a model before its answer. No speaker hears them. The answer follows."""
 
     event: Literal["thought"] = "thought"
     speaker: str | None
@@ -123,21 +122,22 @@ class MessageSaid(_Event):
     problem: str | None = None
     """The rule that the message breaks, if it was accepted nevertheless. None if it breaks none."""
     cut_off: bool = False
-    """Whether it was cut off at the token limit."""
+    """Whether the message was cut off at the token limit."""
     audience: tuple[str, ...] | None = None
-    """The names of the other speakers who hear it. Empty if no other speaker does, as with a
-    private answer or an opening answer. None if everyone hears it."""
+    """The names of the other speakers who hear the message. Empty if no other speaker hears it, for
+    example a private answer or an opening answer. None if everyone hears it."""
     parsed: JsonValue = None
-    """The content, parsed by the speaker's format, as plain values. None if there is none."""
+    """The content, parsed according to the speaker's format, as plain values. None if nothing was
+    parsed."""
     has_tool_calls: bool = False
-    """Whether it accompanies tool calls, so that the speaker's turn continues."""
+    """Whether the message came with tool calls. If so, the speaker's turn continues."""
     source: Source = Source.MODEL
     """The origin of the message: ``human`` if a person said it, ``model``, ``function``,
     ``agent``, ``text`` (the speaker's fixed text), ``code``, ``tool`` or ``hook``."""
 
 
 class ReplyRejected(_Event):
-    """A reply that broke a rule or was cut off. Another one is requested: ignore its tokens."""
+    """A reply that broke a rule or was cut off. Ignore its tokens: another reply is requested."""
 
     event: Literal["rejected"] = "rejected"
     id: str
@@ -147,9 +147,9 @@ class ReplyRejected(_Event):
     text: str
     """The whole reply."""
     problem: str
-    """The rule that it broke."""
+    """The rule that the reply broke."""
     cut_off: bool = False
-    """Whether it was cut off at the token limit."""
+    """Whether the reply was cut off at the token limit."""
 
 
 class ToolCallRequested(_Event):
@@ -170,13 +170,13 @@ class CodeBlock(Data):
     """A block of code that is run."""
 
     language: str
-    """``python`` or ``shell``; the label of the block if it is neither."""
+    """``python`` or ``shell``. For other code, the label of the block."""
     code: str
     """The code."""
 
 
 class CodeStarted(_Event):
-    """The start of code that a speaker heard and now runs. The next message contains its output."""
+    """The moment when a speaker runs code that it heard. The next message contains the output."""
 
     event: Literal["code"] = "code"
     id: str
@@ -204,7 +204,7 @@ class ToolCallFinished(_Event):
 
 
 class ToolRoundLimitReached(_Event):
-    """The end of the tool rounds in a speaker's turn: it used all of them and must now answer."""
+    """The moment when a speaker has used all tool rounds of its turn and must answer."""
 
     event: Literal["tool_rounds"] = "tool_rounds"
     id: str
@@ -236,14 +236,14 @@ class SpeakerChosen(_Event):
     speaker: str
     """The name of the next speaker."""
     problem: str | None = None
-    """The reason why the choice could not be used, so that the next speaker in order speaks. None
-    if the choice was used."""
+    """The reason why the choice could not be used; then the next speaker in order speaks. None if
+    the choice was used."""
 
 
 class HistoryShortened(_Event):
     """The older part of a speaker's history, which its prompts no longer contain.
 
-    The log keeps it.
+    The log still contains this part.
     """
 
     event: Literal["shortened"] = "shortened"
@@ -256,7 +256,7 @@ class HistoryShortened(_Event):
 
 
 class ConversationReopened(_Event):
-    """The end of the conversation before another message continued it."""
+    """An earlier end of the conversation, after which another message continued it."""
 
     event: Literal["reopened"] = "reopened"
     id: str
@@ -284,7 +284,7 @@ class ConversationEnded(Outcome):
     @computed_field  # type: ignore[prop-decorator]  # as pydantic documents it
     @property
     def reason(self) -> Reason:
-        """The strongest of the reasons."""
+        """The reason with the highest precedence."""
         return self.reasons[0]
 
     @classmethod

@@ -32,7 +32,7 @@ class Panel(Data):
     title: str = ""
     """A title of one line."""
     tag: str = ""
-    """Its name in code, such as the reason of an end."""
+    """The name of the displayed value in code, such as the reason of an end."""
     notes: tuple[str, ...] = ()
     """Further notes, one line each."""
     head: tuple[str, ...] = ()
@@ -40,14 +40,14 @@ class Panel(Data):
     rows: tuple[tuple[str, ...], ...] = ()
     """The rows of the table."""
     left_out: NonNegativeInt = 0
-    """Number of rows before these that are left out."""
+    """Number of earlier rows that are not shown."""
 
     def html(self) -> str:
-        """Return the object as HTML that is readable without styles, too."""
+        """Return the panel as HTML that is readable without styles, too."""
         return _template().render(panel=self)
 
     def markdown(self) -> str:
-        """Return the object as Markdown."""
+        """Return the panel as Markdown."""
         tag = f" `{self.tag}`" if self.tag else ""
         parts = [f"**{_plain(self.title)}**{tag}"] if self.title else []
         parts += map(_plain, self._note_lines())
@@ -58,7 +58,7 @@ class Panel(Data):
         return "\n\n".join(parts) + "\n"
 
     def renderable(self) -> "RenderableType":
-        """Return this object in a form that rich can print."""
+        """Return the panel in a form that rich can print."""
         # Imported here, because only a console needs rich.
         from rich import box
         from rich.console import Group
@@ -80,7 +80,7 @@ class Panel(Data):
         return Group(*parts)
 
     def text(self) -> str:
-        """Return the object as text of at most 80 columns."""
+        """Return the panel as text of at most 80 columns."""
         from rich.console import Console
 
         # Within a notebook's kernel, rich would also print to the notebook.
@@ -108,7 +108,7 @@ class Shown:
         return self._panel().markdown()
 
     def _repr_pretty_(self, printer: "RepresentationPrinter", cycle: bool) -> None:
-        # Within a list or a dict, its plain representation is shown.
+        # Within a list or a dict, the plain representation of the object is shown.
         alone = len(printer.stack) == 1
         printer.text(self._panel().text() if alone else repr(self))  # type: ignore[no-untyped-call]
 
@@ -142,7 +142,7 @@ def _template() -> "Template":
 
 
 MOST: Final = 60
-"""Maximum number of lines shown, the newest ones."""
+"""Maximum number of rows shown: the newest ones."""
 
 
 T = TypeVar("T")

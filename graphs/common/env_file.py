@@ -15,7 +15,8 @@ from .addresses import OPENAI, check_address, is_loopback, show_address
 NAME = ".env"
 
 _NAMING_SETTINGS = {"store": "--store", "mcp_servers": None}
-"""The settings that name files or commands, and the command-line option that sets them."""
+"""The settings that name files or commands, each with the command-line option that sets it. None if
+there is no option."""
 
 _SENT_VARIABLES = ("OPENAI_CUSTOM_HEADERS", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID")
 """Variables whose values OpenAI's client sends to any address."""
@@ -25,18 +26,19 @@ class Found(NamedTuple):
     """The settings from the file that the environment does not set."""
 
     values: dict[str, str | None]
-    """The values by setting. None means not set, even if the environment sets it."""
+    """The values by setting. None means that the setting counts as not set, whatever the
+    environment contains."""
     faults: dict[str, str]
     """The reason and the remedy for each setting of the file that can't be used."""
     notice: str | None = None
-    """A note for the user of the file's address. None if there is none."""
+    """A note for the user about the address in the file. None if there is none."""
 
 
 class _FileSetting(NamedTuple):
     """A setting in the file."""
 
     variable: str
-    """The variable that sets it."""
+    """The name of the variable that sets it in the file."""
     value: str
 
 

@@ -115,7 +115,7 @@ def positional_fields(model: type[BaseModel]) -> list[str]:
 def by_name(
     model: type[BaseModel], values: tuple[object, ...], data: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return all fields by name.
+    """Combine the fields passed by position and by name in one dict.
 
     Raises:
         TypeError: There are too many values, or a field is passed by position and by name.
@@ -203,7 +203,7 @@ def _default(field: FieldInfo) -> object:
 
 
 def format_default(value: object) -> object:
-    """Return a default in the form for a signature; the value itself if its `repr` is valid."""
+    """Return a default in the form that a signature shows, or unchanged if its `repr` fits."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, str) and len(value) > _LONGEST_TEXT:

@@ -111,7 +111,7 @@ def shorten(text: str) -> str:
 
 
 def excerpt(text: str, most: int = 300) -> str:
-    """Return an excerpt of a text from elsewhere that fits into a sentence."""
+    """Return an excerpt of a text, escaped and on one line, for use inside a sentence."""
     shown = " ".join(clean(text[:most]).split())
     if max(len(text), len(shown)) <= most:
         return shown

@@ -58,7 +58,8 @@ class Settings(Data):
     mcp_servers: Path | None = None
     """A JSON file with MCP servers: ``{"mcpServers": {name: {"command": …}}}``."""
     timeout: PositiveFloat = 120.0
-    """Maximum time that one try of a model call waits for the server to continue, in seconds."""
+    """Maximum time that one attempt of a model call waits for the server to continue, in seconds.
+    """
     max_retries: NonNegativeInt = 4
     """Maximum number of retries of a call if the server is busy, fails or can't be reached."""
     max_reply_size: Annotated[ByteSize, Field(ge=1024)] = ByteSize(MAX_REPLY_SIZE)
@@ -75,7 +76,7 @@ class Settings(Data):
 
     @property
     def notice(self) -> str | None:
-        """Return a note for the user of the address, or None."""
+        """Return a note for the user about the server's address, or None."""
         return self._notice
 
     def _refuse(self, faults: Mapping[str, str]) -> None:

@@ -44,7 +44,7 @@ class LoopThread:
     def start(
         self, work: Callable[[], Coroutine[Any, Any, T]]
     ) -> tuple[Future[T], threading.Event]:
-        """Run a coroutine on the loop; return its future, and an event set at its real end.
+        """Run a coroutine; return its future, and an event that is set when it has ended.
 
         A cancelled future is done at once, but its coroutine ends only when the loop cancels it.
         """
@@ -79,7 +79,7 @@ class LoopThread:
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
-    """Run a loop, whatever its tasks raise."""
+    """Run a loop, and run it again if one of its tasks exits the program."""
     while not loop.is_closed():
         # A task that exits the program stops the loop; its caller gets the exception as well.
         with suppress(SystemExit, KeyboardInterrupt):
@@ -90,8 +90,8 @@ async def in_thread(function: Callable[..., T], *given: object) -> T:
     """Call a function that may block, for example until another program ends, in its own thread.
 
     `asyncio.to_thread` shares a few threads: a few blocking functions would delay the files and
-    locks of every session. A closing loop and an ending program also wait for those threads, but
-    not for this one.
+    locks of every session. A closing loop and an ending program also wait for those shared threads,
+    but not for the function's own thread.
     """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()

@@ -40,7 +40,7 @@ class Versions(Generic[Step]):
         """Return the steps that upgrade this version to the newest one.
 
         Raises:
-            VersionError: A newer release or a development version wrote it.
+            VersionError: The version belongs to a newer release or to a development version.
         """
         if version > self.newest:
             raise VersionError(

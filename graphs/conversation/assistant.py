@@ -20,9 +20,9 @@ class AssistantSettings(Data):
     """The settings that apply to every kind of conversation."""
 
     model: Text | None = None
-    """The model of all speakers, judges and requests that do not name one."""
+    """The model of all speakers, judges and requests that name none. Not set if None."""
     temperature: Temperature = None
-    """The temperature of all speakers that set none."""
+    """The temperature of all speakers that set none. Not set if None."""
     prompts: Prompts = Field(default_factory=dict)
     """Replacements for prompts, by the prompts' names."""
 
@@ -59,7 +59,7 @@ class AssistantSettings(Data):
 
 
 def settings_of(form: type[Form] | None) -> dict[str, FieldInfo]:
-    """Return the settings of a graph's assistants: the common ones and its system prompts."""
+    """Return the settings of a graph's assistants: common settings, and the form's prompts."""
     return AssistantSettings.described_fields() | (role_prompts(form) if form else {})
 
 

@@ -1,6 +1,6 @@
 """Conversations and short forms as data.
 
-Sessions store their spec, so each change of its shape needs a new version and a migration.
+Sessions store their spec, so each change of its fields needs a new version and a migration.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -153,7 +153,7 @@ class Form(Spec):
     roles: ClassVar[Mapping[str, str]] = {}
     # The field that receives the user's message if the input of a run is only a message.
     message_field: ClassVar[str | None] = None
-    # The values of other required fields in that case.
+    # The values of the other required fields of a run whose input is only a message.
     beside_message: ClassVar[Mapping[str, str]] = {}
     # The fields that an example file sets, and the fields that it contains as comments.
     example: ClassVar[Mapping[str, Any]]

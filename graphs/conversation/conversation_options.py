@@ -66,13 +66,13 @@ class OptionsBesideEndChat(TypedDict, total=False):
 
 
 class CommonOptions(OptionsBesideEndChat, total=False):
-    """The same, for forms that do not declare ``end_chat`` as a parameter."""
+    """The fields of a conversation, for forms that do not declare ``end_chat`` as a parameter."""
 
     end_chat: AnyEndChat
 
 
 class TaskOptions(CommonOptions, total=False):
-    """The same, for forms that do not declare ``task`` either."""
+    """The fields of a conversation, for forms that declare neither ``end_chat`` nor ``task``."""
 
     task: str | None
 

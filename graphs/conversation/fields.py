@@ -61,11 +61,11 @@ class Opening(Spec):
     answers: bool = False
     """Whether each speaker first answers its own task alone. The others do not hear the answers."""
     reconcile: bool = False
-    """Whether the others hear these tasks and answers after all (Yacana). A speaker hears the
-    earlier ones before its own answer, and the later ones when the rounds begin."""
+    """Whether the other speakers hear these tasks and answers after all (Yacana). A speaker hears
+    the earlier ones before it gives its own answer, and the later ones when the rounds begin."""
     first_speaker: Name | None = None
-    """The name of the speaker of the first turn in the rounds. If None, it is the first of the
-    speakers, or with ``answers`` the second (Yacana's owner of the shift message)."""
+    """The name of the speaker of the first turn in the rounds. If None, the first speaker in the
+    list, or with ``answers`` the second (Yacana's owner of the shift message)."""
     first_line: Text | None = None
     """The instruction to the first speaker before its first turn (Yacana's shift message). If None,
     it is a neutral line, or with ``answers`` but without ``reconcile`` the answer of the speaker
@@ -76,9 +76,9 @@ class Wording(Spec):
     """A replacement for a prompt."""
 
     text: Text | None = None
-    """The text. If None, it is set to the registered text when the session begins."""
+    """The text. If None, the registered text is stored here when the session begins."""
     name: Name | None = None
-    """The name of a registered text."""
+    """The name of a registered text. None if ``text`` contains the replacement itself."""
 
 
 def _as_text(given: object) -> object:
@@ -119,7 +119,7 @@ class ConversationFields(Spec):
     """The judge that decides if a task is complete."""
     model: Text | None = None
     """The model of all calls that do not name one. If None, the model of the settings, or the
-    embedded model if they name none either."""
+    embedded model if the settings name none."""
     prices: dict[Text, Price] = Field(default_factory=dict)
     """Prices of the models, by the models' names. If not empty, it must contain every model; if
     empty, the prices known to the package genai-prices apply."""
@@ -137,8 +137,8 @@ class ConversationFields(Spec):
     sandbox: Sandbox = Sandbox()
     """The sandbox for code that speakers write."""
     seed: int | None = None
-    """The seed for the calls of all speakers that set none. A model that supports seeds then tends
-    to produce the same conversation again. None sends no seed."""
+    """The seed for the model calls of all speakers that set none. A model that supports seeds then
+    tends to produce the same conversation again. None sends no seed."""
     prompts: Prompts = Field(default_factory=dict)
     """Replacements for prompts, by the prompts' names: a text, or the ``name`` of a registered
     text. A replacement may contain the placeholders of the original prompt."""
@@ -202,7 +202,7 @@ class ConversationFields(Spec):
     def mark_instruction(self, speaker: Speaker, text: str) -> str:
         """Return an instruction of the conversation as it appears in a speaker's prompts.
 
-        It is marked if the messages that the speaker hears do not start with names.
+        The instruction gets a label if the messages that the speaker hears do not start with names.
         """
         return (
             text if self.hears_labels(speaker) else self.render_prompt(MODERATOR_LABEL, text=text)

@@ -34,7 +34,7 @@ def may_be_private(conversation: Conversation) -> bool:
 
 
 def read_name(text: str, names: Sequence[str]) -> str | None:
-    """Read an answer that is only a name; case and punctuation around it are ignored."""
+    """Read an answer that is only a name. Case, and punctuation around the name, are ignored."""
     plain = text.strip(" \t\r\n*_`\"'.:!#>@").casefold()
     return next((name for name in names if name.casefold() == plain), None)
 

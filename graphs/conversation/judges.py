@@ -54,9 +54,9 @@ class Judge(Kinded):
 class SeparateJudge(Kinded):
     """A judge that is not a speaker and checks the conversation against a list of criteria.
 
-    It sees all messages, private openings too. It is asked after each turn of a speaker that checks
-    completion, or of every speaker if none does. When all criteria are met, every task counts as
-    complete.
+    The judge sees all messages, private openings included. It is asked after each turn of a speaker
+    that checks completion, or of every speaker if none does. When all criteria are met, every task
+    counts as complete.
     """
 
     kind: Literal["separate"] = "separate"
@@ -64,8 +64,8 @@ class SeparateJudge(Kinded):
     criteria: Accepts[
         Annotated[tuple[Text, ...], AfterValidator(check_distinct)], Sequence[str]
     ] = Field(min_length=1, max_length=MOST_CRITERIA, kw_only=False)
-    """The criteria, each a statement such as "They agree on a price." A speaker with
-    ``keep_self_reflection`` reads in these words which criteria are met."""
+    """The criteria, each a statement such as "They agree on a price." These words also tell a
+    speaker with ``keep_self_reflection`` which criteria are met."""
     prompt: Text | None = None
     """The judge's system prompt. A neutral prompt if None. The task and the criteria follow it."""
     model: Text | None = None

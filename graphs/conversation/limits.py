@@ -51,10 +51,10 @@ def most_calls(conversation: ConversationFields) -> int:
 
 
 def plain_calls(conversation: ConversationFields) -> int:
-    """Return the model calls of an ordinary conversation that reaches its cap.
+    """Return the number of model calls of an ordinary conversation that reaches its cap.
 
     In an ordinary conversation no tool is called, nothing is summarized, and no call is repeated.
-    If the next speaker is chosen, the speakers are assumed to be chosen in order.
+    If a model or a function chooses the next speaker, the speakers are assumed to speak in order.
     """
     order, judge, end_chat = conversation.order, conversation.judge, conversation.end_chat
     caps = message_caps(end_chat.when)

@@ -22,10 +22,10 @@ def merge_changes(
 ) -> dict[str, Any]:
     """Merge changes into data; a dict changes only the fields that it names.
 
-    A dict of another kind replaces the old value.
+    A dict that states another kind, such as another format, replaces the old value.
 
     Raises:
-        SpecError: A short form's field has set the same; names both.
+        SpecError: A short form's field has already set the same value; names both fields.
     """
     merged = mark_unset(base)
     for field, value in changes.items():
@@ -50,7 +50,7 @@ def _is_whole(field: str, value: Mapping[str, Any]) -> bool:
 
 
 def read_bare_words(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the parts of a conversation that are plain strings to fields."""
+    """Convert plain strings to fields, in the parts of a conversation that accept them."""
     words = {name: read(changes[name]) for name, read in _BY_WORD.items() if name in changes}
     return {**changes, **words}
 
@@ -96,9 +96,9 @@ def require_fields(given: object, field: str, what: str) -> Mapping[str, Any]:
 
 
 def first_difference(known: BaseModel, given: BaseModel) -> str:
-    """Return the path of the first field that was set in a spec and differs from the known one.
+    """Return the path of the first field that is set in `given` and differs from `known`.
 
-    The result is empty if there is none. Fields that were not set, at any depth, are not compared,
+    The path is empty if no field differs. Fields that are not set, at any depth, are not compared,
     because a default may have changed since.
     """
     return _difference_path(known, given) or ""

@@ -101,7 +101,7 @@ class _Question(Data):
     response_schema: dict[str, Any] = Field(default_factory=dict)
     """The JSON schema of an answer. Empty if any answer fits."""
     problem: str | None = None
-    """The error in the previous answer, if there was one that did not fit. None otherwise."""
+    """The error in the previous answer if that answer did not fit the question, otherwise None."""
 
     def summary(self) -> str:
         """Return the question as text for people."""
@@ -319,7 +319,7 @@ def read_question(interrupt: Interrupt[Any], by: Literal["tool", "agent"]) -> Qu
         "response_schema": schema if isinstance(schema, dict) else {},
     }
     for kind in (MessageQuestion, ApprovalQuestion) if isinstance(value, dict) else ():
-        # A tool's payload may resemble one of these.
+        # A tool's payload may look like one of these questions.
         with suppress(ValidationError):
             return kind.model_validate(value | found)
     return ToolQuestion(value=to_jsonable_python(value, fallback=str), by=by, **found)

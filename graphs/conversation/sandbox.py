@@ -41,7 +41,7 @@ class Sandbox(Spec):
     """The isolation of code. ``auto`` runs Python in ``bubblewrap`` if that works and otherwise in
     ``monty``, and a shell only in ``bubblewrap``. It never uses the host."""
     seconds: float = Field(default=60, gt=0, le=3600, allow_inf_nan=False)
-    """Maximum duration of one call, in seconds. Then the call and all its child processes are
+    """Maximum duration of one call, in seconds. The call and all its child processes are then
     stopped."""
     memory_mib: int = Field(default=512, ge=32, le=65536)
     """Maximum memory of all processes of a call together, in MiB, measured every 50 ms. Files that
@@ -49,7 +49,8 @@ class Sandbox(Spec):
     Without a cgroup, which this library does not need, some kernel memory can't be counted: shared
     memory that was partly unmapped, and the contents of pipes and of TCP's larger buffers."""
     output_kib: int = Field(default=64, ge=1, le=1024)
-    """Maximum output of a call that is kept, in KiB: the first and the last half of it."""
+    """Maximum output of a call that is kept, in KiB: half of it from the beginning, half from the
+    end."""
 
     @model_validator(mode="before")
     @classmethod
@@ -68,7 +69,7 @@ class Sandbox(Spec):
 
 
 class Kept(Data):
-    """The state that a session keeps of its interpreter between two calls, as plain data."""
+    """The state of a session's interpreter that is stored between two calls, as plain data."""
 
     key: str = Field(min_length=1, max_length=200)
     """The id of the interpreter. It is random and changes each time a session is copied or

@@ -1,7 +1,7 @@
 """A conversation that a graph serves: its name and description, and its threads.
 
-The operator chooses it when the graph is built. Clients send messages, and write to the states of
-their threads, but neither changes the conversation.
+The operator chooses the conversation when the graph is built. Clients send messages and write to
+the states of their threads, but can't change the conversation.
 """
 
 import re
@@ -15,10 +15,10 @@ FIXED: Final = ("opening",)
 """Fields of a conversation that can't change after its first message."""
 
 FIXED_OF_SPEAKERS: Final = ("name", "private_opening", "memory")
-"""Fields of its speakers that can't change either."""
+"""Fields of each speaker that can't change after the first message either."""
 
 _LONGEST_NAME: Final = 64
-"""The length of a tool's name that all providers accept."""
+"""The maximum length of a tool's name that all providers accept, in characters."""
 
 _NO_NAME: Final = re.compile(r"[^a-z0-9_-]+")
 """Characters that the name of a tool can't contain."""
@@ -72,7 +72,7 @@ def check_host(conversation: Conversation) -> None:
 
 
 def continue_served(served: Conversation, stored: Conversation) -> Conversation:
-    """Return the conversation with which a thread continues: the served one, with its own task.
+    """Return the conversation of a thread that continues: the served one, with the thread's task.
 
     Args:
         served: The conversation of the graph.
@@ -94,7 +94,7 @@ def continue_served(served: Conversation, stored: Conversation) -> Conversation:
 
 
 def _first_unfit(served: Conversation, stored: Conversation) -> str | None:
-    """Return the first field that a session can't change after its beginning and that differs."""
+    """Return the first fixed field in which two conversations differ, or None."""
     for field in FIXED:
         if getattr(served, field) != getattr(stored, field):
             return field

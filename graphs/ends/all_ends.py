@@ -38,14 +38,14 @@ class Reason(StrEnum):
     TERMINATION = "termination"  # a termination message, and no person continued
     COMPLETED = "completed"  # the tasks that the mode requires are complete
     UNREADABLE_VERDICTS = "unreadable_verdicts"  # consecutive verdicts could not be read
-    ROLE_FLIPS = "role_flips"  # a speaker repeatedly spoke another's part
+    ROLE_FLIPS = "role_flips"  # a speaker repeatedly wrote another's part
     BLANK_REPLIES = "blank_replies"  # consecutive replies were blank
     SAME_REPLIES = "same_replies"  # a speaker repeated its reply
     ECHO = "echo"  # a speaker repeated another speaker's messages
     FAREWELLS = "farewells"  # consecutive messages were only thanks or farewells
     STANDSTILL = "standstill"  # no message was new
     SAME_TOOL_CALLS = "same_tool_calls"  # a speaker repeated a tool call with equal arguments
-    MAX_CONSECUTIVE_AUTO_REPLY = "max_consecutive_auto_reply"  # automatic replies for a person
+    MAX_CONSECUTIVE_AUTO_REPLY = "max_consecutive_auto_reply"  # the cap on automatic replies
     MAX_MESSAGES = "max_messages"  # the message cap is reached
     MAX_ITERATIONS = "max_iterations"  # the round cap is reached
 
@@ -65,31 +65,31 @@ class Guards(Spec):
     after a retry. Fixed texts and the output of tools and code do not count."""
     same_replies: GuardLimit = 3
     """Number of times that one speaker gives the same reply while no message is new. A message is
-    not new if its speaker has said the same before. Two replies are the same if they differ only in
-    punctuation, or in less than a twentieth of the text but in no number. Short replies do not
-    count."""
+    new if its speaker has not said the same before. Two replies also count as the same if they
+    differ only in punctuation, or in less than a twentieth of the text and in no number. Short
+    replies do not count."""
     farewells: GuardLimit = 4
     """Number of consecutive messages that contain only thanks or farewells. If ``standstill`` is
-    on, this guard waits while a question is open, until its asker continues, and does nothing if
-    the mode waits for completed tasks."""
+    on, this guard pauses while a question is open, until the speaker that asked it continues, and
+    it does nothing if the mode waits for completed tasks."""
     standstill: GuardLimit = 2
-    """Number of rounds of sentences in which no message is new: all speakers repeat themselves, or
-    go through a cycle of up to three messages. Three rounds of short lines count as one round, and
-    so do six rounds of short questions and answers. A sentence that one speaker says six times also
-    counts as one round, unless something else than numbers is new meanwhile. Messages of people are
-    always new."""
+    """Number of rounds in which no message is new: all speakers repeat themselves, or go through a
+    cycle of up to three messages. These are rounds of whole sentences: three rounds of short lines,
+    or six rounds of short questions and answers, count as one round. A sentence that one speaker
+    says six times also counts as one round, unless something other than numbers is new meanwhile.
+    Messages of people are always new."""
     role_flips: GuardLimit = 2
-    """Number of messages of one speaker that speak another speaker's part. A message counts if the
-    fault remains after a retry."""
+    """Number of messages in which one speaker writes another speaker's part. A message counts if
+    the fault remains after a retry."""
     same_tool_calls: GuardLimit = 5
     """Number of consecutive messages of one speaker, within a turn, with equal calls: the same
     tools, the same arguments and the same results. Failed calls do not count. The last of these
     messages counts only after a retry."""
     echo: GuardLimit = 3
-    """Number of consecutive messages of one speaker that repeat, word for word, a message of
-    another speaker since its own last turn. A message counts if it is still a repetition after a
-    retry. Short lines, moves of a game, thanks, farewells and text that it was asked to repeat do
-    not count. 0 also switches off the retry."""
+    """Number of consecutive messages of one speaker that repeat, word for word, another speaker's
+    message since the last turn of the repeating speaker. A message counts if it is still a
+    repetition after a retry. Short lines, moves of a game, thanks, farewells and text that the
+    speaker was asked to repeat do not count. 0 also switches off the retry."""
     unreadable_verdicts: GuardLimit = 3
     """Number of consecutive verdicts that can't be read."""
 

@@ -28,26 +28,26 @@ from .facts import Facts
 class DoneToken(BaseEnd):
     """A word that ends the conversation when a speaker says it (CAMEL's done token).
 
-    The word does not count in code, in a question, in a thought, or in a quotation that a sentence
-    talks about. The other speakers hear the message without it. Tokens joined by ``&`` may be said
-    at different times.
+    The word does not count in code, in a question, in a thought, or if a sentence only quotes it.
+    The other speakers hear the message without the word. Tokens joined by ``&`` may be said at
+    different times.
     """
 
     kind: Literal["done_token"] = "done_token"
     """The kind of end."""
     token: Mark = Field(kw_only=False)
-    """The word. Its case is ignored if it is the whole message or its whole last line."""
+    """The word. Letter case is ignored if the word is the whole message or the whole last line."""
     match: Match | None = None
     """The positions at which the word counts. ``alone``: as the whole message or last line, with or
     without Markdown around it, or alone on another line. ``last``: as the whole message or last
-    line, or at the end of a last sentence that does not talk about it, as in "Thank you!
+    line, or at the end of a last sentence that is not about the word, as in "Thank you!
     ###STOP###". ``anywhere``: at any position. If None: ``last`` if the word has a character that
     is neither a letter nor a digit, otherwise ``alone``."""
     by: Name | None = None
-    """The speaker whose word counts. Any speaker if None."""
+    """The name of the speaker whose word counts. Any speaker if None."""
     answered: bool = False
-    """Whether the word counts only after the next other speaker has replied, tool calls included.
-    This reply is the last message and is allowed even beyond a cap."""
+    """Whether the word counts only after the next other speaker has replied and finished its tool
+    calls. This reply is the last message and is allowed even beyond a cap."""
 
     strength: ClassVar = Strength.SAID
     report: ClassVar = "A speaker said a done token"
@@ -61,13 +61,13 @@ class DoneToken(BaseEnd):
         return bool(self._speakers(facts))
 
     def _speakers(self, facts: Facts) -> list[str]:
-        """Return the speakers that said it, if it counts."""
+        """Return the speakers whose done token counts now."""
         waiting = facts.tokens_unanswered if self.answered else ()
         said = tuple(pair for pair in facts.tokens_said if pair not in waiting)
         return doers(self.token, self.by, said)
 
     def waits_for_answer(self, token: str, speaker: str) -> bool:
-        """Return whether this speaker's token counts only once it is answered."""
+        """Return whether this speaker's token counts only after another speaker has answered."""
         return self.answered and self.token == token and self.by in (None, speaker)
 
     def describe(self) -> str:
@@ -92,7 +92,7 @@ class DoneToken(BaseEnd):
         return facts.model_copy(update={"tokens_said": said}), is_part
 
     def most_answers(self, speakers: int) -> int:
-        # One for each speaker that may say it.
+        # One answer for each speaker that may say the token.
         return (1 if self.by else speakers) if self.answered else 0
 
     @classmethod

@@ -47,7 +47,7 @@ class EndSettings(Protocol):
 
     @property
     def guards(self) -> object:
-        """Return the limits of the guards, by their reasons."""
+        """Return an object that contains the limit of each guard under the guard's reason."""
 
     @property
     def waits_for_tasks(self) -> bool:
@@ -101,11 +101,11 @@ class FactTally(Tally):
 
     @abstractmethod
     def facts(self) -> Mapping[str, Any]:
-        """Return the fields of `Facts` that it computes."""
+        """Return the fields of `Facts` that this counter computes."""
 
 
 Tallies: TypeAlias = Mapping[str, Tally]
-"""Counters by the reasons of their ends."""
+"""The counters, each under the reason of its end condition or guard."""
 
 E = TypeVar("E", bound="BaseEnd")
 
@@ -122,7 +122,7 @@ class AtEnd(NamedTuple):
     tallies: Tallies  # the counters of all end conditions
 
     def met_of(self, kind: type[E]) -> list[E]:
-        """Return the met end conditions of one kind."""
+        """Return the end conditions of one class that are met."""
         return [end for end in self.met if isinstance(end, kind)]
 
 
@@ -154,17 +154,18 @@ class EndRule:
     """Base of all end conditions and guards, with everything that does not depend on a limit."""
 
     reason: ClassVar[str]
-    """The value of its `Reason`."""
+    """The reason for the end, as the value of a `Reason`."""
     strength: ClassVar[Strength]
-    """Its precedence over other end conditions."""
+    """The precedence of this end condition over others."""
     report: ClassVar[str]
-    """Its row in the report of a batch, such as "The time limit was reached"."""
+    """The text of the row in the report of a batch, such as "The time limit was reached"."""
     explanation: ClassVar[str]
-    """The event in a few words, with the placeholders ``{by}``, ``{count}`` and ``{facts}``."""
+    """The cause of the end in a few words, with the placeholders ``{by}``, ``{count}`` and
+    ``{facts}``."""
     stops_calls: ClassVar[bool] = False
-    """Whether it ends the conversation before pending tool calls are run."""
+    """Whether this end condition ends the conversation before pending tool calls are run."""
     allows_final_verdict: ClassVar[bool] = False
-    """Whether a separate judge may still be asked for a final verdict when it is met."""
+    """Whether a separate judge may still give a final verdict when this end condition is met."""
 
     @classmethod
     def waits(cls, *, has_left: bool) -> bool:
@@ -182,9 +183,9 @@ class EndRule:
 
     @classmethod
     def tally(cls, dialogue: Dialogue) -> Tally | None:
-        """Return a new counter, or None if it counts nothing itself.
+        """Return a new counter, or None if this end condition needs no counter.
 
-        `Facts.counts` contains the count.
+        `Facts.counts` contains the result of the counter.
         """
         return None
 
@@ -196,12 +197,15 @@ class EndRule:
 
     @classmethod
     def ended_by(cls, at: AtEnd) -> str | None:
-        """Return the speaker whose message, call or completed task ended the conversation."""
+        """Return the speaker that ended the conversation, or None if no speaker ended it.
+
+        A speaker ends the conversation with a message, a tool call or a completed task.
+        """
         return None
 
     @classmethod
     def steps(cls, step: CountedMessage) -> Iterator[EndStep]:
-        """Yield the contributions of a message to it."""
+        """Yield the contributions of a message to this end condition."""
         yield from ()
 
 
@@ -209,9 +213,9 @@ class BaseEnd(Kinded, EndRule):
     """Base of all end conditions. ``a | b`` is met when one is met, ``a & b`` when both are."""
 
     works_unnamed: ClassVar[bool] = False
-    """Whether it can also be met if ``end_chat.when`` does not name it."""
+    """Whether this end condition can also be met if ``end_chat.when`` does not name it."""
     comes_of_tools: ClassVar[bool] = False
-    """Whether tool results can meet it before the turn is over."""
+    """Whether tool results can meet this end condition before the turn is over."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:  # as pydantic's
@@ -247,30 +251,30 @@ class BaseEnd(Kinded, EndRule):
         def kind(self) -> str: ...
 
     def is_met(self, facts: Facts) -> bool:
-        """Return whether these facts meet it."""
+        """Return whether these facts meet the end condition."""
         raise NotImplementedError
 
     def describe(self) -> str:
-        """Describe its condition in a few words, such as "12 messages"."""
+        """Describe the end condition in a few words, such as "12 messages"."""
         raise NotImplementedError
 
     def describe_end(self) -> str:
-        """Describe it as the rest of a sentence "Ends …", such as "at 12 messages"."""
+        """Describe the end condition as the rest of "Ends …", such as "at 12 messages"."""
         return f"at {self.describe()}"
 
     def check(self, dialogue: Dialogue, path: str) -> None:
-        """Check that it fits the conversation.
+        """Check that the end condition fits the conversation.
 
         Raises:
-            ValueError: It does not fit; names the field.
+            ValueError: The end condition does not fit; names the field.
         """
 
     def meter(self, facts: Facts) -> tuple[str, float, float] | None:
-        """Return the name, the count and the limit for a page, or None if it has no meter."""
+        """Return the name, count and limit for a meter on the page, or None for no meter."""
         return None
 
     def foresee(self, speaker: Speaker, facts: Facts) -> tuple[Facts, bool]:
-        """Return facts that meet it after a speaker's turn, for pictures.
+        """Return facts that would meet the end condition after a speaker's turn, for diagrams.
 
         Args:
             speaker: The speaker of the turn.
@@ -283,20 +287,20 @@ class BaseEnd(Kinded, EndRule):
 
     @property
     def most_messages(self) -> int | None:
-        """Return the number of messages at which it is met, or None if it does not count them."""
+        """Return the number of messages that meets this end condition, or None if none does."""
         return None
 
     @property
     def most_calls(self) -> int | None:
-        """Return the number of model calls at which it is met, or None if it counts none."""
+        """Return the number of model calls that meets this end condition, or None if none does."""
         return None
 
     def most_answers(self, speakers: int) -> int:
-        """Return the maximum number of messages that it allows after a cap."""
+        """Return the maximum number of messages that this end condition allows after a cap."""
         return 0
 
     def registered(self) -> Iterator[tuple[str, str, str]]:
-        """Yield the references to the registry: each a field, a kind of object and a name."""
+        """Yield the field, the kind and the name of each registered object that is used here."""
         yield from ()
 
 
@@ -327,10 +331,10 @@ class _OfAnyKind:
 
 
 End: TypeAlias = Annotated[BaseEnd, _OfAnyKind()]
-"""Any end."""
+"""An end condition of any kind."""
 
 AnyEnd: TypeAlias = BaseEnd | str | Fields | Sequence[BaseEnd | str | Fields]
-"""The types that callers may pass as an end."""
+"""The types that callers may pass as an end condition."""
 
 
 class AnyOf(BaseEnd):
@@ -341,7 +345,7 @@ class AnyOf(BaseEnd):
     of: Accepts[tuple[End, ...], Sequence[BaseEnd | str | Fields]] = Field(
         min_length=1, kw_only=False
     )
-    """The ends."""
+    """The end conditions that are combined."""
 
     def describe(self) -> str:
         return " or ".join(end.describe() for end in self.of)
@@ -359,7 +363,7 @@ class AllOf(BaseEnd):
     of: Accepts[tuple[End, ...], Sequence[BaseEnd | str | Fields]] = Field(
         min_length=1, kw_only=False
     )
-    """The ends."""
+    """The end conditions that are combined."""
 
     def describe(self) -> str:
         return " and ".join(end.describe() for end in self.of)
@@ -381,7 +385,7 @@ def leaves(end: BaseEnd | None, path: str = "") -> Sequence[tuple[str, BaseEnd]]
 
 
 def alternatives(end: BaseEnd | None) -> tuple[BaseEnd, ...]:
-    """Return the end conditions of which one is sufficient."""
+    """Return the end conditions any one of which is sufficient to end the conversation."""
     if isinstance(end, AnyOf):
         return tuple(part for one in end.of for part in alternatives(one))
     return () if end is None else (end,)
@@ -412,7 +416,7 @@ def check_name(dialogue: Dialogue, field: str, name: str | None) -> None:
     """Check that a speaker has this name.
 
     Raises:
-        ValueError: No speaker has it; names the field.
+        ValueError: No speaker has this name; names the field.
     """
     if name is not None and name not in dialogue.names:
         raise ValueError(

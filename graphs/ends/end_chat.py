@@ -56,9 +56,9 @@ class EndChat(Spec):
     max_iterations: Accepts[Cap | None, int | Literal["none"] | None] = default(5)
     """Maximum number of rounds; in one round every speaker speaks once. None means no cap, and is
     allowed only with a `MaxMessages` that alone can end the conversation, or if every round needs a
-    person (or an automatic reply for a person, which has its own cap). An ``end_chat`` that is only
-    an end with such a `MaxMessages` sets this field to None. TOML has no null; write ``"none"``
-    there."""
+    person (or an automatic reply for a person, which has its own cap). If ``end_chat`` is an end
+    condition alone and contains such a `MaxMessages`, this field is None. TOML has no null; write
+    ``"none"`` there."""
     min_iterations: Annotated[int, Field(strict=True, ge=0, le=MOST)] = 0
     """Minimum number of complete rounds before a verdict, a done token, a tool call, a predicate or
     a guard ends the conversation. If one of them is met earlier, the conversation ends after these
@@ -66,8 +66,8 @@ class EndChat(Spec):
     allow_unanswered_end: bool = False
     """Whether a model's done token, or a separate judge, may end the conversation before another
     speaker has spoken. If False, the model is asked for its message once more; if it says the token
-    again, the conversation ends with a warning. The judge is asked later. This field has no effect
-    if ``min_iterations`` is set."""
+    again, the conversation ends with a warning. A separate judge is asked later. This field has no
+    effect if ``min_iterations`` is set."""
     when: Accepts[End | None, AnyEnd | None] = default(None)
     """Other end conditions, which apply in every mode. A list is met if any of its items is met."""
     guards: Accepts[Guards, Guards | Fields] = default(Guards())
@@ -78,8 +78,8 @@ class EndChat(Spec):
     one of whom is always a person."""
 
     announce_last_words: bool = True
-    """Whether the prompt for a speaker's promised last words says that this is its last message.
-    The note is added to this prompt only."""
+    """Whether a speaker that may speak one last time, as some modes promise, is told so in its
+    prompt. The prompts of other turns do not contain this note."""
     tell_rounds_left: bool = False
     """Whether each prompt in the rounds ends with the number of rounds left before the cap."""
 

@@ -27,8 +27,7 @@ class Facts(Data):
     """The done tokens that were said, each with its speaker."""
     tokens_unanswered: tuple[tuple[str, str], ...] = ()
     """The done tokens of the newest speaker that count only once another speaker answers, and have
-    no answer yet.
-    """
+    no answer yet."""
     alone: bool = False
     """Whether at most one speaker has spoken so far. Computed only for a separate judge."""
     predicates: tuple[str, ...] = ()
@@ -50,8 +49,7 @@ class Facts(Data):
     """Number of consecutive automatic replies, by the speaker for whom a person writes."""
     counts: dict[str, NonNegativeInt] = Field(default_factory=dict)
     """The counts of end conditions and guards, such as consecutive blank replies, by their reasons.
-    Zeros are left out.
-    """
+    Zeros are left out."""
 
     def count(self, reason: str) -> int:
         """Return the count of the end with this reason."""
@@ -71,11 +69,11 @@ class Metadata(Protocol):
 
     @property
     def is_aloud(self) -> bool:
-        """Return whether the other speakers hear it, in the rounds or as last words."""
+        """Return whether the other speakers hear the message, in a round or as last words."""
 
     @property
     def ends_turn(self) -> bool:
-        """Return whether the speech is the last message of a turn."""
+        """Return whether the message is the last one of a speaker's turn."""
 
 
 class SpeechMetadata(Metadata, Protocol):
@@ -87,7 +85,7 @@ class SpeechMetadata(Metadata, Protocol):
 
     @property
     def flaw(self) -> Flaw | None:
-        """Return the speech's fault, if it was not as requested."""
+        """Return the fault of the message, or None if it has none."""
 
 
 class ResultMetadata(Metadata, Protocol):
@@ -95,11 +93,11 @@ class ResultMetadata(Metadata, Protocol):
 
     @property
     def failure(self) -> Failure | None:
-        """Return the cause, if the call failed."""
+        """Return the cause of a failed call, or None if the call did not fail."""
 
     @property
     def tool(self) -> str | None:
-        """Return the tool that ran, if a person chose another one."""
+        """Return the tool that ran if a person chose another tool, otherwise None."""
 
 
 class JudgeVerdict(Protocol):

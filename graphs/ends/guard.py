@@ -21,7 +21,7 @@ FREE: Final = (Source.HUMAN, *FIXED)
 class Guard(EndRule):
     """A guard that counts one kind of fault and ends the conversation at a limit.
 
-    A limit of 0 switches it off.
+    A limit of 0 switches the guard off.
     """
 
     strength = Strength.GUARD
@@ -32,7 +32,7 @@ class Guard(EndRule):
 
     @classmethod
     def limit(cls, dialogue: Dialogue) -> int:
-        """Return the count at which it ends the conversation."""
+        """Return the count at which the guard ends the conversation."""
         limit: int = getattr(dialogue.end_chat.guards, cls.reason)
         return limit
 
@@ -43,7 +43,7 @@ class Guard(EndRule):
 
     @classmethod
     def count_at(cls, step: CountedMessage) -> int:
-        """Return the count at a message."""
+        """Return the guard's count after a message."""
         return step.facts.count(cls.reason)
 
     @classmethod
@@ -66,7 +66,7 @@ class Guard(EndRule):
 
 
 MessageTest = Callable[[BaseMessage, Metadata], bool | None]
-"""A test whether a message is counted. None means that it neither counts nor interrupts a row."""
+"""A test whether a message counts. None: the message neither counts nor interrupts a row."""
 
 
 class RowTally(Tally):
@@ -113,7 +113,7 @@ class SpeakerRowTally(Tally):
 def heard_replies(
     test: Callable[[BaseMessage, SpeechMetadata], bool | None],
 ) -> MessageTest:
-    """Return a test for rows of replies that all hear; messages of people interrupt a row."""
+    """Return a test for rows of replies that all speakers hear; a person's message ends a row."""
 
     def found(message: BaseMessage, about: Metadata) -> bool | None:
         if not is_public_speech(about):
@@ -147,7 +147,7 @@ class UnreadableVerdicts(Guard):
 
 
 class RoleFlips(Guard):
-    """Messages in which a speaker speaks another's part, even after a retry."""
+    """Messages in which a speaker writes another speaker's part, even after a retry."""
 
     reason = "role_flips"
     report = "A speaker kept writing another speaker's part"

@@ -14,7 +14,7 @@ class Limit(BaseEnd):
     """Base of the end conditions that are met when a count in `Facts` reaches their limit."""
 
     counted: ClassVar[str]
-    """The field of `Facts`."""
+    """The field of `Facts` that contains the count."""
     name: ClassVar[tuple[str, str]]
     """The noun of the unit, and the name of the meter on a page."""
 
@@ -59,7 +59,7 @@ class MaxMessages(Limit):
 
 
 class Budget(Limit):
-    """Base of the limits that are hard stops."""
+    """Base of the hard stops: limits that end the conversation at once, even within a turn."""
 
     strength: ClassVar = Strength.HARD
 

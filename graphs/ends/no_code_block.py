@@ -17,7 +17,7 @@ class NoCodeBlock(BaseEnd):
     kind: Literal["no_code_block"] = "no_code_block"
     """The kind of end."""
     by: Name = Field(kw_only=False)
-    """The speaker. The end is met only right after such a message."""
+    """The name of the speaker. The end is met only right after its message without code."""
 
     strength: ClassVar = Strength.SAID
     report: ClassVar = "A speaker wrote no more code"

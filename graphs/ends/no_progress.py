@@ -20,14 +20,15 @@ from .facts import Metadata, is_public_speech, is_speech, is_tool_calls, is_tool
 from .guard import FREE, Guard, MessageTest, RowTally, heard_replies
 
 _CYCLE: Final = 3
-"""The maximum length of a cycle, in different replies of each speaker."""
+"""The maximum length of a cycle: the number of replies that each speaker repeats in order."""
 
 _SENTENCE: Final = 6
 """The weight of a repeated sentence. A round of sentences has this weight for each speaker."""
 _SHORT: Final = 2
 """The weight of a repeated short line: three short lines count as one sentence."""
 _SHORT_QUESTION: Final = 1
-"""The weight of a short question, or of a short answer to one, since a speaker may poll."""
+"""The weight of a short question, or of a short answer to one: a speaker may ask it repeatedly to
+wait for a change."""
 _REPETITIONS: Final = 6
 """This many repetitions of a sentence by one speaker equal a round of sentences."""
 
@@ -57,7 +58,7 @@ class _Repeats(Tally):
     def __init__(self) -> None:
         self._said: list[tuple[str | None, str, Source]] = []
         self._texts = defaultdict[str | None, Texts](Texts)
-        # The index of the first of each speaker's equal texts, by their common key.
+        # For each speaker and each key that equal texts share, the index of the first such text.
         self._first: dict[tuple[str | None, Hashable], int] = {}
         self._is_new: dict[int, bool] = {}
 
@@ -148,7 +149,7 @@ class _Stillness(Tally):
 
     @property
     def count(self) -> int:
-        """Return this number in rounds of sentences."""
+        """Return the repetition since the last new message, in rounds of sentences."""
         weight = max(weight for _, _, weight in self._rows)
         return max(weight // (_SENTENCE * self._round), self.times // _REPETITIONS)
 
@@ -174,7 +175,7 @@ class _Stillness(Tally):
             row = (messages + 1, light, (messages + 1) * light) if again else (0, _SENTENCE, 0)
             self._rows[place] = row
         said.append(key)
-        # Other words are new, but other numbers are not.
+        # Other words make a message new, but other numbers do not.
         words = about.speaker, _NUMBERS.sub("", plain(text))
         if words not in self._words:
             self._words.add(words)
@@ -211,12 +212,12 @@ class Farewells(Guard):
 
 
 def _ends_standstill(dialogue: Dialogue) -> bool:
-    """Return whether `Standstill` ends endless thanks, so that this guard can wait."""
+    """Return whether `Standstill` is on: it also ends endless thanks, so this guard can wait."""
     return Standstill.limit(dialogue) > 0
 
 
 class _ClosingRow(RowTally):
-    """A row that does not grow while a question is open, until its asker says something else."""
+    """A row that does not grow while a question is open, until the speaker that asked continues."""
 
     def __init__(self, test: MessageTest) -> None:
         super().__init__(test)
@@ -312,7 +313,7 @@ class EqualCalls(Tally):
         self.count = self._row
 
     def count_with(self, message: AIMessage) -> int:
-        """Return the count if the newest message made these calls."""
+        """Return the count that a new message with these calls would have."""
         return self._row + 1 if frozenset(_calls_of(message).values()) == self._calls else 1
 
 
@@ -346,7 +347,7 @@ class _TurnErrors(Guard):
 
 
 class _FailedCalls(Tally):
-    """A counter of one turn's failed calls, failed either as a call or in the tool."""
+    """A counter of failed calls in one turn: either calls that can't run, or errors of tools."""
 
     count = 0
 

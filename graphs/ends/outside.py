@@ -51,8 +51,8 @@ class Predicate(BaseEnd):
 class StopRequested(BaseEnd):
     """An end at a stop request from outside; a hard stop, after the current turn.
 
-    It applies to every conversation. If `EndChat.when` names it, it applies only in that
-    combination.
+    It applies to every conversation. If `EndChat.when` names it, a request ends the conversation
+    only in the combination that is written there.
     """
 
     kind: Literal["stop_requested"] = "stop_requested"

@@ -44,10 +44,11 @@ def coder(
 ) -> Parts:
     r"""Build a conversation between an agent that writes code and a speaker that runs it.
 
-    After Lagent's coder: the code in each message, in fences marked with a language that the
-    sandbox runs, is run there with variables kept between runs, and the output goes back to the
-    agent, up to ``executions`` times. After the last run, Lagent returns the output; here the agent
-    is asked once more. Its answer is the last message, and code in it is not run.
+    After Lagent's coder: the sandbox runs the code in each message of the agent, and the agent
+    receives the output, up to ``executions`` times. Only fences marked with a language that the
+    sandbox runs count as code. Variables are kept between runs. After the last run, Lagent returns
+    the output; here the agent is asked once more. This answer is the last message, and code in it
+    is not run.
 
     Args:
         task: The problem to solve.

@@ -42,8 +42,8 @@ def group_solve(
 ) -> Parts:
     """Build a conversation of speakers that have a task each.
 
-    After Yacana's group solve: each speaker answers its own task alone, then the owner of the shift
-    receives an instruction to begin, and all speak in turn.
+    After Yacana's group solve: each speaker answers its own task alone, then the first speaker of
+    the rounds (the shift owner) receives an instruction to begin, and all speak in turn.
 
     Args:
         speakers: The speakers or their fields, in the order of a round: at least two, each with its
@@ -52,7 +52,8 @@ def group_solve(
             None.
         shift_content: The instruction to the first speaker in the rounds. If None, the answer of
             the speaker before it, or a neutral line if first messages are reconciled.
-        reconcile_first_message: Whether all speakers hear the tasks and opening answers of all.
+        reconcile_first_message: Whether all speakers hear the tasks and opening answers of all
+            speakers.
         task: A task of all speakers, in addition to their own tasks.
         end_chat: The end conditions and guards.
         **options: Other fields of a `Conversation`, such as ``judge``, ``model`` or ``sandbox``.

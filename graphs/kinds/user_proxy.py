@@ -114,7 +114,7 @@ def user_proxy(
         **options: Other fields of a `Conversation`, such as ``sandbox``, ``end_chat`` or ``model``.
 
     Returns:
-        The conversation, ready for `converse`, whose ``answer`` may answer for the person.
+        The conversation, ready for `converse`, whose argument ``answer`` may answer for the person.
 
     Raises:
         SpecError: A field is empty, unknown or wrong; names it.

@@ -9,7 +9,7 @@ PARTICIPANT = PROMPTS["participant"]
 SPEAKER_LABELS = PROMPTS["speaker_labels"]
 
 MODERATOR_LABEL = PROMPTS["moderator_label"]
-"""The label of the conversation's own messages, if the other speaker's messages have no name."""
+"""The label of the conversation's own messages if the speakers' messages have no labels."""
 
 BEGIN = PROMPTS["begin"]
 CONTINUE_CONVERSATION = PROMPTS["continue_conversation"]

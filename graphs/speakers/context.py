@@ -52,7 +52,7 @@ class TokenBudget(Kinded):
 
 
 class RunningSummary(Kinded):
-    """A policy in which a model summarizes, again and again, the messages above a number of tokens.
+    """A policy in which a model summarizes older messages when a prompt exceeds its limit.
 
     The summary replaces the older half of the messages, so that the rest fits for many turns. It is
     written before a turn begins. If long tool results exceed the limit within a turn, they are

@@ -43,7 +43,7 @@ BEFORE_COLON: Final = re.compile(rf"(?<!\s)[^\S\r\n]++(?=[{re.escape(EMPHASIS)}]
 """The space that some languages put before a colon."""
 
 WIDE: Final = str.maketrans("：．。", ":..")  # noqa: RUF001
-"""Full-width colons and full stops, with the characters they are compared as."""
+"""Full-width colons and full stops, with the characters that replace them for comparison."""
 
 Verbatim = Annotated[
     str, StringConstraints(min_length=1, max_length=MARK_LENGTH, pattern=r"\S", strict=True)
@@ -150,7 +150,7 @@ class BlockFormat(Kinded):
     tool_type: Name | None = None
     """The name of its blocks, such as ``code interpreter``. Each parsed block contains it."""
     required: bool = False
-    """Whether a reply without a block is requested once more."""
+    """Whether the reply is requested once more if it contains no block."""
 
     @field_validator("end")
     @classmethod
@@ -179,7 +179,7 @@ class CodeFormat(Kinded):
     """The languages that count, as fences name them; case is ignored. Other code is treated as
     prose. If empty, all fenced code counts, labelled or not."""
     required: bool = False
-    """Whether a reply without a block is requested once more."""
+    """Whether the reply is requested once more if it contains no code block."""
 
     @field_validator("languages")
     @classmethod

@@ -24,7 +24,7 @@ class InterruptOn(Spec):
     """The approval rule of a tool (LangChain's ``InterruptOnConfig``).
 
     Raises:
-        SpecError: There is no decision, a duplicate, or an unknown one.
+        SpecError: The allowed decisions are empty, or contain a duplicate or an unknown one.
     """
 
     allowed_decisions: Accepts[
@@ -65,7 +65,7 @@ class ActionRequest(Action):
 
 
 class ReviewConfig(Data):
-    """The decisions that are allowed for the call at the same position."""
+    """The allowed decisions for the call at the same position in ``action_requests``."""
 
     action_name: str
     """The tool's registered name."""
@@ -115,7 +115,7 @@ class Respond(Data):
 
     type: Literal["respond"]
     message: str
-    """The result."""
+    """The text that replaces the tool's result."""
 
 
 AnyDecision: TypeAlias = Annotated[Approve | Edit | Reject | Respond, Field(discriminator="type")]

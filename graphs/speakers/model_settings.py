@@ -51,8 +51,7 @@ class ModelSettings(Spec):
     prompt."""
     extra_args: Accepts[Further, Mapping[str, Any]] = default({})
     """Further settings of the model's LangChain client, under the client's names. They are stored
-    with the session.
-    """
+    with the session."""
     extra_body: Accepts[Further, Mapping[str, Any]] = default({})
     """Further fields of the request's JSON body. They are stored with the session."""
     extra_headers: Accepts[Headers, Mapping[str, str]] = default({})
@@ -76,8 +75,8 @@ class SmallModelPrompt(Spec):
     system_prompt: Text = Field(kw_only=False)
     """The system prompt. ``{task}`` in it is replaced by the task."""
     reminder: Text = Field(kw_only=False)
-    """The text after each line that the speaker hears. ``{task}`` in it is replaced by the original
-    task."""
+    """The text appended to each message that the speaker hears. ``{task}`` in it is replaced by the
+    original task."""
 
 
 class PrivateOpening(Spec):
@@ -90,8 +89,8 @@ class PrivateOpening(Spec):
     lines: Accepts[tuple[Text, ...], Sequence[str]] = default(())
     """Instructions that the speaker reads before the conversation."""
     prompt: Text | None = None
-    """A prompt that it answers alone, such as "Choose a secret number." Its own view keeps the
-    answer."""
+    """A prompt that the speaker answers alone, such as "Choose a secret number." Only the speaker
+    itself sees the answer. None if there are ``lines``."""
 
     @model_validator(mode="after")
     def _check_lines_or_prompt(self) -> Self:

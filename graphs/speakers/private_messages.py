@@ -161,4 +161,4 @@ def _check_first_and_last(examples: tuple[AnyMessage, ...]) -> tuple[AnyMessage,
 
 
 Examples: TypeAlias = Annotated[tuple[PrivateMessage, ...], AfterValidator(_check_first_and_last)]
-"""Messages that begin with one of the user and end with one of the assistant."""
+"""Messages of which the first is the user's and the last is the assistant's."""

@@ -35,17 +35,20 @@ class HumanInputMode(AnyCase):
     """Rules for when a person is asked (AutoGen's ``human_input_mode``); case is ignored."""
 
     ALWAYS = "ALWAYS"
-    """In each turn. An empty answer leaves the reply to the next source, but at a termination
-    message it ends the conversation. The cap on automatic replies does not apply."""
+    """The person is asked in each turn. An empty answer leaves the reply to the next source, but
+    after a termination message it ends the conversation. The cap on automatic replies does not
+    apply."""
     TERMINATE = "TERMINATE"
-    """After a termination message, or when the number of automatic replies reaches its cap."""
+    """The person is asked after a termination message, or when the number of automatic replies
+    reaches its cap."""
     NEVER = "NEVER"
-    """Never; a termination message, or the cap on automatic replies, ends the conversation."""
+    """The person is never asked; a termination message, or the cap on automatic replies, ends the
+    conversation."""
 
 
 class _Reply(Kinded):
     may_give_none: ClassVar[bool] = False
-    """Whether it may return no reply, so that the next source is tried."""
+    """Whether this source may return no reply, so that the next source is tried."""
 
 
 class HumanReply(_Reply):
@@ -72,11 +75,11 @@ class HumanReply(_Reply):
     ``last``."""
     is_termination: Accepts[Named | None, Thing | None] = default(None)
     """A registered predicate that replaces the search for the word. It receives the messages so
-    far, the received one last."""
+    far, the newest one last. None searches for the word."""
     sees_calls: bool = False
-    """Whether tool calls of other speakers are also its turn, before they run: a text of the person
-    interrupts them, and each run counts as an automatic reply (AutoGen, whose user proxy runs the
-    tools)."""
+    """Whether the person is also asked when other speakers have called tools, before the calls run.
+    A text from the person interrupts the calls, and each run counts as an automatic reply (AutoGen,
+    whose user proxy runs the tools)."""
 
 
 class FunctionReply(_Reply):
@@ -140,7 +143,7 @@ class ModelReply(_Reply):
 class TextReply(_Reply):
     """A reply that is always the same text (AutoGen's default reply).
 
-    It never counts as a repetition.
+    This text never counts as a repetition.
     """
 
     kind: Literal["text"] = "text"
@@ -148,7 +151,7 @@ class TextReply(_Reply):
     text: Text = Field(kw_only=False)
     """The reply."""
     once: bool = False
-    """Whether it is only the speaker's first message (AutoGen's message to begin with)."""
+    """Whether the text is used only for the speaker's first message (AutoGen's initial message)."""
 
 
 def _read_reply(given: object) -> object:
@@ -188,7 +191,8 @@ class Source(StrEnum):
 
 
 DATA: Final = (Source.CODE, Source.TOOL)
-"""Sources whose replies are program output: no word in them ends anything, and no code is run."""
+"""Sources whose replies are program output: no word in it ends anything, and no code in it is run.
+"""
 
 
 class Failure(StrEnum):
@@ -199,27 +203,27 @@ class Failure(StrEnum):
     TOOL = "tool"
     """The tool: it raised an error or exceeded its timeout."""
     PERSON = "person"
-    """A person, who did not let it run."""
+    """A person, who did not let the call run."""
 
 
 class Flaw(StrEnum):
     """A fault of a reply."""
 
     BLANK = "blank"
-    """It is blank."""
+    """The reply is blank."""
     ROLE_FLIP = "role_flip"
-    """It speaks another speaker's part."""
+    """The reply speaks another speaker's part."""
     FORM = "form"
-    """It does not fit the speaker's output format."""
+    """The reply does not fit the speaker's output format."""
     REPEATED = "repeated"
-    """It repeats the speaker's own last message."""
+    """The reply repeats the speaker's own last message."""
     ECHO = "echo"
-    """It repeats another speaker's message word for word."""
+    """The reply repeats another speaker's message word for word."""
     NOT_NEXT = "not_next"
-    """It names a next speaker that is not allowed."""
+    """The reply names a next speaker that is not allowed."""
     SAME_CALLS = "same_calls"
-    """It repeats tool calls whose results are known."""
+    """The reply repeats tool calls whose results are known."""
     NO_REPLY = "no_reply"
-    """It only repeats its request: placeholders, marks without text, or its instructions."""
+    """The reply only repeats its request: placeholders, marks without text, or its instructions."""
     UNANSWERED = "unanswered"
-    """It says a done token before another speaker has spoken."""
+    """The reply contains a done token before another speaker has spoken."""

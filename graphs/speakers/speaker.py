@@ -46,11 +46,13 @@ class Speaker(Spec):
     task: Text | None = None
     """The speaker's own task, which the others do not see. None if it has none."""
     private_opening: PrivateOpening | None = None
-    """Private instructions before the conversation, or a private prompt that it answers."""
+    """Instructions that only this speaker reads before the conversation, or a prompt that it
+    answers alone. None if there is neither."""
     memory: tuple[PrivateMessage, ...] = ()
-    """Its memory of earlier conversations, which only it sees: LangChain messages, or any messages
-    that `add_messages` accepts. The assistant's messages are its own. The name of a user's message
-    is the speaker it came from. `remember` and `Result.memory` return such messages."""
+    """The speaker's memory of earlier conversations, which no other speaker sees: LangChain
+    messages, or any messages that `add_messages` accepts. Messages of the assistant are the
+    speaker's own. The name in a message of the user is the speaker who said it. `remember` and
+    `Result.memory` return such messages."""
     replies: Annotated[tuple[AnyReply, ...], AtLeast(1)] = (ModelReply(),)
     """The sources of its replies, tried in order until one returns a reply. If none does, the reply
     is blank."""
@@ -58,11 +60,11 @@ class Speaker(Spec):
     """Examples of its answers, which follow its system prompt (few-shot): messages as in
     ``memory``, the first one from the user and the last one from the assistant."""
     prefixes: dict[Name, Text] = Field(default_factory=dict)
-    """Text prepended to each message that it hears from another speaker, by the other speaker's
-    name."""
+    """Text prepended to each message that this speaker hears from another speaker, by the name of
+    the other speaker."""
     labels: bool | None = None
-    """Whether each message that it hears begins with its speaker's name. If None, only if there are
-    more than two speakers or opening answers are reconciled."""
+    """Whether each message that this speaker hears begins with the name of its speaker. If None,
+    only if there are more than two speakers or opening answers are reconciled."""
     speaks_to: tuple[Name, ...] | None = None
     """The names of the only speakers that hear its messages in the rounds. All hear them if
     None."""
@@ -70,13 +72,14 @@ class Speaker(Spec):
     """The hooks that process the messages it hears, its replies and its tool calls, in order:
     registered names, or in Python the hooks themselves."""
     small_model_prompt: SmallModelPrompt | None = None
-    """A short prompt that replaces its system prompt if the embedded model speaks for it."""
+    """A short prompt that replaces the system prompt if the embedded model speaks for this speaker.
+    None if there is none."""
     checks_completion: bool = False
-    """Whether, after each of its turns in the rounds, its model is asked if its task is complete.
-    With a separate judge, the judge is asked instead."""
+    """Whether the speaker's model is asked after each of its turns in the rounds if its task is
+    complete. With a separate judge, the judge is asked instead."""
     keep_self_reflection: bool = False
-    """Whether this question and its answer stay in the speaker's own view. With a separate judge,
-    the judge's findings stay."""
+    """Whether the question if the task is complete, and the answer, stay in the speaker's own
+    prompts. With a separate judge, the findings of the judge stay."""
     format: Format | None = None
     """The format of its replies. A reply that does not fit is requested once more."""
     tools: DistinctNames = ()
@@ -94,11 +97,12 @@ class Speaker(Spec):
     Python the functions themselves. True allows all decisions; a table lists the allowed decisions
     (LangChain's human in the loop); False asks no person."""
     speaks_with_tool_calls: bool = False
-    """Whether it may send text to the others with a tool call, in an optional argument ``to_user``
-    of every tool (Agere)."""
+    """Whether the speaker may send text to the others with a tool call, in an optional argument
+    ``to_user`` of every tool (Agere)."""
     return_direct: bool = False
-    """Whether the tool results are its message to the others as soon as all calls of a round have
-    succeeded (Yacana's tools in a chat). If False, it answers after it has seen the results."""
+    """Whether the tool results are the speaker's message to the others as soon as all calls of a
+    round have succeeded (Yacana's tools in a chat). If False, the speaker answers after it has seen
+    the results."""
     model: Text | None = None
     """The model that speaks for it: a registered name, a model's name, ``embedded`` or the path of
     a ``.gguf`` file. The conversation's default model if None."""
@@ -109,7 +113,7 @@ class Speaker(Spec):
     ``continue`` asks once for the rest and joins both parts. ``retry`` asks once for a shorter
     reply."""
     context: Context = KeepAll()
-    """The policy that shortens a long history in its prompts."""
+    """The policy that shortens a long history in the speaker's prompts."""
 
     if TYPE_CHECKING:
 
@@ -164,7 +168,7 @@ class Speaker(Spec):
 
     @property
     def human(self) -> HumanReply | None:
-        """Return the reply by a person, or None if no person speaks for it."""
+        """Return the reply by a person, or None if no person writes for this speaker."""
         for reply in self.replies:
             if isinstance(reply, HumanReply):
                 return reply
@@ -178,12 +182,12 @@ class Speaker(Spec):
 
     @property
     def runs_code(self) -> bool:
-        """Return whether its reply may be the output of code that it has heard."""
+        """Return whether the speaker's reply may be the output of code that it has heard."""
         return self.code is not None
 
     @property
     def code(self) -> CodeReply | None:
-        """Return the reply by code, or None if it runs no code."""
+        """Return the reply by code, or None if the speaker runs no code."""
         for reply in self.replies:
             if isinstance(reply, CodeReply):
                 return reply

@@ -72,7 +72,7 @@ def read_structured(model: type[M], text: str) -> M:
 
 
 def _with_respelled_keys(model: type[M], text: str, found: M) -> M:
-    """Return a valid answer, and keep the keys that it would lose because of their spelling."""
+    """Return a valid answer, with the values of keys that its model ignored for their spelling."""
     try:
         answer = _only_object(text)
         folded = _fold_answer(model, answer)

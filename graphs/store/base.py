@@ -82,7 +82,7 @@ class SessionLease(ABC):
         """Store a verdict about the session beside its log.
 
         Args:
-            number: Its number among the session's verdicts, from 1.
+            number: The number of the verdict among the session's verdicts, from 1.
             verdict: The verdict, as JSON text.
         """
 
@@ -163,7 +163,7 @@ class Store(ABC):
 
     @asynccontextmanager
     async def lock(self, session: str) -> AsyncIterator[SessionLease]:
-        """Lease `session` to one run; the lease ends at exit and by the death of this process."""
+        """Lease `session` to one run, until the block ends or this process dies."""
         check_session_id(session)
         async with self._hold(LeaseSubject("session", session), self._make_session_lease) as held:
             yield held
@@ -174,7 +174,7 @@ class Store(ABC):
 
     @asynccontextmanager
     async def lock_batch(self, batch: str) -> AsyncIterator[BatchLease]:
-        """Lease `batch` to one run; the lease ends at exit and by the death of this process."""
+        """Lease `batch` to one run, until the block ends or this process dies."""
         async with self._hold(LeaseSubject("batch", batch), self._make_batch_lease) as lease:
             yield lease
 
@@ -204,7 +204,7 @@ class Store(ABC):
 
     @abstractmethod
     async def _take(self, subject: LeaseSubject, make: Callable[[Lease], L]) -> L | None:
-        """Acquire a lease; return its holder, which writes under it, or None if it is taken."""
+        """Acquire a lease; return an object that writes under it, or None if another run has it."""
 
     @abstractmethod
     async def _free(self, holder: LeaseHolder) -> None:

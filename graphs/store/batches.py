@@ -1,4 +1,7 @@
-"""Batches in a store: one row for each batch, and one for each of its cells that has begun."""
+"""Batches in a store: one row for each batch, and one for each of its cells that has begun.
+
+A cell is one conversation of a batch.
+"""
 
 import re
 from abc import ABC, abstractmethod
@@ -54,21 +57,22 @@ class CellRow(Data):
     batch: str
     """The batch's name."""
     number: PositiveInt
-    """Its position in the batch, from 1."""
+    """The position of the cell in the batch, from 1."""
     session: str
-    """The session's id."""
+    """The id of the cell's session."""
     trial: PositiveInt = 1
-    """The number of its trial of the same values, from 1."""
+    """The number of the trial, from 1. A batch may try the same values several times."""
     varied: dict[str, JsonValue] = Field(default_factory=dict)
     """The values of the varied paths and of the labels, by path."""
     status: CellStatus = "running"
-    """Its status."""
+    """The status of the cell."""
     reason: str | None = None
-    """The reason for its end. None if it has not ended."""
+    """The reason for the end of the conversation. None if it has not ended."""
     error: str | None = None
-    """The reason for its failure, or for missing scores of a finished cell, in a sentence."""
+    """The reason in a sentence why the cell failed, or why a finished cell lacks scores. None if
+    neither is the case."""
     complete: bool | None = None
-    """Whether its task was judged complete. None if no judge was asked."""
+    """Whether the task was judged complete. None if no judge was asked."""
     rounds: NonNegativeInt = 0
     """Number of complete rounds."""
     messages: NonNegativeInt = 0
@@ -82,9 +86,9 @@ class CellRow(Data):
     cost: NonNegativeFloat = 0
     """Total cost of the calls whose prices are known."""
     seconds: NonNegativeFloat = 0
-    """Seconds of wall time in which it ran."""
+    """Running time of the cell, in seconds of wall time."""
     scores: dict[str, float] = Field(default_factory=dict)
-    """Its scores, by name; yes is 1 and no is 0."""
+    """The scores of the cell, by name; yes is 1 and no is 0."""
     updated_at: AwareDatetime
     """The time when the row last changed, in UTC."""
 
@@ -99,11 +103,11 @@ class CellsWanted(Data):
     batch: str
     """The batch's name."""
     status: CellStatus | None = None
-    """Their status. Any if None."""
+    """The status of the cells. Any if None."""
     reason: str | None = None
-    """The reason for their end. Any if None."""
+    """The reason for the end of the cells. Any if None."""
     after: tuple[int, str] = (0, "")
-    """The number and the session of the cell before the first one."""
+    """The number and the session of a cell: only cells after this one are returned."""
     limit: PositiveInt = 500
     """Maximum number of cells."""
 
@@ -120,9 +124,9 @@ class CellCount(Data):
     """Number and total usage of the cells of a batch with the same status and reason."""
 
     status: CellStatus
-    """Their status."""
+    """The status of these cells."""
     reason: str | None
-    """The reason for their end. None if they have not ended."""
+    """The reason for the end of these cells. None if they have not ended."""
     cells: NonNegativeInt
     """Number of cells."""
     messages: NonNegativeInt
@@ -157,7 +161,7 @@ class Batches(ABC):
 
     @abstractmethod
     async def known(self, batch: str, sessions: Sequence[str]) -> Mapping[str, CellRow]:
-        """Return the existing rows of these cells, by session."""
+        """Return the rows of the cells with these sessions, by session; some may have no row."""
 
     @abstractmethod
     async def find(self, wanted: CellsWanted) -> Sequence[CellRow]:

@@ -32,7 +32,7 @@ _NUMBERS: Final = count(1)
 
 @dataclass
 class _Space:
-    """The sessions of one address."""
+    """The sessions and batches of one address."""
 
     rows: dict[str, SessionRow] = field(default_factory=dict)
     leases: dict[str, Lease] = field(default_factory=dict)
@@ -61,7 +61,7 @@ _SPACES: dict[str, _Space] = {}
 
 
 class _Saver(GuardedSaver, InMemorySaver):
-    """A checkpointer on a space, for the run that has leased one session."""
+    """A checkpointer on the sessions of one address, for the run that has leased one of them."""
 
     def __init__(self, space: _Space, held: "MemorySessionLease") -> None:
         super().__init__(serde=space.saver.serde)
@@ -94,7 +94,7 @@ class MemorySessionLease(SessionLease):
         self._space.check(self.lease)
 
     async def add(self, *, title: str, spec: str, forked_from: str | None = None) -> SessionRow:
-        """See `Held.add`."""
+        """See `SessionLease.add`."""
         self.check(self.session)
         row = new_row(self.session, title, spec, forked_from)
         if self._space.rows.setdefault(self.session, row) is not row:
@@ -190,7 +190,7 @@ class MemoryStore(Store):
 
 
 class MemoryBatches(Batches):
-    """The batches of a space."""
+    """The batches of one address."""
 
     def __init__(self, space: _Space) -> None:
         self._space = space
@@ -234,7 +234,7 @@ class MemoryBatches(Batches):
 
 
 class MemoryBatchLease(BatchLease):
-    """A lease on a batch of a space."""
+    """A lease on a batch in memory."""
 
     def __init__(self, space: _Space, lease: Lease) -> None:
         super().__init__(lease)

@@ -21,7 +21,7 @@ class LeaseSubject(NamedTuple):
         return self.name if self.kind == "session" else f"batch:{self.name}"
 
     def busy_error(self) -> SessionError | BatchError:
-        """Return the error for a run that finds it leased to another run."""
+        """Return the error for a run that can't have this lease, because another run has it."""
         return busy_session(self.name) if self.kind == "session" else busy_batch(self.name)
 
     def lost_error(self) -> SessionError | BatchError:

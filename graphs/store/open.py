@@ -43,7 +43,7 @@ async def _open(make: Callable[[], Store]) -> Store:
 
 
 _OPEN: dict[tuple[str, asyncio.AbstractEventLoop], _Shared] = {}
-# Kept, because a forked child must not close the SQLite connections that it inherits.
+# The parent's stores are kept, because a forked child must not close their SQLite connections.
 _OF_THE_PARENT: list[object] = []
 
 

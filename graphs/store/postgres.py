@@ -146,7 +146,8 @@ class PostgresSaver(LeasedSaver, AsyncPostgresSaver):
         self, url: str, connections: Connections, writer: Writer, lease: Lease | None
     ) -> None:
         super().__init__(connections.pool, serde=PlainSerializer())
-        # It never connects. LangGraph's async saver serializes in threads, which takes longer.
+        # This saver never connects. LangGraph's async saver serializes in threads, which takes
+        # longer.
         noting = _NotingSaver(None, serde=self.serde)  # type: ignore[arg-type]
         self._write_by(noting, writer, lease)
         self.store_url = url

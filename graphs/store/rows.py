@@ -71,14 +71,14 @@ class Wanted(Data):
     """A filter for sessions, which are returned newest first."""
 
     text: str = ""
-    """Text in their title or id; case is ignored."""
+    """Text in the title or the id of the sessions; case is ignored."""
     status: SessionStatus | None = None
-    """Their status. Any if None."""
+    """The status of the sessions. Any if None."""
     reason: str | None = None
-    """The reason for their end. Any if None."""
+    """The reason for the end of the sessions. Any if None."""
     after: tuple[str, str] | None = None
-    """The `place` of the session before the first one in the list. If None, the list starts at the
-    newest."""
+    """The `place` of a session in the list: only sessions after it are returned. If None, the list
+    starts at the newest."""
     limit: PositiveInt = 50
     """Maximum number of sessions."""
 

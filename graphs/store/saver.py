@@ -17,7 +17,7 @@ from .rows import check_checkpoint, reading_store
 
 
 class GuardedSaver(BaseCheckpointSaver[str]):
-    """A mix-in that precedes one of LangGraph's savers in the bases."""
+    """A mix-in; in the bases of a class it comes before one of LangGraph's savers."""
 
     store_url: str
 

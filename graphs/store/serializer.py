@@ -1,7 +1,7 @@
 """The serializer of stores, for plain data and a table of known types.
 
-LangGraph's serializer imports and calls any object that a stored value names, so that a store from
-elsewhere runs code. This one writes the same format, but only creates types in its table.
+LangGraph's serializer imports and calls any object that a stored value names, so a store from an
+unknown source could run code. This one writes the same format, but only creates types in its table.
 """
 
 import dataclasses

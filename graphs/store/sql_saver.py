@@ -22,8 +22,8 @@ from .saver import GuardedSaver
 from .writer import Statement, Writer
 
 _NODE: Final = "~__pregel_pull"
-"""The prefix of LangGraph's path of a node's task, which differs from that of a call inside a
-node."""
+"""The prefix of the path that LangGraph gives to a node's task. A call inside a node has another
+prefix."""
 
 _SOON: Final = 0.1
 """Maximum seconds that a node's writes wait for their checkpoint."""
@@ -62,7 +62,7 @@ class _NodeWrites(NamedTuple):
 
     @property
     def can_wait(self) -> bool:
-        """Return whether the next save is the checkpoint that these writes lead to.
+        """Return whether these writes may wait for the checkpoint, which is the next save.
 
         duologue's graph runs one node at a time. Graphs that tools run inside it may run several.
         """
@@ -74,7 +74,7 @@ class _NodeWrites(NamedTuple):
 
     @property
     def place(self) -> object:
-        """Return the id of the checkpoint that they belong to."""
+        """Return the id of the checkpoint that these writes belong to."""
         return self.config["configurable"]["checkpoint_id"]
 
 
@@ -167,7 +167,7 @@ class StepSaver(BaseCheckpointSaver[str]):
         self._flushing.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def _take(self, place: object) -> list[_NodeWrites]:
-        """Remove and return the waiting writes to a checkpoint."""
+        """Remove and return the waiting writes that belong to a checkpoint."""
         taken = [one for one in self._waiting if one.place == place]
         self._waiting = [one for one in self._waiting if one.place != place]
         if self._late is not None and not self._waiting:
@@ -176,7 +176,7 @@ class StepSaver(BaseCheckpointSaver[str]):
         return taken
 
     def _writes(self, given: _NodeWrites, left_out: Collection[str] = ()) -> Statement:
-        """Return the statement that saves writes; the remaining ones keep their numbers."""
+        """Return the statement that saves writes. Rows keep their numbers if others are left out."""
         values = [(name, None if name in left_out else value) for name, value in given.writes]
         (put,) = self._statements(partial(self._noting.put_writes, *given._replace(writes=values)))
         rows = zip(put.values, values, strict=True)

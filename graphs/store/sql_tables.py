@@ -181,11 +181,11 @@ class SqlSessionLease(SessionLease):
         self._store = store
 
     async def add(self, *, title: str, spec: str, forked_from: str | None = None) -> SessionRow:
-        """See `Held.add`."""
+        """See `SessionLease.add`."""
         return await self._add(title, spec, forked_from)
 
     async def begin(self, *, title: str, spec: str) -> SessionRow:
-        """See `Held.begin`; one transaction."""
+        """See `SessionLease.begin`; one transaction."""
         return await self._add(title, spec, None, *self.checkpointer.deletion(self.session))
 
     async def _add(

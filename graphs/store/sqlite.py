@@ -136,7 +136,7 @@ class SqliteStore(SqlStore):
             results = [_run_job(connection, job) for job in jobs]
             connection.execute("COMMIT")
         except BaseException:
-            # Some errors have rolled it back already.
+            # Some errors have already rolled the transaction back.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
@@ -146,7 +146,8 @@ class SqliteStore(SqlStore):
     def _waited(self, sql: LiteralString) -> None:
         """Run a statement that may have to wait for another process.
 
-        SQLite ignores its own timeout at the switch to WAL, and can't interrupt it at closing.
+        SQLite ignores its own timeout when it switches to WAL, and its own wait can't be
+        interrupted when the store is closed.
         """
         until = time.monotonic() + _WAIT
         while True:

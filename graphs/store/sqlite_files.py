@@ -62,7 +62,7 @@ class StoreFile:
             )
 
     def opened(self) -> None:
-        """Record the identities of the opened files; the connection has read from them."""
+        """Record the identities of the opened files, after the connection has read from them."""
         paths = (self.path, self.path.with_name(f"{self.path.name}-wal"))
         self._files = [(path, path.stat()) for path in paths]
         self._largest = self._files[0][1].st_size
