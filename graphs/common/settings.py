@@ -58,8 +58,7 @@ class Settings(Data):
     mcp_servers: Path | None = None
     """A JSON file with MCP servers: ``{"mcpServers": {name: {"command": …}}}``."""
     timeout: PositiveFloat = 120.0
-    """Maximum time that one attempt of a model call waits for the server to continue, in seconds.
-    """
+    """Maximum seconds that one attempt of a model call waits for the server to continue."""
     max_retries: NonNegativeInt = 4
     """Maximum number of retries of a call if the server is busy, fails or can't be reached."""
     max_reply_size: Annotated[ByteSize, Field(ge=1024)] = ByteSize(MAX_REPLY_SIZE)

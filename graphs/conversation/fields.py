@@ -50,9 +50,10 @@ class TaskSpecification(Spec):
     model: Text | None = None
     """The model that rewrites the task. The conversation's default model if None."""
     model_settings: ModelSettings = ModelSettings()
-    """The settings of this call. The temperature is 1.0 if None."""
+    """Settings of the call that rewrites the task. A temperature of None means 1.0."""
     small_models: bool = True
-    """Whether the embedded model rewrites the task, too. If False, it uses the task unchanged."""
+    """Whether the embedded model may rewrite the task, too. If False, a task that the embedded
+    model would rewrite stays unchanged."""
 
 
 class Opening(Spec):
@@ -118,8 +119,8 @@ class ConversationFields(Spec):
     judge: AnyJudge = Judge()
     """The judge that decides if a task is complete."""
     model: Text | None = None
-    """The model of all calls that do not name one. If None, the model of the settings, or the
-    embedded model if the settings name none."""
+    """The model of all calls that do not name one. The model of the settings if None, or the
+    embedded model if the settings name none either."""
     prices: dict[Text, Price] = Field(default_factory=dict)
     """Prices of the models, by the models' names. If not empty, it must contain every model; if
     empty, the prices known to the package genai-prices apply."""
@@ -138,7 +139,7 @@ class ConversationFields(Spec):
     """The sandbox for code that speakers write."""
     seed: int | None = None
     """The seed for the model calls of all speakers that set none. A model that supports seeds then
-    tends to produce the same conversation again. None sends no seed."""
+    tends to produce the same conversation again. No seed is sent if None."""
     prompts: Prompts = Field(default_factory=dict)
     """Replacements for prompts, by the prompts' names: a text, or the ``name`` of a registered
     text. A replacement may contain the placeholders of the original prompt."""

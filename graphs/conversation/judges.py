@@ -47,8 +47,8 @@ class Judge(Kinded):
     """The temperature of the verdict, 0 to 2. If None: 0.3, if the model accepts a temperature.
     ``unset`` sends none."""
     max_tokens: PositiveInt | None = None
-    """Maximum length of the answer, in tokens. If None, as many as its form needs, and more if the
-    judge is asked again."""
+    """Maximum length of the answer, in tokens. If None, the form of the answer determines it, and a
+    repeated question allows more."""
 
 
 class SeparateJudge(Kinded):
@@ -77,8 +77,8 @@ class SeparateJudge(Kinded):
     """The temperature of the verdict, 0 to 2. If None: 0.3, if the model accepts a temperature.
     ``unset`` sends none."""
     max_tokens: PositiveInt | None = None
-    """Maximum length of the answer, in tokens. If None, as many as its form needs, and more if the
-    judge is asked again."""
+    """Maximum length of the answer, in tokens. If None, the form of the answer determines it, and a
+    repeated question allows more."""
     final_verdict: bool = True
     """Whether the judge is asked once more if a cap on rounds or messages ends the conversation
     before it has judged the last message. The cap remains the reason for the end."""

@@ -22,7 +22,7 @@ def merge_changes(
 ) -> dict[str, Any]:
     """Merge changes into data; a dict changes only the fields that it names.
 
-    A dict that states another kind, such as another format, replaces the old value.
+    A dict that states a kind, or contains a field that identifies a format, replaces the old value.
 
     Raises:
         SpecError: A short form's field has already set the same value; names both fields.

@@ -47,8 +47,8 @@ class Because(StrEnum):
 
 
 Empty: TypeAlias = Literal["auto_reply", "run", "stop"] | None
-"""The effect of an empty answer: an automatic reply, the calls run, or the conversation ends. None
-if an answer is required."""
+"""The effect of an empty answer: an automatic reply is sent, the tool calls run, or the
+conversation ends. None if an answer is required."""
 
 
 class Asking(NamedTuple):
@@ -142,8 +142,8 @@ class MessageQuestion(_Question):
     calls: tuple[Action, ...] = ()
     """The pending tool calls of another speaker, if any. A text answer interrupts them."""
     empty: Empty = None
-    """The effect of an empty answer: an automatic reply, the calls run, or the conversation ends.
-    None if an answer is required."""
+    """The effect of an empty answer: an automatic reply is sent, the tool calls run, or the
+    conversation ends. None if an answer is required."""
     prompt: str
     """The question in a sentence."""
 

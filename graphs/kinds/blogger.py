@@ -66,14 +66,14 @@ def blogger(
 
     Args:
         task: The subject of the text.
-        writer: The writer's name. In Python and files also fields of a `Speaker`.
-        critic: The critic's name. In Python and files also fields of a `Speaker`.
+        writer: The writer's name. Python and files also accept a speaker's fields.
+        critic: The critic's name. Python and files also accept a speaker's fields.
         writer_prompt: The writer's system prompt. ``{task}`` in it is replaced by the task.
         critic_prompt: The critic's system prompt. ``{task}`` in it is replaced by the task.
         critic_prefix: Text prepended to each text that the critic reads. No text if None.
         rounds: Maximum number of the critic's messages; then the writer writes the final version.
         satisfied: The word with which the critic accepts the text and ends the conversation.
-        temperature: The temperature of both speakers. If None: 0.2.
+        temperature: The temperature of both speakers. 0.2 if None.
         people: The names of the speakers for whom people write.
         **options: Other fields of a `Conversation`, such as ``end_chat``, ``model`` or ``seed``.
 

@@ -49,15 +49,15 @@ def chat(
 ) -> Parts:
     """Build a conversation between a person and an agent with tools, for many rounds.
 
-    After Agere's chat: the person is asked in each round, when everything in the round before has
-    ended; the agent may send text to the person with its tool calls; ``exit`` leaves. Only the
-    person ends the conversation: if a guard finds a problem with the agent's replies, the person's
-    question names it.
+    After Agere's chat: the person is asked in each round, when everything in the previous round has
+    ended. The agent may send text to the person with its tool calls. The person leaves with
+    ``exit``. Only the person ends the conversation: if a guard finds a problem with the agent's
+    replies, the person's question names it.
 
     Args:
         message: The person's first message. The person is asked for it if None.
-        user: The person's name. In Python and files also fields of a `Speaker`.
-        assistant: The agent's name. In Python and files also fields of a `Speaker`.
+        user: The person's name. Python and files also accept a speaker's fields.
+        assistant: The agent's name. Python and files also accept a speaker's fields.
         assistant_prompt: The agent's system prompt. ``{me}`` and ``{user}`` in it are replaced by
             the two names.
         tools: The tools that the agent may call: registered names, or in Python the tools.
@@ -67,7 +67,7 @@ def chat(
             `Speaker`.
         max_iterations: Maximum number of rounds. If None, the conversation continues until the
             person leaves.
-        temperature: The agent's temperature. If None: 0.2.
+        temperature: The agent's temperature. 0.2 if None.
         **options: Other fields of a `Conversation`, such as ``end_chat``, ``model`` or ``seed``.
 
     Returns:

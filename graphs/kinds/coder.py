@@ -52,12 +52,12 @@ def coder(
 
     Args:
         task: The problem to solve.
-        coder: The agent's name. In Python and files also fields of a `Speaker`.
-        executor: The name of the speaker that runs the code. In Python and files also fields of a
-            `Speaker`.
+        coder: The agent's name. Python and files also accept a speaker's fields.
+        executor: The name of the speaker that runs the code. Python and files also accept a
+            speaker's fields.
         coder_prompt: The agent's system prompt. ``{task}`` in it is replaced by the task.
         executions: Maximum number of times that code is run; then the agent has the last word.
-        temperature: The agent's temperature. If None: 0.2.
+        temperature: The agent's temperature. 0.2 if None.
         **options: Other fields of a `Conversation`, such as ``sandbox``, ``end_chat`` or ``model``.
 
     Returns:

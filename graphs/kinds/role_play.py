@@ -90,8 +90,8 @@ def role_play(
         assistant_role: The role of the speaker who solves, such as ``Python Programmer``.
         user: Other fields of the speaker who instructs, as a `Speaker`. No other fields if None.
         assistant: Other fields of the speaker who solves, as a `Speaker`. No other fields if None.
-        specify_task: Whether a model makes the task more specific first. If None, it does so
-            unless it is the embedded model, which makes most tasks worse.
+        specify_task: Whether a model makes the task more specific first. Any model except the
+            embedded one, which makes most tasks worse, does so if None.
         word_limit: Maximum length of the specified task, in words.
         mode: The effect of completed tasks. In all modes except ``max_iterations_only``, the user
             is asked after each of its turns if the task is complete.
@@ -101,8 +101,8 @@ def role_play(
             are replaced by the two roles, ``{task}`` by the task and ``{done}`` by the done token.
         assistant_prompt: The system prompt of the speaker who solves. ``{me}``, ``{other}`` and
             ``{task}`` in it are replaced in the same way.
-        task_temperature: The temperature of the call that rewrites the task. If None: 1.0.
-        temperature: The temperature of both speakers. If None: 0.2.
+        task_temperature: The temperature of the call that rewrites the task. 1.0 if None.
+        temperature: The temperature of both speakers. 0.2 if None.
         people: The names of the speakers for whom people write.
         **options: Other fields of a `Conversation`, such as ``end_chat``, ``judge`` or ``model``.
 

@@ -97,8 +97,8 @@ def user_proxy(
         is_termination: A registered predicate, or in Python the function, that detects termination
             messages. If None, the word ``termination`` is used.
         termination: The word that ends a termination message.
-        user: The user's name. In Python and files also fields of a `Speaker`.
-        assistant: The assistant's name. In Python and files also fields of a `Speaker`.
+        user: The user's name. Python and files also accept a speaker's fields.
+        assistant: The assistant's name. Python and files also accept a speaker's fields.
         assistant_prompt: The assistant's system prompt. ``{me}``, ``{user}`` and ``{termination}``
             in it are replaced by the names and the word. If None, a prompt that explains how to get
             code run or tools called.
@@ -110,7 +110,7 @@ def user_proxy(
         tools: The tools that the assistant may call. Their calls pass through the user.
         interrupt_on: The tools that need a person's approval before they run, as for a `Speaker`.
         max_iterations: Maximum number of rounds. If None, only the automatic replies have a cap.
-        temperature: The temperature of both speakers. If None: 0.2.
+        temperature: The temperature of both speakers. 0.2 if None.
         **options: Other fields of a `Conversation`, such as ``sandbox``, ``end_chat`` or ``model``.
 
     Returns:

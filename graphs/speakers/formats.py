@@ -148,7 +148,8 @@ class BlockFormat(Kinded):
     end: Verbatim = Field(kw_only=False)
     """The exact text that ends a block. The end of the reply counts as a line break."""
     tool_type: Name | None = None
-    """The name of its blocks, such as ``code interpreter``. Each parsed block contains it."""
+    """The name of the blocks, such as ``code interpreter``. Each parsed block contains this name.
+    None if the blocks have no name."""
     required: bool = False
     """Whether the reply is requested once more if it contains no block."""
 
@@ -176,8 +177,8 @@ class CodeFormat(Kinded):
     kind: Literal["code"] = "code"
     """The kind of format."""
     languages: Accepts[tuple[Name, ...], Sequence[str]] = Field(default=default(()), kw_only=False)
-    """The languages that count, as fences name them; case is ignored. Other code is treated as
-    prose. If empty, all fenced code counts, labelled or not."""
+    """The languages of the code that counts, as fences name them; case is ignored. Code in other
+    languages is treated as prose. If empty, all fenced code counts, labelled or not."""
     required: bool = False
     """Whether the reply is requested once more if it contains no code block."""
 

@@ -69,7 +69,7 @@ class HumanReply(_Reply):
     """The rule for when the person is asked: ``ALWAYS``, ``TERMINATE`` or ``NEVER``."""
     max_consecutive_auto_reply: Annotated[int, Field(strict=True, ge=0, le=MOST)] = 100
     """Maximum number of consecutive replies from the sources after this one. The first message does
-    not count, and a text of the person resets the count."""
+    not count, and a text from the person resets the count."""
     termination: Mark = TERMINATE
     """The word that ends a termination message. It counts like a done token whose ``match`` is
     ``last``."""
@@ -191,8 +191,7 @@ class Source(StrEnum):
 
 
 DATA: Final = (Source.CODE, Source.TOOL)
-"""Sources whose replies are program output: no word in it ends anything, and no code in it is run.
-"""
+"""Sources whose replies are program output: its words end nothing, and its code is not run."""
 
 
 class Failure(StrEnum):
@@ -212,7 +211,7 @@ class Flaw(StrEnum):
     BLANK = "blank"
     """The reply is blank."""
     ROLE_FLIP = "role_flip"
-    """The reply speaks another speaker's part."""
+    """The reply contains another speaker's part."""
     FORM = "form"
     """The reply does not fit the speaker's output format."""
     REPEATED = "repeated"

@@ -44,20 +44,20 @@ class Speaker(Spec):
     """The system prompt. ``{task}`` in it is replaced by the conversation's task; without it, the
     task follows the prompt. A neutral prompt that names the participants if None."""
     task: Text | None = None
-    """The speaker's own task, which the others do not see. None if it has none."""
+    """The speaker's own task, which the others do not see. No own task if None."""
     private_opening: PrivateOpening | None = None
     """Instructions that only this speaker reads before the conversation, or a prompt that it
-    answers alone. None if there is neither."""
+    answers alone. Neither if None."""
     memory: tuple[PrivateMessage, ...] = ()
     """The speaker's memory of earlier conversations, which no other speaker sees: LangChain
     messages, or any messages that `add_messages` accepts. Messages of the assistant are the
     speaker's own. The name in a message of the user is the speaker who said it. `remember` and
     `Result.memory` return such messages."""
     replies: Annotated[tuple[AnyReply, ...], AtLeast(1)] = (ModelReply(),)
-    """The sources of its replies, tried in order until one returns a reply. If none does, the reply
-    is blank."""
+    """The sources of the speaker's replies, tried in order until one returns a reply. If none does,
+    the reply is blank."""
     examples: Examples = ()
-    """Examples of its answers, which follow its system prompt (few-shot): messages as in
+    """Examples of the speaker's answers, which follow its system prompt (few-shot): messages as in
     ``memory``, the first one from the user and the last one from the assistant."""
     prefixes: dict[Name, Text] = Field(default_factory=dict)
     """Text prepended to each message that this speaker hears from another speaker, by the name of
@@ -75,11 +75,11 @@ class Speaker(Spec):
     """A short prompt that replaces the system prompt if the embedded model speaks for this speaker.
     None if there is none."""
     checks_completion: bool = False
-    """Whether the speaker's model is asked after each of its turns in the rounds if its task is
-    complete. With a separate judge, the judge is asked instead."""
+    """Whether the speaker's model is asked, after each turn of the speaker in the rounds, if the
+    speaker's task is complete. With a separate judge, the judge is asked instead."""
     keep_self_reflection: bool = False
-    """Whether the question if the task is complete, and the answer, stay in the speaker's own
-    prompts. With a separate judge, the findings of the judge stay."""
+    """Whether the question about completion, and its answer, stay in the speaker's own prompts.
+    With a separate judge, the findings of the judge stay."""
     format: Format | None = None
     """The format of its replies. A reply that does not fit is requested once more."""
     tools: DistinctNames = ()
