@@ -65,7 +65,7 @@ class Notice(_Event):
 
 
 class TaskSpecified(_Event):
-    """The task that the speakers get, after a model was asked to make it more specific."""
+    """The task for the speakers, after a model was asked to make the task more specific."""
 
     event: Literal["task"] = "task"
     text: str
@@ -120,7 +120,8 @@ class MessageSaid(_Event):
     """The part of the text that others hear, if the message contains a done token. None if they
     hear all of it."""
     problem: str | None = None
-    """The rule that the message breaks, if it was accepted nevertheless. None if it breaks none."""
+    """The rule that the message breaks, although the message was accepted. None if it breaks
+    none."""
     cut_off: bool = False
     """Whether the message was cut off at the token limit."""
     audience: tuple[str, ...] | None = None
@@ -182,7 +183,7 @@ class CodeStarted(_Event):
     id: str
     """The place of the code in the log, such as ``m0004``."""
     speaker: str
-    """The name of the speaker that runs it."""
+    """The name of the speaker that runs the code."""
     blocks: tuple[CodeBlock, ...]
     """The blocks, in order. The blocks after one that fails do not run."""
 

@@ -149,7 +149,7 @@ T = TypeVar("T")
 
 
 class ShownList(Shown, list[T]):
-    """A list that is displayed as a panel, and so are its slices."""
+    """A list that is displayed as a panel. Slices of the list are displayed as panels, too."""
 
     @overload
     def __getitem__(self, place: SupportsIndex, /) -> T: ...

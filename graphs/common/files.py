@@ -14,7 +14,7 @@ from .errors import SpecError
 
 
 def read_file(path: Path, parse: Callable[[str], Any]) -> Any:  # noqa: ANN401
-    """Read a file in UTF-8 whose suffix names its format.
+    """Read and parse a UTF-8 file. Its suffix names the format in an error.
 
     Raises:
         SpecError: The file can't be read or parsed.

@@ -178,7 +178,7 @@ def _name_of_twin(function: Callable[..., Any]) -> Iterator[None]:
 
 
 def _name_as_twin(twin: F, function: Callable[..., Any]) -> F:
-    """Set a wrapper's name to the twin's, and its signature to that of the wrapped function."""
+    """Give a wrapper the name of the twin and the signature of the wrapped function."""
     owner = function.__qualname__.removesuffix(function.__name__)
     twin.__name__ = function.__name__.removeprefix("a")
     twin.__qualname__ = owner + twin.__name__

@@ -164,7 +164,7 @@ def _near_value(fault: ErrorDetails) -> str:
 
 
 def _is_shown(fault: ErrorDetails) -> bool:
-    """Return whether an error quotes the value: it is short, or of a wrong type."""
+    """Return whether an error quotes the value, because it is short or of a wrong type."""
     return isinstance(fault["input"], str | int | float) or fault["type"].endswith("_type")
 
 
@@ -203,7 +203,7 @@ def suggest_option(unknown: str, known: Sequence[str]) -> str:
 
 
 def first_fault(error: ValidationError) -> ErrorDetails:
-    """Return the one of pydantic's errors to report."""
+    """Return the error to report, of all the errors that pydantic found."""
     found = error.errors(include_url=False)
     # A mistyped field is the reason why another one is missing.
     return next((one for one in found if one["type"] == "extra_forbidden"), found[0])

@@ -45,7 +45,7 @@ def mark_shared_default(value: object, *options: str) -> object:
 
 
 def mark_by_options(options_set: AbstractSet[str], data: Any) -> Any:  # noqa: ANN401
-    """Replace each mark by a `Default` or its plain value, by the options that the caller set."""
+    """Replace each mark by a `Default` or a plain value, depending on the options that are set."""
     match data:
         case _FromOptions(value, options):
             found = mark_by_options(options_set, value)

@@ -35,7 +35,7 @@ MOST_CRITERIA = 50
 
 
 class Judge(Kinded):
-    """Judgement by the speakers: each one that checks completion judges its own task (Yacana)."""
+    """The default judge: each speaker that checks completion judges its own task (Yacana)."""
 
     kind: Literal["speaker"] = "speaker"
     """The kind of judge."""

@@ -28,7 +28,7 @@ from ..common.sanitize import dump_exact_json, escape_invisible
 from ..speakers.interrupt_on import Action
 
 EXIT = "exit"
-"""The answer with which a person leaves, in any case and with any white space around it (Agere)."""
+"""The answer with which a person leaves. Case and surrounding white space are ignored (Agere)."""
 
 
 class Because(StrEnum):

@@ -338,7 +338,7 @@ AnyEnd: TypeAlias = BaseEnd | str | Fields | Sequence[BaseEnd | str | Fields]
 
 
 class AnyOf(BaseEnd):
-    """A combination that is met when one of its parts is. ``a | b`` in Python, a list in a file."""
+    """A combination that is met when any part is met: ``a | b`` in Python, a list in a file."""
 
     kind: Literal["any"] = "any"
     """The kind of end."""
@@ -352,7 +352,7 @@ class AnyOf(BaseEnd):
 
 
 class AllOf(BaseEnd):
-    """A combination that is met when all its parts are. ``a & b`` in Python.
+    """A combination that is met when all parts are met: ``a & b`` in Python.
 
     Done tokens and tool calls of earlier turns still count; a predicate must be true at the same
     time as the other end conditions.

@@ -35,9 +35,10 @@ class Facts(Data):
     tools_called: tuple[tuple[str, str], ...] = ()
     """The ending tools that answered without an error, each with its caller."""
     code_by: str | None = None
-    """The speaker of the newest message, if it contains code that can be run."""
+    """The speaker of the newest message if this message contains code that can be run, otherwise
+    None."""
     no_code_by: str | None = None
-    """The speaker of the newest message, if it contains no such code."""
+    """The speaker of the newest message if this message contains no such code, otherwise None."""
     said_by: str | None = None
     """The speaker of the newest message that all speakers hear. This field and the next three are
     computed only if people take part."""
@@ -117,12 +118,12 @@ class JudgeVerdict(Protocol):
 
 
 def is_speech(about: Metadata) -> TypeGuard[SpeechMetadata]:
-    """Return whether the message is a speaker's message in its turn."""
+    """Return whether a speaker says the message in its own turn."""
     return about.kind == "speech"
 
 
 def is_public_speech(about: Metadata) -> TypeGuard[SpeechMetadata]:
-    """Return whether the message is a speaker's message in its turn that the others hear."""
+    """Return whether a speaker says the message in its own turn, and the others hear it."""
     return about.kind == "speech" and about.is_aloud
 
 

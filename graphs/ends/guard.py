@@ -179,7 +179,7 @@ class RoleFlips(Guard):
 
 
 class _Flips(Tally):
-    """The largest number of messages in which the same speaker wrote another speaker's part."""
+    """A counter of messages with another speaker's part: the largest count of any speaker."""
 
     count = 0
 

@@ -65,7 +65,7 @@ class Budget(Limit):
 
 
 class MaxCalls(Budget):
-    """An end at a number of answered model calls; a hard stop."""
+    """A hard stop at a number of answered model calls."""
 
     kind: Literal["max_calls"] = "max_calls"
     """The kind of end."""
@@ -83,7 +83,7 @@ class MaxCalls(Budget):
 
 
 class MaxTokens(Budget):
-    """An end at a number of tokens; a hard stop, after the call that reaches it."""
+    """A hard stop at a number of tokens, after the call that reaches this number."""
 
     kind: Literal["max_tokens"] = "max_tokens"
     """The kind of end."""
@@ -97,7 +97,7 @@ class MaxTokens(Budget):
 
 
 class MaxCost(Budget):
-    """An end at an amount of money; a hard stop, after the call that reaches it."""
+    """A hard stop at an amount of money, after the call that reaches this amount."""
 
     kind: Literal["max_cost"] = "max_cost"
     """The kind of end."""
@@ -125,7 +125,7 @@ class MaxCost(Budget):
 
 
 class MaxSeconds(Budget):
-    """An end at a running time; a hard stop, after the step that reaches it."""
+    """A hard stop at a running time, after the step that reaches this time."""
 
     kind: Literal["max_seconds"] = "max_seconds"
     """The kind of end."""

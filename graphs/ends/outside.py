@@ -49,7 +49,7 @@ class Predicate(BaseEnd):
 
 
 class StopRequested(BaseEnd):
-    """An end at a stop request from outside; a hard stop, after the current turn.
+    """A hard stop at a stop request from outside, after the current turn.
 
     It applies to every conversation. If `EndChat.when` names it, a request ends the conversation
     only in the combination that is written there.

@@ -198,11 +198,11 @@ class Failure(StrEnum):
     """The cause of a call that returned no result."""
 
     CALL = "call"
-    """The call: it names an unknown tool, or its arguments are not JSON or do not fit."""
+    """The call names an unknown tool, or its arguments are not JSON or do not fit the tool."""
     TOOL = "tool"
-    """The tool: it raised an error or exceeded its timeout."""
+    """The tool raised an error or exceeded its timeout."""
     PERSON = "person"
-    """A person, who did not let the call run."""
+    """A person did not let the call run."""
 
 
 class Flaw(StrEnum):

@@ -66,11 +66,11 @@ class Speaker(Spec):
     """Whether each message that this speaker hears begins with the name of its speaker. If None,
     only if there are more than two speakers or opening answers are reconciled."""
     speaks_to: tuple[Name, ...] | None = None
-    """The names of the only speakers that hear its messages in the rounds. All hear them if
-    None."""
+    """The names of the only speakers that hear this speaker's messages in the rounds. All hear them
+    if None."""
     hooks: DistinctNames = ()
-    """The hooks that process the messages it hears, its replies and its tool calls, in order:
-    registered names, or in Python the hooks themselves."""
+    """The hooks that process the messages that the speaker hears, its replies and its tool calls,
+    in order: registered names, or in Python the hooks themselves."""
     small_model_prompt: SmallModelPrompt | None = None
     """A short prompt that replaces the system prompt if the embedded model speaks for this speaker.
     None if there is none."""
@@ -81,15 +81,17 @@ class Speaker(Spec):
     """Whether the question about completion, and its answer, stay in the speaker's own prompts.
     With a separate judge, the findings of the judge stay."""
     format: Format | None = None
-    """The format of its replies. A reply that does not fit is requested once more."""
+    """The format of the speaker's replies. A reply that does not fit is requested once more. No
+    format if None."""
     tools: DistinctNames = ()
-    """The tools it may call: registered names, or in Python the tools or functions themselves."""
+    """The tools that the speaker may call: registered names, or in Python the tools or functions
+    themselves."""
     tool_choice: Name = "auto"
     """The rule for tool calls: ``auto`` (the model chooses), ``none``, ``required`` (at least one
     call), or the name of one tool. ``required`` and a name apply at the start of each turn, until
     one call has succeeded."""
     tool_calling: Literal["native", "schema"] | None = None
-    """The form of its model's tool calls. ``native`` uses the endpoint's tool calls. ``schema``
+    """The form of the model's tool calls. ``native`` uses the endpoint's tool calls. ``schema``
     uses an answer that must fit a JSON schema, for endpoints without tool calls. If None, the form
     that the model is known to support."""
     interrupt_on: dict[Named, Rule] = Field(default_factory=dict)
@@ -104,10 +106,10 @@ class Speaker(Spec):
     round have succeeded (Yacana's tools in a chat). If False, the speaker answers after it has seen
     the results."""
     model: Text | None = None
-    """The model that speaks for it: a registered name, a model's name, ``embedded`` or the path of
-    a ``.gguf`` file. The conversation's default model if None."""
+    """The model that speaks for this speaker: a registered name, a model's name, ``embedded`` or
+    the path of a ``.gguf`` file. The conversation's default model if None."""
     model_settings: ModelSettings = ModelSettings()
-    """Settings of the calls of its model."""
+    """Settings of the calls of the speaker's model."""
     on_length: Literal["accept", "continue", "retry"] = "accept"
     """The handling of a reply that was cut off at the token limit. ``accept`` keeps it.
     ``continue`` asks once for the rest and joins both parts. ``retry`` asks once for a shorter

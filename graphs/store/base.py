@@ -115,7 +115,7 @@ class Store(ABC):
 
     url: str
     outlives_process: ClassVar[bool] = True
-    """Whether another process can find its sessions."""
+    """Whether another process can find the sessions of this store."""
 
     @property
     @abstractmethod

@@ -33,18 +33,18 @@ class BatchRow(Data):
     batch: str
     """The batch's name."""
     title: str
-    """The title of its conversations."""
+    """The title of the batch's conversations."""
     spec: str
     """The fixed part of the batch, as JSON text: the conversation, and the paths that vary."""
     settings: str
     """The settings that may change at each run, as JSON text: limits, scores, trials."""
     cells: NonNegativeInt
-    """Number of its cells, including cells that have not begun."""
+    """Number of cells in the batch, including cells that have not begun."""
     seconds: NonNegativeFloat = 0
-    """Running time of all its runs together, in seconds."""
+    """Running time of all runs of the batch together, in seconds."""
     stopped: str | None = None
-    """The reason, in a sentence, if its latest run stopped before all cells had ended. None
-    otherwise."""
+    """The reason, in a sentence, why the latest run stopped before all cells had ended. None if it
+    did not."""
     created_at: AwareDatetime
     """The time when the row was added, in UTC."""
     updated_at: AwareDatetime

@@ -38,7 +38,7 @@ class Lease:
     """The name of the open store that acquired it. Other processes can check whether that store is
     alive."""
     number: int
-    """A number that its owner increments, so that no two leases are equal."""
+    """A number that the owner increments for each lease, so that no two leases are equal."""
     writing: set["asyncio.Future[int]"] = field(default_factory=set)
     """The writes in progress."""
 

@@ -181,7 +181,7 @@ _VALID_LEASES: Final[LiteralString] = (
 _ALL_LEASES_VALID: Final[LiteralString] = (
     "SELECT 1 / (count(*) = %(count)s)::integer FROM (" + _VALID_LEASES + ") AS standing"  # noqa: S608
 )
-"""Fails, and with it its transaction, unless all given leases are valid."""
+"""Fails, together with its transaction, unless all given leases are valid."""
 
 
 class _Address(NamedTuple):

@@ -93,7 +93,7 @@ class Connections:
         *,
         binary: bool = False,
     ) -> list[Row]:
-        """Return all rows of a query; the connection is free again when it returns."""
+        """Return all rows of a query; the connection is then free again."""
 
         async def fetched() -> list[Row]:
             async with (

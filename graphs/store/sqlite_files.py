@@ -156,7 +156,7 @@ class Owner:
         self.leave()
 
     def leave(self) -> None:
-        """Close only the descriptor, as a forked child must; its copy would keep the lock."""
+        """Close only the descriptor; a forked child must do so, or its copy keeps the lock."""
         if self._descriptor is not None:
             os.close(self._descriptor)
 
