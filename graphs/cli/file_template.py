@@ -194,7 +194,7 @@ def _meaning(doc: str, info: FieldInfo) -> str:
     """Return the meaning of a field for a TOML file, which has no None."""
     text = doc.replace("``", "`")
     if info.default is None:
-        text = text.replace("None: ", "If left out: ").replace("if None", "if left out")
+        text = re.sub(r"\b([Ii]f) None\b", r"\1 left out", text)
     kind = info.annotation
     if not isinstance(kind, type) or not issubclass(kind, Enum):
         return text
