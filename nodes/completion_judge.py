@@ -19,7 +19,8 @@ async def completion_judge(state: State, resources: Resources) -> dict[str, Any]
         return anew
     due, judge = context.turn.due, context.conversation.judge
     if due is Phase.CHECKED:
-        # In a separate step: a predicate that fails must not cost the speaker's message.
+        # In a separate step, so that the speaker's message is stored even if a predicate raises an
+        # error.
         return await context.step(after_check(context.position), [])
     if due is Phase.CHOSEN:
         return await choose(context)

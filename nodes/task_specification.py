@@ -1,8 +1,8 @@
-"""The first node: reads the conversation or a kind's short form, and makes the task specific.
+"""The first node: reads the conversation, or its kind's short form, and makes the task specific.
 
 If a rewritten task repeats the request, adds nothing or exceeds the word limit, the model is asked
-once more. If the second one does so as well, the original task is kept, or the rewritten one is cut
-at a sentence. (CAMEL's task specification has no such checks.)
+once more. If the second rewrite exceeds the limit, it is cut at a sentence. If it has one of the
+other problems, the original task is kept. (CAMEL's task specification has no such checks.)
 """
 
 from math import ceil
@@ -47,7 +47,9 @@ class Start(NamedTuple):
     """The input of a run, read and checked."""
 
     state: State
-    """The state after the input. It contains no messages if a new conversation begins."""
+    """The state, with the messages that the session had before this run. It contains no messages if
+    a new conversation begins.
+    """
     begun: dict[str, Any]
     """The update that stores the input."""
     conversation: Conversation
@@ -55,7 +57,8 @@ class Start(NamedTuple):
     brought: RunInput
     """The messages of the input."""
     sayer: str | None = None
-    """The person who says the user's newest message, as a speaker's name. None if no person does.
+    """The name of the speaker whose person sends the user's newest message. None if no speaker says
+    this message.
     """
     is_first: bool = False
     """Whether the conversation begins with this run."""
@@ -157,7 +160,7 @@ class _Rewriting(NamedTuple):
 
     @classmethod
     async def begin(cls, context: NodeContext, specification: TaskSpecification) -> Self | None:
-        """Build the request, or return None if the model does not get one for this task."""
+        """Build the request, or return None if this model is not asked to rewrite this task."""
         conversation, model = context.conversation, await context.model(specification.model)
         request = model.adapter.prompting.task_request(
             specification, conversation.task or "", conversation.names, conversation.render_prompt
@@ -213,10 +216,13 @@ async def _rewrite(context: NodeContext, rewriting: _Rewriting) -> dict[str, Any
 
 
 def _problem_of(text: str, task: str, limit: int, render_prompt: RenderPrompt) -> Problem | None:
-    """Return the problem of a rewritten task, or None. A blank one keeps the original task."""
+    """Return the problem of a rewritten task, or None.
+
+    A blank text has no problem here, because the caller then keeps the original task.
+    """
     if not text:
         return None
-    # A task over the limit can only be shortened.
+    # A task over the limit can only be shortened, so its rewrite need not add anything.
     is_long = words_in(task) > limit
     if not is_long and not is_rewritten(
         task, text, prompts.join_task_requests(limit, render_prompt)

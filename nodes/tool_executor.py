@@ -1,15 +1,15 @@
-"""The node that runs the calls of a speaker: tools, or code in a message.
+"""The node that runs a speaker's calls: tool calls, or the code in a message.
 
-Each call is a separate LangGraph task. After a kill, finished calls do not run again, but a call
-in flight does, under the same call id. Tool calls run concurrently, calls that run code one after
-another. Results enter the log in the order of the calls. Only a failing hook raises an error: the
-tool results are kept, and resuming runs the hooks again.
+Each call is a separate LangGraph task. After a kill, finished calls do not run again, but a call in
+flight does, under the same call id. Tool calls run concurrently, calls that run code one after
+another. Results enter the log in the order of the calls. Only a failing hook stops the run with an
+error. The tool results are kept then, and resuming runs the hooks again.
 
-A person can be asked at three points: as the speaker that sees the calls (``sees_calls``); for
-approval, before any hook or tool and in a separate step (``interrupt_on``); and by a tool that
-calls ``interrupt()``. Each answer starts such a tool again from its beginning, and also other tools
-that wait for an answer. Finished calls do not run again. Later calls that run code wait until the
-tool is finished.
+A person can be asked at three points: when a speaker with ``sees_calls`` sees the calls; for
+approval (``interrupt_on``), in a separate step before any hook or tool; and by a tool that calls
+``interrupt()``. Each answer to such a tool restarts it from its beginning, together with all other
+tools that wait for an answer. Finished calls do not run again. Later calls that run code wait until
+the tool is finished.
 """
 
 from typing import Any
@@ -74,7 +74,11 @@ async def tool_executor(state: State, resources: Resources) -> dict[str, Any]:
 async def _stopped(
     context: NodeContext, state: State, speaker: Speaker, message: AIMessage
 ) -> dict[str, Any] | None:
-    """Return the update if a guard, or the person who sees the calls, prevents them."""
+    """Return the update of a step in which no call runs, or None if the calls may run now.
+
+    A guard may stop the calls. The person who sees the calls may stop them, or let them run in the
+    next step.
+    """
     if stops_calls(context.conversation, context.position):
         return await return_turn(context, speaker, message)
     person = None if is_seen(state, message) else await ask_about_calls(context)

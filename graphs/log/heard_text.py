@@ -1,7 +1,7 @@
 """The text of a message that others hear: without done tokens, with the text of tool calls.
 
-Agere's ``to_user`` is an argument of a call: the speaker says it, and the tool does not receive it.
-`nodes.models.to_user` removes it from a call while the call arrives.
+``to_user`` (Agere) is an argument of a tool call: the speaker says its text, and the tool does not
+receive it. `nodes.models.to_user` removes this argument from a call while the call arrives.
 """
 
 import re
@@ -44,17 +44,12 @@ def done_tokens(conversation: Conversation, speaker: str | None, text: str) -> l
 def unanswered_token(
     conversation: Conversation, speaker: str, text: str, log: Sequence[BaseMessage]
 ) -> str | None:
-    """Return the done token by which a message ends it before another speaker has spoken.
+    """Return the done token that would end the conversation before another speaker has spoken.
 
-    None if there is none, or if it does not end the conversation yet: a token joined to another end
-    by ``&`` depends on that end, a token that must be answered waits for the answer, and a token
-    next to code that another speaker runs waits until the code has run.
-
-    Args:
-        conversation: The spec.
-        speaker: The name of the message's speaker.
-        text: The text of the message.
-        log: The log before the message, or including it.
+    None if the message contains no such token. A done token does not end the conversation yet in
+    three cases: a token joined to another end condition by ``&`` depends on that condition, a token
+    that must be answered waits for the answer, and a token next to code that another speaker runs
+    waits until the code has run.
     """
     if not conversation.end_chat.waits_for_another:
         return None
@@ -82,7 +77,7 @@ def _has_heard_another(log: Sequence[BaseMessage], speaker: str) -> bool:
 
 
 def heard_text(conversation: Conversation, message: BaseMessage, about: MessageMetadata) -> str:
-    """Return the text of a message that others hear: all but its done tokens."""
+    """Return the text of a message that others hear: all of it except its done tokens."""
     text: str = message.text
     if is_public_speech(about) and about.source not in DATA:
         return _without(conversation, about.speaker, text)
@@ -92,11 +87,7 @@ def heard_text(conversation: Conversation, message: BaseMessage, about: MessageM
 class HeardText:
     """The text that others hear of a message that arrives in pieces.
 
-    Possible done tokens are held back.
-
-    Args:
-        conversation: The spec. None if no done token counts in this message.
-        speaker: The name of the message's speaker.
+    Text that may be the beginning of a done token is held back.
     """
 
     def __init__(self, conversation: Conversation | None, speaker: str) -> None:
@@ -180,7 +171,7 @@ def together(content: str, texts: Iterable[str], late: str = "") -> str:
     spoken = [*texts]
     if not spoken:
         return content + late
-    # While a message arrives, white space may turn out not to be its end.
+    # While a message arrives, text may still follow the white space at its end.
     parts = [content.rstrip(), *spoken, late.strip()]
     return GAP.join(part for part in parts if part.strip())
 

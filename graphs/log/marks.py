@@ -62,8 +62,8 @@ def begins(line: str, mark: str) -> bool:
 
 
 def _head(line: str, size: int) -> str:
-    """Return the beginning of a line, cut where the rest can't change its comparison."""
-    # White space counts if no colon comes after it, with or without other characters in between.
+    """Return the beginning of a line, without white space and emphasis at its end."""
+    # White space before a colon does not count. At the cut it is unknown if a colon follows.
     while size and (line[size - 1].isspace() or line[size - 1] in EMPHASIS):
         size -= 1
     return line[:size]
@@ -93,20 +93,20 @@ def read_marks(lines: Sequence[str], end: str | None, text: str) -> list[str] | 
 
 
 class _Place(NamedTuple):
-    """The place of a mark."""
+    """The place of a mark in a text."""
 
     start: int
-    """The index at which its line begins."""
+    """The index at which the mark's line begins."""
     behind: int
-    """The index at which the text after it begins."""
+    """The index at which the text after the mark begins."""
     open: str
-    """The closing characters of an emphasis that begins before the mark and continues after it;
-    else empty.
+    """The closing characters of an emphasis that begins before the mark and continues after it.
+    Empty if there is no such emphasis.
     """
 
 
 def _places(lines: Sequence[str], text: str) -> list[_Place]:
-    """Return the place of each mark in turn, up to the first one that is missing."""
+    """Return the places of the marks, in order, up to the first mark that is missing."""
     found, left, start = list[_Place](), list(lines), 0
     for line in text.splitlines(keepends=True):
         if not left:
@@ -155,7 +155,7 @@ def _span_of(mark: str, line: str) -> tuple[int, int]:
 
 
 def end_of(end: str, text: str) -> tuple[int, int] | None:
-    """Return the index of a message's end mark, with the Markdown before it and without."""
+    """Return the index of the end mark, including the Markdown before it and without, or None."""
     for behind in (_BARE, _DECORATED):
         body = text.rstrip(behind)
         start = _start_of_end(_plain_mark(end), body)
@@ -187,7 +187,7 @@ def _start_of_end(mark: str, body: str) -> int | None:
 
 
 def _begins_sentence(text: str, start: int) -> bool:
-    """Return whether a sentence or a line begins at an index, or the decoration before one."""
+    """Return whether an index begins a sentence, a line, or the decoration before either."""
     place = start
     while place and (text[place - 1].isspace() or text[place - 1] in _AFTER_SENTENCE):
         place -= 1
@@ -221,7 +221,7 @@ def _folded(text: str) -> tuple[str, Sequence[int]]:
 
 
 def plays(conversation: Conversation, speaker: Speaker, text: str) -> str | None:
-    """Return the name of the other speaker whose part a message speaks, or None."""
+    """Return the name of another speaker whose part a message plays, or None."""
     own = speaker.format.lines if isinstance(speaker.format, LabelledFormat) else ()
     shown = [one for _, one in prose_places(text.strip())]
     for other in conversation.speakers:
@@ -247,7 +247,7 @@ def _labels(conversation: Conversation, lines: Sequence[str]) -> list[str]:
 
 
 def _length_of_form(speaker: Speaker, shown: Sequence[str]) -> int:
-    """Return the number of lines that the speaker's form takes; they may contain any text."""
+    """Return the number of lines up to the speaker's end mark, or 0. They may contain any text."""
     marks = speaker.marks
     if marks is None or marks.end is None:
         return 0

@@ -133,7 +133,7 @@ def private_lines(
         speaker = name
         if isinstance(message, HumanMessage):
             heard_from = speakers.get(message.name or "", message.name)
-            # A stranger with the speaker's own name: the speaker itself did not say this message.
+            # The sender only has the same name: the speaker itself did not say this message.
             speaker = None if heard_from == name else heard_from
         about = RememberedMessage(speaker=speaker, audience=(name,), stays=stays)
         if isinstance(message, ToolMessage):
@@ -164,7 +164,7 @@ _OF_ANOTHER_LOG: Final = re.compile(r"-m\d{4,}$")
 
 
 def known_before(conversation: Conversation, first: int) -> list[AnyMessage]:
-    """Return the messages that speakers know beforehand, with places from `first` on."""
+    """Return the messages that speakers know from the start, with places from `first` on."""
     lines: list[AnyMessage] = []
     for speaker in conversation.speakers:
         for messages, stays in ((speaker.memory, False), (told_privately(speaker), True)):

@@ -1,9 +1,9 @@
 """The messages of the log: LangChain messages, each with a `MessageMetadata` and a place.
 
-A message's id is unique among all conversations. It comes from the model or is random. In its mode
-``messages``, LangGraph streams each message that a node writes, unless tokens of a model with the
-same id were streamed before. People read and type a message's place in the log, and messages refer
-to one another by it.
+A message's id is unique among all conversations. It comes from the model or is random. In the
+stream mode ``messages``, LangGraph streams each message that a node writes, unless it has already
+streamed a model's tokens under the same id. A message's place is its number in the log. People read
+and type places, and messages refer to one another by them.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,10 +44,10 @@ KEY: Final = "duologue"
 """The key of a message's metadata in its ``additional_kwargs``."""
 
 PLACE: Final = "duologue_place"
-"""The key of its place in the log, counted from 0, in its ``additional_kwargs``."""
+"""The key of a message's place in its ``additional_kwargs``. Places are counted from 0."""
 
 _FROM_ELSEWHERE: Final = Instruction()
-"""The metadata of a message that has none."""
+"""The metadata that is assumed for a message without metadata."""
 
 _KINDS: Final[dict[str, type[AnyMetadata]]] = {
     kind_name(kind): kind for kind in get_args(AnyMetadata)
@@ -67,7 +67,7 @@ def read_metadata(stored: object) -> AnyMetadata:
     """Parse metadata from its stored form.
 
     Raises:
-        ValueError: It is not in the form in which duologue stores it.
+        ValueError: The stored value is not in the form in which duologue stores metadata.
     """
     name = stored.get("kind") if isinstance(stored, dict) else None
     kind = _KINDS.get(name) if isinstance(name, str) else None
@@ -120,9 +120,9 @@ def make_message(
     tool_calls: Sequence[ToolCall] = (),
     invalid_tool_calls: Sequence[InvalidToolCall] = (),
 ) -> AnyMessage:
-    """Return a message for this place in the log.
+    """Build a message for the log, with `number` as its place.
 
-    If it comes from a model's answer, it keeps the answer's id, usage and response metadata.
+    A message that comes from a model's answer keeps the answer's id, usage and response metadata.
     """
     text = storable(text)
     message_id = id or (answer.id if answer else None) or str(uuid4())
@@ -213,7 +213,7 @@ def speeches(log: Sequence[BaseMessage]) -> list[BaseMessage]:
 
 
 def since_end(log: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
-    """Return the messages after an earlier end of the conversation, or all."""
+    """Return the messages after the last earlier end of the conversation, or all messages."""
     for place in reversed(range(len(log))):
         if isinstance(metadata(log[place]), EarlierEnd):
             return log[place + 1 :]

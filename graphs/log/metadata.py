@@ -51,7 +51,7 @@ class Thought(Data):
     text: str
     """The text of the thought."""
     is_unopened: bool = False
-    """Whether it ended with a closing tag that had no opening tag."""
+    """Whether the thought ended with a closing tag that had no opening tag."""
     given: Reasoning | None = None
     """The original form, which is sent back to the model while the message's calls run."""
 
@@ -67,34 +67,36 @@ class MessageMetadata(Data):
     """
 
     kind: str
-    """The name of the kind."""
+    """The name of the message's kind."""
     speaker: str | None = None
-    """The name of its speaker. None if it comes from the conversation itself."""
+    """The name of the message's speaker. None if the message comes from the conversation itself."""
     audience: tuple[str, ...] | None = None
-    """The names of the speakers who may hear it, in addition to its own speaker. None if everyone
-    may."""
+    """The names of the speakers who may hear the message, in addition to its own speaker. None if
+    everyone may hear it.
+    """
 
     is_spoken: ClassVar[bool] = False
-    """Whether it is part of the transcript: a message, a tool call or a tool result."""
+    """Whether the message is part of the transcript: a speech, a tool call or a tool result."""
     seen_by_speaker: ClassVar[Literal["always", "heard", "never"]] = "heard"
-    """Whether its own speaker sees it: always, only if it is in the audience, or never. Other
-    speakers see a message if they are in its audience."""
+    """Whether the message's own speaker sees it: always, only if this speaker is in the audience,
+    or never. Other speakers see a message if they are in its audience.
+    """
     is_talk: ClassVar[bool] = False
-    """Whether context policies count it as a message of the history."""
+    """Whether context policies count the message as a part of the history."""
     is_cue: ClassVar[bool] = False
-    """Whether it makes a speaker speak."""
+    """Whether the message asks a speaker to speak."""
     can_end_turn: ClassVar[bool] = False
-    """Whether a turn may end with it in its speaker's view."""
+    """Whether a turn of the message's speaker may end with this message."""
     has_calls: ClassVar[bool] = False
-    """Whether it calls tools or runs code."""
+    """Whether the message calls tools or runs code."""
     is_consequence: ClassVar[bool] = False
-    """Whether it depends on the reply, the calls or the question before it."""
+    """Whether the message depends on an earlier message: a reply, calls or a judge's question."""
     is_memory: ClassVar[bool] = False
-    """Whether it is part of a speaker's memory, so that a memory reset removes it."""
+    """Whether the message is part of a speaker's memory, so that a memory reset removes it."""
     on_page: ClassVar[bool] = False
-    """Whether the Markdown page of a whole session shows it."""
+    """Whether the Markdown page of a whole session shows the message."""
     run_name: ClassVar[str] = "{speaker} speaks"
-    """The name, in traces, of the model call that returned it."""
+    """The name, in traces, of the model call that returned the message."""
 
     @model_serializer(mode="wrap")
     def _with_kind(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -108,12 +110,12 @@ class MessageMetadata(Data):
 
     @property
     def confidants(self) -> tuple[str, ...]:
-        """Return the other speakers in its audience. Empty if everyone or nobody else hears it."""
+        """Return the other speakers in the audience. Empty if everyone or nobody else hears it."""
         return tuple(name for name in self.audience or () if name != self.speaker)
 
     @property
     def is_aloud(self) -> bool:
-        """Return whether other speakers hear it, in the rounds or as last words."""
+        """Return whether other speakers hear the message, in the rounds or as last words."""
         return self.audience is None or bool(self.confidants)
 
     @property
@@ -131,9 +133,9 @@ class ModelOutput(MessageMetadata):
     """A message that a model may have written."""
 
     thought: Thought | None = None
-    """The model's thought before it. None if there is none."""
+    """The model's thought before the message. None if there is none."""
     problem: str | None = None
-    """Why it was not as requested, in the words that the model read. None if it was."""
+    """The problem of the message, in the words that the model read. None if there is no problem."""
 
 
 class SpecifiedTask(ModelOutput):
@@ -145,11 +147,11 @@ class SpecifiedTask(ModelOutput):
 
 
 class Instruction(MessageMetadata):
-    """An instruction from the conversation itself: a speaker's own task, or to begin."""
+    """An instruction from the conversation itself: a speaker's task, or the request to begin."""
 
     kind: Literal["instruction"] = "instruction"
     to: str | None = None
-    """The name of the speaker that it is for, if others hear it, too."""
+    """The name of the speaker that the instruction is for. None if it is for its whole audience."""
 
     is_cue = True
 
@@ -158,30 +160,33 @@ class SpeakerReply(ModelOutput):
     """A reply of the speaker whose turn it is."""
 
     stage: Stage = Stage.ROUNDS
-    """The part of the conversation that it belongs to."""
+    """The part of the conversation that the reply belongs to."""
     parsed: JsonValue = None
-    """Its content, parsed by the speaker's output format, as plain values. None if there is none.
+    """The content, parsed by the speaker's output format, as plain values. None if there is no
+    parsed content.
     """
     to_user: dict[str, str] = Field(default_factory=dict)
-    """The texts that the speaker said in an argument of its calls, by call id. The stored calls do
-    not contain this argument."""
+    """The texts that the speaker said in the argument ``to_user`` of its calls, by call id. The
+    stored calls do not contain this argument.
+    """
     source: Source = Source.MODEL
-    """Its origin."""
+    """The origin of the reply, such as a model or a person."""
     flaw: Flaw | None = None
-    """Its flaw. None if it was as requested."""
+    """The flaw of the reply. None if the reply has no flaw."""
     cut_off: bool = False
-    """Whether it was cut off at the token limit."""
+    """Whether the reply was cut off at the token limit."""
     handed_to: tuple[str, ...] = ()
-    """The names of the next speakers that it asks for by calls of ``hand_off``, as the model wrote
-    them. The calls are stored only here."""
+    """The next speakers that the reply asks for by calls of ``hand_off``: their names, as the model
+    wrote them. These calls are stored only here.
+    """
     private: bool = False
-    """Whether these calls make the message private to the named speaker."""
+    """Whether the calls of ``hand_off`` make the message private to the named speaker."""
     edited: bool = False
-    """Whether a person changed its text and duologue has not parsed the new text yet."""
+    """Whether a person changed the reply's text and duologue has not parsed the new text yet."""
 
     @property
     def is_aloud(self) -> bool:
-        """Return whether other speakers hear it, in the rounds or as last words."""
+        """Return whether other speakers hear the reply, in the rounds or as last words."""
         return self.stage in ALOUD and (self.audience is None or bool(self.confidants))
 
 
@@ -190,7 +195,8 @@ class Speech(SpeakerReply):
 
     kind: Literal["speech"] = "speech"
     interrupts: bool = False
-    """Whether a person said it instead of a decision on waiting calls: the caller's turn continues.
+    """Whether a person sent the message instead of a decision about waiting calls. The turn of the
+    speaker that made the calls then continues.
     """
 
     is_spoken = True
@@ -236,7 +242,10 @@ class ToolCalls(SpeakerReply):
 
 
 class CodeCalls(SpeakerReply):
-    """The fenced code that a speaker runs, a call for each block. A message reports the results."""
+    """The fenced code that a speaker runs, as one call for each block.
+
+    The speaker's message reports the results.
+    """
 
     kind: Literal["code"] = "code"
 
@@ -259,16 +268,19 @@ class CallOutcome(MessageMetadata):
     arguments: dict[str, JsonValue] | None = None
     """The arguments that the tool received. None if no hook or person changed them."""
     tool: str | None = None
-    """The tool that ran, if a person chose another one. None otherwise."""
+    """The name of the tool that a person chose instead of the called one. None if no person chose
+    another tool.
+    """
     decision: DecisionType | None = None
-    """The decision of a person about the call. None if nobody was asked."""
+    """The decision of a person about the call. None if no person was asked."""
     refusal: str | None = None
     """The person's reason for rejecting the call. None if it was not rejected."""
     parsed: JsonValue = None
     """The result as plain values. None if it is only text."""
     tool_round: int | None = None
-    """The number of the tool round that it completes in its turn, counting only rounds in which a
-    call succeeded. Only the last result of a round has it."""
+    """The number of the tool round that this result completes, counted within the turn. Only rounds
+    in which a call succeeded count. None for all results but the last of such a round.
+    """
 
     is_consequence = True
 
@@ -300,7 +312,8 @@ class Reflection(ModelOutput):
 
     kind: Literal["reflection"] = "reflection"
     verdict: Verdict | None = None
-    """Its verdict. None for the first of two answers, and if the answer was unreadable."""
+    """The verdict in the answer. None for the first of two answers, and for an unreadable answer.
+    """
 
     is_consequence = True
     can_end_turn = True
@@ -320,7 +333,7 @@ class SpeakerChoice(ModelOutput):
 
 
 class HookVersion(MessageMetadata):
-    """A hook's version of messages that a speaker has just heard instead of them."""
+    """A hook's version of some messages, which one speaker hears instead of them."""
 
     kind: Literal["hook_version"] = "hook_version"
     instead_of: tuple[str, ...] = ()
@@ -356,13 +369,14 @@ class MemoryReset(MessageMetadata):
 class RememberedMessage(MessageMetadata):
     """A message from before the conversation. Only its audience hears it, and no rule counts it.
 
-    It belongs to a memory or to a private opening.
+    It belongs to a speaker's memory or private opening.
     """
 
     kind: Literal["remembered"] = "remembered"
     stays: bool = False
-    """Whether it stays in all prompts of its audience. If not, a context policy may leave it out as
-    a part of the history."""
+    """Whether every prompt of its audience contains the message. If false, a context policy may
+    leave the message out like the rest of the history.
+    """
 
     is_talk = True
     can_end_turn = True
@@ -383,7 +397,7 @@ class EarlierEnd(MessageMetadata):
 
     kind: Literal["earlier_end"] = "earlier_end"
     outcome: dict[str, JsonValue]
-    """The outcome that the conversation had."""
+    """The outcome of the conversation at that end, as plain values."""
 
     seen_by_speaker = "never"
     on_page = True
@@ -418,7 +432,7 @@ class RemovedMessage(MessageMetadata):
 
     kind: Literal["removed"] = "removed"
     was: Annotated[LineMetadata, Field(discriminator="kind")] | None = None
-    """The metadata before the removal. None if it had none."""
+    """The metadata before the removal. None if the message had no metadata."""
 
     on_page = True
 
@@ -428,17 +442,17 @@ AnyMetadata = LineMetadata | RemovedMessage
 
 
 def is_open_speech(about: MessageMetadata) -> TypeGuard[Speech]:
-    """Return whether a message belongs to a speaker's turn outside the private part."""
+    """Return whether a message is a speech outside of the private part."""
     return isinstance(about, Speech) and about.stage is not Stage.PRIVATE
 
 
 def is_public_speech(about: MessageMetadata) -> TypeGuard[Speech]:
-    """Return whether others hear a message, in the rounds or as last words."""
+    """Return whether a message is a speech that others hear, in the rounds or as last words."""
     return isinstance(about, Speech) and about.is_aloud
 
 
 def is_by_person(about: MessageMetadata) -> TypeGuard[SpeakerReply]:
-    """Return whether a person said it."""
+    """Return whether a person said the message."""
     return isinstance(about, SpeakerReply) and about.source is Source.HUMAN
 
 
@@ -456,7 +470,7 @@ R = TypeVar("R", bound=SpeakerReply)
 
 
 def as_reply(kind: type[R], reply: SpeakerReply, **changes: Any) -> R:
-    """Return the metadata of a reply as that of another kind of reply, with changes."""
+    """Convert the metadata of a reply to another kind of reply, and apply changes."""
     kept = {name: getattr(reply, name) for name in SpeakerReply.model_fields if name != "kind"}
     return kind.model_validate(kept | changes)
 

@@ -40,7 +40,7 @@ from .marks import begins, end_of, length_of, read_marks
 from .messages import storable
 
 NONE: Final = "None"
-"""The text after an optional mark that the speaker left out."""
+"""The text that is added after an optional mark if the speaker left out this mark."""
 
 _POINTS = ".!?。！？"  # noqa: RUF001
 _COLON = r"[^\S\r\n]*[:：]"  # noqa: RUF001
@@ -50,12 +50,12 @@ _ITEM = re.compile(r"[ \t]*(?:[-+•–]|\d{1,2}[.)])[ \t]+")  # noqa: RUF001
 
 
 class Mended(NamedTuple):
-    """A message in its form."""
+    """A message that was repaired to fit its speaker's format."""
 
     text: str
-    """The text with the parts that were missing."""
+    """The text, with the missing marks added."""
     is_opened: bool
-    """Whether its first mark was missing, too, or was not at the beginning."""
+    """Whether the first mark was missing, too, or was not at the beginning."""
 
 
 def mended(marks: LabelledFormat, text: str, name: str = "") -> Mended | None:
@@ -71,7 +71,7 @@ def mended(marks: LabelledFormat, text: str, name: str = "") -> Mended | None:
 
 
 def begins_anew(marks: LabelledFormat, text: str) -> bool:
-    """Return whether a message repeats its first mark, as with two instructions."""
+    """Return whether a message contains its first mark more than once, as with two instructions."""
     return len(marks.lines) > 1 and len(_lines_of(marks.lines[0], text)) > 1
 
 
@@ -89,7 +89,7 @@ def _without_label(name: str, text: str) -> str:
 
 
 def _whole(marks: LabelledFormat, text: str) -> str | None:
-    """Return a message that begins with its first mark, with its other parts added, or None."""
+    """Add the missing parts of a message that begins with its first mark. None if this fails."""
     if read_marks(marks.lines, marks.end, text) is None:
         text = _in_lines(marks, _unlisted(marks, text))
         text = text if marks.end is None else _with_end_mark(marks.end, text)
@@ -98,7 +98,7 @@ def _whole(marks: LabelledFormat, text: str) -> str | None:
 
 
 def _unlisted(marks: LabelledFormat, text: str) -> str:
-    """Return a message whose marks are not list items."""
+    """Return a message without the list markers before its marks."""
     missing = [mark for mark in marks.texts if not _lines_of(mark, text)]
     for start, one in reversed(prose_places(text)):
         item = _ITEM.match(one)
@@ -160,7 +160,7 @@ def _with_end_mark(end: str, text: str) -> str:
 
 
 def own_words(speaker: Speaker, text: str, parsed: JsonValue) -> str:
-    """Return the text after a message's marks, or in the fields of its JSON, or all of it.
+    """Return a speaker's own words in a message: the text without marks, or the values of its JSON.
 
     The text after an optional mark that the speaker left out does not count.
     """
@@ -199,7 +199,9 @@ def _values(found: JsonValue) -> Iterator[str]:
 
 
 def without_remarks(speaker: Speaker, text: str, request: str, *, announced: bool) -> str:
-    """Return a message without the parts that repeat a request for it. Its marks and code stay.
+    """Return a message without the sentences that repeat the request for it.
+
+    Marks and code are kept.
 
     Args:
         speaker: The message's speaker.
@@ -240,13 +242,15 @@ class Parsed(Data):
     """The content of a reply, parsed by its speaker's format."""
 
     value: JsonValue = None
-    """The content as plain values. None if it could not be parsed. If there is a problem, only
-    blocks are returned, each with its status."""
+    """The content as plain values. None if it could not be parsed. A format of blocks returns its
+    blocks even if there is a problem, each with its status.
+    """
     problem: str | None = None
     """The problem, as a sentence for the speaker. None if there is none."""
     text: str | None = None
-    """The text with the marks that were missing. If the first mark was missing, there is also a
-    problem. None if no marks were missing, or if it can't be repaired."""
+    """The repaired text, with the missing marks added. None if no mark was missing, or if the text
+    can't be repaired. If the first mark was missing, `problem` is set, too.
+    """
 
 
 def parse(
@@ -257,7 +261,10 @@ def parse(
     schema: type[BaseModel] | None = None,
     name: str = "",
 ) -> Parsed:
-    """Parse a reply by a format. Its speaker's name may come before its marks, as a label."""
+    """Parse a reply according to its speaker's format.
+
+    The speaker's name may come before the marks, as a label.
+    """
     text = storable(text)
     match format:
         case LabelledFormat():
@@ -286,7 +293,7 @@ def _marked(format: LabelledFormat, text: str, stop: Sequence[str], name: str) -
 
 
 def _ended(text: str, end: str | None, stop: Sequence[str]) -> Iterator[str]:
-    """Yield the reply with the end mark at which the model may have stopped."""
+    """Yield the reply with its end mark added, for each stop text that may have cut it off."""
     for one in filter(str.strip, stop):
         if end is not None and end in one:
             yield text + one
@@ -421,7 +428,7 @@ class RunnableBlock(NamedTuple):
 
 
 Languages: TypeAlias = Collection[Language] | None
-"""The languages that a fence must be labelled with. If None, any fence contains code."""
+"""The languages of the fenced blocks that contain code. If None, any fenced block does."""
 
 
 def languages_run(conversation: Conversation, speaker: Speaker) -> Languages:
@@ -431,14 +438,14 @@ def languages_run(conversation: Conversation, speaker: Speaker) -> Languages:
 
 
 def code_blocks(text: str, languages: Languages = None) -> list[RunnableBlock]:
-    """Return the fenced code of a message that is run (AutoGen)."""
+    """Return the blocks of fenced code in a message that are run (AutoGen)."""
     return [_block(fence) for fence in _with_code(text, languages) if fence.is_closed]
 
 
 def open_blocks(text: str, languages: Languages = None) -> list[RunnableBlock]:
-    """Return the code of a message whose fence is not closed.
+    """Return the blocks of code in a message whose fences are not closed.
 
-    It may be incomplete, so it is not run.
+    The code may be incomplete, so it is not run.
     """
     return [_block(fence) for fence in _with_code(text, languages) if not fence.is_closed]
 

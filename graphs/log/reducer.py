@@ -42,7 +42,7 @@ _REPLIES: Final = {
 
 
 def append(log: Sequence[Any], writes: Sequence[Any]) -> list[AnyMessage]:
-    """Reduce writes to messages: append, replace the message of the same id, or remove.
+    """Apply writes to messages: append one, replace the one with the same id, or remove one.
 
     A message that replaces another one inherits its metadata, unless it has metadata itself. If it
     changes the text of a reply, the reply is marked to be parsed again.
@@ -157,8 +157,8 @@ def _read_message(part: object, field: str) -> AnyMessage:
         message = message_chunk_to_message(message)
     extra = message.additional_kwargs
     if type(extra.get(PLACE, 0)) is not int:
-        # A place must be an integer, because the log is sorted by places. This one is not
-        # duologue's.
+        # A place must be an integer, because the log is sorted by places. This value was not
+        # written by duologue.
         extra = {name: one for name, one in extra.items() if name != PLACE}
         message = message.model_copy(update={"additional_kwargs": extra})
     if not message.id:
@@ -169,7 +169,7 @@ def _read_message(part: object, field: str) -> AnyMessage:
 def take_back(message_id: str) -> AnyMessage:
     """Return the write that removes a message without a trace, so that its place is free."""
     write = RemoveMessage(id=message_id, additional_kwargs={TAKEN_BACK: True})
-    return cast("AnyMessage", write)  # LangChain knows it as none
+    return cast("AnyMessage", write)  # LangChain's type of messages does not include it
 
 
 @cache

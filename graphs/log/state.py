@@ -24,7 +24,7 @@ from .reducer import append, take_back, without_removed
 
 
 def newest(kept: Any, writes: Sequence[Any]) -> Any:  # noqa: ANN401
-    """Reduce writes to the newest one."""
+    """Return the newest write, or the value before it if there are no writes."""
     return writes[-1] if writes else kept
 
 
@@ -38,11 +38,12 @@ class _Messages(DeltaChannel[list[AnyMessage]]):
         return channel
 
 
-# DeltaChannel is in beta; only the class above and these aliases use it. With plain channels the
-# SQLite saver would write the whole log and the whole spec again at every step, as each snapshot
-# does. Rare snapshots do not slow down reading. It goes back to the first step for the spec in any
-# case, by a query with a variable for each channel and step without a snapshot. Some builds of
-# SQLite allow 32,766 variables; LangGraph's own snapshot of every channel comes after 5,000 steps.
+# DeltaChannel is in beta; only the class above and these aliases use it. With plain channels, the
+# SQLite saver would write the whole log and the whole spec at every step. Each snapshot writes
+# them, too, so snapshots are rare. This does not slow down reading: for the spec, the saver reads
+# back to the first step in any case. Its query has a variable for each channel and step without a
+# snapshot. Some builds of SQLite allow 32,766 variables; LangGraph's own snapshot of every channel
+# comes after 5,000 steps.
 Messages = Annotated[list[AnyMessage], _Messages(append, snapshot_frequency=1000)]
 Latest = Annotated[dict[str, Any], DeltaChannel(newest, dict)]
 KeptText = Annotated[str, DeltaChannel(newest, str)]
@@ -61,11 +62,13 @@ class Output(TypedDict, total=False):
     """The output of a run."""
 
     specified_task: KeptText
-    """The task that the speakers got."""
+    """The task as the speakers received it."""
     messages: Messages
     """The messages that the speakers said to one another, with their tool calls and the results."""
     outcome: dict[str, Any]
-    """Why, when and by whom it ended: an `Outcome`, as a dict. Missing until then."""
+    """Why, when and by whom the conversation ended: an `Outcome`, as a dict. Missing or empty until
+    it has ended.
+    """
 
 
 class State(Input, Output, total=False):
@@ -77,13 +80,16 @@ class State(Input, Output, total=False):
     """The rest of the log, such as drafts, verdicts, instructions and removed messages. Each
     message contains its place; `graphs.log.state.log_of` merges both channels."""
     position: dict[str, Any]
-    """The position: a `Position`, as a dict. Missing until the task is ready."""
+    """The progress of the conversation: a `Position`, as a dict. Missing until the task is ready.
+    """
     interpreter: Latest
-    """The stored state of the interpreter that runs its code: a `graphs.conversation.sandbox.Kept`,
-    as a dict. Missing until code has run."""
+    """The stored state of the interpreter that runs the conversation's code: a
+    `graphs.conversation.sandbox.Kept`, as a dict. Missing until code has run.
+    """
     decisions: Latest
-    """A person's decisions about the calls of a message that have not run yet: ``message`` contains
-    its id, ``decisions`` the decisions. Empty or missing at any other time."""
+    """A person's decisions about tool calls that have not run yet: ``message`` contains the id of
+    the message with the calls, ``decisions`` the decisions. Empty or missing at any other time.
+    """
     usage: dict[str, Any]
     """The usage of each model: a `Usage`, as a dict, by the model's name."""
 
@@ -138,7 +144,7 @@ def _place(message: AnyMessage) -> int:
 
 
 def _is_plain(message: AnyMessage) -> bool:
-    """Return whether its place is independent of other messages, and its text is unchanged."""
+    """Return whether a message has a place and an unchanged text, and was not removed."""
     about = metadata(message)
     is_edited = isinstance(about, SpeakerReply) and about.edited
     is_whole = not isinstance(about, RemovedMessage | InputMessage) and not is_edited
@@ -236,7 +242,10 @@ def _number_places(log: Sequence[AnyMessage]) -> Iterator[AnyMessage]:
 def _placed(
     messages: Sequence[AnyMessage | list[AnyMessage]],
 ) -> Iterator[tuple[int, AnyMessage]]:
-    """Yield messages with their places. One without a place gets that of the one before it."""
+    """Yield messages with their places.
+
+    A message without a place gets the place of the message before it.
+    """
     place = 0
     for message in messages:
         if isinstance(message, list):

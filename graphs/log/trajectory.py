@@ -53,7 +53,10 @@ def _written(found: Iterable[BaseMessage]) -> list[dict[str, Any]]:
 def _from_outside(
     conversation: Conversation, log: Sequence[BaseMessage], task: str | None
 ) -> Iterator[BaseMessage]:
-    """Yield the transcript with calls and results. Only people have the role of the user."""
+    """Yield the task and the transcript, with calls and results.
+
+    Only the task and the messages of people have the role of the user.
+    """
     names = provider_names(conversation.names)
     called: set[str | None] = set()
     if task:

@@ -85,7 +85,7 @@ def memory_messages(
 
 
 class View:
-    """The view of one speaker on the messages that it remembers. It grows with the log.
+    """One speaker's view of the messages that it remembers. The view grows with the log.
 
     The part before the speaker's newest message is settled. The part after it is computed again
     each time, since a hook may still change it, and calls may still get their results.
@@ -185,8 +185,7 @@ class View:
         if not (is_told(about) or shown.heard or isinstance(about, JudgeQuestion)):
             shown.heard.add(about.speaker)
             if shown.view and isinstance(last := shown.view[-1], HumanMessage):
-                # Until now it was not known that another speaker's words would follow in the same
-                # message.
+                # Only now is it known that another speaker's words follow in the same message.
                 marked = self._conversation.mark_instruction(self._speaker, last.text)
                 shown.view[-1] = HumanMessage(marked, name=last.name, id=last.id)
         return text
@@ -225,7 +224,7 @@ class View:
 
 
 class _Shown(NamedTuple):
-    """A part of a view."""
+    """A view of a part of the log."""
 
     view: list[AnyMessage]  # the messages that are sent
     results: dict[str, ToolMessage]  # the results of calls in it, as the log contains them
@@ -338,7 +337,7 @@ def _labelled(text: str, name: str | None) -> str:
 def _add_heard(view: list[AnyMessage], text: str, id_: str | None, name: str | None) -> None:
     """Add a message of another speaker.
 
-    It is joined to the message before it if that was heard, too.
+    The text is joined to the message before it if the speaker heard that message, too.
     """
     last = view[-1] if view else None
     if isinstance(last, HumanMessage):

@@ -1,10 +1,10 @@
 """The history of one speaker: the part of a long log that its prompt contains.
 
-The log itself stays whole. Messages that the speaker has forgotten are left out first. Messages
-that it knows from before the rounds are never left out. If the rest exceeds a limit, so much of its
-older part is left out that about half of the limit is free. The cut is computed by reading the log
-from its beginning, so it is the same for a longer log. Each prompt is therefore the beginning of
-the next one until the cut moves.
+The log itself is never shortened. Messages that the speaker has forgotten are left out first.
+Messages that it knows from before the rounds are never left out. If the rest exceeds a limit, its
+oldest messages are left out until about half of the limit is free. The cut, the index of the first
+message that is kept, is computed by reading the log from its beginning, so it is the same for a
+longer log. Therefore each prompt is the beginning of the next one until the cut moves.
 """
 
 from collections import deque
@@ -50,7 +50,7 @@ class Part(NamedTuple):
     is_pinned: bool  # whether it is known from before the rounds, or is the speaker's task
     begins_turn: bool  # whether it is heard right after one of the speaker's turns in the rounds
     replaces: list[int]  # the indices of the messages that it replaces
-    sums_up_to: int | None  # the index after the part that it sums up. None: no summary.
+    sums_up_to: int | None  # the index after the messages that it sums up. None: no summary.
 
     def with_more(self, tokens: int) -> "Part":
         """Return the same part with more tokens."""
@@ -69,7 +69,7 @@ class Parts:
         self._conversation = conversation
         self._name = name
         self._task = conversation.speaker(name).task
-        # The index at which the rounds begin, and that of the instruction to begin them.
+        # The index at which the rounds begin, and the index of the instruction to begin them.
         self._begin: int | None = None
         self._first_line: int | None = None
         self._opening: list[BaseMessage] = []
@@ -80,7 +80,7 @@ class Parts:
         self._read = 0
         self._places: dict[str, int] = {}
         self._pinned: set[str] = set()
-        # The message before, if the speaker itself said it.
+        # The metadata of the previous message, if the speaker itself said it.
         self._own: MessageMetadata | None = None
         self._has_spoken = False
 
@@ -196,9 +196,9 @@ def _begins_rounds(about: MessageMetadata) -> bool:
 class PromptOverhead(NamedTuple):
     """The tokens of the parts of a prompt that are not in the log."""
 
-    front: int  # those of the system prompt, the examples and the tools
-    each: int = 0  # those of the text after each message that the speaker has heard
-    behind: int = 0  # those of the text after the log, which only this prompt contains
+    front: int  # the tokens of the system prompt, the examples and the tools
+    each: int = 0  # the tokens of the text after each message that the speaker has heard
+    behind: int = 0  # the tokens of the text after the log, which only this prompt contains
 
 
 class Shortened(NamedTuple):
@@ -211,8 +211,9 @@ class Shortened(NamedTuple):
 class History:
     """The messages of a log that one speaker remembers and its context policy keeps.
 
-    Pinned messages, and the messages since the speaker's last turn, are always kept. A cut made by
-    a summary applies whatever the policy is.
+    The messages since the speaker's last turn are always kept. So are the pinned messages: those
+    from before the rounds, and the speaker's task. A cut made by a summary applies with every
+    policy.
     """
 
     def __init__(self, conversation: Conversation, name: str) -> None:
@@ -257,9 +258,9 @@ class History:
         return [log[place] for place in left_out if place in walk.tokens], place_of(log[walk.cut])
 
     def halved(self, log: Sequence[BaseMessage], around: PromptOverhead) -> str | None:
-        """Return the place of a new cut after a model has refused the prompt as too long, or None.
+        """Return the place of a new, permanent cut after a model has refused a prompt as too long.
 
-        The cut is permanent. None means that nothing more can be left out.
+        None if nothing more can be left out.
         """
         log = self.remembered(log)
         walk = self._walked(log, around).copy()
@@ -307,13 +308,13 @@ class _Memory:
 
 
 class _Walk:
-    """The position of the cut after a walk over a log, and the messages that are kept."""
+    """The cut after a log has been read, and the messages that are kept."""
 
     def __init__(self, conversation: Conversation, name: str, front: int, each: int) -> None:
         self.cut = 0
         """The index of the first message that is kept, apart from pinned ones."""
         self.for_good = 0
-        """The newest summary covers the messages before this index."""
+        """The index after the messages that the newest summary covers."""
         self.told: BaseMessage | None = None
         """The message with the summary of the omitted part. None if there is none."""
         self.pinned: dict[int, int] = {}
@@ -371,7 +372,7 @@ class _Walk:
             self._kept_talk += 1
 
     def _take_out(self, place: int) -> None:
-        """Subtract a message that another one has replaced."""
+        """Subtract the tokens of a message that another one has replaced."""
         if place in self.pinned:
             self._standing -= self.pinned[place]
             self.pinned[place] = 0
@@ -385,7 +386,8 @@ class _Walk:
         about = part.about
         if not (isinstance(about, Summary) and about.problem):
             self.for_good = place
-        # A part that a model has refused is left out from then on, but is still to be summed up.
+        # Messages that made a prompt too long are left out from then on, but must still be summed
+        # up.
         if place > self.cut:
             self._cut_at(place)
         self.told = _told(part.message, self._render_prompt) if part.message.text.strip() else None

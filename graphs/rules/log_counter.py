@@ -87,7 +87,7 @@ class LogCounter:
             self._take_tokens(message, about)
 
     def _take_tokens(self, message: BaseMessage, about: Speech) -> None:
-        """Store the done tokens of a message that all hear, which may answer earlier tokens."""
+        """Store a message's done tokens. A message of another speaker answers earlier tokens."""
         who = about.speaker or ""
         if self._unanswered and self._unanswered[0][1] != who:
             self._unanswered = ()
@@ -139,7 +139,7 @@ class LogCounter:
         return {"code_by" if writes else "no_code_by": about.speaker}
 
     def _people(self) -> dict[str, Any]:
-        """Return the facts that only people and first messages need; empty without these."""
+        """Return the facts about people and fixed first messages; empty without either."""
         speakers = self._conversation.speakers
         if not any(speaker.human or speaker.first_message for speaker in speakers):
             return {}
@@ -225,7 +225,7 @@ class Reader:
         return self._counted.of(log).facts()
 
     def tallies(self, log: Sequence[BaseMessage]) -> Tallies:
-        """Return the counts of each end in a log."""
+        """Return the running count of each end condition in a log."""
         return self._counted.of(log).tallies
 
     def history(self, name: str) -> History:

@@ -1,6 +1,6 @@
-"""The end conditions met at a position, the strongest first.
+"""The end conditions that are met at a position of a conversation, the strongest first.
 
-``end_chat.when`` does not name the end conditions that depend on the position alone. They are
+Some end conditions depend on the position alone. ``end_chat.when`` does not name them; they are
 defined here.
 """
 
@@ -45,7 +45,7 @@ class PositionEnd(EndRule):
     @classmethod
     @abstractmethod
     def is_met_at(cls, conversation: Conversation, position: Position) -> bool:
-        """Return whether the end is met."""
+        """Return whether the end condition is met at this position."""
 
 
 class Quit(PositionEnd):
@@ -71,7 +71,7 @@ class Quit(PositionEnd):
 class Termination(PositionEnd):
     """The end that is met when a termination message gets no answer (AutoGen).
 
-    A person may decline to answer it, or its receiver has no person to ask.
+    Either a person has declined to answer the message, or its receiver's person is never asked.
     """
 
     reason = "termination"
@@ -164,7 +164,7 @@ class RoundCap(PositionEnd):
 
 
 def _next_without_person(conversation: Conversation, position: Position) -> str | None:
-    """Return the next speaker, if its person is never asked and automatic replies replace it."""
+    """Return the next speaker if its person is never asked, so that automatic replies are used."""
     if position.phase not in TURN_ENDS or not conversation.people:
         return None
     if is_due(conversation, position, Phase.CHOSEN):
@@ -194,13 +194,13 @@ class MetEnd(NamedTuple):
     """A condition that ends a conversation and is met now."""
 
     strength: Strength
-    """The strength that decides which end conditions it overrules. End conditions joined by ``&``
-    have the weakest.
+    """The strength, which decides which other end conditions it overrules. End conditions that are
+    joined by ``&`` have the strength of the weakest one.
     """
     reasons: frozenset[Reason]
-    """Its reasons."""
+    """The reasons for the end."""
     ends: tuple[BaseEnd, ...] = ()
-    """The end conditions of the spec that it consists of."""
+    """The end conditions of the spec that it consists of. Empty if the spec does not name it."""
 
 
 def met_ends(conversation: Conversation, position: Position) -> list[MetEnd]:
@@ -264,7 +264,7 @@ def _counting(facts: Facts) -> list[type[Guard]]:
 def is_promised(conversation: Conversation, position: Position) -> bool:
     """Return whether the current turn is completed even if a guard or a cap is met.
 
-    This is true of last words and of the answer to a done token.
+    This is true of last words, which follow a completed task, and of the answer to a done token.
     """
     return position.stage is Stage.LAST_WORDS or is_answer_due(conversation, position)
 
@@ -302,7 +302,7 @@ def _one(rule: type[EndRule], *ends: BaseEnd) -> MetEnd:
 
 
 def _terms(end: BaseEnd, facts: Facts, waiting: Collection[type[EndRule]]) -> list[MetEnd]:
-    """Return the met end conditions among the alternatives that ``|`` joins."""
+    """Return the met end conditions in an expression of end conditions with ``|`` and ``&``."""
     if isinstance(end, AnyOf):
         return [met for part in end.of for met in _terms(part, facts, waiting)]
     if not isinstance(end, AllOf):
@@ -311,7 +311,8 @@ def _terms(end: BaseEnd, facts: Facts, waiting: Collection[type[EndRule]]) -> li
     parts = [_terms(part, facts, waiting) for part in end.of]
     if not all(parts):
         return []
-    # If a part is met in several ways, the strongest way counts. Of the parts, the weakest counts.
+    # A part that is met in several ways has the strength of the strongest way. All parts together
+    # have the strength of the weakest part.
     return [
         MetEnd(
             max(min(met.strength for met in part) for part in parts),

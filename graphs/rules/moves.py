@@ -1,6 +1,6 @@
 """The moves of a conversation: who acts after each phase, and which phases and ends may follow.
 
-`graphs.rules.transitions` decides by this table. The tests draw it for the documentation.
+`graphs.rules.transitions` decides by this table. A test draws the table for the documentation.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ from .position import Phase
 
 
 class Actor(StrEnum):
-    """The actor after a phase."""
+    """The part of the graph that acts after a phase."""
 
     SPEAKER = "the speaker"  # the speaker of the current turn
     TOOLS = "the tools"  # in the tool executor
@@ -35,25 +35,27 @@ class Actor(StrEnum):
 
 
 class Reads(NamedTuple):
-    """The log messages that the next node reads: the newest of some kinds, and all after it."""
+    """The log messages that the next node reads: the newest one of some kinds, and all after it."""
 
     first: tuple[type[MessageMetadata], ...] = ()
-    """The kinds of the first of these messages. Empty if the node reads none."""
+    """The kinds that the first of these messages may have. Empty if the node reads no messages."""
     newest: tuple[type[MessageMetadata], ...] = ()
-    """The kinds of the newest message."""
+    """The kinds that the newest of these messages may have."""
 
 
 class Move(NamedTuple):
     """The step after a phase, and the phases that it may lead to."""
 
     actor: Actor
-    """Who acts."""
+    """The actor after the phase."""
     ends: Strength | None
-    """The weakest strength at which an end applies here. None if no end applies."""
+    """The weakest strength with which an end condition ends the conversation here. None if no end
+    condition does.
+    """
     then: tuple[Phase, ...]
     """The phases that may follow. Between turns, the first one that is due follows."""
     times: Callable[[Conversation], int]
-    """Returns how many steps of one turn may have this phase, at most."""
+    """Returns the maximum number of steps with this phase in one turn."""
     reads: Reads = Reads()
     """The log messages that the actor reads in addition to the speaker's view."""
 
@@ -83,7 +85,7 @@ def _each_answer(conversation: Conversation) -> int:
 
 
 def _each_call(conversation: Conversation) -> int:
-    """Return the most steps for calls: a person may see them, and decide, each in a step."""
+    """Return the maximum number of steps for calls. People who see or approve calls add steps."""
     speakers = conversation.speakers
     shown = any(speaker.human and speaker.human.sees_calls for speaker in speakers)
     decided = any(speaker.interrupt_on for speaker in speakers)
@@ -122,7 +124,7 @@ MOVES: Final[Mapping[Phase, Move]] = {
         _each_answer,
         Reads((UnheardReply,), (UnheardReply,)),
     ),
-    # An end that stops calls applies here, too, except in last words.
+    # An end that stops calls applies here, too, unless the current turn was promised.
     Phase.CALLED: Move(
         Actor.TOOLS,
         Strength.HARD,
@@ -139,7 +141,7 @@ MOVES: Final[Mapping[Phase, Move]] = {
         Reads(_CALLS, (UnheardResult,)),
     ),
     Phase.RETURNED: Move(Actor.SPEAKER, Strength.SAID, _REPLY, most_tool_rounds),
-    # It replaces the last `RETURNED`.
+    # This phase replaces the last `RETURNED` of a turn.
     Phase.GIVEN: Move(
         Actor.SPEAKER,
         None,

@@ -28,12 +28,13 @@ class Outcome(Shown, Data):
     """
 
     reasons: tuple[Reason, ...] = Field(min_length=1)
-    """All reasons that applied at that moment, the strongest first."""
+    """All reasons that applied when the conversation ended, the strongest first."""
     explanations: tuple[str, ...] = Field(min_length=1)
     """A short explanation of each reason, in the same order."""
     by: str | None = None
-    """The name of the speaker whose message, call or completed task ended it. None if no speaker
-    ended it."""
+    """The name of the speaker whose message, call or completed task ended the conversation. None if
+    no speaker ended it.
+    """
     message: str | None = None
     """The place of the speakers' last message in the log, such as ``m0004``. None if nobody spoke.
     """
@@ -46,7 +47,7 @@ class Outcome(Shown, Data):
     complete: bool | None = None
     """Whether the task was judged complete. None if there is no verdict."""
     seconds: float = Field(default=0, ge=0)
-    """Wall time of its runs, in seconds."""
+    """Wall time of the conversation's runs, in seconds."""
     verdicts: tuple[Verdict, ...] = ()
     """The verdicts, oldest first."""
     usage: dict[str, Usage] = Field(default_factory=dict)
@@ -167,7 +168,10 @@ def _of_tool_rounds(conversation: Conversation, log: Sequence[BaseMessage]) -> I
 def _of_unanswered_token(
     conversation: Conversation, reasons: tuple[Reason, ...], log: Sequence[BaseMessage]
 ) -> Iterator[str]:
-    """Warn if an agent ended it with a done token before another speaker had spoken."""
+    """Yield a warning if an agent's done token ended the conversation too early.
+
+    That is the case if no other speaker had spoken before the token.
+    """
     if Reason.DONE_TOKEN not in reasons:
         return
     newest = speeches(log)[-1]
@@ -207,9 +211,9 @@ class OutcomeStep(Data):
     kind: OutcomeStepKind
     """The kind of the step."""
     message: str | None = None
-    """The place of its message in the log. None for the end itself."""
+    """The place of the step's message in the log. None for a reason that applied at the end."""
     speaker: str | None = None
-    """The name of the speaker that it is about. None if it is about no speaker."""
+    """The name of the speaker that the step is about. None if the step is about no speaker."""
     text: str
     """A short description."""
     reason: Reason | None = None
@@ -217,9 +221,9 @@ class OutcomeStep(Data):
     count: NonNegativeInt | None = None
     """The count of the guard after the message. None if no guard counted it."""
     limit: NonNegativeInt | None = None
-    """The count at which the guard ends the conversation."""
+    """The count at which the guard ends the conversation. None if no guard counted the message."""
     verdict: Verdict | None = None
-    """The judge's answer. None for other kinds."""
+    """The judge's verdict. None for steps of other kinds."""
 
     def __str__(self) -> str:
         return self.text if self.message is None else f"{self.message} {self.text}"

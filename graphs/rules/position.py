@@ -15,7 +15,7 @@ class Phase(StrEnum):
     """The latest event in a conversation. Each event is a step of the graph."""
 
     STARTED = "started"  # the task is ready; no speaker has spoken
-    PASSED = "passed"  # a person left the turn to the speaker's other replies
+    PASSED = "passed"  # a person gave no message; the speaker's other kinds of reply are used
     SUMMARISED = "summarised"  # the older part of the speaker's history was summarised
     REJECTED = "rejected"  # the speaker's reply broke a rule; another one is requested
     CUT_OFF = "cut_off"  # the reply was cut off; its rest, or a shorter one, is requested
@@ -57,11 +57,13 @@ class Position(Data):
     prepared: NonNegativeInt = 0
     """Number of answered private prompts."""
     opened: NonNegativeInt = 0
-    """Number of opening answers."""
+    """Number of opening answers so far."""
     completed: tuple[str, ...] = ()
     """The names of the speakers who completed their tasks, in order of completion."""
     owed: tuple[str, ...] = ()
-    """The names of the speakers who still have last words, in order."""
+    """The names of the speakers who may still send a message (their last words) after a task is
+    complete, in order.
+    """
     chosen: str | None = None
     """The name of the speaker that was chosen to speak next. None if none was chosen."""
     tool_rounds: NonNegativeInt = 0
@@ -71,11 +73,11 @@ class Position(Data):
     cut_off: bool = False
     """Whether a reply of this turn was cut off and more was requested."""
     capped: bool = False
-    """Whether a cap has ended it, so that the requested verdict is final."""
+    """Whether a cap has ended the conversation, so that the requested verdict is final."""
     left: Leaving | None = None
-    """How a person ended it. None if no person has."""
+    """A person's decision to end the conversation. None if no person has ended it."""
     facts: Facts = Facts()
-    """The facts of the log so far."""
+    """The facts that end conditions look at."""
 
     def rounds(self, conversation: Conversation) -> int:
         """Return the number of complete rounds."""

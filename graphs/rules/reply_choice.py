@@ -14,7 +14,7 @@ class Problem(Data):
     flaw: Flaw
     """The kind of the problem."""
     text: str
-    """The problem, in the words that the speaker reads."""
+    """The problem, as a text for the speaker."""
 
 
 class Checked(NamedTuple):
@@ -33,17 +33,17 @@ class Worth(IntEnum):
     """The worth of a reply. Of a reply and its retry, the one with the higher worth is said."""
 
     EARLY_END = -1
-    """It would end the conversation before another speaker has answered."""
+    """The reply would end the conversation before another speaker has answered."""
     NOTHING = 0
-    """It has no content of its own, or it speaks another speaker's part."""
+    """The reply has no content, or it speaks another speaker's part."""
     HEARD = 1
-    """Its speaker or another one has already said it."""
+    """The speaker or another one has already said the reply."""
     ACKNOWLEDGEMENT = 2
-    """It only apologizes, or says that a request was understood."""
+    """The reply only apologizes, or says that a request was understood."""
     CONTENT = 3
-    """It has content, but not in the requested form."""
+    """The reply has content, but not in the requested form."""
     GOOD = 4
-    """It has no problem."""
+    """The reply has no problem."""
 
 
 _WORTH: Final = {

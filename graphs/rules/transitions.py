@@ -150,7 +150,7 @@ def after_reply(conversation: Conversation, position: Position, turn: Decision) 
 def after_turn(
     conversation: Conversation, position: Position, speaker: str, stage: Stage
 ) -> Position:
-    """Return the position after a turn of any speaker, in any part."""
+    """Return the position after a turn of any speaker, in any part of the conversation."""
     after = position.model_copy(
         update={
             "phase": Phase.SPOKEN,
@@ -196,7 +196,7 @@ def after_leaving(position: Position, turn: Decision, leaving: Leaving) -> Posit
 
 
 def after_reopening(position: Position) -> Position:
-    """Return the position of a conversation that continues: its caps count from 0 again."""
+    """Return the position of an ended conversation that continues: its caps count from 0 again."""
     anew = {"turns": 0, "completed": (), "owed": (), "chosen": None, "left": None}
     return position.model_copy(update=anew)
 
@@ -257,7 +257,7 @@ def position_after_removals(position: Position, log: Sequence[BaseMessage]) -> P
 def unjudged(
     conversation: Conversation, position: Position, behind: Sequence[BaseMessage]
 ) -> Position:
-    """Return the position right after the newest turn, from the log messages after it."""
+    """Return the position right after the newest turn, without later verdicts and choices."""
     update: dict[str, object] = {"phase": Phase.SPOKEN, "chosen": None}
     judged = (about for about in map(metadata, behind) if isinstance(about, Reflection))
     verdicts = (about.verdict for about in judged)
@@ -278,13 +278,13 @@ def first_read(phase: Phase, log: Sequence[BaseMessage]) -> int:
 
 
 def _stands(phase: Phase, log: Sequence[BaseMessage]) -> bool:
-    """Return whether the first message that the next node reads, and its results, remain."""
+    """Return whether no message was removed that the next node must read."""
     read = log[first_read(phase, log) :]
     removed = (one for one in read if isinstance(metadata(one), RemovedMessage))
     return not any(one is read[0] or _first_metadata(one).is_consequence for one in removed)
 
 
 def _first_metadata(message: BaseMessage) -> MessageMetadata:
-    """Return the metadata with which a message was written."""
+    """Return the metadata with which a message was written, even if the message was removed."""
     about = metadata(message)
     return (about.was or Instruction()) if isinstance(about, RemovedMessage) else about

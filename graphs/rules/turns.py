@@ -39,7 +39,7 @@ def due(conversation: Conversation, position: Position) -> Phase | None:
 
 
 def is_due(conversation: Conversation, position: Position, phase: Phase) -> bool:
-    """Return whether predicates must be checked, a task judged, or the next speaker chosen."""
+    """Return whether the completion judge must do the task that leads to this phase."""
     return phase in MOVES[position.phase].then and _DUE[phase](conversation, position)
 
 
@@ -51,8 +51,8 @@ def _has_predicates(conversation: Conversation, position: Position) -> bool:
 def is_judged(conversation: Conversation, position: Position) -> bool:
     """Return whether the latest turn is judged: its speaker checks completion and is not done.
 
-    This also applies at a cap: the verdict changes the reason and the last words. A separate judge
-    waits until a second speaker has spoken.
+    A turn at a cap is judged, too, because the verdict changes the reason for the end and the last
+    words. A separate judge waits until a second speaker has spoken.
     """
     return (
         position.stage is Stage.ROUNDS
@@ -64,7 +64,7 @@ def is_judged(conversation: Conversation, position: Position) -> bool:
 
 
 def _has_choice(conversation: Conversation, position: Position) -> bool:
-    """Return whether the next speaker is chosen: not for the first turn and last words."""
+    """Return whether the next speaker must be chosen: not for the first turn and last words."""
     chosen = not isinstance(conversation.turn_order, RoundRobin)
     return chosen and position.turns > 0 and not position.owed
 
@@ -74,8 +74,9 @@ _DUE: Final[Mapping[Phase, Callable[[Conversation, Position], bool]]] = {
     Phase.JUDGED: is_judged,
     Phase.CHOSEN: _has_choice,
 }
-"""The conditions of these phases between turns, in order. Predicates cost nothing, so they come
-first."""
+"""The condition for each task of the completion judge, in order. Predicates come first, because
+they cost nothing.
+"""
 
 
 def next_turn(conversation: Conversation, position: Position) -> NextTurn:
@@ -104,7 +105,7 @@ def in_turn(conversation: Conversation, position: Position) -> str:
 
 
 def last_words(conversation: Conversation, speaker: str) -> tuple[str, ...]:
-    """Return the speakers that have last words after a task is complete, in order."""
+    """Return the speakers who send a last message after a task is complete, in order."""
     order = conversation.order
     after = order.index(speaker) + 1
     following = order[after:] + order[:after]
@@ -134,16 +135,16 @@ def runs_newest(conversation: Conversation, position: Position, name: str) -> bo
 
 
 def is_first_message_due(conversation: Conversation, position: Position, name: str) -> bool:
-    """Return whether a speaker's fixed first message, which answers no other, is still to come."""
+    """Return whether a speaker has a fixed first message and has not said it yet."""
     given = conversation.speaker(name).first_message is not None
     return given and name not in position.facts.heard_from
 
 
 def next_speaker(conversation: Conversation, name: str, log: Sequence[BaseMessage]) -> str:
-    """Return who speaks after this speaker's turn, the newest one.
+    """Return the speaker after this speaker, whose turn is the newest one.
 
-    This is the speaker that it names. If it names none, it is the one who has handed over to it;
-    otherwise it is the next allowed speaker in order.
+    If this speaker hands over to an allowed speaker, that speaker is next. Otherwise it is the
+    speaker that has handed over to this one, if allowed, or else the next allowed speaker in order.
     """
     turns = _turns(conversation, log)
     now, before = next(turns, None), next(turns, None)
@@ -186,13 +187,13 @@ def _turns(conversation: Conversation, log: Sequence[BaseMessage]) -> Iterator[_
 def _named(
     conversation: Conversation, name: str, message: BaseMessage, about: SpeakerReply
 ) -> str | None:
-    """Return the speaker that a message names as the next one, if it may."""
+    """Return the speaker that a message names as the next one, if that speaker may be next."""
     given = (*about.handed_to, *read_next_speaker(conversation, about.parsed))
     return first_allowed(conversation, name, given) or _addressed(message.text, conversation, name)
 
 
 def _addressed(text: str, conversation: Conversation, name: str) -> str | None:
-    """Return the speaker whose ``@Name`` begins a message; the longest name that fits."""
+    """Return the speaker whose ``@Name`` begins a message. The longest matching name counts."""
     if not text.lstrip().startswith("@"):
         return None
     said = text.lstrip()[1:].casefold()
@@ -242,7 +243,10 @@ def asking_of_calls(conversation: Conversation, position: Position, caller: str)
 
 
 def meaning(asked: Asking, answer: str) -> Leaving | str | None:
-    """Return an answer's message, the person's wish to end it, or None if it is empty."""
+    """Return the message in an answer, or the decision to end the conversation, or None.
+
+    None means that the answer is empty and that the conversation continues without a message.
+    """
     if is_exit(answer):
         return Leaving(by=asked.speaker, reason="quit")
     if answer.strip():
@@ -265,7 +269,7 @@ def never_asked(conversation: Conversation, name: str) -> bool:
 def is_terminated(conversation: Conversation, position: Position, name: str) -> bool:
     """Return whether the newest message is a termination message to a speaker.
 
-    A message with code that the speaker runs is not: its code runs first.
+    A message with code that the speaker runs is not one, because its code runs first.
     """
     human, facts = conversation.speaker(name).human, position.facts
     if human is None or facts.said_by in (None, name) or runs_newest(conversation, position, name):
@@ -318,7 +322,7 @@ def person_of(conversation: Conversation, caller: str) -> str | None:
 def with_people(
     speakers: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> tuple[Mapping[str, Any], ...]:
-    """Return the speakers of a short form, with people who write some speakers' replies."""
+    """Return the speakers of a short form. People write the replies of the named speakers."""
     known = [str(speaker["name"]) for speaker in speakers]
     for name in names:
         if name not in known:

@@ -52,7 +52,7 @@ def why(
 ) -> list[OutcomeStep]:
     """Return the causes of a conversation's end, oldest first, and then its reasons.
 
-    If it has not ended, return the steps that count towards an end so far.
+    If the conversation has not ended, return the steps so far that count towards an end.
     """
     causes = OutcomeSteps(_read(conversation, messages).causes(outcome))
     if outcome is not None:
@@ -112,16 +112,21 @@ class _Trail:
         self._before = self._counter.facts()
         # All causes are indices of `steps`.
         self._counted: dict[tuple[Reason, str | None], list[int]] = {}
-        """The row of messages that each guard has counted, by speaker for some guards."""
+        """The steps that each guard has counted since its last reset; by speaker for some guards.
+        """
         self._named: list[tuple[int, Reason, set[tuple[str, str]]]] = []
-        """The steps with done tokens or ending tools, each with these and their speakers."""
+        """The steps with done tokens or calls of ending tools, each with these tokens or tools and
+        their speakers.
+        """
         self._newest: dict[Reason, int] = {}
-        """The steps of the newest message towards end conditions that depend on this message alone.
+        """The step of the newest message for each end condition that depends on this message alone.
         """
         self._complete: list[int] = []
         """The verdicts that a task is complete."""
         self._retries: list[tuple[int, Reason]] = []
-        """The rejected replies since the last message, by the guard that counts a second one."""
+        """The rejected replies since the last message, each with the guard that counts the retry if
+        it has the same flaw.
+        """
         self._context: dict[int, list[int]] = {}
         """For each cause, the other steps that belong to it."""
 
@@ -173,7 +178,7 @@ class _Trail:
     def _add_to_count(
         self, reason: Reason, guard: type[Guard], counted: CountedMessage, places: list[int]
     ) -> None:
-        """Add a message to the row that a guard has counted, or clear the row if it is reset."""
+        """Add a message to the steps that a guard has counted, or clear them after a reset."""
         count = counted.facts.count(reason)
         key = reason, counted.about.speaker if reason in _BY_SPEAKER else None
         if not places:
@@ -210,7 +215,10 @@ class _Trail:
                 self._newest[reason] = place
 
     def causes(self, outcome: Outcome | None) -> list[OutcomeStep]:
-        """Return the steps that caused an end, oldest first, or may lead to one if None."""
+        """Return the steps that caused an end, oldest first.
+
+        If `outcome` is None, return the steps that may lead to an end.
+        """
         reasons = list(Reason) if outcome is None else outcome.reasons
         causes = [place for reason, place in self._newest.items() if reason in reasons]
         ends = self._met_ends(outcome)
@@ -248,7 +256,7 @@ def _met(end: BaseEnd, facts: Facts, reasons: Container[str]) -> list[BaseEnd]:
 
 
 def _is_met_by(end: BaseEnd, pairs: set[tuple[str, str]]) -> bool:
-    """Return whether one of these words or calls, each with its speaker, meets an end."""
+    """Return whether one of these tokens or tools, each with its speaker, meets an end."""
     if isinstance(end, DoneToken):
         return bool(doers(end.token, end.by, [*pairs]))
     return isinstance(end, ToolCalled) and bool(doers(end.tool, end.by, [*pairs]))

@@ -1,4 +1,4 @@
-"""Recognition of the word that ends a conversation. Pure functions.
+"""Recognition of done tokens, the words that end a conversation. Pure functions.
 
 In doubt the result is False: an end that comes too late costs a few calls, one that comes too early
 loses the result.
@@ -54,7 +54,7 @@ def may_say(token: str, text: str) -> bool:
 
 
 def says(token: str, text: str, match: Match = "alone", name: str | None = None) -> bool:
-    """Return whether a text says a token.
+    """Return whether a text says a done token, and does not only mention it.
 
     Code, quotations, questions about the token and thoughts do not count.
 
@@ -76,7 +76,7 @@ def without(
     name: str | None = None,
     shown: str | None = None,
 ) -> str:
-    """Return a text without the token that it says and the punctuation around only this token.
+    """Remove the done token that a text says, and the punctuation that surrounds only the token.
 
     Args:
         token: The token.
@@ -116,13 +116,13 @@ def settled(
         token: The token.
         text: The text so far.
         match: As for `says`.
-        since: An index up to which this is already known.
+        since: The index that an earlier call returned for a shorter part of this text, or 0.
         name: As for `says`.
     """
     at, line = _begun(token, text), line_start(text, len(text))
     if spelling(token).loose.search(text, since) is not None:
-        # On an unfinished line, backticks may turn out not to mark code. A face may have begun. The
-        # same token may come again, and then the lines before it are removed, too.
+        # On an unfinished line, backticks may turn out not to mark code. An emoticon may have
+        # begun. The same token may come again, and then the lines before it are removed, too.
         uncoded = text[:line] + text[line:].replace("`", " ")
         variants = text, uncoded, uncoded.rstrip(_FACE_BEGUN), text[:at]
         matches: tuple[Match, ...] = ("last", "alone") if match == "last" else (match,)
@@ -142,7 +142,7 @@ def _begun(token: str, text: str) -> int:
 
 
 def _held_from(text: str, at: int, name: str | None) -> int:
-    """Return the index from which the text before a place may only surround a token."""
+    """Return the index from which the text before a place may be decoration around a token."""
     while True:
         before, begin = at, line_start(text, at)
         if at - begin <= NEAR and _may_surround(text[begin:at], name):
@@ -166,7 +166,7 @@ def _parts(token: str, text: str, match: Match, name: str | None) -> list[Part]:
     word = spelling(token)
     if not word.may_be_in(text):
         return []
-    # Every step keeps the positions.
+    # Every step replaces characters by spaces, so that all indices stay the same.
     whole = _with_line_feeds(_without_thoughts(text))
     shown = unlabelled(whole, name)
     last = find_last_line(word, shown, name)

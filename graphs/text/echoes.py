@@ -123,7 +123,7 @@ def is_announcement(sentence: str) -> bool:
 
 
 def _is_made_of(sentence: str, phrases: frozenset[tuple[str, ...]], words: frozenset[str]) -> bool:
-    """Return whether a sentence consists of these phrases, at least one, and these words."""
+    """Return whether a sentence has only these phrases and words, and at least one phrase."""
     said = words_of(sentence)
     if len(said) > _LONGEST_REMARK:
         return False
@@ -269,7 +269,7 @@ def _sentences(text: str) -> list[str]:
 
 
 def _rules(prompt: str) -> Iterator[str]:
-    """Yield the sentences of a prompt, except the lines that it introduces."""
+    """Yield the sentences of a prompt, except each line after a line that ends with a colon."""
     before = ""
     for line in prompt.splitlines():
         if not before.rstrip().endswith(":"):

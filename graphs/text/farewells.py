@@ -138,9 +138,9 @@ class _Courtesy(NamedTuple):
     """A sentence, or a part of one, that contains only parts of a farewell."""
 
     found: bool
-    """Whether it contains a courtesy."""
+    """Whether the sentence contains a courtesy, such as thanks."""
     negated: bool
-    """Whether it ends after a negation that no courtesy has followed yet."""
+    """Whether the sentence ends after a negation that no courtesy has followed yet."""
 
 
 def _read(words: list[str], names: frozenset[str], *, negated: bool) -> _Courtesy | None:

@@ -45,7 +45,7 @@ class Fence:
         return self.language in (None, "json")
 
     def is_closed_by(self, stop: Sequence[str]) -> bool:
-        """Return whether its closing fence is one of the texts at which the model stopped."""
+        """Return whether the closing fence is one of the texts at which the model stopped."""
         signs = [set(text.strip()) for text in stop]
         return set(self.markup) in signs
 
@@ -115,7 +115,7 @@ _LONGEST = 4000
 
 
 class CodeFinder:
-    """A finder of code in a growing text. It reads whole lines, up to the line of each question."""
+    """A finder of code in a growing text. It reads whole lines, as far as each question needs."""
 
     def __init__(self) -> None:
         self._window = (0, 0)
@@ -124,7 +124,10 @@ class CodeFinder:
         self._inline: list[Span] = []
 
     def contains(self, text: str, at: int, behind: int, *, is_over: bool) -> bool | None:
-        """Return whether index `at` is in code, by the text from `behind` on. None if unknown."""
+        """Return whether index `at` is in code, judging by the text from index `behind` on.
+
+        None if the answer depends on text that has not arrived yet.
+        """
         first = max(behind, at - _LONGEST)
         first = max(first, text.rfind("\n", first, at) + 1)
         is_fenced = "```" in text[behind:at] or "~~~" in text[behind:at]

@@ -79,7 +79,7 @@ def _end_of_braces(text: str, begin: int) -> int | None:
 
 
 def is_equal(one: Json, other: Json) -> bool:
-    """Return whether two values are equal, with numbers as written, in any order of keys."""
+    """Return whether two values are equal. Numbers are compared as text, keys in any order."""
     # A string that looks like a number is not equal to the number.
     if isinstance(one, Number) is not isinstance(other, Number):
         return False

@@ -247,7 +247,7 @@ NEAR: Final = 300
 """Maximum number of characters before a word that are examined."""
 
 _ASKED: Final = re.compile(r"[^.!?。！？\n]{0,300}[?？؟]")  # noqa: RUF001
-"""The rest of a question."""
+"""The rest of a question, up to its question mark."""
 
 _GLUE: Final = re.compile(rf"[,;–—…，；、]|{DENSE}")  # noqa: RUF001
 """The characters after which a token needs no space."""
@@ -264,8 +264,8 @@ class Part(NamedTuple):
     token: Span
     """The token's position."""
     kept: str = ""
-    """Closing brackets and quotation marks in the part whose opening ones are before it. They are
-    kept.
+    """Closing brackets and quotation marks within this part that were opened before it. They stay
+    in the text.
     """
 
 

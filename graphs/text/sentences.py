@@ -48,7 +48,7 @@ def is_unseen(sign: str) -> bool:
 
 @cache
 def is_decoration(sign: str) -> bool:
-    """Return whether a character is white space, emphasis, a bracket, an emoji or an end."""
+    """Return whether a character is space, emphasis, a bracket, an emoji or a sentence end."""
     if sign in _PLAIN or is_unseen(sign) or "\ufe00" <= sign <= "\ufe0f":
         return True
     category = unicodedata.category(sign)
@@ -173,7 +173,7 @@ _OPEN_POINT = re.compile(
     # A sentence continues after these abbreviations, and after the number of a list item.
     r"(?<!\w)(?:e\. ?g|i\. ?e|z\. ?B|d\. ?h|p\. ?ex|p\. ?ej|cf|viz|vs|bzw)\.\Z"
     r"|(?<!\w)(?:т\. ?е|напр)\.\Z"  # noqa: RUF001
-    # The first of two such points.
+    # The first of the two points in such an abbreviation.
     r"|(?<!\w)[deipzт]\.\Z"
     r"|(?:\n|[.!?:;]\s)\s*\(?\d{1,2}[.)]\Z",
     re.IGNORECASE,

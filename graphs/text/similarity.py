@@ -106,7 +106,7 @@ class Texts:
         self._by_facts[_facts(text)][text] = None if len(bare) > NEARLY**2 * _LONG else bare
 
     def same_as(self, text: str) -> list[str]:
-        """Return the texts for which `is_same` is true, without duplicates."""
+        """Return the added texts that `is_same` accepts as equal to a text, without duplicates."""
         if is_short(text):
             return []
         bare, known = plain(text), self._by_facts.get(_facts(text), {})

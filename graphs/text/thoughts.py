@@ -2,7 +2,7 @@
 
 Models write `<think>…</think>` or another tag before their speech, or a channel for each, as in
 OpenAI's harmony format. Some servers send only the closing tag. An answer that is cut off may lack
-it. A tag in code is code, unless the message begins with it.
+the closing tag. A tag in code is code, unless the message begins with it.
 
 A chat template ends a message with a control token. A server whose template does not fit the model
 passes the token on as text, although it is no part of the message.
@@ -79,7 +79,7 @@ _BEGUN: Final = re.compile(
 """An unfinished header."""
 
 _LONGEST_HEADER: Final = 500
-"""The maximum length in characters, including the end of the message before it."""
+"""Maximum length of a header in characters, including the end token of the message before it."""
 
 _TAG: Final = re.compile(
     rf"{'|'.join(map(re.escape, (*_PAIRS, *_PAIRS.values())))}|(?:(?:{_ENDS})\s{{0,9}})?{_HEADER}",
@@ -277,7 +277,7 @@ class ThoughtReader:
             self._space = _BLANKS
 
     def _rest(self, *, is_over: bool) -> str:
-        """Return the text after the last tag that is certainly speech."""
+        """Return the part of the text after the last tag that is certainly speech."""
         if self._closing is not None:
             self._sought = max(self._sought, len(self._text) - _LONGEST_HEADER)
             if is_over:

@@ -63,9 +63,9 @@ class Doubts(NamedTuple):
     joins: frozenset[str]
     """Words that may begin any clause."""
     topics: frozenset[str]
-    """Words after which a "yes" refers to a part."""
+    """Words after which a "yes" refers to only a part of the task."""
     whole: frozenset[str]
-    """Words that make this part the whole."""
+    """Words that show that this part is the whole task."""
 
 
 class Remarks(NamedTuple):
@@ -80,9 +80,9 @@ class Remarks(NamedTuple):
     announcing: frozenset[str]
     """Words that may accompany an announcement."""
     openers: frozenset[tuple[str, ...]]
-    """The phrases of both kinds."""
+    """The phrases of acknowledgements and announcements."""
     spelled: frozenset[str]
-    """All words of both kinds, in lower case."""
+    """All words in the table ``remarks`` of ``remarks.toml``, in lower case."""
     messages: frozenset[str]
     """Words of tasks that ask for messages to be written."""
     rewriting: frozenset[tuple[str, ...]]
@@ -442,7 +442,7 @@ _UNSEEN: Final = frozenset("\u034f\u115f\u1160\u3164\uffa0\u17b4\u17b5")
 def normalize_look(name: str) -> tuple[str, str]:
     """Return a name's letters without case, and their Latin look-alikes.
 
-    Two names look alike if one of the two is equal.
+    Two names look alike if they share one of these two values.
     """
     # Format characters, such as a zero-width space, are invisible, too.
     seen = "".join(sign for sign in name if sign not in _UNSEEN and not _is_unseen(sign))
@@ -455,7 +455,7 @@ def _is_unseen(sign: str) -> bool:
 
 
 MESSAGE_TOKENS = 8
-"""The tokens of a message besides its text: separators, role and name."""
+"""Estimated tokens of a message in addition to its text: separators, role and name."""
 
 _BYTES = 3
 

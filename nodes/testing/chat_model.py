@@ -197,7 +197,11 @@ class ScriptedChatModel(BaseChatModel):
         return bound | RunnableLambda[AIMessage, Any](read)
 
     async def agenerate(self, *args: Any, **kwargs: Any) -> LLMResult:
-        """Answer, and keep the call's metadata for `_astream`, which may get no run manager."""
+        """Return the answer.
+
+        The call's metadata is kept for `_astream`, because LangChain may call `_astream` without a
+        run manager.
+        """
         before = _current_metadata.set(kwargs.get("metadata"))
         try:
             return await super().agenerate(*args, **kwargs)

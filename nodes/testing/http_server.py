@@ -1,4 +1,4 @@
-"""An HTTP server that answers from a script, whatever the form of its API.
+"""An HTTP server that answers from a script. Its subclasses define the form of the API.
 
 A test can hold chosen calls, and kill or cancel the client while they are in flight.
 """
@@ -61,7 +61,7 @@ RequestT = TypeVar("RequestT", bound=Request)
 
 
 class _Broken(Exception):  # noqa: N818  (not an error: the script or a shutdown requests it)
-    """A connection to close before its answer is complete."""
+    """A signal to close a connection before its answer is complete."""
 
 
 class HttpServer(ABC, Generic[RequestT]):
@@ -183,7 +183,7 @@ class HttpServer(ABC, Generic[RequestT]):
         """Return the JSON body of an error."""
 
     def adapt_reply(self, reply: Reply, request: RequestT, number: int) -> Reply:
-        """Return the reply as the API's model would answer this request: unchanged by default."""
+        """Return the reply as a model of this API would give it. By default, it is unchanged."""
         return reply
 
     async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -203,8 +203,8 @@ class HttpServer(ABC, Generic[RequestT]):
                 scope["path"], dict(http_request.headers), body if isinstance(body, dict) else {}
             )
             response = await self._respond(http_request.method, request)
-            # uvicorn notices that a client has disconnected one loop iteration after its socket
-            # does.
+            # uvicorn notices a disconnected client one iteration of the event loop later than the
+            # socket.
             await asyncio.sleep(0)
             if not await http_request.is_disconnected():
                 await response(scope, receive, send_on)

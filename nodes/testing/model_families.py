@@ -43,8 +43,8 @@ class ParameterRule:
         source: The address of a page that documents the refusal.
         only: The one value that is accepted. None if no value is accepted.
         instead: The parameter to use instead. None if there is none.
-        is_value: Whether the error calls the value unsupported, instead of the parameter.
-        is_unknown: Whether the error calls the parameter unknown.
+        is_value: Whether the error says that the value, not the parameter, is unsupported.
+        is_unknown: Whether the error says that the parameter is unknown.
     """
 
     name: str
@@ -86,9 +86,9 @@ class ModelFamily:
         sampling: The parameters that are refused unless the reasoning effort is `none`.
         default_effort: The reasoning effort of a request that sets none. None if the family does
             not reason.
-        tools_need_no_effort: Whether Chat Completions accepts function tools only without
-            reasoning: `"unless_set"` refuses a request that sets an effort, `"always"` refuses the
-            default effort, too.
+        tools_need_no_effort: The rule for function tools in Chat Completions together with
+            reasoning. `"unless_set"` refuses tools if the request sets an effort, `"always"` also
+            refuses them with the default effort. None if tools are always accepted.
     """
 
     name: str

@@ -241,7 +241,7 @@ def _check_stop(body: Body) -> None:
 
 
 def _check_companions(body: Body) -> None:
-    """Refuse parameters that lack a parameter they require, or come with one they exclude."""
+    """Refuse a parameter without another one that it requires, or with one that it excludes."""
     # https://github.com/RageAgainstThePixel/OpenAI-DotNet/issues/479
     for name in ("tool_choice", "parallel_tool_calls"):
         if body.get(name) is not None and not body.get("tools"):

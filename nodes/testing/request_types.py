@@ -70,7 +70,7 @@ _SCHEMAS: Final = ("additionalProperties", "allOf", "anyOf", "items", "oneOf")
 
 
 def _close(schema: object, optional: Collection[str]) -> None:
-    """Make every object of a JSON schema that lists its fields refuse other fields."""
+    """Change a JSON schema so that every object with listed fields refuses all other fields."""
     if isinstance(schema, list):
         for each in schema:
             _close(each, optional)
@@ -91,7 +91,7 @@ def _fault(error: ValidationError) -> FieldFault:
     while error.validator in ("anyOf", "oneOf") and error.context:
         branch = _likeliest(error.context)
         if all(each.validator == "type" and not each.path for each in branch):
-            # Every alternative has another type.
+            # The value has the type of no alternative.
             types = (each.validator_value for each in error.context if not each.path)
             return FieldFault("type", tuple(error.absolute_path), error.instance, _flat(types))
         error = min(branch, key=lambda each: (_is_deep(each), _urgency(_plain(each))))

@@ -114,7 +114,7 @@ def events(
 ) -> Iterator[dict[str, Any]]:
     """Yield the `chat.completion.chunk` objects of a streamed answer, in order.
 
-    If the reply breaks the connection, they end in the middle.
+    If the reply breaks the connection, the objects end in the middle of the answer.
     """
     envelope = _envelope("chat.completion.chunk", model, number)
 
