@@ -52,7 +52,7 @@ def check_reply(
     handed_to: Sequence[str] = (),
     aloud: bool = True,
 ) -> Checked:
-    """Check a reply, and add small parts that its format lacks.
+    """Check a reply, and add the missing parts of its format if possible.
 
     A reply that was cut off may lack its end. A reply without text may still name the next speaker.
     A done token counts only if others hear the reply.
@@ -97,7 +97,7 @@ def check_reply(
 def _said_before(
     conversation: Conversation, speaker: Speaker, text: str, own: str, log: Sequence[BaseMessage]
 ) -> Problem | None:
-    """Return the problem of a reply that its speaker, or another, has sent before."""
+    """Return the problem of a reply that its speaker or another speaker has sent before."""
     if _repeats(speaker, text, log):
         return Problem(flaw=Flaw.REPEATED, text=conversation.render_prompt(prompts.REPEATED_REPLY))
     echoed = _echoed(conversation, speaker, own, log)
@@ -124,7 +124,7 @@ def _unanswered(
 
 
 def _unfit(conversation: Conversation, speaker: Speaker, read: Parsed) -> Problem | None:
-    """Return the problem that reading a reply by its format has found."""
+    """Return the problem that was found when a reply was parsed by its format, or None."""
     if read.problem is not None:
         return Problem(flaw=Flaw.FORM, text=read.problem)
     return _misnamed(conversation, speaker, read_next_speaker(conversation, read.value))
@@ -288,7 +288,10 @@ def _is_alike(
 def _echoed(
     conversation: Conversation, speaker: Speaker, own: str, log: Sequence[BaseMessage]
 ) -> str | None:
-    """Return the speaker that a message echoes, of those heard since its speaker's last message."""
+    """Return the speaker whose message a reply echoes, or None.
+
+    Only messages since the speaker's own last message count.
+    """
     if not conversation.end_chat.guards.echo:
         return None
     first = _first_words(own)

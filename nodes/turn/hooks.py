@@ -140,7 +140,7 @@ class DraftReply(NamedTuple):
     usage: dict[str, Usage]
     """The usage so far."""
     parsed: JsonValue = None
-    """The reply as plain values, if its source provides them."""
+    """The reply as plain values. None if its source does not provide them."""
     handed: HandedOver = HandedOver()
     """The reply's calls of ``hand_off``."""
 

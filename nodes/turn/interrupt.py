@@ -1,4 +1,4 @@
-"""Questions to a person: the single way to an interrupt, and the rules for asking."""
+"""Questions to a person: the only function that interrupts a session, and the rules for asking."""
 
 from typing import Any, NamedTuple
 
@@ -68,7 +68,7 @@ def describe_unstorable(asked: GraphInterrupt) -> Exception | None:
 
 
 async def ask_for_message(context: NodeContext) -> Leaving | str | None:
-    """Ask the person behind the speaker whose turn begins, if the rules say so."""
+    """Ask the person who replies for the speaker whose turn begins, if the rules require it."""
     turn = NextTurn(context.turn.speaker, context.turn.stage)
     asked = asking(context.conversation, context.position, turn)
     if asked is None:
@@ -104,7 +104,8 @@ async def ask_about_calls(context: NodeContext) -> Leaving | Interruption | None
 async def _answer(context: NodeContext, asked: Asking) -> Leaving | str:
     """Ask a person and interpret the answer.
 
-    The result is empty if the speaker's next kind of reply is to be used.
+    The result is an empty text if the person says nothing: the speaker's next kind of reply is
+    used, or the waiting calls run.
     """
     brought = context.brought(asked.speaker)
     if brought is not None:

@@ -59,7 +59,7 @@ def is_call(message: AIMessage) -> bool:
 async def write_answer(
     context: NodeContext, speaker: Speaker, given: DraftReply, about: SpeakerReply
 ) -> dict[str, Any]:
-    """Write an accepted answer to the log: as a message, or first for the speaker's hooks."""
+    """Write an accepted answer to the log: for everyone, or first only for the speaker's hooks."""
     hooks = context.resources.registry.hooks_of(speaker)
     number = len(context.log) + len(given.new)
     ids = fresh_ids(given.message, context.log)
@@ -198,7 +198,7 @@ class ToolOutput(NamedTuple):
 def outputs_of_calls(log: Sequence[BaseMessage]) -> ToolOutput:
     """Return the results of the newest calls, as the speaker's message."""
     message = newest_calls(log)
-    # If hooks have changed a result, theirs is the newer message.
+    # If hooks have changed a result, the changed result is the newer message.
     newest = {one.tool_call_id: one for one in log if isinstance(one, ToolMessage)}
     asked = [
         newest.get(str(call["id"])) for call in (*message.tool_calls, *message.invalid_tool_calls)
@@ -229,6 +229,9 @@ def _report(exit_code: int, outputs: Sequence[str], left: int) -> str:
 
 
 def exit_code_of(parsed: JsonValue, *, failed: bool) -> int:
-    """Return the exit code of a code block. If a hook answered for it, 1 means failure."""
+    """Return the exit code of a code block.
+
+    If a hook's result contains no exit code, it is 1 for a failure and 0 otherwise.
+    """
     code = parsed.get("exit_code") if isinstance(parsed, dict) else None
     return code if isinstance(code, int) else int(failed)

@@ -181,7 +181,7 @@ def say_as_speaker(
 
 
 def _dropped(log: Sequence[AnyMessage], position: Position, speaker: str) -> list[AnyMessage]:
-    """Return results for the calls that wait, so that their caller's history is valid."""
+    """Return a result for each waiting call, so that providers accept the caller's history."""
     if position.phase not in (Phase.CALLED, Phase.RAN):
         return []
     called = newest_calls(log)
@@ -221,7 +221,7 @@ def not_in_the_log(facts: Facts) -> dict[str, Any]:
 def with_next_step(
     new: Conversation, position: Position, following: Decision, state: State, *, is_new: bool
 ) -> State:
-    """Add the outcome at the end, or the instructions before the next turn if it is new."""
+    """Add the outcome if the conversation ends, or the instructions if the next turn is new."""
     log = state["messages"]
     if following.node is Node.END:
         usage, tallies = read_usage(state), counter_of(new, log).tallies

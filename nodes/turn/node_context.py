@@ -53,7 +53,9 @@ class Resources:
     stop_requested: AskedToStop | None = None
     """Called between turns. Returns whether the session was asked to stop. Never called if None."""
     written: Callable[[], Awaitable[None]] | None = None
-    """Waits until pending writes are stored, such as a person's answer while its node starts."""
+    """A function that waits until pending writes, such as a person's answer, are stored. No wait if
+    None.
+    """
     progress: StepProgress | None = None
     """The progress of the newest step. None if several runs share these resources."""
     tokens: bool = False
@@ -120,7 +122,9 @@ class NodeContext:
     task: str | None
     """The task of the conversation."""
     messages: Sequence[AnyMessage] = ()
-    """The state's messages. They may include a message that a person has yet to say."""
+    """The state's messages. They may include a message of this run's input that no speaker has said
+    yet.
+    """
     began: float = field(default_factory=time.monotonic)
     """The start of the step, by the monotonic clock in seconds."""
 
@@ -148,7 +152,10 @@ class NodeContext:
 
     @cached_property
     def gate(self) -> Gate | None:
-        """The gate for the model calls of this step. None if there is no gate."""
+        """The gate for the model calls of this step, which may delay or refuse a call.
+
+        None if calls pass without a gate.
+        """
         gate = self.resources.models.gate
         return None if gate is None else Unbroken(gate)
 
@@ -223,7 +230,10 @@ class NodeContext:
         return usage | {model.label: before.plus(answer, price)}
 
     async def anew(self) -> dict[str, Any] | None:
-        """Return the update that steps back if a message that the node needs was removed."""
+        """Return the update to an earlier position if a message that the node needs was removed.
+
+        None if no such message was removed.
+        """
         position = position_after_removals(self.position, self.log)
         return None if position is self.position else await self.step(position, [])
 
@@ -265,7 +275,7 @@ class NodeContext:
     def _at_the_end(self, new: Sequence[AnyMessage]) -> State:
         """Return the update for the last messages.
 
-        If the task came as a message, the sender looks for the answer in the last message of
+        If the task came as a message, its sender looks for the answer in the last message of
         `messages`. Therefore messages without text go to `unspoken`.
         """
         update = update_of(new, self.log)
@@ -331,7 +341,7 @@ def heard_messages(log: Sequence[BaseMessage]) -> list[BaseMessage]:
 
 
 def notify(text: str) -> None:
-    """Send a notice to everyone who follows the stream. Outside of a graph nobody does."""
+    """Send a notice to the stream of the run. Without a running graph, do nothing."""
     try:
         write = get_stream_writer()
     except (KeyError, RuntimeError):

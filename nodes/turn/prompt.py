@@ -116,7 +116,7 @@ def _shown_messages(
     lines: Sequence[BaseMessage],
     short: SmallModelPrompt | None,
 ) -> list[BaseMessage]:
-    """Return a speaker's view of these messages, with the short prompt if its model needs it."""
+    """Return a speaker's view of these messages, as a short prompt if its model needs one."""
     system = system_of(context, speaker)
     view = context.reader.view(lines, speaker.name, system, in_prompt=short is None)
     if short is None:
@@ -221,7 +221,10 @@ def _with_notice(view: Sequence[BaseMessage], notice: str) -> list[BaseMessage]:
 def append_question(
     view: Sequence[BaseMessage], behind: Sequence[BaseMessage]
 ) -> list[BaseMessage]:
-    """Append a question to a speaker's view. Two user messages in a row would be refused."""
+    """Append a question to a speaker's view.
+
+    Two user messages in a row are joined, because providers refuse them.
+    """
     both = [*view[-1:], *behind[:1]]
     if len(both) > 1 and all(isinstance(one, HumanMessage) for one in both):
         joined = HumanMessage(f"{view[-1].text}\n\n{behind[0].text}")
@@ -325,7 +328,10 @@ def _build_small_model_prompt(
 async def summarize_left_out(
     context: NodeContext, speaker: Speaker
 ) -> tuple[AnyMessage, dict[str, Usage]] | None:
-    """Summarize the messages that no longer fit into a speaker's prompts, if its policy says so."""
+    """Summarize the messages that no longer fit into a speaker's prompts.
+
+    None if the speaker's context policy requires no summary now.
+    """
     if not context.conversation.sums_up(speaker):
         return None
     short = None

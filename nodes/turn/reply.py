@@ -145,7 +145,8 @@ def _listeners(
     if not context.resources.tokens:
         return []
     if purpose is not Speech:
-        # It is streamed, too: a slow server that sends pieces is not silent, and times out later.
+        # The answer is streamed, too: a slow server that sends pieces does not time out as a silent
+        # one does.
         return [Listener()]
     write, conversation = get_stream_writer(), context.conversation
 
@@ -179,7 +180,7 @@ def callable_tools(
     if not hands_over or context.turn.stage is not Stage.ROUNDS:
         return tools, choice
     hand_off = make_hand_off_tool(conversation, speaker)
-    # A call that names the next speaker is no round of tools.
+    # A call that names the next speaker does not count as a tool round.
     return ([hand_off], "auto") if choice == "none" else ([*tools, hand_off], choice)
 
 
@@ -232,7 +233,10 @@ _REQUESTS = {"continue": prompts.CONTINUE_REPLY, "retry": prompts.SHORTEN_REPLY}
 
 
 def continuation_request(speaker: Speaker, position: Position, text: str) -> Prompt | None:
-    """Return the request for the rest of a cut-off reply, once a turn. None if it is accepted."""
+    """Return the request for the rest of a cut-off reply, or for a shorter reply.
+
+    None if the cut-off reply is accepted. There is only one such request in a turn.
+    """
     if position.cut_off or not text.strip():
         return None
     return _REQUESTS.get(speaker.on_length)
@@ -321,7 +325,7 @@ async def _by_replies(context: NodeContext, speaker: Speaker, new: list[AnyMessa
 
 
 async def _by_person(*_: object) -> None:
-    """Return None: the speaker's person was asked before, and left the reply to the others."""
+    """Return None: the person was asked earlier and left the reply to the other sources."""
 
 
 async def _by_text(

@@ -99,7 +99,7 @@ class RunInput(NamedTuple):
         return writes
 
     def remembered(self, conversation: Conversation, sayer: str) -> list[AnyMessage]:
-        """Return messages from before this conversation as log messages for the others."""
+        """Return messages from before this conversation as log messages that speakers remember."""
         others = [name for name in conversation.names if name != sayer]
         lines: list[AnyMessage] = []
         for message in self.new:
@@ -141,7 +141,7 @@ def mark_run_input(message: AnyMessage, sayer: str | None = None) -> AnyMessage:
 def _behind_own(
     messages: Sequence[AnyMessage], unspoken: Sequence[BaseMessage]
 ) -> Sequence[AnyMessage]:
-    """Return the messages after the session's own last message, except those kept earlier."""
+    """Return the messages after the session's own last one, except those of an earlier input."""
     taken = {one.additional_kwargs.get(PLACE) for one in unspoken}
     end = 0
     for number, message in enumerate(messages):
@@ -179,9 +179,9 @@ class RequestedConversation(NamedTuple):
 
     conversation: Conversation | None
     filled: Mapping[str, Any]
-    """The form's fields that are set because of a message."""
+    """The values of the short form's fields that the user's message sets, by field name."""
     is_task: bool
-    """Whether the message is the task."""
+    """Whether the user's message is the task."""
 
 
 def read_requested_conversation(
@@ -199,7 +199,8 @@ def read_requested_conversation(
         form: The form of the graph, if it has one.
         brought: The messages of the input.
         is_new: Whether a message begins a new conversation on this thread, with a new task.
-        served: The graph's own conversation, of which a run sets only the task, if it has one.
+        served: The graph's own conversation. A run can set only its task. None if the graph has
+            no conversation.
     """
     text = brought.text
     if served is not None:

@@ -2,8 +2,8 @@
 
 LangGraph stores nothing of a cancelled node. If a model has answered in the node, the call is paid
 for, but not counted in the usage, and the session repeats it. Therefore such a node may finish
-first. A node that waits for its model is cancelled directly: LangGraph cancels it some turns of the
-event loop later, when the model may have answered.
+first. duologue itself cancels a node that still waits for its model. LangGraph would cancel it some
+turns of the event loop later, when the model may have answered.
 """
 
 import asyncio
@@ -69,7 +69,8 @@ class RunningSession:
 class RunningSessions(threading.local):
     """The sessions that one graph runs. Each thread has its own cache.
 
-    Runs without an id share an entry: in one event loop, no other step begins while a log is read.
+    Runs without a session id share an entry. In one event loop, no other step begins while a log is
+    read, so this is safe.
     """
 
     def __init__(self, served: Conversation | None = None) -> None:
@@ -162,7 +163,7 @@ class StepProgress:
 
 
 Part: TypeAlias = tuple[str, Any]
-"""A mode of LangGraph's stream, and the streamed value."""
+"""A part of LangGraph's stream: the stream mode, and the streamed value."""
 
 _PATIENCE: Final = 10.0
 """The longest time that a cancelled run waits for its step to end, in seconds.
@@ -190,7 +191,8 @@ class StepStream:
     async def read(self) -> AsyncGenerator[Part, None]:
         """Yield the parts of the stream, then close it.
 
-        If the run is cancelled, or its reader stops, the step ends first.
+        If the run is cancelled, or its reader stops, the current step ends before the stream is
+        closed.
         """
         self._progress.begin()
         try:
@@ -220,7 +222,7 @@ class StepStream:
 
     async def _end_step(self) -> None:
         self._progress.stop()
-        # The run ends anyway, so an error of the step has no use.
+        # The run ends anyway, so an error of the step does not matter.
         with suppress(Exception):
             async with asyncio.timeout(_PATIENCE):
                 while self._progress.is_under_way and await self._read_part() is not None:
@@ -259,7 +261,8 @@ def wait_for(work: Work) -> Any:  # noqa: ANN401  # the result of the work
 def record_as_task(name: str) -> Callable[[Work], Awaitable[Any]]:
     """Return a function that runs some work as a LangGraph task, which records the result.
 
-    LangGraph finds a task by its name, so it can begin in a thread and be read in an event loop.
+    LangGraph finds the record by the task's name, so a task can run in a thread and its record can
+    be read in an event loop.
     """
 
     async def in_loop(work: Work) -> Any:  # noqa: ANN401

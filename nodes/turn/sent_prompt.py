@@ -81,7 +81,7 @@ async def _prompt(
 
 
 def _prompting(context: NodeContext, before: State, after: State, name: str) -> Prompting:
-    """Return how the answering model's prompts are built. The model's usage has grown."""
+    """Return the prompting rules of the model that answered: the one whose usage has grown."""
     used, now = read_usage(before), read_usage(after)
     label = next((label for label in now if now[label] != used.get(label)), None)
     called = context.conversation.speaker(name).model or context.conversation.model
@@ -89,7 +89,7 @@ def _prompting(context: NodeContext, before: State, after: State, name: str) -> 
 
 
 def _needs_registered(speaker: Speaker, offers: type[ToolOffer]) -> bool:
-    """Return whether the prompt contains a registered object, or is measured with one."""
+    """Return whether a registered schema or tool is needed to build or measure the prompt."""
     is_measured = not isinstance(speaker.context, KeepAll | LastMessages)
     tools = speaker.tools if is_measured else offers.described(speaker.tools)
     return isinstance(speaker.format, SchemaFormat) or bool(tools)

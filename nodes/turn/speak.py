@@ -1,8 +1,8 @@
 """One speaker's turn.
 
-Its order is: hooks, the speaker's view of the log, model, check of the reply, hooks, log. Each
-model call is a separate step of the graph, and so are the hooks after it. Therefore a recorded
-answer is never requested again after a kill or a hook's failure.
+A turn runs in this order: hooks, the speaker's view of the log, model, check of the reply, hooks,
+log. Each model call is a separate step of the graph, and so are the hooks after it. Therefore a
+recorded answer is never requested again after a kill or a hook's failure.
 """
 
 from collections.abc import Sequence
@@ -200,7 +200,7 @@ def _checked(
     log: Sequence[BaseMessage],
     about: SpeakerReply,
 ) -> Checked:
-    """Check a reply of the speaker's model, of this stage or an earlier one, or a hook's change."""
+    """Check a reply of the speaker's model, or the text that a hook has made of it."""
     schema = context.resources.registry.schema_of(speaker)
     found = check_reply(
         context.conversation,
@@ -236,7 +236,7 @@ def _metadata_of_reply(message: BaseMessage) -> SpeakerReply:
 
 
 def _first_try(context: NodeContext, speaker: Speaker, place: int) -> Checked:
-    """Return the rejected first draft, checked as the turn's message."""
+    """Return the rejected first draft, checked as if it were the turn's message."""
     before, draft = context.log[:place], context.log[place]
     about = _metadata_of_reply(draft)
     found = _checked(context, speaker, draft.text, before, about)
@@ -337,8 +337,8 @@ def _handed_on(log: Sequence[AnyMessage], edited: Sequence[int]) -> dict[int, st
 def _read_again(context: NodeContext, log: Sequence[AnyMessage], place: int) -> AnyMessage:
     """Return a message with its metadata read again from its text."""
     message = log[place]
-    # All metadata of a speech derive from its text, except `to_user`: the new text is no argument
-    # of its calls.
+    # The speech is checked and parsed again. Its `to_user` texts are dropped, because the new text
+    # is no argument of its calls.
     about = _metadata_of_reply(message)
     about = about.model_copy(update={"edited": False, "cut_off": False, "to_user": {}})
     if isinstance(about, Speech) and about.speaker in context.conversation.names:
