@@ -110,7 +110,7 @@ class MessageMetadata(Data):
 
     @property
     def confidants(self) -> tuple[str, ...]:
-        """Return the other speakers in the audience. Empty if everyone or nobody else hears it."""
+        """Return the other speakers that the audience names. Empty if the audience is everyone."""
         return tuple(name for name in self.audience or () if name != self.speaker)
 
     @property

@@ -89,7 +89,7 @@ def _without_label(name: str, text: str) -> str:
 
 
 def _whole(marks: LabelledFormat, text: str) -> str | None:
-    """Add the missing parts of a message that begins with its first mark. None if this fails."""
+    """Add the missing parts of a message, except its first mark. None if this is impossible."""
     if read_marks(marks.lines, marks.end, text) is None:
         text = _in_lines(marks, _unlisted(marks, text))
         text = text if marks.end is None else _with_end_mark(marks.end, text)
@@ -199,7 +199,7 @@ def _values(found: JsonValue) -> Iterator[str]:
 
 
 def without_remarks(speaker: Speaker, text: str, request: str, *, announced: bool) -> str:
-    """Return a message without the sentences that repeat the request for it.
+    """Return a message without the sentences that repeat the request to rewrite the message.
 
     Marks and code are kept.
 

@@ -169,7 +169,7 @@ def _read_message(part: object, field: str) -> AnyMessage:
 def take_back(message_id: str) -> AnyMessage:
     """Return the write that removes a message without a trace, so that its place is free."""
     write = RemoveMessage(id=message_id, additional_kwargs={TAKEN_BACK: True})
-    return cast("AnyMessage", write)  # LangChain's type of messages does not include it
+    return cast("AnyMessage", write)  # LangChain's AnyMessage does not include RemoveMessage
 
 
 @cache

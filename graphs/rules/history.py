@@ -2,9 +2,9 @@
 
 The log itself is never shortened. Messages that the speaker has forgotten are left out first.
 Messages that it knows from before the rounds are never left out. If the rest exceeds a limit, its
-oldest messages are left out until about half of the limit is free. The cut, the index of the first
-message that is kept, is computed by reading the log from its beginning, so it is the same for a
-longer log. Therefore each prompt is the beginning of the next one until the cut moves.
+oldest messages are left out until about half of the limit is free. The cut is the index of the
+first message that is kept. The log is read from its beginning to compute the cut, so a longer log
+leads to the same cut. Therefore each prompt is the beginning of the next one until the cut moves.
 """
 
 from collections import deque

@@ -194,13 +194,13 @@ class MetEnd(NamedTuple):
     """A condition that ends a conversation and is met now."""
 
     strength: Strength
-    """The strength, which decides which other end conditions it overrules. End conditions that are
-    joined by ``&`` have the strength of the weakest one.
+    """The strength. A stronger end condition overrules weaker ones. End conditions that are joined
+    by ``&`` have the strength of the weakest one.
     """
     reasons: frozenset[Reason]
     """The reasons for the end."""
     ends: tuple[BaseEnd, ...] = ()
-    """The end conditions of the spec that it consists of. Empty if the spec does not name it."""
+    """The end conditions of the spec that are met. Empty if the spec does not name any of them."""
 
 
 def met_ends(conversation: Conversation, position: Position) -> list[MetEnd]:

@@ -245,7 +245,8 @@ def asking_of_calls(conversation: Conversation, position: Position, caller: str)
 def meaning(asked: Asking, answer: str) -> Leaving | str | None:
     """Return the message in an answer, or the decision to end the conversation, or None.
 
-    None means that the answer is empty and that the conversation continues without a message.
+    None means that the answer is empty and that the conversation continues without the person's
+    message.
     """
     if is_exit(answer):
         return Leaving(by=asked.speaker, reason="quit")

@@ -41,7 +41,10 @@ _record: Final = record_as_task("model_call")
 
 
 async def _recorded(given: dict[str, Any]) -> dict[str, Any]:
-    """Record a call or a mark. If the node runs again, return the earlier record at this place."""
+    """Record a model call, or a mark for the beginning of a run.
+
+    If the node runs again, return the record that the earlier run made at this point.
+    """
 
     async def itself() -> dict[str, Any]:
         return given
@@ -51,7 +54,7 @@ async def _recorded(given: dict[str, Any]) -> dict[str, Any]:
 
 
 class ModelCalls(BaseCallbackHandler):
-    """A counter of one run's model calls.
+    """A counter of the model calls of one agent run.
 
     Args:
         agent: The agent's name.
@@ -76,12 +79,13 @@ class ModelCalls(BaseCallbackHandler):
         self._context = copy_context()
 
     async def begin(self) -> None:
-        """Count the calls that were recorded before, if the agent continues."""
+        """Count the calls that were recorded by earlier runs of the node, if there are any."""
         if not self._conversation.prices:
             self._has_list = await asyncio.to_thread(has_list)
         mark = {"mark": uuid4().hex}
         while (found := await _recorded(mark)) != mark:
-            # Other marks show the beginnings of earlier runs.
+            # Marks show the beginnings of runs. All records before this run's mark are from earlier
+            # runs.
             if "model" in found:
                 self._used.append((found["model"], Usage.model_validate(found["used"])))
 
@@ -91,15 +95,15 @@ class ModelCalls(BaseCallbackHandler):
         Raises:
             SpecError: A call has no price.
         """
-        # Callbacks from other threads come first.
+        # Let callbacks from other threads run first.
         await asyncio.sleep(0)
         await asyncio.gather(*self._recording)
         if self._unpriced is not None:
-            # The agent may have caught the error, or raised another.
+            # The agent may have caught this error, or raised another one instead.
             raise self._unpriced
 
     def added(self, usage: Mapping[str, Usage]) -> dict[str, Usage]:
-        """Return a usage with these calls added."""
+        """Return the usage by model, with the usage of these calls added."""
         found = dict(usage)
         for model, used in self._used:
             found[model] = add_usage((found.get(model, Usage()), used))
@@ -124,7 +128,7 @@ class ModelCalls(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> Any:  # noqa: ANN401  # None, or an awaitable
-        """Note the model and its prompt, and refuse a model without a price."""
+        """Note the model and the prompt of a call, and refuse a model without a price."""
         model_data, call_data = serialized or {}, metadata or {}
         model = label_of_call(model_data, call_data)
         self._asked[run_id] = model, messages[0]
@@ -134,7 +138,7 @@ class ModelCalls(BaseCallbackHandler):
     def on_llm_start(
         self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **kwargs: Any
     ) -> Any:  # noqa: ANN401  # None, or an awaitable
-        """Note the same for a model that completes text."""
+        """Note the model and the prompt of a call that completes text."""
         messages: list[BaseMessage] = [HumanMessage(prompts[0])]
         return self.on_chat_model_start(serialized, [messages], run_id=run_id, **kwargs)
 
@@ -183,9 +187,10 @@ class ModelCalls(BaseCallbackHandler):
 
 
 class GatedModelCalls(ModelCalls):
-    """A counter of one run's model calls, each of which passes the gate first.
+    """A counter of the model calls of one agent run, each of which passes the gate first.
 
-    Calls that are not async do not wait, because they may block the loop.
+    The gate delays or refuses calls. Calls that are not async do not wait, because they would block
+    the event loop.
 
     Args:
         agent: The agent's name.
@@ -202,7 +207,9 @@ class GatedModelCalls(ModelCalls):
         self._gate = gate
         self._paused: PausedError | None = None
         self._outages: dict[UUID, tuple[str, int]] = {}
-        """The outages that calls end if they are answered, by the calls' ids."""
+        """The outages that end if a call is answered: the model and the outage's number, by the
+        call's id.
+        """
         self._down: DuologueError | None = None
 
     async def recorded(self) -> None:
@@ -214,7 +221,7 @@ class GatedModelCalls(ModelCalls):
         """
         await super().recorded()
         if self._paused is not None:
-            # The agent may have caught the error, or raised another.
+            # The agent may have caught this error, or raised another one instead.
             raise self._paused
 
     async def on_chat_model_start(
@@ -225,7 +232,7 @@ class GatedModelCalls(ModelCalls):
         run_id: UUID,
         **kwargs: Any,
     ) -> None:
-        """Wait until the model may be called."""
+        """Wait until the gate lets the model be called."""
         super().on_chat_model_start(serialized, messages, run_id=run_id, **kwargs)
         if asyncio.get_running_loop() is not self._loop:
             return
@@ -241,7 +248,7 @@ class GatedModelCalls(ModelCalls):
     async def on_llm_start(
         self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **kwargs: Any
     ) -> None:
-        """Wait before a model that completes text, too."""
+        """Wait until the gate lets a model that completes text be called."""
         await super().on_llm_start(serialized, prompts, run_id=run_id, **kwargs)
 
     async def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
@@ -251,7 +258,7 @@ class GatedModelCalls(ModelCalls):
         await super().on_llm_end(response, run_id=run_id, **kwargs)
 
     async def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """Delay all calls of a model if its server refuses this one temporarily."""
+        """Delay all calls of a model if its server refuses this call only for now, or is down."""
         model, _ = self._asked.pop(run_id, ("", ()))
         self._outages.pop(run_id, None)
         found = find_refusal(error)
@@ -271,7 +278,7 @@ class GatedModelCalls(ModelCalls):
             )
 
     def check_outage(self, error: Exception) -> None:
-        """Stop the run if the agent failed because a server is down that the gate waits for.
+        """Raise an error if the agent failed because a model's server is down.
 
         Raises:
             ServerDownError: The run can be resumed in the same batch.

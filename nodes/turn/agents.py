@@ -1,10 +1,10 @@
 """Users' own agents as speakers, and their runs.
 
-A compiled graph runs as a subgraph of the session. Its steps are stored with the session's, so a
-kill repeats only the call in flight, and its interrupts are questions of the session. Any other
-Runnable runs again as a whole. LangGraph records each finished model call, so the calls before a
-question or a kill are counted, too. Agents run in an event loop even if LangGraph runs the graph in
-threads. Many checkpointers work only in threads, so they are wrapped.
+A compiled graph runs as a subgraph of the session. Its steps are stored with the session's steps,
+so after a kill only the call in flight is repeated. Its interrupts are questions of the session.
+Any other Runnable runs again as a whole. LangGraph records each finished model call, so the calls
+before a question or a kill are counted, too. Agents run in an event loop even if LangGraph runs the
+graph in threads. Many checkpointers work only in threads, so they are wrapped.
 """
 
 import asyncio
@@ -65,7 +65,8 @@ def for_loop(config: RunnableConfig) -> RunnableConfig:
     if not isinstance(saver, BaseCheckpointSaver):
         return config
     lent = copy(saver)
-    # LangGraph may copy it again, so no method of it may be bound to this instance.
+    # LangGraph may copy the checkpointer again, so none of its methods may be bound to this
+    # instance.
     lent.__class__ = type(type(saver).__name__, (_InThreads, type(saver)), {})
     return {**config, "configurable": {**configurable, _LENT: lent}}
 
@@ -102,7 +103,7 @@ class _InThreads(BaseCheckpointSaver[Any]):
 
 
 _STEPS: Final = 10_000
-"""Maximum number of steps of a graph that sets no limit: the maximum of LangGraph itself."""
+"""Maximum number of steps of a graph that sets no limit, about as many as LangGraph's default."""
 
 
 async def ask_agent(
@@ -113,11 +114,11 @@ async def ask_agent(
     conversation: Conversation,
     gate: Gate | None,
 ) -> tuple[AIMessage, JsonValue, dict[str, Usage]]:
-    """Ask an agent for a reply. Return it, its plain values, and the usage after it."""
+    """Ask an agent for a reply. Return the reply, its plain values and the usage so far."""
     if gate is None:
         calls = ModelCalls(name, conversation)
     else:
-        # A graph stores its steps. Any other agent runs again as a whole.
+        # A graph stores its steps, so it can be resumed. Any other agent runs again as a whole.
         is_graph = isinstance(agent, PregelProtocol)
         calls = GatedModelCalls(name, conversation, gate if is_graph else Unbroken(gate))
     await calls.begin()
@@ -147,11 +148,11 @@ def _located(
 ) -> tuple[RunnableConfig, list[BaseMessage]]:
     """Return the configuration and the messages of a run; a remote graph has its own thread.
 
-    LangGraph's servers accept only UUIDs as thread ids. The thread follows from the session and the
-    speaker, so that no two speakers share one. It also follows from the first message, so that a
-    session that was deleted and begun again does not continue the old thread. The thread keeps its
-    messages from turn to turn and replaces those whose id it knows, so all messages need stable
-    ids.
+    LangGraph's servers accept only UUIDs as thread ids. The id of the thread is computed from the
+    session and the speaker, so that no two speakers share a thread. It also depends on the first
+    message, so that a session that was deleted and begun again does not continue the old thread.
+    The thread keeps its messages from turn to turn and replaces those whose ids it knows, so all
+    messages need stable ids.
     """
     messages = [*turn.messages]
     configurable = config.get("configurable", {})
@@ -179,8 +180,8 @@ async def _run(agent: Agent, name: str, turn: Turn, calls: ModelCalls) -> object
     config = RunnableConfig(
         callbacks=[calls],
         metadata={"speaker": turn.speaker},
-        # A graph's models are streamed as those of a subgraph. In other streamed output, the reply
-        # cannot be recognized, and it may be private.
+        # A graph's models are streamed as the models of a subgraph. In the stream of any other
+        # agent, the reply cannot be recognized, and it may be private.
         tags=[] if isinstance(agent, PregelProtocol) else [NO_STREAM],
         # Otherwise the agent would use the session's limit, which is set for the session's steps.
         recursion_limit=own.get("recursion_limit", _STEPS),
@@ -211,7 +212,7 @@ async def _run(agent: Agent, name: str, turn: Turn, calls: ModelCalls) -> object
             raise describe_misfit(error) from error
         raise function_error("agent", name, error, where) from error
     except BaseException as error:
-        # An error that is no Exception would end the event loop of all sessions.
+        # An error that is not an Exception would end the event loop of all sessions.
         if is_cancelled():
             raise asyncio.CancelledError from error
         raise function_error("agent", name, error, where) from error
