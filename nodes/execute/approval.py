@@ -1,4 +1,4 @@
-"""Decisions of a person about calls before they run, and their effects."""
+"""Decisions of a person about tool calls before they run, and the effects of the decisions."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -56,7 +56,10 @@ def _tools_of(context: NodeContext, speaker: Speaker) -> dict[str, BaseTool]:
 def ask_about(
     context: NodeContext, request: Approval, speaker: Speaker, message: AIMessage
 ) -> dict[str, Any] | None:
-    """Ask a person about calls. None of them may have run before."""
+    """Ask a person about the calls of a message. None of them may have run before.
+
+    Returns the decisions to store, or None if the person leaves the conversation.
+    """
     fitting = _fitting(request, _tools_of(context, speaker))
     again = context.resources.asks_again
     answer: Decisions | None = ask(request.payload(), fitting, asks_again=again)
@@ -71,7 +74,7 @@ def ask_about(
 def record_seen(message: AIMessage) -> dict[str, Any]:
     """Record that a person has seen the calls of a message and lets them run.
 
-    It is a separate step, so that the answer is not used for the step's next question.
+    This is a separate step. Otherwise the step's next question would get the same answer.
     """
     return {"decisions": {"message": place_of(message)}}
 

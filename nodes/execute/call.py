@@ -34,15 +34,15 @@ class CallResult(NamedTuple):
     failure: Failure | None = None
     """Cause of the failure. None if the call succeeded."""
     arguments: dict[str, Any] | None = None
-    """Arguments with which it ran, if a hook or a person changed them."""
+    """Arguments with which the tool ran. None if no hook and no person changed them."""
     parsed: JsonValue = None
-    """The result as plain JSON values."""
+    """The result as plain JSON values. None if it has none."""
     tool: str | None = None
-    """Tool that ran, if a person chose another one."""
+    """Name of the tool that ran. None if it is the tool that the speaker called."""
     decision: DecisionType | None = None
-    """Decision of a person about the call. None if none was asked."""
+    """Decision of a person about the call. None if no person was asked."""
     refusal: str | None = None
-    """Reason for which a person refused the call."""
+    """Reason that a person gave for refusing the call. None if there is none."""
 
     def recorded(self) -> dict[str, Any]:
         """Return the result as plain values."""

@@ -78,7 +78,7 @@ call_tool = record_as_task("call_tool")
 """Runs one call as a task."""
 
 see_calls = record_as_task("see_calls")
-"""Runs the hooks before the calls as a task."""
+"""Runs, as a task, the hooks that come before the calls."""
 
 
 class _Call(NamedTuple):
@@ -88,7 +88,7 @@ class _Call(NamedTuple):
     """The call as the speaker made it."""
     call: ToolCall
     decision: DecisionType | None
-    """Decision of a person about the call. None if none was asked."""
+    """Decision of a person about the call. None if no person was asked."""
     instead: CallResult | None = None
     """Result from a hook that replaces the tool's. None if the tool runs."""
 
@@ -142,7 +142,8 @@ class CallsRun:
         """Run calls, and return the result of each by its id."""
         run = self._block if is_code else self._tool
         chained = [one for one in calls if is_code or self._runs_code(one.call)]
-        # LangGraph identifies a task by its index: these begin now, the others in sequence.
+        # LangGraph identifies a task by its index, so the order of the tasks is fixed: these begin
+        # now, the others in sequence.
         begun = {
             one.id: self._begin(run, one, runs_code=False) for one in calls if one not in chained
         }
@@ -152,7 +153,8 @@ class CallsRun:
             try:
                 record = await self._begin(run, one, runs_code=True)
             except (GraphInterrupt, AnswerError) as error:
-                # The calls after it wait too, since they would find another interpreter.
+                # The calls after this one wait too, since they would find the interpreter in
+                # another state.
                 held_up.append(error)
                 break
             self.interpreter.keep(record["kept"])

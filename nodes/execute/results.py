@@ -1,4 +1,4 @@
-"""Results of calls on their way into the log: through the hooks, to the speaker or to all."""
+"""Recording of the results of calls, after the hooks, for the speaker alone or for all."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -55,10 +55,10 @@ async def run_result_hooks(
 async def return_results(
     context: NodeContext, speaker: Speaker, message: AIMessage, answers: Answers
 ) -> dict[str, Any]:
-    """Record the results of the calls, either for the speaker to use or as its message."""
+    """Record the results of the calls, for the speaker to use or as the speaker's message."""
     is_code = isinstance(metadata(message), CodeCalls)
-    # A person's refusal is not counted as an error, so it counts as a round here. Otherwise a turn
-    # could continue forever.
+    # A person's refusal is not an error, so the calls count as a round here. Otherwise a turn could
+    # continue forever.
     counts = (None, Failure.PERSON)
     succeeded = not is_code and any(answer.failure in counts for answer in answers.values())
     is_said = is_code or _is_direct(context, speaker, message, answers)
@@ -89,7 +89,7 @@ async def interrupt_calls(
         source=Source.HUMAN,
         interrupts=True,
     )
-    # It counts as a round. Otherwise a turn could continue forever.
+    # The interruption counts as a round. Otherwise a turn could continue forever.
     position = after_pause(context.position, context.turn, Phase.RETURNED, succeeded=True)
     tool_round = position.tool_rounds
     lines = result_lines(context, speaker, answers, final=True, tool_round=tool_round)

@@ -1,4 +1,4 @@
-"""A separate judge of a stored session, asked without running the session."""
+"""Asking a separate judge about a stored session, without running the session."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

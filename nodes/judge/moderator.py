@@ -1,7 +1,7 @@
 """Choice of the next speaker by a function, by a moderator model, or by a speaker.
 
-A choice that can't be read, or is not a speaker's name, is recorded as such, and the next speaker
-in order speaks.
+If a moderator's choice can't be read, or is not a speaker's name, the log records that, and the
+next speaker in order speaks.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ from ..turn.prompt import ModelAnswer
 from .observer import ask_observer
 
 UNREADABLE_CHOICE = "This is not the name of a speaker who can be next."
-"""The problem of a choice that can't be read."""
+"""The problem that the log stores with a choice that can't be read."""
 
 
 async def choose(context: NodeContext) -> dict[str, Any]:

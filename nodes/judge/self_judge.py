@@ -1,7 +1,7 @@
 """Verdicts of speakers about their own tasks. An unreadable verdict is requested again.
 
-Each is one call with a schema, or two questions for models without structured output. A verdict
-that stays unreadable counts as not complete and is recorded as unreadable.
+Each verdict is one call with a schema, or two questions for models without structured output. A
+verdict that stays unreadable counts as not complete and is recorded as unreadable.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,9 @@ from ..turn.prompt import ModelAnswer, append_question, ask_model, view_of
 from .verdicts import yes_or_no
 
 _MORE = 8
-"""Factor for the output token limit of the second request, since a thinking model needs room."""
+"""Factor by which the second request raises the output token limit, since a thinking model needs
+room.
+"""
 
 
 def is_second(context: NodeContext) -> bool:
@@ -54,7 +56,7 @@ def answer_limit(
 async def record_unreadable(
     context: NodeContext, found: ModelAnswer[Any], before: Sequence[AnyMessage], speaker: str | None
 ) -> dict[str, Any]:
-    """Record an unreadable answer after the given messages."""
+    """Record an unreadable answer, and before it the given messages."""
     answer = found.answer
     about = Reflection(
         speaker=speaker,
@@ -277,7 +279,7 @@ async def _in_text(
     behind: Sequence[BaseMessage],
     settings: CallSettings,
 ) -> ModelAnswer[None]:
-    """Ask a question after the speaker's view."""
+    """Ask a question after the messages that the speaker sees."""
 
     async def ask(log: list[BaseMessage]) -> tuple[AIMessage, None]:
         answer = await model.answer(

@@ -29,7 +29,7 @@ from .self_judge import answer_limit, is_second, phrase_question, record_unreada
 from .verdicts import read_lines
 
 _TOKENS, _EACH = 200, 50
-"""Output token limits: for the introduction, and for each criterion."""
+"""Output token limit of a verdict: its constant part, and the part for each criterion."""
 
 Findings = dict[str, Finding]
 """The finding for each criterion."""
@@ -57,14 +57,15 @@ async def judge_criteria(context: NodeContext, judge: SeparateJudge) -> dict[str
     )
     about = Reflection(audience=kept, verdict=verdict, thought=thought_of(answer))
     lines = [question, make_message(number + 1, text, about, answer=answer)]
-    # A final verdict reports the state; the cap remains the reason for the end.
+    # A final verdict is requested after a cap was reached. It only reports the state; the cap
+    # remains the reason for the end.
     completes = verdict.complete and not verdict.final
     position = after_verdict(context.conversation, context.position, complete=completes)
     return await context.step(position, [*found.new, *lines], found.usage)
 
 
 def make_verdict(speaker: str, findings: Findings | None, *, is_final: bool) -> Verdict:
-    """Return the verdict with these findings, or the verdict of an answer that can't be read."""
+    """Return the verdict with these findings, or an unreadable verdict if they are None."""
     return Verdict(
         speaker=speaker,
         complete=findings is not None and set(findings.values()) == {Finding.MET},

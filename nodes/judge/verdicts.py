@@ -1,4 +1,4 @@
-"""Reading a judge's verdict in words, unless the answer withdraws it. Pure functions.
+"""Reading of verdicts that a judge gives in words, and of words that withdraw them. Pure functions.
 
 The first word of a verdict's line decides, never a word in the middle. A doubtful answer counts as
 unreadable, and the judge is asked again. The phrases are in ``phrases.toml``.
@@ -19,10 +19,10 @@ _CLAUSE_ENDS: Final = re.compile(r"[,;:()\[\]—…|\"“”«»،]|\s-+\s")
 
 
 def is_doubtful(rest: str, *, is_yes: bool) -> bool:
-    """Return whether a good verdict is doubtful by its first sentence.
+    """Return whether a "yes" or "met" is doubtful because of the rest of its first sentence.
 
     Args:
-        rest: The rest of the verdict's line.
+        rest: The text after the "yes" or "met" in the verdict's line.
         is_yes: Whether the verdict is a "yes". The word "met" may be followed by its occasion, as
             in "met on Friday".
     """
@@ -74,7 +74,7 @@ _TAKEN_BACK: Final = re.compile(
     r"|\W*(?:\b(?:and|or)\b\W*)?(?:no\W*\Z|not\b)"
     r"|\W*\b(?:and|or)\b\W*no\b"
 )
-"""Words that withdraw a good verdict if they come next: "Yes and no", "Met?"."""
+"""Words that withdraw a "yes" or "met" if they come next: "Yes and no", "Met?"."""
 
 _REFUSES: Final = re.compile(
     r"\W*\Z|\s*[^\w\s'-]|\s+[-'](?!\w)|\s+(?:it|its|the|my|our|this|that|i|we|not|there|because)\b"
@@ -115,7 +115,10 @@ _FINDING: Final = re.compile(r"(not[\s-]+met|met|inconclusive)\b(?!['-]\w)")
 
 
 def read_lines(text: str, criteria: Sequence[str]) -> dict[str, Finding] | None:
-    """Return the finding for each criterion, or None if one is missing. Each has its own line."""
+    """Return the finding for each criterion, or None if a finding is missing.
+
+    Each finding is on its own line.
+    """
     lines = [*_lines(text)]
     found = {
         criterion: _agreed(_finding(line, number, criterion) for line in lines)

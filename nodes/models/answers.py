@@ -1,7 +1,7 @@
-"""A model's answer in one form for all models: its text, thought and usage. Pure functions.
+"""Conversion of any model's answer to one form: its text, its thought and its token usage.
 
 Models send a thought inside the text, in parts of the content, or in separate fields. The chat
-models of users may send anything that LangChain accepts.
+models of users may send anything that LangChain accepts. All functions are pure.
 """
 
 import json
@@ -30,7 +30,7 @@ _METADATA: Final = ("model_provider", "output_version")
 
 
 def separate_thought(answer: AIMessage, text: str) -> tuple[str, Thought | None]:
-    """Return the speech and the thought of an answer, without control tokens at the end."""
+    """Return an answer's speech, without control tokens at its end, and its thought, or None."""
     read, blocks, fields = split(text), _blocks(answer), _fields(answer)
     if read.speech == read.text and not blocks and not fields:
         return read.text, None
@@ -50,13 +50,13 @@ def separate_thought(answer: AIMessage, text: str) -> tuple[str, Thought | None]
 
 
 def thought_beside(answer: AIMessage) -> str:
-    """Return the thought that an answer, or a piece of it, has outside its text."""
+    """Return the thought that an answer, or a streamed piece of one, contains outside its text."""
     found = _text(_blocks(answer)) or next(filter(None, map(_text, _fields(answer).values())), "")
     return storable(found)
 
 
 def add_thought(message: AIMessage, thought: Thought) -> AIMessage:
-    """Return a message with its thought, in the form in which its model sent it."""
+    """Return a message together with a thought, in the form in which the model sent the thought."""
     given = thought.given
     if given is None:
         return message
@@ -88,7 +88,7 @@ def _fields(answer: AIMessage) -> dict[str, Any]:
 
 
 def _joined(found: object) -> object:
-    """Return a field as it was sent, with the pieces of a streamed list joined."""
+    """Return the value of a field. If it is a list that was streamed, join its pieces."""
     if not isinstance(found, list) or not all(isinstance(piece, list) for piece in found):
         return found
     whole: list[Any] = []
@@ -110,7 +110,7 @@ def _go_on(last: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
 
 
 def _text(found: object, depth: int = 0) -> str:
-    """Return the text in a part of an answer, whose form differs from provider to provider."""
+    """Return the text in part of an answer. Each provider has its own form."""
     if isinstance(found, str):
         return found
     if depth == _DEEPEST:
@@ -130,16 +130,19 @@ def _is_paragraph(part: object) -> bool:
 
 
 THOUGHT: Final = "duologue_thought"
-"""Key of an answer's thought in its ``additional_kwargs``."""
+"""Key of the thought in an answer's ``additional_kwargs``."""
 
 RECORDED: Final = "duologue_recorded"
-"""Key that marks an answer from a record. The record includes all retries of that answer."""
+"""Key in ``additional_kwargs`` that marks an answer replayed from a record. The record includes all
+retries of that answer.
+"""
 
 _CUT_OFF: Final = "length"
-"""Finish reason of our own client for an answer that was cut off."""
+"""Finish reason that marks a normalised answer as cut off."""
 
 _ENDINGS: Final = ("finish_reason", "stop_reason", "stopReason", "done_reason")
-"""Keys of the finish reason in LangChain's clients: OpenAI and Gemini, Anthropic, Bedrock, Ollama.
+"""Keys under which LangChain's clients store the finish reason: OpenAI and Gemini, Anthropic,
+Bedrock, Ollama.
 """
 
 _LENGTHS: Final = (
@@ -149,7 +152,9 @@ _LENGTHS: Final = (
     "model_length",
     "model_context_window_exceeded",
 )
-"""Finish reasons of answers that were cut off, in any case. The last one means a full context."""
+"""Finish reasons of answers that were cut off, compared without regard to case. The last reason
+means that the context is full.
+"""
 
 
 def normalise_answer(found: object, label: str) -> AIMessage:
@@ -168,13 +173,14 @@ def normalise_answer(found: object, label: str) -> AIMessage:
 
 
 def _has_run_out(metadata: Mapping[str, Any]) -> bool:
-    """Return whether an answer was cut off, by its finish reason."""
+    """Return whether the finish reason in an answer's metadata means that it was cut off."""
     incomplete = metadata.get("incomplete_details")
     told = [metadata.get(name) for name in _ENDINGS]
-    # OpenAI's Responses API reports it there.
+    # OpenAI's Responses API reports the reason in `incomplete_details`.
     told.append(incomplete.get("reason") if isinstance(incomplete, Mapping) else None)
     for one in told:
-        # Only its beginning, since LangChain joins several reasons. It may have a prefix.
+        # Compare only the beginning, since LangChain joins the reasons of several pieces. The
+        # reason may have the prefix `FinishReason.`.
         if str(one).casefold().removeprefix("finishreason.").startswith(_LENGTHS):
             return True
     return False
@@ -192,12 +198,12 @@ def is_cut_off(answer: AIMessage) -> bool:
 
 
 def is_recorded(answer: AIMessage) -> bool:
-    """Return whether an answer comes from a record."""
+    """Return whether an answer was replayed from a record."""
     return RECORDED in answer.additional_kwargs
 
 
 def ran_out_of_room(answer: AIMessage, max_tokens: int | None) -> bool:
-    """Return whether an answer was cut off by a full context, not by its own limit."""
+    """Return whether an answer was cut off because the context was full, not by ``max_tokens``."""
     if not is_cut_off(answer) or is_recorded(answer):
         return False
     used = None if answer.response_metadata.get(ESTIMATED) else answer.usage_metadata
@@ -209,11 +215,11 @@ def ran_out_of_room(answer: AIMessage, max_tokens: int | None) -> bool:
 
 
 def thought_of(answer: AIMessage, *, goes_back: bool = False) -> Thought | None:
-    """Return the thought of a normalised answer.
+    """Return the thought of a normalised answer, or None if it has none.
 
     Args:
         answer: The answer.
-        goes_back: Whether it calls tools, so that its model sees its thought again.
+        goes_back: Whether the answer calls tools, so that the model gets its thought back.
     """
     found: Thought | None = answer.additional_kwargs.get(THOUGHT)
     if found is None or goes_back:
@@ -225,7 +231,8 @@ def structured_text(found: Any, label: str) -> AIMessage:  # noqa: ANN401
     """Return a structured answer as a message of text.
 
     Args:
-        found: The message, or a dict with the message as ``raw`` and its values as ``parsed``.
+        found: The message, or a dict that contains the message as ``raw`` and the parsed values as
+            ``parsed``.
         label: Name of the model in errors.
     """
     raw, parsed = (found["raw"], found["parsed"]) if type(found) is dict else (found, None)
@@ -239,7 +246,7 @@ def structured_text(found: Any, label: str) -> AIMessage:  # noqa: ANN401
 
 
 def count_usage(answer: AIMessage, prompt: Sequence[BaseMessage]) -> AIMessage:
-    """Return an answer with its usage, which is estimated if the model reports none."""
+    """Return an answer with its token usage, which is estimated if the model reports none."""
     told = answer.usage_metadata
     metadata = answer.response_metadata
     read = None if told is None else token_count(told.get("input_tokens"))

@@ -1,6 +1,6 @@
-"""The gate for the model calls of many sessions, and the attempts of each call.
+"""A gate, which can delay the model calls of many sessions, and the attempts of each call.
 
-OpenAI's client repeats some requests itself, so the HTTP client below it reports each try.
+OpenAI's client itself repeats some requests, so the HTTP client below it reports each attempt.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -28,17 +28,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _COUNT: Final = "x-stainless-retry-count"
-"""The client's request header with the number of earlier attempts."""
+"""The header in which OpenAI's client reports the number of earlier attempts."""
 
 MOST_OUTAGES: Final = 10
-"""Maximum number of outages that one call waits for. Its own prompt may break the connection."""
+"""Maximum number of outages that one call waits for. A call that meets more may cause them itself,
+by a prompt that makes the server break the connection.
+"""
 
 
 class Gate(Protocol):
-    """A gate that each model call of a run passes."""
+    """A gate through which each model call of a run passes. It can delay or pause the calls."""
 
     needs_prices: bool
-    """Whether it counts money, so that each model must have a price."""
+    """Whether the gate counts costs, so that each model must have a price."""
 
     async def enter(self, model: str, tokens: int) -> int:
         """Wait until a model may be called.
@@ -62,16 +64,16 @@ class Gate(Protocol):
 
         Args:
             model: The model's label.
-            seconds: The delay that the server asks for. None if it asks for none.
+            seconds: The delay in seconds that the server asks for. None if it asks for none.
         """
 
     async def report_outage(self, model: str, why: str, seconds: float | None) -> int | None:
-        """Delay all calls of a model whose server is down, if it is expected to come back.
+        """Delay all calls of a model whose server is down, if the server is expected to come back.
 
         Args:
             model: The model's label.
             why: The server and its failure, as a sentence without a period.
-            seconds: The delay that the server asks for. None if it asks for none.
+            seconds: The delay in seconds that the server asks for. None if it asks for none.
 
         Returns:
             The number of the outage if the failed call should be repeated. None if the call fails.
@@ -83,7 +85,7 @@ class Gate(Protocol):
         ...
 
     def end_outage(self, model: str, number: int) -> None:
-        """Make the calls of a model again, whose server has answered.
+        """Allow the calls of a model again, because its server has answered.
 
         Args:
             model: The model's label.
@@ -92,9 +94,9 @@ class Gate(Protocol):
 
 
 class Unbroken:
-    """A gate for several calls recorded as one, which is not paused after the first answer.
+    """A gate for several calls recorded as one step. It pauses only before the first answer.
 
-    A pause in between would repeat the answered calls.
+    A pause after the first answer would lose that answer, and the call would be repeated later.
     """
 
     def __init__(self, gate: Gate) -> None:
@@ -128,7 +130,7 @@ async def report_outage(gate: Gate, model: str, server: str, refusal: Refusal | 
 
 
 class AtGate:
-    """A call that passes a gate once, with all retries of its client.
+    """A model call that passes a gate once for all retries of its client.
 
     Args:
         gate: The gate.
@@ -146,12 +148,15 @@ class AtGate:
         self._tokens = sum(map(tokens_of_message, prompt))
         self._server = server
         self._outage = 0
-        """The outage that this call ends if its server answers."""
+        """Number of the outage that ends if the server answers this call. 0 if there is none."""
         self._outages = set[int]()
-        """The outages that this call has met."""
+        """Numbers of the outages that this call has met."""
 
     async def make_call(self, once: Callable[[], Awaitable[T]]) -> T:
-        """Make the call when the gate allows it. If it is refused for now, delay all others."""
+        """Make the call when the gate allows it.
+
+        If the server refuses the call for now, delay all calls of the model.
+        """
         while True:
             await self._enter()
             try:
@@ -168,7 +173,7 @@ class AtGate:
             return answer
 
     async def send_try(self, send: Callable[[], Awaitable["httpx2.Response"]]) -> "httpx2.Response":
-        """Send one try of the call. Used only by this project's HTTP client."""
+        """Send one attempt of the call. Used only by this project's HTTP client."""
         return await send()
 
     async def _enter(self) -> None:
@@ -179,14 +184,14 @@ class AtGate:
             self._gate.end_outage(self._model, self._outage)
 
     def _hold_back(self, found: Refusal | None) -> bool:
-        """Delay all calls of the model if it refuses them for now. Return whether it does."""
+        """Delay all calls of the model and return True if the server refuses them for now."""
         if found is None or not found.is_for_now:
             return False
         self._gate.refused(self._model, read_retry_seconds(found.headers))
         return True
 
     async def _waits_for_server(self, failed: Exception | Refusal) -> bool:
-        """Delay all calls of the model if its server is down. Return whether this call waits."""
+        """Report an outage if the server is down. Return whether the call should be repeated."""
         found = failed if isinstance(failed, Refusal) else find_refusal(failed)
         is_down = is_outage(failed) if isinstance(failed, Exception) else failed.is_outage
         if self._server is None or not is_down:
@@ -199,7 +204,7 @@ class AtGate:
 
 
 class TriesAtGate(AtGate):
-    """A call of this project's HTTP client; each attempt passes a gate."""
+    """A model call through this project's HTTP client. Each attempt waits for the gate."""
 
     async def make_call(self, once: Callable[[], Awaitable[T]]) -> T:
         """Make the call; each attempt waits for the gate."""
@@ -207,7 +212,8 @@ class TriesAtGate(AtGate):
             try:
                 return await once()
             except Exception as error:
-                # The try has already handled HTTP statuses; some servers refuse with status 200.
+                # `send_try` has already handled HTTP statuses, but some servers refuse with status
+                # 200.
                 if is_status_error(error):
                     raise
                 # An answer may be interrupted while it is streamed.
@@ -218,7 +224,7 @@ class TriesAtGate(AtGate):
                 raise
 
     async def send_try(self, send: Callable[[], Awaitable["httpx2.Response"]]) -> "httpx2.Response":
-        """Send one try of the call when the gate allows it."""
+        """Send one attempt of the call when the gate allows it."""
         while True:
             await self._enter()
             try:
@@ -233,13 +239,13 @@ class TriesAtGate(AtGate):
                 continue
             self._end_outage()
             if self._hold_back(refusal):
-                # The gate waits instead, since OpenAI's client would not notice a pause.
+                # The gate waits instead of OpenAI's client, which would not notice a pause.
                 response.headers["retry-after-ms"] = "1"
             return response
 
 
 class _Tries(NamedTuple):
-    """Actions to perform at each attempt of a model call."""
+    """The actions at each attempt of a model call."""
 
     tell: Callable[[int], None]
     gate: AtGate | None
@@ -255,7 +261,7 @@ def announce_tries(
     retries: int,
     gate: AtGate | None = None,
 ) -> Iterator[None]:
-    """Announce each retry of the calls inside the block. Each try passes the gate."""
+    """Announce each retry of the calls inside the block, and let each attempt pass the gate."""
 
     def tell(number: int) -> None:
         name = where()
@@ -270,7 +276,7 @@ def announce_tries(
 
 
 async def tell_try(request: "httpx2.Request") -> None:
-    """Announce a request that is a retry. A hook of the HTTP client."""
+    """Announce a request if it is a retry. Called by the HTTP client before each request."""
     count = request.headers.get(_COUNT, "0")
     tries = _tries.get()
     if tries is not None and count.isdecimal() and int(count) > 0:
@@ -278,6 +284,6 @@ async def tell_try(request: "httpx2.Request") -> None:
 
 
 async def through_gate(send: Callable[[], Awaitable["httpx2.Response"]]) -> "httpx2.Response":
-    """Send one try of the current call when its gate allows it."""
+    """Send one attempt of the current call, when its gate allows it."""
     tries = _tries.get()
     return await send() if tries is None or tries.gate is None else await tries.gate.send_try(send)

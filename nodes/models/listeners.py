@@ -1,4 +1,4 @@
-"""Listeners to a model's answer while it is streamed, by LangChain's callbacks."""
+"""LangChain callbacks that listen to a model's answer while it is streamed."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -15,19 +15,20 @@ from .answers import thought_beside
 
 
 class Listener(AsyncCallbackHandler):
-    """A listener to a streamed answer, which separates speech from thought.
+    """A callback that listens to a streamed answer, and separates its speech from its thought.
 
-    LangChain streams an answer if such a listener is present, and assembles the message itself.
+    If such a listener is present, LangChain streams the answer and assembles the whole message
+    itself.
     """
 
     run_inline = True
     raise_error = True
 
     is_unopened = False
-    """Whether a closing tag without an opening tag is expected to end the thought."""
+    """Whether the thought may end with a closing tag that has no opening tag."""
 
     def begin(self) -> None:
-        """Reset for a new answer, also when an interrupted answer is requested again."""
+        """Reset for a new answer, or for the next attempt at an interrupted answer."""
         self.reader = ThoughtReader(is_unopened=self.is_unopened)
         self._streams = False
 
@@ -43,7 +44,7 @@ class Listener(AsyncCallbackHandler):
         token: str | list[str | dict[str, Any]],
         *,
         chunk: GenerationChunk | ChatGenerationChunk | None = None,
-        **kwargs: Any,  # as in the class above
+        **kwargs: Any,  # as in the base class
     ) -> None:
         """Handle a piece of the message."""
         if isinstance(chunk, ChatGenerationChunk) and isinstance(chunk.message, AIMessageChunk):
@@ -71,15 +72,15 @@ class Listener(AsyncCallbackHandler):
 
 
 class Tokens(Listener):
-    """A listener that reports an answer piece by piece, as others hear it.
+    """A listener that reports, piece by piece, the text of an answer that other speakers hear.
 
     The thought is reported first, in one piece.
 
     Args:
         tell: Called with the kind of the piece (``token`` or ``thought``), its text, and an id of
-            the answer, which differs between tries.
-        heard: Returns a reader that finds the text that others hear.
-        is_unopened: Whether a closing tag without an opening tag is expected to end the thought.
+            the answer, which differs between attempts.
+        heard: Returns a new reader that extracts the text that other speakers hear.
+        is_unopened: Whether the thought may end with a closing tag that has no opening tag.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class Tokens(Listener):
         self._has_thought = False
 
     async def take(self, piece: AIMessageChunk, told: Told, *, is_over: bool) -> None:
-        """Report a piece."""
+        """Report a piece of the answer."""
         self._beside += thought_beside(piece)
         if told.anew:
             self._said()

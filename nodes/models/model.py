@@ -40,7 +40,7 @@ from .settings import CallSettings
 from .tool_binding import offers_of
 
 NO_STREAM = "nostream"
-"""LangGraph's `TAG_NOSTREAM`. Importing it would take about a second."""
+"""Value of LangGraph's `TAG_NOSTREAM`, whose import would take about a second."""
 
 _NOT_VALID = 400
 """HTTP status of an invalid request."""
@@ -59,24 +59,28 @@ class Model:
     """A model that is ready to be called."""
 
     adapter: Adapter
-    """The adapter that calls it."""
+    """The adapter through which the model is called."""
     label: str = field(init=False)
     """Name of the model in usage and errors."""
     notify: Notify = _ignore
     """Called with a notice when an answer takes longer than expected."""
     name: str | None = None
-    """Name of the model in the conversation."""
+    """Name of the model in the conversation. None if it has no name there."""
     listed: ListPrice | None = None
-    """The provider's price, used if a conversation has no prices."""
+    """The provider's price, used if a conversation has no prices. None if the price is not known.
+    """
     gate: Gate | None = None
-    """The gate that its calls pass. No gate if None."""
+    """The gate through which the model's calls pass. No gate if None."""
 
     def __post_init__(self) -> None:
         """Copy the label of the adapter."""
         object.__setattr__(self, "label", self.adapter.label)
 
     def price(self, prices: Mapping[str, Price]) -> Price | ListPrice | None:
-        """Return the model's price in a table, under either of its names."""
+        """Return the model's price in a table, by its label or its name, or None.
+
+        If the table is empty, return the provider's list price.
+        """
         if not prices:
             return self.listed
         return prices.get(self.adapter.label) or prices.get(self.name or "")
@@ -136,7 +140,7 @@ class Model:
     ) -> tuple[AIMessage, S | None]:
         """Call the model for an answer that matches a schema.
 
-        The second value is the instance, or None if the answer does not match.
+        Returns the answer, and the instance of the schema, or None if the answer does not match.
         """
         adapter = self.adapter
         prompt = offers_of(adapter.prompting, tool_calling)().prompt(messages, adapter.prompting)
@@ -183,7 +187,7 @@ class Model:
         adapter = self.adapter
 
         async def once(sent: CallSettings) -> T:
-            # The id separates the streamed pieces of one try from those of another.
+            # The id separates the streamed pieces of one attempt from those of another.
             shown = {"purpose": kind_name(purpose), "speaker": speaker, "answer": uuid4().hex}
             name = purpose.run_name.format(speaker=speaker or "Judge")
             config = RunnableConfig(metadata=shown, run_name=name)
@@ -213,15 +217,16 @@ class Models:
     """The models of a run, by name.
 
     Args:
-        default: The model if none is named: a name, or a LangChain chat model, also with
-            fallbacks, bound arguments or configurable fields.
+        default: The model of speakers that name none: a name, or a LangChain chat model. The chat
+            model may have fallbacks, bound arguments or configurable fields.
         named: LangChain chat models by the names that specs use.
-        settings: Settings for finding all other models. Read at the first use if None.
-        gate: The gate that all their calls pass.
+        settings: Settings of duologue, by which all other models are found. Loaded at the first
+            use if None.
+        gate: The gate through which all calls of these models pass. No gate if None.
 
     Raises:
         TypeError: An object is not a chat model, for example because it has structured output, or
-            has tools bound to it. The message names it.
+            it has tools bound to it. The message names the object.
     """
 
     default: Chat | str | None = None
@@ -233,10 +238,10 @@ class Models:
     _objects: dict[str | None, Adapter] = field(default_factory=dict)
     """Adapters of the chat models that were passed as objects, by name."""
     _families: Families | None = None
-    """Finds all other models. Created at the first use."""
+    """The finder of all other models. Created at the first use."""
 
     def __post_init__(self) -> None:
-        """Refuse options that would be ignored, since another model would then speak."""
+        """Refuse objects that are not chat models. Otherwise, another model would speak."""
         default, named, chat = self.default, self.named, "a LangChain chat model"
         if not isinstance(default, str | None):
             check_chat(default, f"model must be {chat} or a name, not")
@@ -251,10 +256,11 @@ class Models:
         """Return the model of this name, and start it if needed.
 
         Args:
-            name: A registered name, a model's name, ``embedded``, the path of a ``.gguf`` file, a
-                provider's name and a model's, or None for the default.
-            notify: Called with a notice when something takes a moment.
-            gate: The gate that its calls pass. The gate of all models if None.
+            name: A registered name, a server's name for a model, ``embedded``, the path of a
+                ``.gguf`` file, or a name with a provider, such as ``anthropic:claude-…``. The
+                default model if None.
+            notify: Called with a notice before a step that takes a moment.
+            gate: The gate through which the model's calls pass. The gate of all models if None.
 
         Raises:
             ModelUnavailableError: There is no model of this name, or it can't be started.
@@ -265,13 +271,13 @@ class Models:
         called = name or default or adapter.default_name
         label = adapter.label
         if label not in self._listed:
-            # The price list is a file.
+            # In a thread, since the price list is a file.
             self._listed[label] = await asyncio.to_thread(adapter.list_price)
         listed, gate = self._listed[label], gate or self.gate
         return Model(adapter, notify=notify, name=called, listed=listed, gate=gate)
 
     def refuse_place(self, name: str) -> None:
-        """Refuse a name that is not registered and is a file or an address.
+        """Refuse a file or an address as the name of a model, unless the name is registered.
 
         Raises:
             SpecError: The name is a file or an address.
@@ -310,7 +316,7 @@ class Models:
 
 
 def _of_this_loop(models: Models) -> dict[str | None, Adapter]:
-    """Return the adapters found in the running loop. They are dropped when the loop ends."""
+    """Return the adapters that the running event loop has found. They are dropped when it ends."""
     found = clients_of_loop(asyncio.get_running_loop()).setdefault(Models, WeakKeyDictionary())
     known: dict[str | None, Adapter] = found.setdefault(models, {})
     return known

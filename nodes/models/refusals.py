@@ -1,9 +1,10 @@
-"""Failures of calls, whichever client raised them: an HTTP status, or a prompt that is too long.
+"""Classification of failed model calls, whichever client raised the error.
 
-OpenAI's client is not imported here, since that takes as long as the rest of this program. If an
-error is of one of its classes, it is already imported. The patterns for too long prompts cover
-OpenAI and Azure, llama.cpp and its Python server, vLLM, SGLang, TGI, LM Studio, Gemini, and
-gateways to Anthropic's and other models. Ollama raises no error: it truncates the prompt.
+A call may fail by an HTTP status, a broken connection, or a prompt that is too long. OpenAI's
+client is not imported here, since that takes as long as the rest of this program. If it raised the
+error, it is already imported. The patterns for prompts that are too long cover OpenAI and Azure,
+llama.cpp and its Python server, vLLM, SGLang, TGI, LM Studio, Gemini, and gateways to Anthropic's
+and other models. Ollama raises no error: it truncates the prompt.
 """
 
 import math
@@ -25,10 +26,11 @@ if TYPE_CHECKING:
 
 
 _BUSY: Final = (429, 529)
-"""Too many calls. The second status is Anthropic's, for too many calls of all callers together."""
+"""HTTP statuses for too many calls. 529 is Anthropic's, for too many calls of all users together.
+"""
 
 _DOWN: Final = (502, 503)
-"""The status of a gateway whose server is down, and of a server that starts or is overloaded."""
+"""HTTP statuses of a gateway whose server is down, and of a server that starts or is overloaded."""
 
 _BROKEN: Final = frozenset(
     {
@@ -42,16 +44,16 @@ _BROKEN: Final = frozenset(
         "gaierror",
     }
 )
-"""The classes of exceptions for a server that is not reached or breaks the connection."""
+"""Names of the exception classes for a server that can't be reached or breaks the connection."""
 
 _UNAVAILABLE: Final = (401, 402, 403, 404)
-"""A rejected key, no credit left, a forbidden model, no such model."""
+"""HTTP statuses for a rejected key, no credit left, a forbidden model, and no such model."""
 
 _NO_CREDIT: Final = "insufficient_quota"
 """OpenAI's code, with status 429, for exhausted credit. Waiting does not help."""
 
 _FLAGGED: Final = ("flagged", "moderation", "content_policy")
-"""Words of gateways in a 403 that is about one prompt only."""
+"""Words by which gateways say that a 403 is about one prompt only."""
 
 _READ: Final = 10_000
 """Maximum number of characters of a server's message to search."""
@@ -65,18 +67,18 @@ class Refusal(NamedTuple):
 
     @property
     def is_for_now(self) -> bool:
-        """Return whether the server accepts calls again after a while."""
+        """Return whether the refusal is temporary, so that later calls may succeed."""
         has_told = self.status == 503 and read_retry_seconds(self.headers) is not None
         return self.status in _BUSY or has_told
 
     @property
     def is_outage(self) -> bool:
-        """Return whether the server is down."""
+        """Return whether the status means that the server is down."""
         return self.status in _DOWN
 
 
 def find_refusal(error: BaseException) -> Refusal | None:
-    """Return the refusal of a server, found in the exception of any client."""
+    """Return the refusal of a server that any client's exception reports, or None."""
     return next(
         (found for one in iter_causes(error) if (found := _refusal_in(one)) is not None), None
     )
@@ -97,12 +99,12 @@ def is_outage(error: BaseException) -> bool:
 
 
 def _is_broken(error: BaseException) -> bool:
-    """Return whether a connection failed. Clients have different exceptions for it."""
+    """Return whether an exception of any client means that a connection failed."""
     return not _BROKEN.isdisjoint(each.__name__ for each in type(error).__mro__)
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """Return whether a model is unavailable for all requests."""
+    """Return whether an error means that the model is unavailable for all requests."""
     if any(isinstance(one, ModelUnavailableError) for one in iter_causes(error)):
         return True
     found = find_refusal(error)
@@ -112,7 +114,7 @@ def is_unavailable(error: BaseException) -> bool:
 
 
 def read_retry_seconds(headers: Mapping[str, str]) -> float | None:
-    """Return how many seconds a server asks to wait, or None."""
+    """Return how many seconds a server asks to wait, or None if its headers do not say so."""
     for name, parts in (("retry-after-ms", 1000), ("retry-after", 1)):
         try:
             seconds = float(headers.get(name, "")) / parts
@@ -137,7 +139,7 @@ def iter_causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _refusal_in(error: BaseException) -> Refusal | None:
-    """Return the refusal in one exception, of the clients of OpenAI, Anthropic, Google and AWS."""
+    """Return the refusal in one exception of the clients of OpenAI, Anthropic, Google or AWS."""
     response: Any = getattr(error, "response", None)
     if isinstance(response, Mapping):
         about = response.get("ResponseMetadata")
@@ -167,7 +169,7 @@ def text_of(error: BaseException) -> str:
 
 
 def comes_from(thing: object, module: str) -> bool:
-    """Return whether a thing's class, or a base of it, is defined in a package or module."""
+    """Return whether an object's class, or a base class, is defined in a package or module."""
     homes = (each.__module__ for each in type(thing).__mro__)
     return any(home == module or home.startswith(f"{module}.") for home in homes)
 
@@ -182,22 +184,22 @@ def _is_one_of(error: BaseException | None, *names: str) -> bool:
 
 
 def is_clients(error: BaseException) -> TypeGuard["openai.OpenAIError"]:
-    """Return whether OpenAI's client raised an error."""
+    """Return whether an error is of OpenAI's client."""
     return _is_one_of(error, "OpenAIError")
 
 
 def is_api_error(error: BaseException) -> TypeGuard["openai.APIError"]:
-    """Return whether OpenAI's client raised an error for a server's reply, or for no reply."""
+    """Return whether an error of OpenAI's client is about a server's reply, or a missing reply."""
     return _is_one_of(error, "APIError")
 
 
 def is_status_error(error: BaseException | None) -> TypeGuard["openai.APIStatusError"]:
-    """Return whether OpenAI's client raised an error for an HTTP status."""
+    """Return whether an error of OpenAI's client is about an HTTP status."""
     return _is_one_of(error, "APIStatusError")
 
 
 def answer_in(error: BaseException) -> AIMessage | None:
-    """Return the answer that OpenAI's client refused because it does not fit its schema."""
+    """Return the answer that OpenAI's client rejected because it was cut off or filtered."""
     if not _is_one_of(error, "ContentFilterFinishReasonError", "LengthFinishReasonError"):
         return None
     # Older clients have no completion for filtered answers.
@@ -232,7 +234,7 @@ _LIMITS = (
     rf"maximum number of tokens allowed \({_NUMBER}",
     rf"`max_new_tokens` must be <= {_NUMBER}",
 )
-"""Messages that contain the token limit of a model. The last number is the limit."""
+"""Patterns of messages that contain a model's token limit: the last number of the match."""
 
 _PROMPTS = (
     rf"{_NUMBER} in (?:the|your) (?:messages|prompt)",
@@ -248,7 +250,9 @@ _PROMPTS = (
     rf"decoder prompt \(length {_NUMBER}\)",
     rf"input token count \({_NUMBER}\)",
 )
-"""Messages that contain the tokens of a prompt, without those reserved for the answer."""
+"""Patterns of messages that contain the number of tokens in a prompt: the last number of the match.
+It does not include the tokens reserved for the answer.
+"""
 
 _WORDS = re.compile(
     r"maximum context (?:length|window)|(?:model's|maximum) (?:context|model) length"
@@ -258,13 +262,13 @@ _WORDS = re.compile(
     r"|`inputs` tokens \+ `max_new_tokens`|Input tokens exceed|ContextWindowExceeded",
     re.IGNORECASE,
 )
-"""Phrases that occur only in such messages. Words of rate limits, such as "too many tokens", do not
-belong here.
+"""Phrases that occur only in messages about a prompt that is too long. Do not add words that rate
+limits use as well, such as "too many tokens".
 """
 
 
 def read_too_long(error: BaseException, label: str) -> ContextTooLongError | None:
-    """Return the error of a prompt that is too long, or None if a call failed otherwise."""
+    """Return the error for a prompt that is too long, or None if the call failed otherwise."""
     if not _is_too_long(error):
         return None
     fields = _fields(error)
@@ -284,7 +288,7 @@ def _is_too_long(error: BaseException) -> bool:
 
 
 def _is_for_another_reason(error: "openai.APIError") -> bool:
-    """Return whether the error's class excludes the reasons that messages are searched for."""
+    """Return whether the error's class shows that the prompt was not too long."""
     import openai  # It is loaded already, since it raised the error.
 
     return isinstance(
@@ -313,12 +317,12 @@ def _message(error: BaseException, fields: dict[str, Any]) -> str:
     told = fields.get("message")
     if isinstance(told, str):
         return _cut(told)
-    # Some bodies are plain text, or name the message otherwise.
+    # Some bodies are plain text, or have another field for the message.
     return f"{_cut(error)} {_cut(error.body)}" if is_api_error(error) else _cut(error)
 
 
 def _cut(given: object) -> str:
-    """Return the beginning of something, as text."""
+    """Return the beginning of an object's text. Empty if the object is nested too deeply."""
     try:
         return str(given)[:_READ]
     except RecursionError:

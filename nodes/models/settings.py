@@ -33,7 +33,7 @@ class CallSettings:
     where: str = "model_settings"
     """The path of the settings in the conversation, for errors."""
     extra_args: Mapping[str, Any] = field(default_factory=dict)
-    """Further settings of the client, by its names."""
+    """Further arguments of the client, by the client's own names."""
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of the request's body."""
     extra_headers: Mapping[str, str] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class CallSettings:
 
     @cached_property
     def values(self) -> Mapping[str, Any]:
-        """Return the settings and defaults to send, without the extra ones."""
+        """Return the settings and defaults to send, without the extra ones of the user."""
         return {**self.defaults, **self.chosen}
 
     def without(self, names: Collection[str]) -> Self:
@@ -93,21 +93,21 @@ _OURS: Final[Mapping[str, str]] = {
     "temperature": "temperature",
     "top_p": "top_p",
 }
-"""The field of `ModelSettings` for each of the providers' names."""
+"""The providers' names for settings, each with the field of `ModelSettings` to use instead."""
 
 _SENT: Final = (
     *("model", "messages", "input", "contents", "system", "n", "stream", "stream_options"),
     *("tools", "tool_choice", "functions", "function_call", "response_format", "text", "format"),
     *("output_config", "config", "callbacks", "options", "extra_body", "extra_headers"),
 )
-"""Parts of a request that each call sets."""
+"""Names of the request's parts that each call sets itself."""
 
 
 def check_collisions(settings: CallSettings) -> None:
-    """Check that no extra setting has a field of its own or is set by each call.
+    """Refuse an extra setting that has a field in `ModelSettings`, or that each call sets itself.
 
     Raises:
-        SpecError: Such a setting exists. The message names it.
+        SpecError: An extra setting is not allowed. The message names it.
     """
     for part in ("extra_args", "extra_body"):
         for name in getattr(settings, part):
@@ -132,12 +132,14 @@ _WORDS: Final = ("stop", "seed")
 
 @dataclass
 class Learned:
-    """Facts about the settings of one model, found by calling it."""
+    """Facts about the settings of one model, learned from the errors of its calls."""
 
     refused: set[str] = field(default_factory=set)
-    """The defaults that the model refuses."""
+    """Names of the defaults that the model refuses."""
     limit_name: str | None = None
-    """The server's name for the output token limit, if it refused the usual name."""
+    """The server's name for the output token limit. None if the server has not refused the usual
+    name.
+    """
 
 
 _by_name: dict[tuple[str, str | None], Learned] = {}
@@ -150,7 +152,7 @@ def learned_of_name(label: str, address: str | None) -> Learned:
 
 
 def learned_of_object(chat: object) -> Learned:
-    """Return the known facts about a user's object. They are dropped with the object."""
+    """Return the known facts about a user's chat model. They are dropped with the object."""
     number = id(chat)
     if number not in _by_object:
         _by_object[number] = Learned()

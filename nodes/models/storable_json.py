@@ -6,17 +6,17 @@ from typing import Any
 from ...graphs.log.messages import storable
 
 _LEAST, _MOST = -(2**63), 2**64 - 1
-"""Smallest and largest integer that checkpoints can contain, in msgpack."""
+"""Smallest and largest integer in msgpack, the format of checkpoints."""
 _DEEPEST = 100
-"""Maximum nesting depth. The log can be read up to about 200 levels."""
+"""Maximum nesting depth. Logs that are nested deeper than about 200 levels can't be read."""
 
 TOO_DEEP = f"they are nested more than {_DEEPEST} levels deep"
 TOO_LARGE = "a whole number has more than 64 bits; write it as text"
 
 
 def why_unstorable(fields: dict[str, Any]) -> str | None:
-    """Return why fields can't be stored, sent again or shown."""
-    # Without recursion, since the nesting may be too deep for it.
+    """Return why fields can't be stored, sent again or shown, or None if they can."""
+    # Without recursion, since deeply nested fields would exceed Python's limit.
     left: list[tuple[str, int, Any]] = [("", 1, fields)]
     while left:
         at, depth, value = left.pop()

@@ -42,13 +42,13 @@ _IN_STRING = re.compile(r'[^"\\]*')
 class Argument:
     """A parser that reads ``to_user`` out of a call's arguments while they arrive.
 
-    It reads each character once, and the text before the argument a second time to check that it is
-    valid JSON. If it is not, or if the text contains half a surrogate pair, the call is invalid and
-    no more of it is shown.
+    It reads each character once, and then checks that the text before the argument is valid JSON.
+    If that text is invalid, or if the argument contains half a surrogate pair, the call is invalid
+    and no more of the argument is shown.
 
-    pydantic's partial JSON parser is not suitable: it refuses line breaks within strings, which our
-    reading of calls accepts, it does not report whether a string has ended, and it starts again
-    with each piece.
+    pydantic's partial JSON parser is not suitable: it refuses line breaks within strings, which
+    `read_call` accepts, it does not report whether a string has ended, and it starts again with
+    each piece.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Argument:
         """Whether the argument is complete, so that no more text can follow."""
         self._is_silent = False
         self._came: list[str] = []
-        """The pieces that arrived before the text."""
+        """The pieces read so far."""
         self._where = self._between
         self._depth = 0
         self._key = ""
@@ -64,7 +64,7 @@ class Argument:
         self._is_key = False
         """Whether the next string of the outermost object is a key."""
         self._left = ""
-        """The end of the last piece, if it is incomplete."""
+        """The incomplete end of the last piece, such as half of an escape sequence."""
 
     def read(self, piece: str) -> str:
         """Read the next piece of the arguments' JSON, and return the new text."""
@@ -79,7 +79,7 @@ class Argument:
         return told
 
     def _between(self, text: str, at: int) -> tuple[int, str]:
-        """Outside of strings, find the next structural character."""
+        """Find the next structural character outside of strings."""
         found = _SIGN.search(text, at)
         if found is None:
             return len(text), ""
@@ -109,7 +109,7 @@ class Argument:
             self._where = self._in_another
 
     def _is_value(self, before: str) -> bool:
-        """Return whether a value can follow here. If not, the call is invalid."""
+        """Return whether the text before this place is valid JSON. If not, the call is invalid."""
         try:
             json.loads(f"{before}null}}", strict=False)
         except (ValueError, RecursionError):
@@ -117,7 +117,7 @@ class Argument:
         return not self._is_silent
 
     def _in_another(self, text: str, at: int) -> tuple[int, str]:
-        """Inside a string that is neither a key nor the text, find its end."""
+        """Find the end of a string that is neither an outermost key nor ``to_user``."""
         ends = _end_of_string(text, at)
         if ends is None:
             self._left = _half(text)
@@ -168,7 +168,7 @@ def _unescaped(inside: str) -> str:
     try:
         return str(json.loads(f'"{inside}"', strict=False))
     except ValueError:
-        # An invalid key is not ours. The text has been checked before.
+        # An invalid key can't be ``to_user``, and the text has been checked before.
         return ""
 
 
@@ -177,7 +177,7 @@ ABOUT = "A message to the others, sent at once while the tool runs. Optional."
 
 
 def add_to_user(tool: BaseTool) -> BaseTool:
-    """Return a tool with the argument ``to_user``."""
+    """Return a copy of a tool that also accepts the argument ``to_user``."""
     parameters = parameters_of(tool)
     said = {"type": "string", "description": ABOUT}
     properties = {TO_USER: said, **(parameters.get("properties") or {})}
@@ -200,7 +200,7 @@ class _Call:
 class Speaking(Listener):
     """A listener that shows the text of tool calls while it arrives.
 
-    Text that was shown stays, even if the call turns out to be invalid or contains the argument
+    Text that was shown is kept, even if the call turns out to be invalid or contains the argument
     twice. If an interrupted answer is requested again, its text is shown again.
     """
 
@@ -226,7 +226,7 @@ class Speaking(Listener):
             await asyncio.sleep(0)
 
     def rest(self, whole: str, content: str) -> None:
-        """Show the rest of a message that is complete."""
+        """Show the part of a complete message that was not shown yet."""
         told = content.rstrip() + self._told if content.strip() else self._told
         if whole[len(told) :]:
             self._tell(whole[len(told) :])
@@ -247,7 +247,7 @@ class Speaking(Listener):
                 gap = GAP if not call.told and (self._told or self._content.strip()) else ""
                 self._say(call, gap)
             if not call.argument.is_over:
-                # The text of the next call follows after this one's.
+                # The text of the next call must come after the whole text of this call.
                 break
 
     def _say(self, call: _Call, gap: str) -> None:
@@ -258,7 +258,10 @@ class Speaking(Listener):
             call.waits = ""
 
     def _call_of(self, part: Mapping[str, Any]) -> _Call:
-        """Return the call of a part, by the same rules as LangChain and `read_calls`."""
+        """Return the call to which a streamed part belongs.
+
+        LangChain and `read_calls` follow the same rules.
+        """
         call_id = str(part["id"]) if part["id"] else None
         index = part.get("index")
         for call in self.calls:
@@ -289,7 +292,7 @@ def take_out_to_user(answer: AIMessage, speaking: Speaking | None = None) -> AIM
     content = str(answer.text).removesuffix(late)
     texts = [_text_of(call) for call in answer.tool_calls]
     left = [*speaking.calls] if speaking is not None else []
-    # The shown text is all that is kept of an invalid call.
+    # Of an invalid call, only the shown text is kept.
     said: dict[object, str | None] = {came: came.told for came in left}
     for place, call in enumerate(answer.tool_calls):
         text = texts[place] or ""
@@ -323,6 +326,6 @@ def _without(call: ToolCall) -> ToolCall:
 
 
 def texts_by_id(message: AIMessage, calls: Iterable[ToolCall]) -> dict[str, str]:
-    """Return the text that an answer sends by each of its calls, by the calls' ids."""
+    """Return the texts that an answer sends by ``to_user``, by the ids of the calls."""
     texts = message.additional_kwargs.get(TO_USER) or ()
     return {str(call["id"]): text for call, text in zip(calls, texts, strict=False) if text}

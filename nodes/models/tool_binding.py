@@ -1,4 +1,4 @@
-"""Tools that a speaker's model is offered, by the API or by a schema.
+"""The tools offered to a speaker's model, by the API's tool calls or by a JSON schema.
 
 The tool for handing over to the next speaker is never run. A call of it, with the accompanying
 text, is the speaker's message.
@@ -42,7 +42,7 @@ class HandedOver(NamedTuple):
     """The hand-over that a reply requests by tool calls."""
 
     to: tuple[str, ...] = ()
-    """Requested next speakers, as the model wrote them."""
+    """Names of the requested next speakers, as the model wrote them."""
     private: bool = False
     """Whether only the next speaker hears the message."""
 
@@ -76,7 +76,7 @@ def _never(**_: object) -> None:
 
 
 def read_hand_over(answer: AIMessage) -> tuple[AIMessage, HandedOver]:
-    """Return an answer with the hand-over calls as part of its text, and the hand-over itself."""
+    """Return an answer with its hand-over calls turned into text, and the requested hand-over."""
     made = [call["args"] for call in answer.tool_calls if call["name"] == HAND_OFF]
     if not made:
         return answer, HandedOver()
@@ -120,7 +120,7 @@ def tokens_of_tools(conversation: Conversation, registry: Registry, speaker: Spe
 
 
 def check_room(conversation: Conversation, registry: Registry) -> None:
-    """Check that a speaker's tools and schema fit its limit on prompts.
+    """Check that the tools and the schema of each speaker fit into its limit on prompts.
 
     The other constant parts of a prompt are checked when the spec is made.
     """
@@ -134,20 +134,20 @@ def check_room(conversation: Conversation, registry: Registry) -> None:
 
 
 _CHOICES: Final = ("auto", "required", "none")
-"""Choices of tools, besides the name of a tool."""
+"""Values of ``tool_choice`` besides the name of a tool."""
 
 T = TypeVar("T")
 
 
 class ToolOffer(ABC):
-    """The tools that a call offers.
+    """The tools that a call offers to the model.
 
     Args:
         tools: The tools.
         choice: ``auto``, ``required``, ``none`` or the name of a tool.
 
     Raises:
-        SpecError: The choice is the name of another tool.
+        SpecError: The choice is the name of a tool that is not offered.
     """
 
     def __init__(self, tools: Sequence[BaseTool] = (), choice: str = "none") -> None:
@@ -169,7 +169,7 @@ class ToolOffer(ABC):
         offered: Callable[[], tuple[Sequence[BaseTool], str]],
         prompting: Prompting,
     ) -> list[BaseMessage]:
-        """Return a prompt for people, with the names of tools as in the log.
+        """Return a prompt as people see it, with the registered names of the tools.
 
         Args:
             messages: The messages.
@@ -213,7 +213,7 @@ class NativeToolOffer(ToolOffer):
 
     @staticmethod
     def described(tools: Sequence[T]) -> Sequence[T]:
-        """Return nothing: the API receives the tools, and only if the model may call one."""
+        """Return nothing, since the API receives the tools outside of the prompt."""
         return ()
 
     @staticmethod
@@ -246,7 +246,7 @@ class NativeToolOffer(ToolOffer):
 
 
 class SchemaToolOffer(ToolOffer):
-    """Tools that a model calls by an answer in JSON, which a schema constrains."""
+    """Tools that a model calls by answering in JSON, as a schema requires."""
 
     @staticmethod
     def described(tools: Sequence[T]) -> Sequence[T]:
@@ -289,7 +289,7 @@ class SchemaToolOffer(ToolOffer):
             return read_answer(read(found, adapter.label), self.tools)
         answer = normalise_answer(found, adapter.label)
         if self.tools:
-            # A call that the model writes although it may not is not part of its message.
+            # The model may call no tool now, so a call that it writes is not part of its message.
             answer = read_answer(answer, self.tools)
             answer = answer.model_copy(update={"tool_calls": [], "invalid_tool_calls": []})
         return adapter.read_calls(answer, {})
@@ -310,7 +310,7 @@ _OFFERS: Final[Mapping[ToolCalling, type[ToolOffer]]] = {
 
 
 def offers_of(prompting: Prompting, chosen: ToolCalling | None) -> type[ToolOffer]:
-    """Return the class of the offers that a model receives.
+    """Return the class that offers tools to a model.
 
     Args:
         prompting: The model's `Prompting`.

@@ -23,7 +23,7 @@ from .storable_json import TOO_DEEP, TOO_LARGE, why_unstorable
 _ACCEPTED = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _LONGEST = 64
 _SIGNS = 8
-"""Number of hex digits of a name's digest that make it unique."""
+"""Number of hex digits of the digest that makes a sent name unique."""
 
 _MEANT_OTHERWISE = frozenset({"any", "auto", "none", "required"})
 """Names that mean a choice of tools to OpenAI or LangChain."""
@@ -42,7 +42,10 @@ def wire_names(names: Iterable[str]) -> Names:
 
 
 def add_called_names(names: Names, messages: Iterable[BaseMessage]) -> Names:
-    """Add the names of earlier calls, for tools that are not offered or do not exist."""
+    """Return the names, together with those of earlier calls.
+
+    The tools of earlier calls may not be offered now, or may not exist.
+    """
     # Most messages of a long log contain no calls.
     callers = (
         message
@@ -141,8 +144,9 @@ def _renamed(message: BaseMessage, names: Names) -> BaseMessage:
 
 
 RAW = "raw_tool_calls"
-"""Key of a streamed answer's unchanged calls in its ``additional_kwargs``. LangChain's own reading
-of a stream repairs invalid or truncated calls, and a partial call must not run.
+"""Key of the calls of a streamed answer, exactly as they were sent, in its ``additional_kwargs``.
+LangChain's own reading of a stream repairs invalid or truncated calls, but a partial call must not
+run.
 """
 
 NO_NAME = "The call has no tool name."
@@ -175,7 +179,7 @@ def raw_calls(found: object) -> list[dict[str, Any]]:
 
 
 def read_call(name: object, arguments: object, call_id: object) -> ToolCall | InvalidToolCall:
-    """Read one call."""
+    """Return a call, or an invalid call with the reason, from the values that the server sent."""
     called = storable(name) if isinstance(name, str) else ""
     key = storable(str(call_id)) if call_id else None
     if not called:
@@ -218,7 +222,7 @@ def read_calls(
             whole.append(dict(part))
     read = [read_call(call["name"], call["arguments"], call["id"]) for call in whole]
     if cut_off and read and (not whole[-1]["arguments"] or read[-1]["type"] == "invalid_tool_call"):
-        # Without any arguments, all of them may be missing.
+        # A call without any arguments may have lost all of them.
         read[-1] = _half(read[-1], whole[-1]["arguments"])
     return split_calls(read)
 

@@ -1,7 +1,7 @@
 """Tools for endpoints without tool calls.
 
-The prompt describes the tools, a JSON schema constrains the answer, and this module reads it as
-tool calls. The endpoint sees calls and results only as ordinary text in the prompt.
+The prompt describes the tools, a JSON schema constrains the answer, and this module reads the
+answer as tool calls. The endpoint sees calls and results only as ordinary text in the prompt.
 """
 
 import json
@@ -32,7 +32,7 @@ refuse keywords that they do not support. The tool checks the other keywords whe
 """
 
 _LONGEST = 100
-"""Largest ``minItems`` or ``maxItems`` that is sent, since grammars grow with it."""
+"""Largest ``minItems`` or ``maxItems`` that is sent. A server's grammar grows with this number."""
 
 _ANYTHING = ["string", "number", "boolean", "object", "array", "null"]
 _KNOWN = frozenset({*_ANYTHING, "integer"})
@@ -49,7 +49,7 @@ def closed_object(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def slim_arguments(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of the schema of a tool's arguments that is sent."""
+    """Reduce the schema of a tool's arguments to the keywords that are sent."""
     slim = _slim(dict(parameters))
     if "properties" not in slim and not slim.get("additionalProperties"):
         return closed_object({})
@@ -89,13 +89,14 @@ def _own(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 TOOL, ARGUMENTS, REPLY = "tool", "arguments", "reply"
-"""Fields of an answer."""
+"""Names of the fields in an answer."""
 
 TOLD = """Tools:
 {tools}
 To call a tool, write {{"tool": its name, "arguments": {{…}}}}. You get its result next. To speak, \
 write {{"reply": your words}}."""
-"""List of a model's tools. It never changes, so that a prompt cache can keep it."""
+"""Template for the list of a model's tools. The list never changes, so a prompt cache can keep it.
+"""
 
 NO_CALL = "Answer in plain words now. You cannot call a tool."
 RESULT = "Result of {name}: {text}"
@@ -128,7 +129,7 @@ def answer_schema(tools: Sequence[BaseTool], choice: str) -> dict[str, Any]:
 
 
 def read_answer(answer: AIMessage, tools: Iterable[BaseTool]) -> AIMessage:
-    """Read an answer that the schema constrained."""
+    """Return an answer in schema-constrained JSON as a message with text or tool calls."""
     text = without_fences(str(answer.text))
     whole = True
     try:
@@ -152,7 +153,7 @@ def read_answer(answer: AIMessage, tools: Iterable[BaseTool]) -> AIMessage:
 
 
 def _partly(text: str) -> object:
-    """Parse a truncated answer."""
+    """Return the complete fields of a truncated answer, or None."""
     try:
         return parse_partial_json(text) if text.startswith("{") else None
     except (ValueError, RecursionError):

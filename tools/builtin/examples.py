@@ -13,7 +13,9 @@ from ..registry.hooks import ArgumentsError
 from ..sandbox import sandbox
 
 _FAR: Final = 1_000_000
-"""Largest absolute value of a number. Small models sometimes write endless digits."""
+"""Largest absolute value of a number that `high_low` accepts. Small models sometimes write endless
+digits.
+"""
 
 _SECONDS: Final = 2.0
 """Time limit of a calculation in seconds. A tower of powers would never finish."""

@@ -13,7 +13,15 @@ from .servers import Server, ServerError
 async def find_tools(
     servers: Mapping[str, Server], wanted: Iterable[tuple[str, str]]
 ) -> dict[str, BaseTool]:
-    """Return the named tools of MCP servers. Asks only their servers, concurrently."""
+    """Return MCP tools by their names. Only the servers of these tools are asked, concurrently.
+
+    Args:
+        servers: The MCP servers, by name.
+        wanted: The field and the name of each tool. Errors mention the field.
+
+    Raises:
+        SpecError: A server fails, or has no tool of this name.
+    """
     named: dict[str, list[tuple[str, str]]] = {}
     for path, name in wanted:
         named.setdefault(name.partition(".")[0], []).append((path, name))

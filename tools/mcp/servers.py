@@ -1,7 +1,7 @@
 """MCP servers by name, passed in Python or read from the file named by a setting.
 
-They are not part of a conversation's spec. A spec may come from anyone, and a server may be a
-command on this machine.
+Servers are not part of a conversation's spec, since a spec may come from anyone, and a server may
+be a command on this machine.
 """
 
 import json
@@ -32,7 +32,7 @@ _TRANSPORTS: Final[Mapping[str, str]] = {
     "streamable-http": "streamable_http",
     "streamableHttp": "streamable_http",
 }
-"""Transport names in other clients' files, each with ours."""
+"""Other clients' names for transports, each with ours."""
 
 _VARIABLE: Final = re.compile(r"\$\{([^}]+)\}")
 

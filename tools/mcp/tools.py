@@ -91,7 +91,10 @@ async def tools_of(server: Server, name: str) -> dict[str, BaseTool]:
 
 
 def _schema(given: object) -> dict[str, Any]:
-    """Return the schema of the arguments. Servers may omit keys that LangChain needs."""
+    """Return the schema of a tool's arguments, with the keys that LangChain needs.
+
+    Servers may omit these keys.
+    """
     found = given if isinstance(given, dict) else {}
     return {"type": "object", "properties": {}} | found
 
@@ -194,7 +197,7 @@ def _innermost(error: Exception) -> Exception:
 
 
 def _has_ended(error: Exception) -> bool:
-    """Return whether a command has ended, noticed when reading from it or writing to it."""
+    """Return whether an error means that the command of a server has ended."""
     if isinstance(error, McpError):
         return error.error.code == CONNECTION_CLOSED
     return isinstance(error, anyio.BrokenResourceError)

@@ -68,7 +68,10 @@ async def call(
 def _outcome(
     function: Callable[..., object], *given: object
 ) -> tuple[object, BaseException | None]:
-    """Return a function's result or its exception; not every thread passes on a BaseException."""
+    """Return a function's result, or its exception.
+
+    Raising would not do, since some threads do not pass on a BaseException.
+    """
     try:
         return function(*given), None
     except BaseException as error:
@@ -82,7 +85,7 @@ def is_cancelled() -> bool:
 
 
 def takes_values(score: Callable[..., object]) -> bool:
-    """Return whether a score function accepts the values of its cell as second argument."""
+    """Return whether a score function accepts, as second argument, the values set by the batch."""
     try:
         takes = signature(score)
     except (TypeError, ValueError):
@@ -158,13 +161,14 @@ def takes_state(agent: Agent) -> bool:
 
 def is_remote(agent: Agent) -> bool:
     """Return whether an agent is a graph on a LangGraph server."""
-    # Not imported, since the import takes a second: without it, there is no such object.
+    # Not imported, since the import takes a second. If the module is not loaded, there is no such
+    # graph.
     remote = sys.modules.get("langgraph.pregel.remote")
     return remote is not None and isinstance(_asked(agent), remote.RemoteGraph)
 
 
 def _asked(agent: Agent) -> Agent:
-    """Return the part of a composed Runnable that receives the input."""
+    """Return the runnable inside a composed Runnable that receives the input."""
     match agent:
         case RunnableBindingBase():
             return _asked(agent.bound)

@@ -105,7 +105,7 @@ class Hook:
 
     @property
     def name(self) -> str | None:
-        """Name of its first function. Used if the hook is passed without a name."""
+        """Name of the hook's first function. Used if the hook is passed without a name."""
         functions = (one for one in vars(self).values() if one is not None)
         return next((getattr(one, "__name__", None) for one in functions), None)
 

@@ -38,7 +38,7 @@ def load_entry_points(kind: str, entries: Sequence[EntryPoint], path: str) -> An
 
 
 def by_name(kind: str, given: object) -> Mapping[str, Any]:
-    """Return the argument, or raise SpecError if it is not a dict."""
+    """Return a dict of objects by name, empty for None. Raise SpecError if it is not a dict."""
     if given is not None and not isinstance(given, Mapping):
         raise SpecError(f"{kind}: must be a dict from names to {kind}, not {type(given).__name__}")
     return given or {}
@@ -61,7 +61,10 @@ def check_name(name: object, kind: str) -> None:
 
 
 def as_tool(given: object, where: str) -> Any:  # noqa: ANN401  # checked by `check_kind`
-    """Return a function as LangChain tool, described to models by its docstring and types."""
+    """Return a function as a LangChain tool, and any other object unchanged.
+
+    The docstring and types of the function describe the tool to models.
+    """
     if not inspect.isroutine(given):
         return given
     name = given.__name__
@@ -77,7 +80,7 @@ def as_tool(given: object, where: str) -> Any:  # noqa: ANN401  # checked by `ch
 
 
 def tools_in(given: object) -> Iterable[BaseTool]:
-    """Return the argument, or raise SpecError if it is not a list of tools."""
+    """Return the tools, or none for None. Raise SpecError if they are not a list of tools."""
     # A tool is a pydantic model, and these are iterable.
     is_list = isinstance(given, Iterable) and not isinstance(given, BaseTool | str | Mapping)
     if given is not None and not is_list:

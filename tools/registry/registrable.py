@@ -34,7 +34,7 @@ NOUNS: Final[Mapping[str, str]] = {
 """
 
 ALL_NOUNS: Final[Mapping[str, str]] = {**NOUNS, "scores": "score"}
-"""All kinds, with those that only batches can name."""
+"""All kinds, including scores, which only batches can name."""
 
 _TAKEN: Final = frozenset({"auto", "required", "none"})
 """Names that models' APIs use for the choice of tools."""
@@ -48,7 +48,7 @@ _TAKES: Final[Mapping[str, tuple[str, ...]]] = {
     "before_tool": ("turn", "call"),
     "after_tool": ("turn", "call", "result"),
 }
-"""Arguments of each kind of function."""
+"""The arguments with which each kind of function is called."""
 
 
 def check_kind(kind: str, found: object, where: str) -> None:

@@ -40,17 +40,17 @@ class Launch:
     folder: str | None = None
     """A new folder in which the process starts. It is removed when the process ends."""
     in_memory: Sequence[str] = ()
-    """The folders that are in memory in the process's own namespaces. Empty if it has none."""
+    """The in-memory folders in the process's own namespaces. Empty if it has no own namespaces."""
     group: bool = False
     """Whether the process leads a process group on the bare host."""
     filter: bytes | None = None
-    """Bytes that the process reads from a file descriptor. Its number replaces ``{filter}`` in the
-    command.
+    """Bytes that the process reads from a file descriptor, whose number replaces ``{filter}`` in
+    the command. None if it reads none.
     """
     own_mib: int = 0
-    """MiB of memory that the process needs in addition to the code's."""
+    """Memory that the process needs in addition to the code's, in MiB."""
     grace: float = 0
-    """Seconds in which the process itself may report that the time is over."""
+    """Seconds after the time limit in which the process itself may report that the time is over."""
 
 
 async def start_process(
@@ -110,7 +110,7 @@ async def wait_until_ready(out: asyncio.StreamReader) -> None:
 
 
 async def _filled(data: bytes | None) -> int | None:
-    """Return the read end of a pipe that contains these bytes."""
+    """Return the read end of a pipe that contains these bytes, or None for None."""
     if data is None:
         return None
     filling = asyncio.ensure_future(asyncio.to_thread(_pipe, data))

@@ -46,7 +46,7 @@ _FRAMES: Final = 10
 
 
 class Call:
-    """One call: its order, and the file descriptor for its output."""
+    """One run of code: the order to run it, and the file descriptor for its output."""
 
     def __init__(self, order: dict[str, Any], answers: int) -> None:
         self._order = order
@@ -56,7 +56,7 @@ class Call:
         write(self._answers, text.encode(errors="replace"))
 
     def ended(self, pool: monty.Monty) -> tuple[int, bytes]:
-        """Run the call, and replace an unexpected exception with a note to the code's author."""
+        """Run the code, and replace an unexpected exception with a note to the code's author."""
         try:
             return self.run(pool)
         except Exception as error:
@@ -64,7 +64,7 @@ class Call:
             return 137, b""
 
     def run(self, pool: monty.Monty) -> tuple[int, bytes]:
-        """Run the call, and return the exit code and the variables to keep."""
+        """Run the code, and return the exit code and the variables to keep."""
         seconds = self._order["seconds"]
         limits: monty.ResourceLimits = {
             "max_feed_duration_secs": seconds,
@@ -91,7 +91,7 @@ class Call:
             return b""
 
     def _loads(self, session: monty.MontySession, former: bytes) -> bool:
-        """Return whether this version of Monty can read the stored variables."""
+        """Load the stored variables. Return whether this version of Monty can read them."""
         try:
             session.load_session(former)
         except Exception:
@@ -228,7 +228,7 @@ def _watch(orders: int, on: bool) -> None:
 
 
 def _aside(call: Call, pool: monty.Monty) -> tuple[int, bytes]:
-    """Run a call in a separate thread, so that this thread can handle the signal."""
+    """Make a call in a separate thread, so that this thread can handle the signal."""
     found: list[tuple[int, bytes]] = []
     thread = threading.Thread(target=lambda: found.append(call.ended(pool)))
     thread.start()

@@ -21,7 +21,7 @@ _INODE = 1300
 
 
 Snapshot: TypeAlias = tuple[frozenset[int], frozenset[tuple[int, str]]]
-"""The ended processes of a family, and how often each stopped thread has run."""
+"""The ended descendants of a process, and how often each stopped thread has run."""
 
 
 def family(pid: int) -> set[int]:
@@ -30,7 +30,7 @@ def family(pid: int) -> set[int]:
 
 
 def _family(pid: int) -> tuple[set[int], set[int]]:
-    """Return the living descendants, and the ended ones that the kernel still lists."""
+    """Return the living descendants, and the ended descendants that the kernel still lists."""
     living: set[int] = set()
     ended: set[int] = set()
     todo = [pid]
@@ -46,7 +46,9 @@ def _family(pid: int) -> tuple[set[int], set[int]]:
 
 
 def snapshot(pid: int, trusted: Iterable[int], stopped: Iterable[int]) -> Snapshot | None:
-    """Return a snapshot of a family, or None if anything in it runs.
+    """Return a snapshot of a process's descendants, or None if one is running.
+
+    Trusted processes may be alive, but all threads of the stopped processes must be stopped.
 
     A single snapshot is not enough, since processes start and end while it is taken. Two equal
     snapshots in a row are enough: a process that forked meanwhile has left an ended process, and a
@@ -106,7 +108,10 @@ def _has_ended(pid: int) -> bool:
 
 
 def memory(pids: Iterable[int], limit: int) -> int:
-    """Return the bytes of memory that processes use together."""
+    """Return the bytes of memory that processes use together.
+
+    If a quick estimate is below the limit, the estimate is returned.
+    """
     rough: dict[int, int] = {}
     shared: dict[str, int] = {}
     for pid in pids:

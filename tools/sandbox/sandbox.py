@@ -51,7 +51,7 @@ class Ran:
     brackets.
     """
     kept: Kept
-    """Argument for the session's next call."""
+    """State of the session's interpreter, to pass to its next call."""
     level: Level
     """The level that ran the code."""
 
@@ -80,7 +80,7 @@ async def run(sandbox: Sandbox, language: Language, code: str, kept: Kept) -> Ra
 async def check(
     sandbox: Sandbox, languages: Collection[Language], at: str = "sandbox.level"
 ) -> None:
-    """Raise SpecError if this machine can't run these languages. Tries once per process."""
+    """Raise SpecError if this machine can't run these languages. Tests a level once per process."""
     for language in languages:
         await level_for(sandbox, language, at)
 
@@ -187,7 +187,7 @@ async def _level(sandbox: Sandbox, language: Language, at: str = "sandbox.level"
 
 
 async def _problem(level: Level) -> str | None:
-    """Return why a level does not work here, or None. Tries it once per process."""
+    """Return why a level does not work on this machine, or None. Tests it once per process."""
     known = _problems()
     if level not in known:
         async with _workers().lock(f"probe {level}"):

@@ -1,7 +1,8 @@
-"""The process inside the sandbox that contains the interpreter. Its text is run there with `-c`.
+"""The process inside the sandbox that contains the interpreter.
 
-It shares its memory with untrusted code, so all of its output is untrusted data. It uses only the
-standard library, and runs on Python 3.9 and later. `tools.sandbox.launch` starts it.
+It runs the text of this file with `python -c`. It shares its memory with untrusted code, so all of
+its output is untrusted data. It uses only the standard library, and runs on Python 3.9 and later.
+`tools.sandbox.launch` starts it.
 """
 
 import ast

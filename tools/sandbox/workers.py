@@ -79,14 +79,14 @@ _SWEEPS = 100
 
 @dataclass(frozen=True, slots=True)
 class WorkerEnded:
-    """The end of a call."""
+    """The result of a call, without its output."""
 
     exit_code: int
     """0: success. 1: an exception. 124: time limit exceeded. 137: killed. Or the shell's own exit
     code.
     """
     note: str = ""
-    """Note for the line below the output."""
+    """Note to add below the output. Empty if there is none."""
     memory: bytes = b""
     """The interpreter's variables, in Monty's format."""
     broke_off: bool = False
@@ -200,7 +200,7 @@ class Worker:
         assert self._process.stdin is not None  # noqa: S101  it is a pipe
         self._process.stdin.write(len(data).to_bytes(4, "big") + data)
         await self._process.stdin.drain()
-        # Output before the mark was written after the end of the last call.
+        # Text before the mark was written after the end of the last call, so it is dropped.
         rest = await self._until(mark + b"<", b"", None)
         rest = await self._until(mark + b">", rest, output)
         while b"\n" not in rest and len(rest) < 16:
@@ -257,7 +257,10 @@ class Worker:
         return held > self._limit
 
     async def _sweep(self) -> bool:
-        """Kill the processes that the call left behind, and suspend the interpreter."""
+        """Kill the processes that the call left behind, and suspend the interpreter.
+
+        Returns False if some of them may still run.
+        """
         if not _HAS_SIGNALS:
             return True
         found = await asyncio.to_thread(self._swept)
@@ -347,7 +350,10 @@ class Workers:
     async def kept(
         self, key: str, runs: int, launch: Callable[[], Awaitable[Launch]]
     ) -> AsyncIterator[tuple[Worker, bool]]:
-        """Check out the interpreter of a key, and yield it and whether it is new."""
+        """Check out the interpreter of a key. Yields the interpreter, and whether it is new.
+
+        An interpreter that has not made exactly ``runs`` calls is replaced.
+        """
         async with self.lock(key), self._room:
             known = self._idle.get(key)
             if known is not None and (known.runs != runs or known.has_ended):
@@ -423,7 +429,7 @@ class Workers:
 
     @asynccontextmanager
     async def lock(self, name: str) -> AsyncIterator[None]:
-        """Acquire the lock of a name."""
+        """Hold the lock with this name until the block ends."""
         lock, users = self._locks.get(name, (asyncio.Lock(), 0))
         self._locks[name] = (lock, users + 1)
         try:

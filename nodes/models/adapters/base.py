@@ -80,21 +80,22 @@ class Offer(NamedTuple):
 
 
 class Adapter(ABC):
-    """One family of models.
+    """The interface to a model. Each family of models has its own subclass.
 
     Args:
         label: Name of the model in usage and errors.
-        learned: The facts about its settings that earlier calls of the model have shown.
+        learned: Facts about the model's settings, learned from the errors of earlier calls.
     """
 
     prompting: Prompting = Prompting()
     """Construction of the model's prompts."""
     default_name: str | None = None
-    """Name of the model in a conversation that names none."""
+    """Name of the model in a conversation that names no model. None if it has no such name."""
     address: str | None = None
-    """Address of the model's server. None if it is a child of this process, or not known."""
+    """Address of the model's server. None if the server is a child of this process, or not known.
+    """
     retries: int = 0
-    """Number of retries after an interrupted answer."""
+    """Maximum number of retries of a call."""
 
     def __init__(self, label: str, learned: Learned) -> None:
         self.label = label
@@ -107,7 +108,7 @@ class Adapter(ABC):
 
     @abstractmethod
     def accepted_limit(self, tokens: int) -> int | None:
-        """Return an output token limit as a default, or None if the client has no such setting."""
+        """Return ``tokens`` if the client has a setting for the output token limit, or None."""
 
     def check(self, settings: CallSettings) -> None:
         """Check that the client supports the user's settings, and that each is set once.
@@ -132,7 +133,7 @@ class Adapter(ABC):
         """Return the client's names for the settings of a call, by duologue's names."""
 
     def learns(self, name: str, text: str) -> bool:
-        """Return whether the next try sends a refused setting by another name.
+        """Return whether the next attempt sends a refused setting by another name.
 
         Args:
             name: Our name for the setting.
@@ -152,8 +153,9 @@ class Adapter(ABC):
 
         Args:
             settings: The settings of the call.
-            offer: The tools, if the model may call some by its API.
-            marks: The format of the answer, which a grammar enforces if the model needs one.
+            offer: The tools that the model may call by its API. None if there are none.
+            marks: The format of the answer. Models that need a grammar get one for this format.
+                None if the answer may have any form.
             purpose: The purpose of the answer.
         """
 
@@ -164,7 +166,7 @@ class Adapter(ABC):
         Args:
             settings: The settings of the call.
             schema: The pydantic model of the answer.
-            instead: The setting of the conversation that needs no structured output, for errors.
+            instead: The setting that avoids structured output, which errors recommend.
         """
 
     @abstractmethod
@@ -178,15 +180,15 @@ class Adapter(ABC):
         """Return the function that calls the model for a tool call as schema-constrained JSON."""
 
     def own_messages(self, prompt: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return the messages of a prompt for the client, which may change them."""
+        """Return a prompt's messages for the client: copies if other code may change them."""
         return [*prompt]
 
     def answer_in(self, error: Exception) -> AIMessage | None:
-        """Return the answer for which the client raised an error, or None."""
+        """Return the answer that the client rejected with this error, or None."""
         return None
 
     def checked(self, found: object) -> object:
-        """Return a reply after a check of its size, before it is read.
+        """Return a reply that is not too large to be read.
 
         Raises:
             ModelError: The reply is larger than the limit.
@@ -203,7 +205,7 @@ class Adapter(ABC):
         return normalise_calls(answer, names)
 
     def at_gate(self, gate: Gate, prompt: Sequence[BaseMessage]) -> AtGate:
-        """Return a call that passes the gate."""
+        """Return the object through which one call passes the gate."""
         return AtGate(gate, self.label, prompt, self.server)
 
     @property
@@ -224,7 +226,7 @@ class Adapter(ABC):
         """Return the provider's list price, or None if it is not known. Reads files."""
 
     def keep_in(self, found: MutableMapping[str | None, "Adapter"], name: str | None) -> None:
-        """Keep the adapter for the next call of the model with this name."""
+        """Store the adapter in ``found``, for the next call of the model with this name."""
         found[name] = self
 
 
@@ -288,7 +290,7 @@ async def _answer(
     gate: AtGate | None,
     notify: Callable[[str], None],
 ) -> T:
-    """Make a call. Repeat it if its answer breaks off or the server refuses it for now."""
+    """Make a call. Repeat it if its answer is interrupted or the server refuses it for now."""
 
     def is_refused(error: BaseException | None) -> bool:
         return gate is not None and error is not None and is_for_now(error)

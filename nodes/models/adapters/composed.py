@@ -1,4 +1,4 @@
-"""Chat models, and their compositions in LangChain: with fallbacks, bound or configurable."""
+"""LangChain chat models, and their compositions: with fallbacks, bound or configurable."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias, TypeGuard
@@ -46,7 +46,7 @@ Chat: TypeAlias = Runnable[LanguageModelInput, AIMessage]
 """A chat model, or a composition of chat models."""
 
 Make: TypeAlias = Callable[[BaseChatModel, Mapping[str, Any]], Runnable[LanguageModelInput, Any]]
-"""Makes something from a chat model and the options bound to it."""
+"""Makes a runnable from a chat model and the options bound to it."""
 
 
 def is_chat(chat: object) -> TypeGuard[Chat]:
@@ -85,7 +85,7 @@ def bound_options(chat: object) -> dict[str, Any]:
 
 
 def configure(chat: Chat, config: RunnableConfig | None = None) -> Chat:
-    """Resolve the configurable parts, by the configuration of the run."""
+    """Replace the configurable parts of a chat model, as the configuration of the run says."""
     match chat:
         case DynamicRunnable():
             return configure(chat.prepare(ensure_config(config))[0], config)

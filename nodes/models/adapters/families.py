@@ -1,4 +1,4 @@
-"""Families of models: finding the family of a name or an object, and its available models."""
+"""Lookup of the adapter for a model's name or object, and of the available models."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -38,8 +38,8 @@ Notify = Callable[[str], None]
 
 
 _first_of_batches: Final = WeakKeyDictionary[object, dict[str | None, str]]()
-"""The models that servers listed first, by the gate of a batch. A session that begins while the
-server is down then knows its model.
+"""The first model that each server listed, by the gate of a batch and the server's address. If a
+session begins while the server is down, it still knows its model.
 """
 
 
@@ -68,10 +68,10 @@ class Families:
         """Return the adapter of a model. Files are read in threads.
 
         Args:
-            name: A provider's name and a model's, ``embedded``, the path of a ``.gguf`` file, or
-                the server's name for a model. If None, the model of the settings, or the server's
-                default, or the embedded model.
-            notify: Called with a notice when something takes a moment.
+            name: A name with a provider, such as ``anthropic:claude-…``, or ``embedded``, or the path
+                of a ``.gguf`` file, or the server's name for a model. If None, the model of the
+                settings, or the server's default, or the embedded model.
+            notify: Called with a notice before a step that takes a moment.
 
         Raises:
             ModelUnavailableError: There is no model of this name, or it can't be started.
@@ -104,7 +104,7 @@ class Families:
 
 
 def check_chat(chat: object, error: str) -> None:
-    """Check that an object is a chat model, also with fallbacks, bound or configurable.
+    """Check that an object is a chat model or a composition of chat models, without bound tools.
 
     Args:
         chat: The object.
@@ -123,7 +123,7 @@ def adapter_of(label: str | None, chat: Chat) -> Adapter:
     """Return the adapter of a chat model that was passed as an object.
 
     Args:
-        label: Name of the model in usage and errors. Its own name if None.
+        label: Name of the model in usage and errors. The chat model's own name if None.
         chat: The chat model.
     """
     label = label_of(chat) if label is None else label
@@ -134,8 +134,8 @@ def prompting_of(name: str | None, label: str | None) -> Prompting:
     """Return the `Prompting` of a model that has spoken.
 
     Args:
-        name: The conversation's name for the model.
-        label: Its label in the usage.
+        name: The conversation's name for the model. None if the conversation names no model.
+        label: The model's label in the usage, or None.
     """
     return embedded.prompting_of_local(name, label) or Adapter.prompting
 
@@ -175,9 +175,9 @@ async def list_models(settings: Settings, notify: Notify) -> list[str]:
     """Return the server's names for its models.
 
     Raises:
-        ModelUnavailableError: The server does not list them.
+        ModelUnavailableError: The server does not list its models.
     """
-    # It imports OpenAI's client.
+    # In a thread, since it imports OpenAI's client.
     listed = await asyncio.to_thread(_lister)
     return await listed(settings, notify)
 

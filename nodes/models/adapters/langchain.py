@@ -46,7 +46,7 @@ class LangChainModel(Adapter):
         return most if isinstance(most, int) else None
 
     def accepted_limit(self, tokens: int) -> int | None:
-        """Return an output token limit as a default, or None if the client has no such setting."""
+        """Return ``tokens`` if the client has a setting for the output token limit, or None."""
         return tokens if self._limit in type(self._first).model_fields else None
 
     def check(self, settings: CallSettings) -> None:
@@ -112,11 +112,14 @@ class LangChainModel(Adapter):
         return ask_with_schema(chat, self.label, schema, settings, 'tool_calling = "native"')
 
     def own_messages(self, prompt: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return copies, since other code may change the messages, which are shown again."""
+        """Return copies of the messages, since other code may change them.
+
+        Later prompts contain the same messages again.
+        """
         return copied(prompt)
 
     def answer_in(self, error: Exception) -> AIMessage | None:
-        """Return the answer for which the client raised an error, or None."""
+        """Return the answer that the client rejected with this error, or None."""
         return recover_answer(error) if isinstance(error, ValidationError) else answer_in(error)
 
     def read_calls(self, answer: AIMessage, names: Names) -> AIMessage:
@@ -211,12 +214,12 @@ def ask_with_schema(
         schema: The pydantic model of the answer, whose schema is sent as strict if possible, or a
             JSON schema.
         settings: The settings of the call.
-        instead: The setting of the conversation that needs no structured output, for errors.
+        instead: The setting that avoids structured output, which errors recommend.
 
     Raises:
         ModelError: The model has no structured output.
     """
-    # A dict: with the class, the client raises on an invalid answer and drops its text.
+    # A dict, since with the class the client raises on an invalid answer and drops its text.
     wanted = schema if isinstance(schema, dict) else schema_of(schema)
     strict = None if isinstance(schema, dict) else is_strict(wanted)
 

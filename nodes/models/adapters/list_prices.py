@@ -11,12 +11,12 @@ from langchain_core.language_models import BaseChatModel
 
 @dataclass(frozen=True)
 class ListPrice:
-    """The entry of a model in its provider's price list."""
+    """A model, as its provider's price list identifies it."""
 
     model: str
     provider: str | None
     address: str | None
-    """Address of its server. The provider's own if None."""
+    """Address of the model's server. The provider's own if None."""
 
     def of(self, prompt: int, cached: int, answer: int) -> float:
         """Return the price of a call in US dollars.
@@ -66,7 +66,10 @@ def list_price_of_call(
 
 
 def _find(told: Mapping[str, Any], address: str | None) -> ListPrice | None:
-    """Find a model in the table by its description for tracers and its address."""
+    """Return a model's entry in the table, by LangChain's metadata and the server's address.
+
+    None if the table does not list the model.
+    """
     model = told.get("ls_model_name")
     if not model:
         return None

@@ -56,7 +56,7 @@ class OpenAICompatible(Adapter):
         return self.chat.max_tokens
 
     def accepted_limit(self, tokens: int) -> int | None:
-        """Return an output token limit as a default."""
+        """Return ``tokens``, since every call can send an output token limit."""
         return tokens
 
     def check(self, settings: CallSettings) -> None:
@@ -78,10 +78,13 @@ class OpenAICompatible(Adapter):
         return names
 
     def learns(self, name: str, text: str) -> bool:
-        """Use the output limit's newer name if the server asks for it. Return whether it does."""
+        """Use the newer name of the output limit if the server's refusal names it.
+
+        Returns whether the newer name is used.
+        """
         if name != "max_tokens" or NEWER_LIMIT not in text:
             return False
-        # Another call may have set it since this one was sent.
+        # Another call may have set the name since this call was sent.
         self.learned.limit_name = NEWER_LIMIT
         return True
 

@@ -22,7 +22,7 @@ from ..tools_by_schema import answer_schema
 
 
 class Parameters:
-    """The parameters of an unknown client: OpenAI's, as arguments of the call."""
+    """The parameters of a client. The defaults are OpenAI's names, as arguments of the call."""
 
     names: ClassVar[Mapping[str, str]] = {}
     """The client's names for settings, by duologue's names. Contains only names that differ."""
@@ -77,10 +77,10 @@ class Parameters:
 
 
 class KnownParameters(Parameters):
-    """The parameters of a client that accepts no extra parts of requests."""
+    """The parameters of a client that accepts no extra fields of the body and no extra headers."""
 
     def check_extra(self, chat: BaseChatModel, settings: CallSettings) -> None:
-        """Check that the user set no extra parts of requests."""
+        """Check that the user set no extra fields of the body and no extra headers."""
         for name in ("extra_body", "extra_headers"):
             if getattr(settings, name):
                 raise SpecError(
@@ -189,7 +189,7 @@ def translate(
 ) -> Prepared:
     """Return a client, and the arguments of a call in the client's names.
 
-    A setting in the conversation overrides one of the client, and that overrides a default.
+    A setting of the conversation overrides a setting of the client, which overrides a default.
 
     Args:
         chat: The client.

@@ -99,7 +99,7 @@ def make_model(name: str, settings: Settings) -> ProviderModel:
     """Create the model of a provider. Takes seconds and reads files.
 
     Args:
-        name: The names of the provider and of the model.
+        name: The provider and its name for the model, such as ``anthropic:claude-sonnet-4-5``.
         settings: The settings of duologue.
 
     Raises:

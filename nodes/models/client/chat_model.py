@@ -1,6 +1,6 @@
 """LangChain's client for OpenAI's API, with the changes that this project needs.
 
-It overrides private methods of langchain-openai. Tests compare it with the stock client.
+The class overrides private methods of langchain-openai, so tests compare it with the stock client.
 """
 
 import asyncio
@@ -33,17 +33,19 @@ from .server_replies import (
 )
 
 _BLOCK: Final = 500
-"""Number of pieces that are joined at a time."""
+"""Number of streamed pieces that are joined at a time."""
 
 _LONGEST_ARGUMENTS: Final = 4000
-"""Maximum characters of arguments, over all calls, that LangChain may repair: 0.1 s of work."""
+"""Maximum number of characters in the arguments of all calls that LangChain may repair. Repairing
+that many takes 0.1 s.
+"""
 
 
 class KeptPieces:
     """Streamed pieces, kept in a form that is cheap to join.
 
-    Listeners keep the messages, and LangChain keeps the pieces around them. Each piece therefore
-    gets another message, and the original messages do not change.
+    Listeners keep the messages, and LangChain keeps the pieces that contain them. Therefore this
+    class replaces the message in a piece, and never changes a message.
     """
 
     def __init__(self) -> None:
@@ -73,7 +75,7 @@ class KeptPieces:
 
 
 def _remove_calls(piece: ChatGenerationChunk) -> None:
-    """Remove the calls in LangChain's form. The additional fields keep them in duologue's."""
+    """Remove the calls in LangChain's form. ``additional_kwargs`` keeps them in duologue's form."""
     none: dict[str, object] = {"tool_call_chunks": [], "tool_calls": [], "invalid_tool_calls": []}
     piece.message = piece.message.model_copy(update=none)
 
@@ -87,16 +89,18 @@ _LIMIT = "max_completion_tokens"
 """The name that `ChatOpenAI` always uses for the output token limit."""
 
 _RAW_RESPONSE = {"X-Stainless-Raw-Response": "true"}
-"""Makes OpenAI's client return the raw HTTP response. The stock `ChatOpenAI` sends it as well."""
+"""Header that makes OpenAI's client return the raw HTTP response. The stock `ChatOpenAI` sends it
+as well.
+"""
 
 
 class ChatModel(ChatOpenAI):
     """`ChatOpenAI` that reads plain JSON from OpenAI's client and keeps invalid calls.
 
-    Requests, retries and errors are the same. The client's typed methods would validate the whole
-    history on each call and build objects of each reply, which takes more time than the rest of
-    this program. They would also parse structured answers, and raise if one is cut off or does not
-    fit.
+    Requests, retries and errors are those of the stock class. The client's typed methods would
+    validate the whole history on each call and build objects of each reply, which takes more time
+    than the rest of this program. They would also parse structured answers, and raise if an answer
+    is cut off or does not fit its schema.
 
     The stock class raises on calls whose arguments are JSON but not an object, repairs invalid or
     truncated calls in a stream, and drops the model's thought.
@@ -112,7 +116,7 @@ class ChatModel(ChatOpenAI):
         input_: LanguageModelInput,
         *,
         stop: list[str] | None = None,
-        **kwargs: Any,  # as in the class above
+        **kwargs: Any,  # as in the base class
     ) -> dict[str, Any]:
         messages = [_as_sent(each) for each in self._convert_input(input_).to_messages()]
         texts = [_as_text(message) for message in messages]
@@ -135,7 +139,7 @@ class ChatModel(ChatOpenAI):
         messages: list[BaseMessage],
         stop: list[str] | None = None,
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,  # as in the class above
+        **kwargs: Any,  # as in the base class
     ) -> ChatResult:
         payload = self._get_request_payload(messages, stop=stop, **kwargs)
         if not _is_plain(payload):
@@ -166,7 +170,7 @@ class ChatModel(ChatOpenAI):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         *,
         stream_usage: bool | None = None,
-        **kwargs: Any,  # as in the class above
+        **kwargs: Any,  # as in the base class
     ) -> AsyncIterator[ChatGenerationChunk]:
         streaming = {**kwargs, "stream": True}
         if self._should_stream_usage(stream_usage, **kwargs):
@@ -288,7 +292,7 @@ def _body(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def _json(response: httpx2.Response) -> object:
-    """Return the JSON of a response. If its type is not JSON, the error quotes the body."""
+    """Return the JSON of a response. If its content type is not JSON, the error quotes the body."""
     try:
         return response.json()
     except Exception:
@@ -299,7 +303,7 @@ def _json(response: httpx2.Response) -> object:
 
 
 def _checked(found: object, request: httpx2.Request) -> object:
-    """Raise the error that a server reports with status 200."""
+    """Return a reply. If it reports an error with HTTP status 200, raise that error."""
     if failure := failure_in(found):
         raise openai.APIError("an error", request, body=failure)
     return found
@@ -307,7 +311,7 @@ def _checked(found: object, request: httpx2.Request) -> object:
 
 @contextmanager
 def _errors_of_langchain() -> Iterator[None]:
-    """Raise the errors of OpenAI's client as `ChatOpenAI` does."""
+    """Convert the errors of OpenAI's client as `ChatOpenAI` does."""
     try:
         yield
     except openai.BadRequestError as error:

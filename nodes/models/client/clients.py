@@ -30,18 +30,18 @@ _making = threading.Lock()
 
 
 class ApiClient(openai.AsyncOpenAI):
-    """OpenAI's client with a size limit for replies, and the stock client's name.
+    """OpenAI's client with a size limit for replies. Its user agent is that of the stock client.
 
     Args:
         max_reply_size: The maximum size of a reply, in bytes.
-        options: The options of the class above.
+        options: The options of `openai.AsyncOpenAI`.
     """
 
     def __init__(
         self,
         *,
         max_reply_size: int = MAX_REPLY_SIZE,
-        **options: Any,  # as in the class above
+        **options: Any,  # as in the base class
     ) -> None:
         super().__init__(**options)
         self._max_reply_size = max_reply_size
@@ -113,7 +113,7 @@ def make_client(
 
 
 def _timeout(settings: Settings) -> openai.Timeout:
-    # The time spent waiting for a free connection is not the server's.
+    # Waiting for a free connection has no limit, since the server does not cause it.
     connect = min(_CONNECT_SECONDS, settings.timeout)
     return openai.Timeout(settings.timeout, connect=connect, pool=None)
 

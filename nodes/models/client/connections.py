@@ -1,4 +1,7 @@
-"""Endpoints, and the clients of each event loop, whose connections are closed when it ends."""
+"""Endpoints, and the clients of each event loop.
+
+The connections of the clients are closed when the event loop ends.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -12,13 +15,15 @@ class Endpoint:
     """A server with OpenAI's API."""
 
     url: str | None
-    """Its address. OpenAI's own if None."""
+    """Address of the server. OpenAI's own if None."""
     key: str = field(repr=False)
-    """The key to send."""
+    """The API key to send."""
     limit_name: Literal["max_completion_tokens", "max_tokens"] = "max_tokens"
-    """Its name for the output token limit."""
+    """The server's name for the output token limit."""
     shown: str | None = None
-    """Its address in errors, without a password. None if it is a child of this process."""
+    """Address of the server in errors, without a password. None if the server is a child of this
+    process.
+    """
     max_tokens: int | None = None
     """Output token limit of calls that set none. The server's limit if None."""
     uses_proxies: bool = True
@@ -30,7 +35,7 @@ _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[object, Any]] = Weak
 
 
 def clients_of_loop(loop: asyncio.AbstractEventLoop) -> dict[object, Any]:
-    """Return the loop's cache of clients."""
+    """Return the cache of an event loop's clients."""
     return _clients.setdefault(loop, {})
 
 

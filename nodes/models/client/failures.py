@@ -1,4 +1,4 @@
-"""Errors of model calls, in one sentence each.
+"""Descriptions of failed model calls, one sentence each.
 
 OpenAI's client is imported only after it has raised an error.
 """
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from tenacity import RetryCallState
 
 _OPENAI = "api.openai.com"
-"""The server if no address is set."""
+"""Host of the server if no address is set."""
 
 
 def address_of(settings: Settings) -> str:
-    """Return a server's address as users may see it, without a password."""
+    """Return the address of the server in the settings, without a password, for users."""
     return show_address(settings.base_url) if settings.base_url else _OPENAI
 
 
 def name_of(label: str, address: str | None) -> str:
-    """Return the subject of an error: a server, or a model in a child of this process."""
+    """Return the subject of an error message: a server, or a model in a child of this process."""
     return f"the model server at {address}" if address else f"the model {label}"
 
 
@@ -95,7 +95,7 @@ def _what_went_wrong(error: Exception, label: str, address: str | None) -> str:
 
 
 def _refused(error: "openai.APIStatusError", label: str) -> str:
-    """Describe an HTTP status."""
+    """Describe an error that a server reports by its HTTP status."""
     import openai
 
     match error:
@@ -155,7 +155,7 @@ def _what_broke(error: Exception, below: BaseException | None, address: str | No
 
 
 def _http_error(error: BaseException | None) -> BaseException | None:
-    """Return the error of the HTTP client that caused an error."""
+    """Return the HTTP client's error among an error and its causes, or None."""
     while error is not None and not comes_from(error, "httpx2"):
         error = error.__cause__
     return error
@@ -207,7 +207,8 @@ def broke_off(error: BaseException) -> bool:
     """Return whether a connection broke during a stream, which the client does not retry."""
     cause: BaseException | None = error
     while cause is not None:
-        # Only failures inside the client's stream reader; it has retried earlier ones itself.
+        # Only failures inside the client's stream reader count. The client retries earlier
+        # failures.
         if passed(cause, "openai._streaming"):
             from openai import APIConnectionError
 

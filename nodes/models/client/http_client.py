@@ -4,10 +4,10 @@
   time out.
 - A call occupies a connection, so many conversations at once could use up the process's file
   descriptors. A pool of httpx checks all of its connections at every request. With 500
-  conversations at once that takes as long as the rest of a call. Therefore there are several small
-  pools.
-- httpx decompresses a body in pieces of at most 1 MiB, so a small body that decompresses to a huge
-  one is stopped after a piece.
+  conversations at once, these checks take as long as the rest of a call. Therefore there are
+  several small pools.
+- httpx decompresses a body in pieces of at most 1 MiB, so the size of a small body that becomes
+  huge when it is decompressed can be checked after each piece.
 """
 
 import asyncio
@@ -196,7 +196,7 @@ class _Heard(IntEnum):
 
 
 class HttpClient(openai.DefaultAsyncHttpxClient):
-    """OpenAI's HTTP client with a read timeout for a whole body, and for each event of a stream.
+    """OpenAI's HTTP client with a read timeout for a whole body, or for each event of a stream.
 
     If all connections are in use, further calls wait.
     """
@@ -240,7 +240,7 @@ def _most_connections() -> int:
 async def _limit(response: httpx2.Response) -> None:
     """Limit the size and the time of a response after its header has arrived.
 
-    Called for each redirect, too.
+    httpx calls this hook for each redirect, too.
     """
     extensions = response.request.extensions
     limit_reply(response, extensions.get(LIMIT, MAX_REPLY_SIZE))
@@ -300,11 +300,11 @@ class _TimedStream(httpx2.AsyncByteStream):
 
 
 class _Lines:
-    """The lines of an event stream."""
+    """A reader of the lines in an event stream."""
 
     def __init__(self) -> None:
         self._begun = b""
-        """The first character of the incomplete line."""
+        """The first character of the incomplete line. Empty if the last line is complete."""
 
     def heard(self, part: bytes) -> _Heard:
         """Return the meaning of the lines that end in the next part. White space means nothing."""

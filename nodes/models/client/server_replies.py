@@ -1,7 +1,7 @@
 """Normalization of a server's JSON replies to the form of OpenAI's API. Pure functions.
 
-Servers with OpenAI's API differ in details, and many clients fail at them. Only fields that this
-project reads are kept, each with a value of its type.
+Servers with OpenAI's API differ in details, and many clients can't read their replies. Only fields
+that this project reads are kept, each with a value of its type.
 """
 
 import json
@@ -15,7 +15,7 @@ from ....graphs.conversation.usage import token_count
 
 _ENDINGS = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
 _CUT_OFF = frozenset({"max_tokens", "model_length", "MAX_TOKENS"})
-"""Other servers' values for ``length``."""
+"""Other servers' values for the finish reason ``length``."""
 
 _TIERS = frozenset({"auto", "default", "flex", "scale", "priority"})
 
@@ -50,7 +50,7 @@ class NoReplyError(UnreadableReplyError):
 class TooLargeReplyError(UnreadableReplyError):
     """A reply with more bytes than the limit allows.
 
-    It is not an error of the HTTP client, so that no client retries.
+    The class is not derived from the HTTP client's errors, so that no client retries the call.
 
     Args:
         limit: The limit, in bytes.
@@ -164,7 +164,10 @@ def _quoted(found: object) -> str:
 
 
 def _delta(choice: Mapping[str, Any], body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the new part of an event. A server that does not stream sends a whole message."""
+    """Return the part of the message that an event adds.
+
+    A server that does not stream sends the whole message.
+    """
     for given in (choice.get("delta"), choice.get("message")):
         if isinstance(given, Mapping):
             return given
