@@ -79,7 +79,7 @@ def _heard(log: Sequence[BaseMessage]) -> list[BaseMessage]:
 
 
 def _half(log: Sequence[BaseMessage], *, private: bool) -> str | None:
-    """Return the place of the first message of the newer half, or None for a single message."""
+    """Return the place in the log at which the newer half begins, or None for a single message."""
     spoken = [message for message in log if overheard([message], private=private)]
     left = sum(tokens_of(message.text) for message in spoken)
     most = left // 2

@@ -125,7 +125,7 @@ def _text(found: object, depth: int = 0) -> str:
 
 
 def _is_paragraph(part: object) -> bool:
-    """Return whether a part is a whole paragraph, not a piece of one."""
+    """Return whether part of an answer is a whole paragraph, not a piece of a paragraph."""
     return isinstance(part, Mapping) and part.get("type") == "summary_text"
 
 

@@ -96,7 +96,7 @@ class Gate(Protocol):
 class Unbroken:
     """A gate for several calls recorded as one step. It pauses only before the first answer.
 
-    A pause after the first answer would lose that answer, and the call would be repeated later.
+    A later pause would lose the answers so far, and their calls would be repeated.
     """
 
     def __init__(self, gate: Gate) -> None:

@@ -199,7 +199,10 @@ def is_status_error(error: BaseException | None) -> TypeGuard["openai.APIStatusE
 
 
 def answer_in(error: BaseException) -> AIMessage | None:
-    """Return the answer that OpenAI's client rejected because it was cut off or filtered."""
+    """Return the answer that OpenAI's client rejected because it was cut off or filtered.
+
+    None if the error has another cause.
+    """
     if not _is_one_of(error, "ContentFilterFinishReasonError", "LengthFinishReasonError"):
         return None
     # Older clients have no completion for filtered answers.

@@ -187,7 +187,7 @@ def refused_setting(
 
 
 def _parameters(error: BaseException) -> Iterator[str]:
-    """Yield the parameters that an error names in a separate field."""
+    """Yield the parameters that an error names in a field, or that Python rejects by name."""
     for one in iter_causes(error):
         if isinstance(one, TypeError):
             yield from _UNEXPECTED.findall(str(one))

@@ -98,7 +98,7 @@ def read_hand_over(answer: AIMessage) -> tuple[AIMessage, HandedOver]:
 
 
 def offered_tools(registry: Registry, speaker: Speaker) -> list[BaseTool]:
-    """Return the speaker's own tools, as its model sees them."""
+    """Return the speaker's own tools, with the argument ``to_user`` if the speaker may use it."""
     tools = registry.tools_of(speaker)
     return [add_to_user(tool) for tool in tools] if speaker.speaks_with_tool_calls else tools
 

@@ -153,7 +153,7 @@ def read_answer(answer: AIMessage, tools: Iterable[BaseTool]) -> AIMessage:
 
 
 def _partly(text: str) -> object:
-    """Return the complete fields of a truncated answer, or None."""
+    """Return the fields of a truncated answer, the last of which may be incomplete, or None."""
     try:
         return parse_partial_json(text) if text.startswith("{") else None
     except (ValueError, RecursionError):

@@ -72,7 +72,7 @@ class CommandServer(_Server):
 
     transport: Literal["stdio"] = "stdio"
     command: Text
-    """The program."""
+    """The program to start."""
     args: list[str] = Field(default_factory=list)
     """The program's arguments."""
     env: _Filled = None
@@ -90,7 +90,7 @@ class UrlServer(_Server):
 
     transport: Literal["streamable_http", "sse"] = "streamable_http"
     url: Annotated[str, AfterValidator(check_address)]
-    """Its address."""
+    """Address of the server."""
     headers: _Filled = None
     """Headers of each request. ``${NAME}`` is replaced by a variable of the environment."""
     timeout: _Seconds = 30.0

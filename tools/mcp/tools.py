@@ -237,7 +237,7 @@ def _why(error: Exception, server: Server, said: str) -> str:
 
 
 def _url(server: Server) -> str:
-    """Return a server's address without the password that it may contain."""
+    """Return a server's address without its user, password and query, which may contain secrets."""
     url = httpx.URL(cast("UrlServer", server).url)
     return str(url.copy_with(username=None, password=None, query=None))
 

@@ -218,7 +218,7 @@ class Registry:
             )
 
     def looked_up(self, conversation: Conversation) -> Iterator[tuple[str, str, bool]]:
-        """Yield noun and name of each object that a conversation names, and whether it exists."""
+        """Yield the noun and the name of each named object, and whether the object exists."""
         named = dict.fromkeys((kind, str(name)) for _, kind, name in _named(conversation))
         for kind, name in named:
             yield NOUNS[kind], name, self._is_here(kind, name) or name in self._installed[kind]

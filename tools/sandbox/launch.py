@@ -36,7 +36,7 @@ class Launch:
     packages: Sequence[str] = ()
     """Package folders from which Python code may import, in addition to the standard library."""
     shell: str = "/bin/sh"
-    """The shell."""
+    """The shell's program."""
     folder: str | None = None
     """A new folder in which the process starts. It is removed when the process ends."""
     in_memory: Sequence[str] = ()

@@ -1,8 +1,8 @@
-"""The interface of all adapters, one for each family of models, and calls through it.
+"""The interface of all adapters, and model calls through an adapter.
 
-An adapter is chosen once, when a name or an object is resolved to a model. It translates the
-settings of a call into the names of its client, calls the client, and reads the answer or raises.
-No other code depends on the kind of a model.
+Each family of models has its own class of adapters. An adapter is chosen once, when a name or an
+object is resolved to a model. It translates the settings of a call into the names of its client,
+calls the client, and reads the answer or raises. No other code depends on the kind of a model.
 """
 
 from abc import ABC, abstractmethod
@@ -210,7 +210,7 @@ class Adapter(ABC):
 
     @property
     def server(self) -> str | None:
-        """The name of the server that calls wait for if it is down. None if they do not wait."""
+        """The server's name in messages. None if calls do not wait for a server that is down."""
         return name_of(self.label, self.address)
 
     @abstractmethod

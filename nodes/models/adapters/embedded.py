@@ -110,10 +110,11 @@ SAMPLING: Mapping[str, Any] = MappingProxyType(
         "dry_allowed_length": 1,
         # Look at the whole conversation, not only the last 64 tokens. This server refuses -1.
         "dry_penalty_last_n": N_CTX,
-        # Penalize recent single words a little; a higher penalty makes it leave the topic soon.
+        # Penalize recent single words a little. With a higher penalty, the model soon leaves the
+        # topic.
         "repeat_penalty": 1.04,
         "repeat_last_n": 256,
-        # With "I", it offers its help as an assistant, whatever its role.
+        # With "I", the model offers its help as an assistant, whatever its role.
         "logit_bias": [["I", -8], [" I", -8]],
     }
 )

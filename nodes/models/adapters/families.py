@@ -68,9 +68,9 @@ class Families:
         """Return the adapter of a model. Files are read in threads.
 
         Args:
-            name: A name with a provider, such as ``anthropic:claude-…``, or ``embedded``, or the path
-                of a ``.gguf`` file, or the server's name for a model. If None, the model of the
-                settings, or the server's default, or the embedded model.
+            name: A name with a provider, such as ``anthropic:claude-…``, or ``embedded``, or the
+                path of a ``.gguf`` file, or the server's name for a model. If None, the model of
+                the settings, or the server's default, or the embedded model.
             notify: Called with a notice before a step that takes a moment.
 
         Raises:

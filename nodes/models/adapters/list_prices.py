@@ -44,7 +44,7 @@ def list_price(chat: BaseChatModel) -> ListPrice | None:
 
 
 def has_list() -> bool:
-    """Return whether the table is installed, and load it from its files."""
+    """Return whether the table is installed. If so, load the table from its files."""
     if find_spec("genai_prices") is None:
         return False
     with suppress(LookupError):

@@ -29,7 +29,7 @@ class Parameters:
     missing: ClassVar[frozenset[str]] = frozenset()
     """The settings that the client does not support."""
     sets_fields: ClassVar[bool] = False
-    """Whether settings are fields of the client, since its calls refuse them as arguments."""
+    """Whether settings must be fields of the client, since its calls refuse them as arguments."""
     forbidden: ClassVar[Any] = "none"
     """The value of ``tool_choice`` that forbids calls."""
 
