@@ -258,10 +258,7 @@ class Speaking(Listener):
             call.waits = ""
 
     def _call_of(self, part: Mapping[str, Any]) -> _Call:
-        """Return the call to which a streamed part belongs.
-
-        LangChain and `read_calls` follow the same rules.
-        """
+        """Return the call to which a streamed part belongs, by the same rules as `read_calls`."""
         call_id = str(part["id"]) if part["id"] else None
         index = part.get("index")
         for call in self.calls:

@@ -91,10 +91,7 @@ async def tools_of(server: Server, name: str) -> dict[str, BaseTool]:
 
 
 def _schema(given: object) -> dict[str, Any]:
-    """Return the schema of a tool's arguments, with the keys that LangChain needs.
-
-    Servers may omit these keys.
-    """
+    """Return the schema of a tool's arguments, with the keys that servers may omit."""
     found = given if isinstance(given, dict) else {}
     return {"type": "object", "properties": {}} | found
 

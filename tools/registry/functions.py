@@ -68,10 +68,7 @@ async def call(
 def _outcome(
     function: Callable[..., object], *given: object
 ) -> tuple[object, BaseException | None]:
-    """Return a function's result, or its exception.
-
-    Raising would not do, since some threads do not pass on a BaseException.
-    """
+    """Return a function's result, or its exception, which some threads would not raise."""
     try:
         return function(*given), None
     except BaseException as error:

@@ -253,10 +253,7 @@ class Registry:
                 self._silent.add(tool.name)
 
     def _no_objects(self, conversation: Conversation) -> Iterator[tuple[str, str]]:
-        """Yield the field and the name of each schema that structured replies can't use.
-
-        Such a schema is not a JSON object.
-        """
+        """Yield the field and name of each structured schema that is not a JSON object."""
         for number, speaker in enumerate(conversation.speakers):
             model, held = self.schema_of(speaker), speaker.format
             if model is None or not isinstance(held, SchemaFormat) or held.form != "structured":

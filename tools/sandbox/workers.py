@@ -257,10 +257,7 @@ class Worker:
         return held > self._limit
 
     async def _sweep(self) -> bool:
-        """Kill the processes that the call left behind, and suspend the interpreter.
-
-        Returns False if some of them may still run.
-        """
+        """Kill all that a call left, and suspend the interpreter. Return False if it failed."""
         if not _HAS_SIGNALS:
             return True
         found = await asyncio.to_thread(self._swept)

@@ -66,10 +66,7 @@ def list_price_of_call(
 
 
 def _find(told: Mapping[str, Any], address: str | None) -> ListPrice | None:
-    """Return a model's entry in the table, by LangChain's metadata and the server's address.
-
-    None if the table does not list the model.
-    """
+    """Return the table's entry for a model, or None, by its metadata and its address."""
     model = told.get("ls_model_name")
     if not model:
         return None

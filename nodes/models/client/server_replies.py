@@ -164,10 +164,7 @@ def _quoted(found: object) -> str:
 
 
 def _delta(choice: Mapping[str, Any], body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the part of the message that an event adds.
-
-    A server that does not stream sends the whole message.
-    """
+    """Return the part of a message that an event adds. Some servers send the whole message."""
     for given in (choice.get("delta"), choice.get("message")):
         if isinstance(given, Mapping):
             return given
