@@ -32,14 +32,14 @@ class Cell:
     trial: int
     """The number of the trial of these values, from 1."""
     varied: Mapping[str, JsonValue]
-    """The values of the fields that vary, by path, including labels, without values that a row
-    leaves out.
+    """The values of the fields that vary, by path. Labels are included. Values that a row leaves
+    out are not.
     """
     data: Mapping[str, Any]
     """The conversation as data, with the values filled in."""
     is_made: bool = False
-    """Whether the batch's conversation is a `Conversation` object. If so, defaults are marked in
-    its data.
+    """Whether the batch's conversation is a `Conversation` object. If so, `data` marks the values
+    that are defaults.
     """
 
     def conversation(self) -> Conversation:

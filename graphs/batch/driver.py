@@ -35,7 +35,7 @@ class CellExecutor(Protocol):
         """Stop new model calls. Calls that have started are finished."""
 
     async def paused(self) -> str | None:
-        """Return the reason why no new model calls start, or None if they do."""
+        """Return the reason why no new model calls start, or None if calls may start."""
 
     async def pace(self) -> Figures:
         """Return the current figures of the batch."""

@@ -53,7 +53,7 @@ _BOUND = re.compile(rf"\s*(.+?)\s*({'|'.join(_SIGNS)})\s*([^\s=<>!]+)\s*")
 
 
 class ScoreBound(Spec):
-    """A comparison that a session's score must fit."""
+    """A comparison that a session's score must satisfy."""
 
     name: str
     """The name of the score."""
@@ -63,7 +63,7 @@ class ScoreBound(Spec):
     """The number that the score is compared with."""
 
     def holds(self, scores: Mapping[str, float]) -> bool:
-        """Return whether a session has this score, and the score fits the comparison."""
+        """Return whether a session has this score, and the score satisfies the comparison."""
         return self.name in scores and _SIGNS[self.sign](scores[self.name], self.value)
 
 
@@ -92,11 +92,13 @@ class Chosen(Spec):
     """
 
     status: CellStatus | None = "finished"
-    """The status of the sessions. Any status if None."""
+    """The status that the selected sessions have. Any status if None."""
     reason: tuple[Annotated[Reason, BeforeValidator(_read_reason)], ...] = ()
-    """The reasons for which the sessions ended: one of these. Any reason if empty."""
+    """The reasons of the end: each selected session ended for one of them. Any reason if empty."""
     score: tuple[Annotated[ScoreBound, BeforeValidator(_read_bound)], ...] = ()
-    """Comparisons that the sessions' scores must fit, all of them."""
+    """The comparisons that the scores of each selected session must all satisfy. Any scores if
+    empty.
+    """
     trial: PositiveInt | None = None
     """The number of the trial. Any trial if None."""
 
@@ -111,7 +113,7 @@ class Chosen(Spec):
         return None if all(bound.holds(row.scores) for bound in self.score) else "score"
 
     def unknown_score(self, known: Iterable[str]) -> str | None:
-        """Return a score in the comparisons that no session has, or None."""
+        """Return the name of a score in the comparisons that no session has, or None."""
         return next((bound.name for bound in self.score if bound.name not in {*known}), None)
 
 
@@ -138,14 +140,14 @@ class ExportManifest(Data):
     speaker.
     """
     filters: dict[str, JsonValue]
-    """The selection of sessions."""
+    """The filters that selected the sessions, by name."""
     sessions: NonNegativeInt
     """Number of sessions in the file."""
     rows: NonNegativeInt
     """Number of lines in the file."""
     left_out: dict[str, NonNegativeInt]
-    """Number of begun sessions that are not in the file, by the filter that left them out, or by
-    ``deleted``: the session no longer exists; ``speaker``: it has no speaker of that name;
+    """Number of sessions that have begun but are not in the file, by the filter that left them out,
+    or by ``deleted``: the session no longer exists; ``speaker``: it has no speaker of that name;
     ``nothing_said``: it has no message that a model could learn.
     """
     bytes: NonNegativeInt
@@ -173,7 +175,7 @@ def read_export(
     *,
     metadata: bool,
 ) -> "Export":
-    """Check the options of an export, and return it."""
+    """Check the options of an export, and return the export."""
     check_options(registered, Registered)
     if form not in get_args(BatchFormat):
         known = list_names(get_args(BatchFormat))
@@ -289,7 +291,7 @@ class Export:
             yield written(one, self.form, told if self.has_metadata else None)
 
     def check(self, batch: str) -> None:
-        """Raise if no session has a score in the comparisons, or the speaker."""
+        """Raise if a comparison names a score, or the export names a speaker, that no session has."""
         unknown = self.chosen.unknown_score(self.scores)
         if unknown is not None:
             known = f"; choose one of {list_names(sorted(self.scores))}" if self.scores else ""

@@ -1,4 +1,4 @@
-"""A conversation, and the rows of values that are filled in by the paths of its fields."""
+"""A conversation, and the rows of values with which its fields are filled in."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ _BY_WORD = {"end_chat": end_chat_fields, "sandbox": read_level}
 
 @dataclass(frozen=True)
 class Base:
-    """A conversation whose fields are set to the values of a cell."""
+    """The conversation of a batch as data, in which the values of a cell can be filled in."""
 
     data: Mapping[str, Any]
     """The fields. In the fields of a `Conversation`, defaults are marked."""
@@ -57,7 +57,7 @@ class Base:
         return cls(given, is_made=False, form=form)
 
     def place(self, path: Path) -> Path:
-        """Return the place in the data for a path. They differ for a short form's speakers.
+        """Return the place in the data that a path names. It differs for a short form's speakers.
 
         Raises:
             SpecError: The speaker does not exist.
@@ -76,7 +76,7 @@ class Base:
         return named or self.data.get(field) or default
 
     def opened(self, place: Path) -> "Base":
-        """Return the base with everything on the way to a place expanded, once for all cells.
+        """Return the base with the fields that lead to a place as dicts, made once for all cells.
 
         Raises:
             SpecError: A list on the way has no such item.
@@ -92,7 +92,7 @@ class Base:
         return found
 
     def _put(self, into: Any, place: Path, value: object, at: Path) -> Any:  # noqa: ANN401
-        """Return data with another value at a place in it."""
+        """Return data in which the value at a place is replaced."""
         if not place:
             return into if value is _NOTHING else value
         name, *rest = place
@@ -115,7 +115,7 @@ class Base:
         return fields
 
     def _fields(self, of: object, at: Path) -> dict[str, Any]:
-        """Return the fields of a part of the data, which may be given as a word."""
+        """Return the fields of a nested value, which the caller may have written as one word."""
         if isinstance(of, str) and at:
             return dict(self._of_word(of, at))
         if self.is_made or not isinstance(of, BaseModel):
@@ -298,7 +298,7 @@ class Grid:
         return SpecError(f"conversation: {error}{told}")
 
     def _fails_anyway(self, error: SpecError) -> bool:
-        """Return whether the last rows fail alike, so that the rows are hardly the cause."""
+        """Return whether the last rows fail with the same error, which hardly comes from the rows."""
         last = [len(axis.rows) - 1 for axis in self.axes]
         try:
             self.conversation(last)
@@ -307,7 +307,7 @@ class Grid:
         return False
 
     def _as_taken(self) -> "Grid":
-        """Return the grid with file texts as the conversation accepts them: as text or as JSON."""
+        """Return the grid with each file text as the conversation accepts it: as text or as JSON."""
         changing = [
             found
             for place, axis in enumerate(self.axes)
@@ -321,7 +321,7 @@ class Grid:
         return replace(self, axes=tuple(axes))
 
     def _meant_as_json(self, texts: Sequence["_Text"]) -> list["_Text"]:
-        """Return the texts that are accepted only as JSON, or mean the same both ways."""
+        """Return the texts that are accepted only as JSON, or mean the same as text and as JSON."""
         tries = (chosen for most in range(len(texts) + 1) for chosen in combinations(texts, most))
         for needed in islice(tries, _MOST_TRIES):
             found = self._with_json(texts, needed)
@@ -373,8 +373,8 @@ def _places(base: Base, axes: Sequence[Axis]) -> dict[str, Path]:
         check_apart([(place, text) for text, place in found.items()])
     except ValueError as error:
         raise SpecError(str(error)) from error
-    # A new prompt removes the short prompt for tiny models, unless that varies as well: so prompts
-    # first.
+    # A new prompt removes the short prompt for tiny models, unless the short prompt varies as well.
+    # So prompts are filled in first.
     return dict(sorted(found.items(), key=lambda pair: pair[1][-1] != "system_prompt"))
 
 

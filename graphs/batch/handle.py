@@ -23,7 +23,7 @@ from .status import BatchStatus, read_rows, read_status
 class BatchRun:
     """A handle of a stored batch: its name and its store.
 
-    `run_batch` runs a batch. The handle reads, reports, exports or deletes it; all but deleting
+    `run_batch` runs a batch. The handle reads, reports, exports or deletes it. All but deleting
     also works during a run. Creating a handle opens nothing. Each method opens the store, and
     raises `BatchError` if the batch does not exist, and `StoreError` if the store cannot be opened,
     read or written. Each method has an asynchronous twin whose name begins with ``a``, such as
@@ -72,7 +72,7 @@ class BatchRun:
     async def astatus(self) -> BatchStatus:
         """Return the batch's status: how many cells have ended, for which reasons, and their usage.
 
-        It works during a run as well, even if another process runs the batch.
+        The status can also be read during a run, even if another process runs the batch.
         """
         async with known_store(self.store) as store:
             return await read_status(store, self.name)

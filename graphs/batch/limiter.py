@@ -95,14 +95,14 @@ class Limiter:
         return Figures(self._used, self._refusals, waiting, speed, self._paused, outages)
 
     async def enter(self, model: str, tokens: int) -> int:
-        """Wait until a model may be called, after the calls that came earlier.
+        """Wait until a model may be called. Calls of the same model are let through in their order.
 
         Args:
             model: The model's label.
             tokens: The estimated number of tokens in the prompt.
 
         Returns:
-            The number of the outage in which the call is made, or 0.
+            The number of the current outage of the model's server, or 0 if the server is not down.
 
         Raises:
             PausedError: No more calls start for now.
@@ -236,7 +236,7 @@ class _Outage(NamedTuple):
     """The current outage of a server."""
 
     number: int
-    """Its number, from 1, among the outages of the model in this run."""
+    """The number of the outage, from 1, among the outages of the model in this run."""
     why: str
     """The server and its failure, as a sentence without a period."""
     until: float
@@ -291,7 +291,8 @@ class _Line:
 
     def settle(self, tokens: int) -> None:
         """Charge the actual tokens of an answered call instead of the reserved estimate."""
-        # The call is not matched with its own estimate: on average the sum is right.
+        # The call is not matched with its own estimate. The average estimate is subtracted, which
+        # makes the sum right on average.
         self._owed += tokens - (self._guessed / self._passed if self._passed else 0)
         if self.outage is None:
             self._back_off = 0

@@ -56,7 +56,7 @@ def _quoted(name: str) -> str:
 
 
 def flatten_paths(given: object) -> dict[str, object]:
-    """Return the fields that vary with their values, by path, with nested tables as dotted paths.
+    """Return the values of each field that varies, by path. Nested tables become dotted paths.
 
     Raises:
         ValueError: The argument is not a table, or a field varies twice; the message names it.

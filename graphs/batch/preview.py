@@ -1,4 +1,4 @@
-"""A preview of a batch before any call: its sessions, its calls, two cells. Pure functions."""
+"""A preview of a batch before any call: its size, its calls and two cells. Pure functions."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,7 +57,7 @@ class FilledCell(Data):
     prompt.
     """
     seed: int | None = None
-    """The seed, or None."""
+    """The seed of the session. None if it has no seed."""
     error: str | None = None
     """The reason why the values do not fit together, or None."""
 

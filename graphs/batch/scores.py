@@ -31,7 +31,7 @@ two, the cell's values by path.
 
 
 class MissingScoreError(DuologueError):
-    """A score that cannot be computed for a session, through no fault of its function. Says why."""
+    """The reason why a score cannot be computed for a session, although its function is correct."""
 
 
 class Scored(NamedTuple):
@@ -66,7 +66,7 @@ async def score(
 
 
 def _describe_missing(found: Mapping[str, object]) -> Iterator[str]:
-    """Yield the reasons why scores are missing. Scores that lack the same share a sentence."""
+    """Yield the reasons why scores are missing. Scores with the same reason share a sentence."""
     alike: dict[str, list[str]] = {}
     for name, one in found.items():
         if isinstance(one, MissingScoreError):
@@ -120,7 +120,7 @@ def find_scores(
     """Find the scores that a batch names. May import packages and read files.
 
     Args:
-        names: The names of the scores. A name made from a function contains the function.
+        names: The names of the scores. A name that was made from a function carries it.
         given: Functions by name. They precede the functions that packages offer as entry points of
             the group ``duologue.scores``.
 
@@ -202,7 +202,7 @@ def findings(result: Result) -> dict[str, bool]:
 
 
 def _last_verdict(result: Result) -> Verdict:
-    """Return the session's last verdict. Nothing is known of a task that nobody judged."""
+    """Return the session's last verdict, and raise if nobody judged the session."""
     later = _later_verdict(result)
     verdicts = () if result.outcome is None else result.outcome.verdicts
     if later is None and not verdicts:
@@ -216,7 +216,7 @@ def _last_verdict(result: Result) -> Verdict:
 def _later_verdict(result: Result) -> Verdict | None:
     """Return the newest verdict by the conversation's criteria after its end, or None.
 
-    A readable verdict precedes answers that could not be read.
+    A verdict that could be read is preferred to newer verdicts that could not.
     """
     judge = result.conversation.judge
     if not isinstance(judge, SeparateJudge):

@@ -24,7 +24,7 @@ class _Left(Enum):
 
 
 LEFT: Final = _Left.LEFT
-"""An empty cell of a table: the field keeps the conversation's value."""
+"""The value of an empty cell of a table: the field keeps the conversation's value."""
 
 Value: TypeAlias = JsonValue | Literal[_Left.LEFT]
 """The value of one field in one row."""
@@ -55,7 +55,7 @@ class Axis:
     rows: Sequence[Row]
     """The rows of values."""
     file: str | None = None
-    """The name of the file that contains the rows, or None."""
+    """The name of the file that contains the rows. None if they come from a list."""
     lines: Sequence[int] = ()
     """For each row, the number of its first line in the file."""
     is_text: bool = False
@@ -133,7 +133,7 @@ def read_axis(key: str, values: Values) -> Axis:
 
 
 def _row(axis: Axis, given: JsonValue, number: int) -> Row:
-    """Return a row of a list."""
+    """Return one row of a list of values."""
     if len(axis.paths) == 1:
         return (given,)
     if isinstance(given, Mapping):

@@ -65,7 +65,7 @@ class Worker:
     store: Store
     """The store of the sessions."""
     gate: Gate
-    """The gate that all model calls pass."""
+    """The gate that delays each model call until the limits of the batch allow it."""
     options: Options
     """The options of each session's run."""
     scores: Mapping[str, ScoreFunction] = field(default_factory=dict)
@@ -157,7 +157,7 @@ class Worker:
         """Ask the judge about a session that has ended, and store its verdict.
 
         Returns:
-            The reason why it gave no verdict, or None.
+            The reason why the judge gave no verdict, or None.
         """
         settings = await asyncio.to_thread(load_settings)
         resources = make_resources(self.options, settings, self.gate)

@@ -32,7 +32,7 @@ _NAME = 30  # columns of a speaker's name in a prompt
 
 
 class Asker:
-    """Asks at the terminal, or reads the answers from a pipe."""
+    """A reader of a person's answers, at the terminal or from a pipe."""
 
     def __init__(self, transcript: Transcript, lines: Lines) -> None:
         self._transcript = transcript
@@ -43,8 +43,8 @@ class Asker:
     async def answer(self, question: Question) -> JsonValue:
         """Ask a question and return the answer, or None if the input has ended.
 
-        It blocks the event loop on purpose: nothing else runs while a person thinks, and a blocking
-        read can be interrupted only in the main thread.
+        The call blocks the event loop on purpose: nothing else runs while a person thinks, and a
+        blocking read can be interrupted only in the main thread.
         """
         if question.problem is not None:
             self._complain(question.problem)
@@ -140,7 +140,7 @@ class Asker:
         return {"type": word}
 
     def _arguments(self, call: dict[str, Any]) -> dict[str, Any] | None:
-        # The terminal needs the exact text.
+        # The person edits this text, so no character may be escaped for display.
         text = dump_exact_json(call["args"])
         prompt = Text("arguments as JSON (empty: back)> ", "bold")
         while True:
@@ -160,7 +160,8 @@ class Asker:
         """Print a waiting call, and return whether any argument was cut."""
         name = escape_invisible(str(call["name"]))
         described = escape_invisible(str(call.get("description") or ""), keep="\n")
-        # A description that contains the arguments is cut there, because they are printed below.
+        # A description that contains the arguments is cut where they begin, because they are
+        # printed below.
         quoting = described.partition(call_shown(call["name"], call["args"]))
         self._say(f"{quoting[0]}{name}:" if quoting[1] else described or name)
         was_cut = False

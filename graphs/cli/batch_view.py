@@ -23,7 +23,7 @@ _SELDOM: Final = 60.0
 
 
 class BatchView:
-    """Shows the status of a batch while its ``with`` block runs."""
+    """A display of the status of a batch, shown while its ``with`` block runs."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console

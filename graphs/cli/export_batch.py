@@ -12,7 +12,7 @@ from .terminal.progress import Progress
 
 
 def export_to(batch: str, store: str | None, output: Path | None, **options: Any) -> None:
-    """Write a batch to a file and print its contents in numbers."""
+    """Write a batch to a file, and print the number of rows, sessions and left-out sessions."""
     if output is None:
         raise SpecError("--output is missing; name the file for the batch and its manifest")
     if options.get("status") == "any":

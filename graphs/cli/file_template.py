@@ -45,7 +45,7 @@ class _Part:
     head: str = ""
     """The lines before the fields. Empty for the top of the file."""
     model: type[BaseModel] | None = None
-    """The model that has the fields. None: the model of the file's kind."""
+    """The pydantic model that defines the fields. If None, the model of the file's kind."""
 
 
 def _speaker(given: Mapping[str, Any], offered: Mapping[str, Any] | None = None) -> _Part:
@@ -79,7 +79,7 @@ _TABLES: Final[Mapping[str, tuple[_Part, ...]]] = {
         _END_CHAT,
     ),
 }
-"""The tables of the kinds whose file has more than the kind's own fields."""
+"""The additional tables in the sample files of some kinds, by kind."""
 
 _FILES: Final[Mapping[str, tuple[_Part, ...]]] = {
     _CONVERSATION: (
@@ -146,7 +146,7 @@ def _parts_of(kind: str) -> tuple[_Part, ...]:
 
 
 _OTHERS: Final[Mapping[str, type[BaseModel]]] = {_CONVERSATION: Conversation, _BATCH: Batch}
-"""The files that are not of a kind of conversation."""
+"""The models of the sample files that contain no short form of a conversation."""
 
 
 def template(kind: str) -> str:

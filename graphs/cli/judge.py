@@ -1,6 +1,6 @@
 """The command that has stored sessions judged.
 
-What it needs is imported inside it, as in `graphs.cli.app`.
+The command imports its modules inside its function, as in `graphs.cli.app`.
 """
 
 from pathlib import Path

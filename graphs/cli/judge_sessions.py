@@ -23,7 +23,7 @@ from .terminal.console import cell, json_line, plain, stderr, stdout
 from .terminal.progress import Progress
 
 _WINDOW = 500
-"""Number of sessions whose verdicts are shown in their order."""
+"""Number of sessions that are judged before their verdicts are shown, in the sessions' order."""
 
 
 def judge_here(

@@ -14,7 +14,7 @@ from .terminal.progress import Progress
 
 
 def show_models() -> None:
-    """Print the models that there are, and the default one."""
+    """Print the available models and the default model."""
     settings = load_settings()
     out = stdout()
     plain(out, "On this machine:", "bold")

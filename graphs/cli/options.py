@@ -80,7 +80,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def example_of(command: str) -> str:
-    """Return the text that follows a command's help."""
+    """Return the examples that follow the help of a command."""
     lines = EXAMPLES[command]
     # \b keeps click from joining the lines.
     return "\n".join(

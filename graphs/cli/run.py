@@ -96,7 +96,7 @@ class _Run:
                 with self.progress or nullcontext():
                     questions = await self._show(events, hold=reply is not None)
         except (asyncio.CancelledError, KeyboardInterrupt):
-            # On Windows the event loop itself turns Ctrl-C into this.
+            # On Windows the event loop itself turns Ctrl-C into this exception.
             code = ExitCode(128 + (self.signals or [signal.SIGINT])[0])
             self._pause()
             plain(stderr(), f"\n{'Interrupted' if code is ExitCode.INTERRUPTED else 'Terminated'}.")

@@ -16,11 +16,13 @@ _PURPOSES: Final[Mapping[str, str]] = {
     kind_name(SpeakerChoice): "the moderator",
     kind_name(Summary): "a summary",
 }
-"""The purpose of a model call that is not made for a speaker."""
+"""The name of a model call in the progress line, if the call is not made for a speaker. The key is
+the kind of the message that the call writes.
+"""
 
 
 TERMINAL: Final = threading.Lock()
-"""Held by the one who draws a line of progress on the terminal."""
+"""The lock on the terminal's progress line. Only the run that holds the lock draws the line."""
 
 
 class AtWork(BaseCallbackHandler):
@@ -32,7 +34,7 @@ class AtWork(BaseCallbackHandler):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         self.running: dict[UUID, tuple[str, float]] = {}
-        """The running calls with their descriptions and start times, the newest last."""
+        """The description and start time of each running call, by its run id, newest last."""
         self.state: Mapping[str, Any] | None = None
         """The state of the graph. None before the first node starts."""
 

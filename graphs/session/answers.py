@@ -21,7 +21,7 @@ class BoundAnswer(NamedTuple):
     question: str | None
     """The id of the question. None if no question was waiting when the answer was given."""
     waited: bool
-    """Whether that question was waiting when the answer was given."""
+    """Whether the question was waiting when the answer was given."""
 
 
 def bind_answer(session: str, waiting: Sequence[Question], answer: GivenAnswer) -> BoundAnswer:
@@ -64,7 +64,7 @@ def answered_question(
         The question.
 
     Raises:
-        SessionError: The question no longer waits, or never did.
+        SessionError: The question is no longer waiting, or was never asked.
     """
     for question in waiting:
         if question.id == answer.question:
@@ -101,7 +101,9 @@ class BoundInput(NamedTuple):
     answer: BoundAnswer | None
     """The answer, or None."""
     has_message: bool
-    """Whether a person's message is bound to the question for a message that waited."""
+    """Whether the run begins with a person's message that may only answer the question that was
+    waiting.
+    """
 
     def check(self, waiting: Sequence[Question], *, has_ended: bool) -> None:
         """Raise if the answer or message was meant for another question.
@@ -111,7 +113,7 @@ class BoundInput(NamedTuple):
             has_ended: Whether the session has ended.
 
         Raises:
-            SessionError: Its question was answered, or another was asked, before the lease
+            SessionError: The question was answered, or another one was asked, before the lease
                 was acquired.
         """
         if self.answer is not None:

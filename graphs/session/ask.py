@@ -1,4 +1,4 @@
-"""Functions for a single agent: `ask` it a question, let it `remember` earlier conversations.
+"""Functions for a single agent: `ask` asks it a question, `remember` gives it a memory.
 
 They follow Yacana's tasks, which one agent solves alone, and Lagent's agents, which are callables.
 """
@@ -51,11 +51,11 @@ class AskOptions(StoreOptions, total=False):
     """
 
     end_when: End | Sequence[End] | None
-    """One or several further ends, such as ``MaxCost(0.05)``, as in ``end_chat.when``. Budgets
-    count all questions of a session.
+    """One or several additional end conditions, such as ``MaxCost(0.05)``. The values are the same
+    as in ``end_chat.when``. Budgets count all questions of a session.
     """
     prices: Mapping[str, Price | Fields] | None
-    """The prices of the models, by the models' names."""
+    """The prices of the models, by model name."""
     sandbox: Sandbox | str | Fields | None
     """The sandbox in which the agent's code runs."""
     seed: int | None
@@ -65,7 +65,7 @@ class AskOptions(StoreOptions, total=False):
 
 
 OnFailure = Literal["raise", "return"]
-"""The behaviour of `ask` if the answer does not fit its schema."""
+"""The ways in which `ask` reports an answer that does not fit its schema."""
 
 _OF_SPEC = AskOptions.__annotations__.keys() - StoreOptions.__annotations__.keys()
 
@@ -82,7 +82,7 @@ async def aask(
     user: str = "User",
     **options: Unpack[AskOptions],
 ) -> Result:
-    """Ask one agent. It answers with its model, its tools and everything else that a speaker has.
+    """Ask one agent a question. The agent uses its model, its tools and all its other settings.
 
     The question and the answer are a conversation of two speakers, stored as a session like any
     other.
@@ -91,8 +91,8 @@ async def aask(
         agent: A `Speaker`, or a dict of its fields.
         text: The question or order.
         session: The session's id or handle, as in `converse`. In a known session the agent
-            remembers the earlier questions. If a kill left a question without an answer, asking the
-            same question again resumes it and does not add it twice. If None, a new id is made.
+            remembers the earlier questions. If a run was killed before the answer, asking the
+            same question again resumes the run. If None, a new id is made.
         reset: Whether to delete the stored session first.
         schema: A pydantic model that the answer must fit. `Result.output` is a dict of its fields;
             ``Menu.model_validate(result.output)`` makes an instance of a model ``Menu`` from it.
@@ -167,7 +167,7 @@ def _check_text(text: object) -> None:
 def _check_answer(result: Result, schema: type[BaseModel]) -> None:
     """Raise `UnreadableAnswerError` if the agent's answer does not fit the schema.
 
-    If the agent has not answered, the outcome says why.
+    If the agent has not answered at all, do not raise: the outcome contains the reason.
     """
     said = speeches(result.messages)
     is_answered = bool(said) and not is_by_person(metadata(said[-1]))
@@ -238,7 +238,7 @@ def _make_conversation(agent: Speaker, user: str, of_spec: Mapping[str, Any]) ->
 
 
 async def _is_unanswered(session: str, text: str, target: str | Path | None) -> bool:
-    """Return whether a session was interrupted before it answered this same question."""
+    """Return whether a session was interrupted before this question was answered."""
     check_session_id(session)
     target = target or (await asyncio.to_thread(load_settings)).store
     async with open_store(target) as store:
@@ -263,7 +263,7 @@ async def aremember(
     """Return a copy of a speaker that remembers earlier conversations.
 
     The memory is stored in the speaker's field ``memory``, so a new session with this speaker does
-    not need the old sessions. The other speakers of the new conversation do not see it. It replaces
+    not need the old sessions. Other speakers of the new conversation do not see it. It replaces
     the speaker's earlier memory, because a result already contains the memory with which its
     conversation began.
 

@@ -1,4 +1,4 @@
-"""The steps of a session as its checkpoints store them: to find, check, copy and write."""
+"""Functions that find, check, copy and write the steps of a session in its checkpoints."""
 
 import json
 from collections import defaultdict
@@ -47,7 +47,7 @@ def stored_conversation(row: SessionRow, url: str) -> Conversation:
 
 
 def check_state(session: str, conversation: Conversation | None, state: State) -> None:
-    """Raise unless a session can be shown and resumed from a state that was read."""
+    """Raise an error if a session cannot be shown and resumed from a state that was read."""
     given = [state["conversation"]] if state.get("conversation") else []
     known = [state["spec"]] if state.get("spec") else []
     # Most specs equal the stored one, and need not be parsed to be compared.
@@ -83,7 +83,7 @@ class StoredStep:
 
 
 def config_of(session: str) -> RunnableConfig:
-    """Return the config of a session's newest state."""
+    """Return the LangGraph config that selects a session's newest state."""
     return {"configurable": {"thread_id": session, "checkpoint_ns": ""}}
 
 
@@ -93,7 +93,7 @@ async def find_step(graph: Graph, session: str, message: MessageLike | None) -> 
     with reading_session(graph, session):
         step = await _locate_step(graph, session, name)
         # A message from before a fork was written under the rules of the earlier session, so the
-        # state is not compared with today's conversation.
+        # state is not compared with the current conversation.
         check_state(session, None, step.state)
         return step
 
@@ -146,7 +146,8 @@ def _index_of(log: Sequence[BaseMessage], session: str, name: str) -> int:
 async def copy_steps(graph: Graph, steps: list[CheckpointTuple], session: str) -> None:
     """Copy checkpoints into a session that has none, so that it can be forked from older messages.
 
-    The writes after the last checkpoint are not copied: the new session takes another next step.
+    The writes after the last checkpoint are not copied: the new session continues with another
+    step.
     """
     saver = checkpointer_of(graph)
     for number, step in enumerate(steps, start=1):
@@ -173,7 +174,10 @@ async def read_steps(graph: Graph, session: str) -> list[State]:
 
 
 async def read_states(graph: Graph, session: str, *, logs: int | None = None) -> list[State]:
-    """Read a session's state after each step. Only the newest ``logs`` get a log; all if None."""
+    """Read a session's state after each step. Only the newest `logs` states have a log.
+
+    If `logs` is None, all states have a log.
+    """
     with reading_session(graph, session):
         return await _states(graph, session, logs)
 
@@ -213,7 +217,7 @@ def _new_parts(states: Iterable[State]) -> Iterator[State]:
         new = [
             message
             for place, message in enumerate(log)
-            # Most messages are the same object.
+            # Comparing identities first is fast, because most messages are the same object.
             if place >= len(known) or not (message is known[place] or message == known[place])
         ]
         names = (*_WHOLE, "spec", "specified_task", "interpreter", "decisions")
@@ -256,7 +260,7 @@ async def write_state(graph: Graph, session: str, state: State) -> None:
 
 
 async def settle(graph: Graph, session: str, conversation: Conversation) -> State:
-    """Write the checkpoint that a kill prevented, and return the state."""
+    """Write the checkpoint that is missing if the process was killed, and return the state."""
     with reading_session(graph, session):
         # A damaged state must not be written to.
         check_state(session, conversation, await _read(graph, config_of(session)))
@@ -286,7 +290,7 @@ async def questions_of(graph: Graph, session: str) -> list[Question]:
 
 
 async def still_open(graph: Graph, config: RunnableConfig, state: StateSnapshot) -> list[Question]:
-    """Return the questions of a state that was already read, as `questions_of` does."""
+    """Return the unanswered questions of a state that was already read."""
     by_tools = {
         one.id
         for task in state.tasks

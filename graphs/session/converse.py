@@ -117,7 +117,7 @@ stream = iterate_in_background(astream)
 
 
 def locate_session(session: str | Session | None, options: G) -> tuple[str | None, G]:
-    """Return a session's id, and the options with the store of its handle if they name no store."""
+    """Return a session's id, and the options with the store of its handle as the default store."""
     if not isinstance(session, Session):
         return session, options
     found = {"store": session.store, **options}

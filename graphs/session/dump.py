@@ -66,13 +66,13 @@ class BrokenCall(Data):
     """A tool call whose arguments are not JSON."""
 
     name: str | None = None
-    """The name of the tool."""
+    """The name of the tool. None if the model wrote no name."""
     args: str | None = None
-    """The arguments, as the model wrote them."""
+    """The arguments, as the model wrote them. None if the model wrote no arguments."""
     id: str | None = None
-    """The id of the call."""
+    """The id of the call. None if it has no id."""
     error: str | None = None
-    """The reason why the arguments could not be read."""
+    """The reason why the arguments could not be read. None if it is unknown."""
 
 
 class Message(Data):
@@ -87,17 +87,21 @@ class Message(Data):
     invalid_tool_calls: tuple[BrokenCall, ...] = ()
     """Tool calls whose arguments are not JSON."""
     call_id: str | None = None
-    """The id of the call that the message answers, if it is a tool's result."""
+    """The id of the tool call whose result this message is. None if the message is not a tool's
+    result.
+    """
     failed: bool = False
-    """Whether that call failed."""
+    """Whether the tool call failed, if the message is a tool's result."""
     message_id: str | None = None
     """The unique id of the message. If None, a new id is made."""
     metadata: Annotated[AnyMetadata, Field(discriminator="kind")]
     """The kind of the message, its speaker, its audience, and the rest of its metadata."""
     usage: UsageMetadata | None = None
-    """The token usage of the model's answer, in LangChain's format."""
+    """The token usage of the model call that wrote the message, in LangChain's format. None if
+    unknown.
+    """
     model: dict[str, JsonValue] = Field(default_factory=dict)
-    """The metadata of the answer from the model's client, such as the model's name."""
+    """The response metadata that the model's client returned, such as the model's name."""
 
     def restore(self) -> AnyMessage:
         """Return the message for the log."""
@@ -173,7 +177,7 @@ class _Step(Protocol):
 
 
 def check_steps(steps: Sequence[_Step], spec: Conversation) -> None:
-    """Raise unless a session can continue from each of its steps."""
+    """Raise an error if a session cannot continue from each of its steps."""
     names = spec.names
     log: dict[str, Message] = {}
     for number, step in enumerate(steps):
@@ -224,7 +228,8 @@ def _check_position(
             raise ValueError(
                 f"{where}: no speaker is called {name!r}; choose one of {list_names(names)}"
             )
-    # A message that was removed later was counted before.
+    # The position may still count messages that were removed later, so their original metadata is
+    # used.
     were = [original_metadata(one.metadata) for one in log]
     # After an earlier end, messages are counted from zero again.
     ends = (place for place, line in enumerate(were) if isinstance(line, EarlierEnd))
@@ -255,14 +260,14 @@ def _spec(given: object) -> object:
 
 
 Spec = Annotated[Conversation, BeforeValidator(_spec), PlainSerializer(Conversation.stored)]
-"""A spec of this or an older version."""
+"""A spec in a dump. A spec of an older version is migrated when it is read."""
 
 
 class Decided(Data):
     """A person's decisions about tool calls that have not run yet."""
 
     message: str
-    """The place of the message with the calls."""
+    """The place of the message that contains the calls, such as ``m0004``."""
     decisions: dict[str, AnyDecision] | None = None
     """The decisions, by the ids of the calls. None if the person has seen the calls and lets them
     all run.
@@ -273,15 +278,20 @@ class DumpedStep(Data):
     """The values that one step of a session wrote."""
 
     messages: tuple[Message, ...] = ()
-    """The new messages, oldest first. A message at a known place replaces the older message."""
+    """The new messages, oldest first. A message whose place is already used replaces the older
+    message.
+    """
     position: Position | None = None
-    """The position after the step. None if the task has not been specified yet."""
+    """The position after the step, from which the rules choose the next step. None if the task has
+    not been specified yet.
+    """
     usage: dict[str, Usage] = Field(default_factory=dict)
     """The usage up to this step, by model."""
     specified_task: str | None = None
     """The task that the speakers are given from this step on. Unchanged if None."""
     spec: Spec | None = None
-    """The spec from this step on. Unchanged if None; before the first change, the session's spec.
+    """The spec from this step on. None if the spec has not changed. Until its first change, the
+    session's spec applies.
     """
     interpreter: Kept | None = None
     """The state of the interpreter that runs the session's code. Unchanged if None."""

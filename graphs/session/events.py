@@ -1,4 +1,4 @@
-"""The events of a run: events of the log's messages, and events of tokens."""
+"""Functions that turn the messages of a log, and streamed tokens, into the events of a run."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ def events_of_session(result: StoredSession) -> Iterator[Event]:
 
 
 def events_of(conversation: Conversation, log: Iterable[BaseMessage]) -> Iterator[Event]:
-    """Yield the events of messages of a log."""
+    """Yield the events for the messages of a log."""
     for message in log:
         yield from _events_of_message(conversation, message)
 
@@ -156,11 +156,11 @@ class _Message:
     """The message that is being streamed."""
 
     answer: str | None = None
-    """The id of the model answer that the current pieces come from."""
+    """The id of the model answer that the current pieces come from, or None."""
     told: str = ""
     """The text of the message that was already yielded."""
     says: str = ""
-    """The text that the current answer has contributed."""
+    """The text received so far from the current model answer."""
     space: str = ""
     """White space at the end of the content so far. It is dropped if nothing follows."""
     is_beside: bool = False
@@ -172,10 +172,10 @@ class _Message:
 class TokenStream:
     """A converter of message pieces into events, as they arrive, one speaker at a time.
 
-    Joined, the tokens after the newest `MessageStarted` before a message are the text that the
-    other speakers hear. If an answer is interrupted and requested again, the events continue as
-    long as the new answer repeats the old one; if it differs, a second `MessageStarted` starts the
-    message again.
+    The tokens between the newest `MessageStarted` and the complete message form, joined, the text
+    that the other speakers hear. If an answer is interrupted and requested again, the events
+    continue as long as the new answer repeats the old one; if it differs, a second `MessageStarted`
+    starts the message again.
     """
 
     def __init__(self, beside: Collection[str] = ()) -> None:

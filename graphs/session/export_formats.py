@@ -1,8 +1,8 @@
 """The formats in which a session can be exported, and the function that writes each.
 
-A new format is a function here, its name in `ExportFormat`, and a row in `FORMATS`. The help of the
-command line and the error messages are made from these. Imports are inside the functions because
-they are slow.
+To add a format, write its function here, add its name to `ExportFormat` and a row to `FORMATS`. The
+help of the command line and the error messages are made from them. Imports are inside the functions
+because they are slow.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -82,7 +82,7 @@ async def _write_examples(export: _Export) -> str:
 
 
 class FormatRow(NamedTuple):
-    """A format."""
+    """The description of a format, and the function that writes it."""
 
     purpose: str
     """A short description for the help of the command line."""

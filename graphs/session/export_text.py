@@ -1,8 +1,8 @@
 """A session as a Markdown page for readers, or as JSON Lines for programs. All functions are pure.
 
-The text of a message comes from a model or a user. On a page it is inside a quotation that it
-cannot leave; HTML in it, which a reader would not see, is shown as source; and control characters
-are escaped.
+The text of a message comes from a model or a user. The Markdown page puts it into a quotation from
+which its own Markdown cannot escape. HTML is shown as source, because a reader would not see it
+otherwise. Control characters are escaped.
 """
 
 import json
@@ -26,7 +26,7 @@ from .stored_session import StoredSession
 
 
 def as_json_lines(result: StoredSession, speaker: str | None = None) -> str:
-    """Return a session as JSON Lines, one object for each message."""
+    """Return a session, or one speaker's memory, as JSON Lines, one object for each message."""
     told = speaker is not None
     objects = (
         json.dumps(_object(one, told=told), ensure_ascii=False) for one in _log(result, speaker)
@@ -45,7 +45,7 @@ def _object(message: BaseMessage, *, told: bool) -> dict[str, Any]:
 
 
 def as_markdown(result: StoredSession, speaker: str | None = None) -> str:
-    """Return a session as a Markdown page."""
+    """Return a session, or one speaker's memory, as a Markdown page."""
     parts = [f"# {escape_markdown(title_of(result.conversation))}"]
     if speaker is not None:
         parts.append(f"The memory of {escape_markdown(speaker)}.")
@@ -93,7 +93,7 @@ def _paragraphs(message: BaseMessage, line: Line) -> Iterator[str]:
     for fold in line.folds:
         if fold.kind in ("call", "result"):
             yield f"*{escape_markdown(fold.title)}:*"
-        # A result's text contains the same as its values.
+        # The text of a result already contains its parsed values.
         if fold.kind != "thought" and not (fold.kind == "parsed" and line.kind == "result"):
             yield _fenced(fold.text, "json" if fold.is_json else "text")
 

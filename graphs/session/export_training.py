@@ -91,7 +91,8 @@ def _example(
         view.pop()
     front = sum(isinstance(message, SystemMessage) for message in view[:1])
     if view and isinstance(view[front], AIMessage):
-        # The model was sent this message as well. Trainers expect that another role begins.
+        # Trainers expect an example to begin with a message that the speaker heard. The model also
+        # received this message.
         view.insert(front, HumanMessage(conversation.render_prompt(BEGIN)))
     learned = [_is_learned(message, lines) for message in view]
     if not any(learned):
@@ -131,7 +132,7 @@ def _sharegpt(example: Example) -> Line:
             from_ = before["from"] if role == "human" else role
             turns[-1] = {"from": from_, "value": f"{before['value']}\n\n{text}"}
     functions = [one["function"] for one in example.tools]
-    # As text, because each tool's arguments have a different schema.
+    # The definitions are written as a string, because each tool's arguments have another schema.
     tools = [one for one in functions if one["name"] != HAND_OFF]
     told = {"tools": json.dumps(tools, ensure_ascii=False)} if tools else {}
     return {"conversations": turns, **told}
@@ -174,7 +175,7 @@ TRAINING: Final[Mapping[str, Callable[[Example], Line]]] = {
 
 
 def models_of(result: StoredSession) -> list[str]:
-    """Return the names of the models that were called in a session, if it has ended."""
+    """Return the names of the models that were called in a session. Empty if it has not ended."""
     return [] if result.outcome is None else sorted(result.outcome.usage)
 
 
@@ -200,7 +201,7 @@ def written(example: Example, form: str, told: Line | None) -> Line:
 
 
 def json_line(found: Line) -> str:
-    """Return an object as one line that no program splits."""
+    """Return an object as one line of JSON, without characters at which programs split lines."""
     text = json.dumps(found, ensure_ascii=False)
     # A lone surrogate (half a character) has no encoding; it stays JSON's escape.
     return escape_json(text.encode(errors="backslashreplace").decode()) + "\n"

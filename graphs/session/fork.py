@@ -1,8 +1,8 @@
-"""Forks: new sessions that continue from any message of another, with changes if wanted.
+"""Forks: new sessions that continue from a message of another session, optionally with changes.
 
 The fork's state is the state after the step that wrote the message, under the new rules. The steps
-before it are copied, so a fork can itself be forked from any message. The original session is
-only read.
+before it are copied, so a fork can itself be forked from any message. The original session is only
+read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -79,12 +79,12 @@ def fork_state(found: State, new: Conversation) -> State:
 def carry_over(
     old: Conversation, new: Conversation, position: Position, log: Sequence[BaseMessage]
 ) -> Position:
-    """Return the position under the new rules.
+    """Return the position, which counts the turns and facts so far, under the new rules.
 
-    Facts are counted again, and a speaker whose task has changed has not completed it. Under
-    another end-chat mode, last words are granted again if the newest turn completed the task,
-    otherwise they are cancelled. If the conversation is not over under the new rules, last words
-    that were said count as turns.
+    Facts are counted again, and a speaker whose task has changed has not completed it. Last words
+    are the turns that follow a completed task. Under another end-chat mode, they are granted again
+    if the newest turn completed the task, otherwise they are cancelled. If the conversation is not
+    over under the new rules, last words that were said count as turns.
     """
     before = position.facts
     kept = not_in_the_log(before)
@@ -113,7 +113,7 @@ def carry_over(
 def _still_completed(
     old: Conversation, new: Conversation, names: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Return the speakers, of the given ones, whose completed task has not changed."""
+    """Return the given speakers, without those whose completed task has changed."""
     if _criteria(old) != _criteria(new):
         return ()
     kept = tuple(name for name in names if _task_of(old, name) == _task_of(new, name))
@@ -157,7 +157,7 @@ def _new_tasks(old: Conversation, new: Conversation) -> list[AnyMessage]:
 
 
 def _remove_cues(told: Sequence[BaseMessage], log: list[AnyMessage]) -> list[AnyMessage]:
-    """Remove the cues that announced a turn that will not happen."""
+    """Remove the cues (instructions for the next speaker) of a turn that will not happen."""
     first = len(log)
     while first > 0 and metadata(log[first - 1]).is_cue:
         first -= 1
@@ -169,7 +169,7 @@ def _remove_cues(told: Sequence[BaseMessage], log: list[AnyMessage]) -> list[Any
 def insert_message(
     told: list[AnyMessage], position: Position, log: list[AnyMessage]
 ) -> list[AnyMessage]:
-    """Insert messages into a log, before the messages that the next node finds by their place."""
+    """Insert messages into a log, before those at its end that the next node finds by place."""
     place = first_read(position.phase, log)
     return [*log[:place], *_renumber([*told, *log[place:]], place)]
 

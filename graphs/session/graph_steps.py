@@ -1,7 +1,7 @@
-"""The steps of one run, from the session's current position to its end or to a question that waits.
+"""The steps of one run: from the session's current position to its end or to a question.
 
-If a message follows the end, the session continues with it. Everything around the steps, from the
-lease to the outcome, is in `graphs.session.run`.
+If a person's message follows the end, the session continues with it. Everything around the steps,
+from the lease to the outcome, is in `graphs.session.run`.
 """
 
 import inspect
@@ -88,7 +88,7 @@ class Steps:
         self._answer = answer
         self._reply = reply
         self.message = message
-        """The message that the person has not said yet."""
+        """The option `message`. None if it was not passed, or the person has already said it."""
         self._is_new = is_new
         """Whether nothing of the session is stored yet, so that there is nothing to read."""
         self._interrupted = False
@@ -98,8 +98,8 @@ class Steps:
         """Run the session from its current position, and yield its events."""
         asked = [] if self._is_new else await self.waiting()
         reply = None if self._reply is None else self._match_question(asked, self._reply)
-        # Without an answer, LangGraph would pass a waiting tool or agent the answer that another
-        # one got in the same step.
+        # If the graph ran without an answer, LangGraph would pass a waiting tool or agent the
+        # answer to another question of the same step.
         runs = reply is not None or not any(map(_is_foreign, asked))
         at_hand, tries, problem, skipped = reply is not None, 0, "", set[str]()
         while True:
@@ -111,7 +111,7 @@ class Steps:
                         async for event in events:
                             yield event
                     tries, problem = 0, ""
-                    # Most runs end without a question, and need not be read for one.
+                    # Most runs end without a question. Read the questions only after an interrupt.
                     asked = await self.waiting() if self._interrupted else []
             except AnswerError as error:
                 tries, problem = tries + 1, str(error)
@@ -138,7 +138,7 @@ class Steps:
     def _match_question(
         self, asked: Sequence[Question], answer: BoundAnswer
     ) -> tuple[Question, Any]:
-        """Return the question of an answer, which must be waiting, and the answer's value."""
+        """Return the waiting question that an answer belongs to, and the answer's value."""
         return answered_question(self._session, asked, answer), answer.value
 
     async def waiting(self) -> list[Question]:
@@ -209,7 +209,8 @@ class Steps:
             durability=self._options.durability,
         )
         reading = StepStream(cast("AsyncGenerator[Part, None]", stream), self._options.progress)
-        # Closed here: if a reader leaves early, the stream would run on after the store is closed.
+        # The stream is closed here. Otherwise, if a reader stops early, it would run on after the
+        # store is closed.
         async with aclosing(reading.read()) as parts:
             streamed = TokenStream(_speakers_with_calls(self._conversation))
             self._interrupted = self._ended = False
@@ -236,7 +237,7 @@ class Steps:
                     yield from streamed.whole(event)
 
     async def _value(self, question: Question) -> Any:  # noqa: ANN401
-        """Return the message or the answer for a question, or None."""
+        """Return the message or the answer for a question. None if nobody answers it now."""
         if self.message is not None and isinstance(question, MessageQuestion):
             value, self.message = self.message, None
             return value
@@ -247,7 +248,7 @@ class Steps:
         return value
 
     async def _call_answer(self, question: Question) -> Any:  # noqa: ANN401
-        """Return the answer of the option `answer` to a question, or None."""
+        """Ask the option `answer` a question, and return the answer. None if there is no answer."""
         answer = self._answer
         if answer is None:
             return None
@@ -311,7 +312,7 @@ async def play(
     """Run a session to its end or a question, or continue it with the option `message`."""
     resources, conversation, result, person, waits, is_new = begun
     progress = StepProgress()
-    # `run_session` has checked the conversation, and that the session has no other.
+    # `run_session` has checked the conversation, and that the session belongs to it.
     running_in = replace(resources, progress=progress)
     graph = compile_graph(running_in, held.checkpointer, checks_inputs=False)
     runs_code = bool(resources.registry.languages_of(conversation))
@@ -371,7 +372,7 @@ async def _run_with_status(
                 await note(isinstance(event, QuestionAsked))
                 yield event
     except Exception:
-        # The failure may have come after the answer.
+        # The run may have failed after the question was answered.
         await note(bool(await steps.waiting()))
         raise
 

@@ -64,12 +64,12 @@ async def judge_session(
     Args:
         store: The store of the session.
         session: The session's id.
-        judge: The judge. If None, the conversation's separate judge, which is not asked if its
-            verdict about the last message is in the log.
+        judge: The judge. If None, the conversation's separate judge is used, and it is not asked if
+            the log contains its verdict about the last message.
         resources: The models.
-        options: The options of the run: its callbacks.
+        options: The options of the run. Only its callbacks are used.
         model: The name of the model that judges. If None, the judge's model.
-        batch: The name of the batch for whose limits the calls count.
+        batch: The name of the batch whose limits the calls count toward. None if there is no batch.
 
     Raises:
         SpecError: No judge is given, and the conversation has none.
@@ -110,7 +110,7 @@ async def judge_with(
     model: Chat | str | None,
     callbacks: Sequence[BaseCallbackHandler] | None,
 ) -> Judged:
-    """Have a stored session judged by these criteria and this model; `Session.judge` says more."""
+    """Have a stored session judged by the given criteria and model. See `Session.judge`."""
     judge = None if criteria is None else make_judge(criteria)
     options = Options(callbacks=callbacks)
     if model is not None and not isinstance(model, str):

@@ -27,11 +27,11 @@ class LaterVerdict(Data):
     log: str
     """The hash of the messages that the judge has read."""
     answer: str
-    """The judge's answer."""
+    """The text of the judge's answer."""
     verdict: Verdict
     """The verdict."""
     batch: str | None = None
-    """The name of the batch whose limits the call counts for. None if it counts for no batch."""
+    """The name of the batch whose limits the call counts toward. None if it belongs to no batch."""
     created_at: AwareDatetime
     """The time of the answer, in UTC."""
 

@@ -1,8 +1,8 @@
 """Resetting a session, and resetting or replacing the memory of one of its speakers.
 
-A speaker's memory is the messages of the log that it has said or heard. A reset or a replacement
-changes that speaker's view and no message: `graphs.log.memory` leaves the forgotten part out of the
-view.
+A speaker's memory is the messages of the log that the speaker has said or heard. A reset or a
+replacement changes no message. `graphs.log.memory` leaves the forgotten messages out of the
+speaker's memory.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -89,7 +89,7 @@ def _reset_memory(
     name: str,
     messages: Sequence[AnyMessage] = (),
 ) -> list[AnyMessage]:
-    """Return the end of the log that resets a speaker's memory, or replaces it with messages.
+    """Return the new end of the log, which resets a speaker's memory or replaces it with messages.
 
     The speaker forgets everything up to its latest finished turn, including that turn. It keeps the
     messages that it has heard since, so that it can answer them.
@@ -130,7 +130,7 @@ def _place_after_turn(log: Sequence[BaseMessage], name: str) -> int:
 
 
 def _texts_only_in_log(conversation: Conversation, name: str) -> list[tuple[str, str]]:
-    """Return texts of the spec that only the log contains, as pairs: as given, as restated."""
+    """Return the spec's texts that only the log tells a speaker, each as given and as restated."""
     speaker = conversation.speaker(name)
     told = [(text, text) for text in map(str, (one.text for one in told_privately(speaker)))]
     if conversation.opening.answers and speaker.task is not None:

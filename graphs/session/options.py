@@ -44,7 +44,10 @@ class SharedOptions(Registered, total=False):
 
 
 class SessionOptions(SharedOptions, total=False):
-    """The options of a run whose store the session's handle has, as in `Session.resume`."""
+    """The options of a run that a session's handle starts, as in `Session.resume`.
+
+    They have no ``store``: the handle names it.
+    """
 
     message: str | None
     """The next message of the person, if exactly one person takes part in the conversation. The
@@ -52,9 +55,9 @@ class SessionOptions(SharedOptions, total=False):
     guards and other end conditions count from this message on, but budgets of money, tokens, calls
     and seconds count the whole session. ``exit`` leaves the conversation, and does nothing if the
     session has ended. If tool calls must be decided first and ``answer`` does not decide them,
-    `SessionError` reports that the message was not said. The message answers the question that
-    waits when the run is requested: it is rejected if that question has been answered since then,
-    or another has been asked.
+    `SessionError` reports that the message was not said. The message answers only the question that
+    is waiting when the run is requested: it is rejected if another run has answered that question,
+    or asked another, before this run begins.
     """
 
 

@@ -99,7 +99,7 @@ async def _prompt(states: Sequence[State], name: str) -> Sequence[BaseMessage] |
 
 
 def _render_page(session: PageSession, speaker: str | None) -> str:
-    # Only this export needs Jinja.
+    # Imported here, because only this export needs Jinja.
     from ..show.render import render
 
     return render(page_of(session) if speaker is None else memory_page_of(session, speaker))

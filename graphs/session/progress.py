@@ -1,7 +1,7 @@
 """The progress of a run, shown to the person who waits for its result.
 
-A notebook shows it in a line below the cell, and a terminal in a line of stderr. The IPython of a
-running kernel is used for the notebook; IPython is never imported.
+A notebook shows the progress in a line below the cell, and a terminal shows it in a line of stderr.
+For a notebook, the functions use the IPython of the running kernel; they never import IPython.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _TICK: Final = 0.5
 """Interval between two updates of the line, in seconds."""
 
 _Show: TypeAlias = Callable[[str], None]
-"""Shows a line in place of the one before. An empty line erases it."""
+"""A function that shows a line in place of the previous line. An empty line erases it."""
 
 
 @asynccontextmanager
@@ -101,9 +101,9 @@ class _Progress(AtWork):
 
 
 class _TerminalProgress(_Progress):
-    """The same on a terminal, only while a model is called.
+    """The progress of a run on a terminal, shown only while a model is called.
 
-    At other times a function of the user may ask a question there.
+    At other times, one of the user's functions may ask a question on the terminal.
     """
 
     def saw(self, event: Event) -> None:
@@ -132,7 +132,7 @@ def _find_progress() -> _Progress | None:
     show = _display_function()
     if show is not None:
         return _Progress(_in_cell(show))
-    # A log shows the progress already.
+    # If logging is on, the log already shows the progress.
     if not _log.isEnabledFor(logging.INFO) and _has_terminal():
         return _TerminalProgress(_TerminalLine().show)
     return None

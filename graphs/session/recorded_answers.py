@@ -144,14 +144,14 @@ def _judge_answer(conversation: Conversation, text: str, verdict: Verdict | None
 
 
 def _is_asked(conversation: Conversation) -> bool:
-    """Return whether a model is asked who speaks next. With two speakers it is always the other."""
+    """Return whether a model chooses the next speaker. With two speakers, no model is asked."""
     return isinstance(conversation.turn_order, Moderator) and not conversation.is_pair
 
 
 def message_given(
     question: MessageQuestion, rest: Sequence[BaseMessage], ended: Outcome | None
 ) -> str | None:
-    """Return a person's answer to a question for a message."""
+    """Return a person's recorded answer to a question for a message. None if there is no answer."""
     if not rest:
         return _leaving_answer(ended)
     if isinstance(rest[0], ToolMessage):
@@ -177,7 +177,7 @@ def decisions_given(
     rest: Sequence[BaseMessage],
     ended: Outcome | None,
 ) -> dict[str, Any] | str | None:
-    """Return a person's decisions about tool calls."""
+    """Return a person's recorded decisions about tool calls. None if a decision is missing."""
     if not rest:
         return _leaving_answer(ended)
     # If hooks changed a result, their version is the later message.

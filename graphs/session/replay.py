@@ -89,7 +89,7 @@ def compare_ends(recorded: StoredSession, again: StoredSession) -> None:
 
 
 def _compared_values(message: BaseMessage) -> dict[str, Any]:
-    """Return the values that are compared: a dump's, without ids, usage and texts of duologue."""
+    """Return a message's values to compare, without unique ids, usage and duologue's own texts."""
     # A recorded model uses no tokens.
     says = dumped(message).model_dump(mode="json", exclude={"message_id", "usage", "model"})
     text, about = says.pop("text"), says.pop("metadata") | {"problem": None}
@@ -123,7 +123,7 @@ class _NoMoreError(DuologueError):
 
 
 def _agents(recorded: StoredSession) -> dict[str, Runnable[Any, Any]]:
-    """Return the same stand-in for each agent. It repeats all replies in the order of the log."""
+    """Return one stand-in for all agents, which repeats their replies in the order of the log."""
     replies = replies_of_agents(recorded.messages)
 
     def again(_: object) -> dict[str, Any]:
@@ -163,7 +163,7 @@ async def _continue_after_end(
     state: State = {**await settle(graph, session, conversation), **ended}
     position = Position.model_validate(state["position"])
     about, text = rest[ends + 1]
-    # A message that was removed later differs, here as elsewhere.
+    # A message that was removed later is reported as a difference, as everywhere in a replay.
     speaker = str(original_metadata(about).speaker)
     new = say_as_speaker(state, conversation, position, speaker, text)
     await write_state(graph, session, new)
@@ -184,7 +184,7 @@ async def _until_end(
     recorded: StoredSession,
     said: list[AnyMessage],
 ) -> StoredSession:
-    """Run the session to its end or the end of its record. Nothing runs after a difference."""
+    """Run the session to its end, the end of its record, or the first difference from it."""
     while True:
         misfit, is_over = "", False
         try:
@@ -233,7 +233,7 @@ def _replayable_conversation(recorded: StoredSession) -> Conversation:
     """Return the conversation to replay, with native tool calls.
 
     The record contains parsed tool calls, so nothing must be parsed again. Without a recorded task
-    specification, none is requested: the embedded model may not have been asked for one.
+    specification, none is requested, because a run with the embedded model may request none.
     """
     conversation = recorded.conversation
     native = tuple(
@@ -283,7 +283,9 @@ class _Recorded(ScriptedChatModel):
 
     model_name: str
     max_tokens: int = 1
-    """A limit above the usage of recorded answers, which is 0. The log marks cut answers."""
+    """A limit above the usage of recorded answers, which is 0, so that none counts as cut off. The
+    log marks the answers that were cut off.
+    """
 
     _spoken: list[Reply | AIMessage] = PrivateAttr()
 

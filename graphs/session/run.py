@@ -50,7 +50,7 @@ async def run_session(
     queues: bool = False,
     **options: Unpack[Options],
 ) -> AsyncGenerator[Event | StoredSession, None]:
-    """Run a session.
+    """Run or resume a session.
 
     Args:
         source: The conversation. If None, the stored conversation is resumed.
@@ -58,7 +58,8 @@ async def run_session(
         reset: Whether to delete the stored session first.
         tokens: Whether tokens are yielded as events.
         reply: An answer with which the run begins.
-        gate: The gate that each model call passes.
+        gate: The gate that delays each model call until the limits of a batch allow it. If None, no
+            call is delayed.
         queues: Whether the option ``message`` waits for its turn, even if another question waits
             when the run begins.
         **options: See `Options`.
@@ -251,7 +252,7 @@ async def _bind_input(
     *,
     is_bound: bool,
 ) -> BoundInput:
-    """Bind an answer or a message to the questions that wait before the run waits for the lease."""
+    """Bind an answer or a message to the questions that are waiting before the lease is taken."""
     waiting: list[Question] = []
     if row is not None and (reply is not None or is_bound):
         graph = build_graph(checkpointer=store.checkpointer)

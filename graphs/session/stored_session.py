@@ -36,7 +36,7 @@ class StoredSession(Shown):
     messages: list[AnyMessage]
     """The log: all messages, oldest first, including records that no speaker hears."""
     specified_task: str | None
-    """The task that the speakers were given, or None."""
+    """The task that the speakers received. None if the speakers have received no task."""
     outcome: Outcome | None
     """Why, when and by whom the session was ended. None if it has not ended."""
     pending: tuple[Question, ...] = ()

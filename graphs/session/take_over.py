@@ -63,7 +63,7 @@ async def add_message(store: Store, session: str, speaker: str, text: str) -> St
 async def say_in(
     held: SessionLease, conversation: Conversation, speaker: str, text: str
 ) -> StoredSession:
-    """Add a message of a speaker to a session under its lease."""
+    """Add a message of a speaker to a session whose lease is held."""
     session, graph = held.session, build_graph(checkpointer=held.checkpointer)
     state = await settle(graph, session, conversation)
     position = Position.model_validate(state["position"]) if "position" in state else None
@@ -83,7 +83,7 @@ async def say_in(
 
 
 async def end_waiting(store: Store, session: str) -> None:
-    """End a session that waits for a person, as a stop does."""
+    """End a session that waits for a person, as if it had been stopped."""
     conversation = await known_session(store, session)
     async with store.lock(session) as held:
         graph = build_graph(checkpointer=held.checkpointer)

@@ -1,4 +1,4 @@
-"""Dumping and loading whole sessions. A copy is both."""
+"""Dumping and loading whole sessions. Copying a session does both."""
 
 from ..build import build_graph
 from ..store.open import Store

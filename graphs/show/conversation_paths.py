@@ -55,7 +55,7 @@ class Kind(StrEnum):
 
 
 class Place(NamedTuple):
-    """A point at which a conversation may be."""
+    """A point that a conversation can reach."""
 
     kind: Kind
     speaker: str | None = None  # the speaker of the turn, the tools or the task
@@ -90,7 +90,7 @@ def _shortened(conversation: Conversation) -> Conversation:
     )
     least = min(1, end_chat.min_iterations)
     is_chosen = not isinstance(conversation.turn_order, RoundRobin)
-    # If the next of many speakers is chosen, each may follow each within one round.
+    # If the next speaker is chosen from many, any speaker may follow any other within one round.
     off = max(0, rounds - least - (1 if is_chosen and count > _MANY else _ROUNDS))
     if is_chosen:
         # A few speakers may alternate, so the parity of the rounds decides who speaks last.
@@ -127,7 +127,7 @@ class _Walk:
         self._open: list[tuple[Place, Position, str]] = []
 
     def ways(self) -> list[Way]:
-        """Walk, and return the ways."""
+        """Walk through the rules, and return the steps."""
         place = Place(Kind.START)
         if self._conversation.task_specification is not None:
             place = self._go(place, Place(Kind.TASK))
@@ -193,7 +193,8 @@ class _Walk:
         self, place: Place, position: Position, names: Sequence[str], when: str = ""
     ) -> None:
         """Continue the walk with each speaker that may be chosen."""
-        # Turns that begin at the same time continue alike, whoever spoke before.
+        # Turns with the same number and the same completed tasks continue alike, whoever spoke
+        # before.
         time = position.turns, position.completed
         for name in names:
             if self._is_new((place, when, name), (*time, name)):
@@ -279,7 +280,7 @@ class _Walk:
 
 
 def _foreseen(end: BaseEnd, speaker: Speaker) -> Facts | None:
-    """Return the facts with which a speaker's turn meets an end, or None if it can't."""
+    """Return the facts with which a speaker's turn meets an end condition, or None if it can't."""
     facts, has_part = Facts(), False
     for _, one in leaves(end):
         facts, is_part = one.foresee(speaker, facts)

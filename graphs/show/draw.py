@@ -17,12 +17,12 @@ from ..speakers.speaker import Speaker
 from .conversation_paths import Kind, Place, Way, ways
 
 MERMAID: Final = (".mmd", ".mermaid", ".md")
-"""The files for Mermaid. In Markdown it is written in a fence."""
+"""The endings of files that contain Mermaid. In Markdown, the drawing is inside a fence."""
 
 _PICTURES: Final = (".svg", ".png")
 
 _MOST = 5
-"""Maximum number of tools that are named. Of the others the number is shown."""
+"""Maximum number of tools that are named. For the others, only their number is shown."""
 
 _LONGEST = 60
 
@@ -37,7 +37,7 @@ def draw(
     Args:
         conversation: The conversation, or a dict or a file that contains one.
         file: The file to write. A ``.svg`` or ``.png`` file needs the extra ``pictures``; a
-            ``.mmd`` file contains Mermaid. None: no file is written.
+            ``.mmd`` file contains Mermaid. If None, no file is written.
 
     Returns:
         The drawing as Mermaid.

@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 from ..common.sanitize import clean, dump_exact_json, escape_invisible
 
 _FOLDED: Final = 10
-"""Number of lines from which code is folded."""
+"""Minimum number of lines of code that is folded."""
 
 _WEB = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 
@@ -28,7 +28,7 @@ def as_html(text: str) -> Markup:
 
 
 def shown(text: str) -> str:
-    """Escape control characters, except those of direction, which texts need."""
+    """Escape control characters, except those for the direction of text, which texts need."""
     return _CONTROLS.sub(lambda found: clean(found[0]), text)
 
 
@@ -48,7 +48,7 @@ def _code(tokens: Sequence[Token], place: int) -> str:
 
 
 class _Renderer(RendererHTML):
-    """Renders code and tables for a narrow page, and headings below the page's own."""
+    """A renderer that fits code and tables to a narrow page, with headings below the page's own."""
 
     def fence(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:  # noqa: ANN401
         """Render fenced code."""
@@ -126,5 +126,5 @@ def exact_json(value: object) -> Markup:
 
 
 def editable_json(value: object) -> str:
-    """Return a value as JSON to edit; the same value is read back."""
+    """Return a value as JSON that a person can edit and that is read back as the same value."""
     return dump_exact_json(value, indent=2)

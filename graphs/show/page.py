@@ -21,14 +21,14 @@ from .transcript import anchors, lines_of
 
 @dataclass(frozen=True)
 class PageSession:
-    """A stored session, as far as its page shows it."""
+    """The data of a stored session that its page shows."""
 
     id: str
     """The session's id."""
     title: str
     """The session's title."""
     conversation: Conversation
-    """The conversation that it runs."""
+    """The spec of the session's conversation."""
     log: Sequence[AnyMessage]
     """The whole log, with the messages that are only kept for the record."""
     task: str | None = None
@@ -36,13 +36,14 @@ class PageSession:
     outcome: Outcome | None = None
     """The outcome. None until the conversation ends."""
     pending: Sequence[Question] = ()
-    """The open questions to people."""
+    """The questions to people that have not been answered."""
     position: Position = field(default_factory=Position)
-    """The current position."""
+    """The current position, which counts the turns and facts so far."""
     steps: Sequence[Spent] = ()
     """The usage of each step."""
     prompts: Mapping[str, Sequence[BaseMessage]] = field(default_factory=dict)
-    """The last prompt of each speaker, by name, if it is known."""
+    """The last prompt to each speaker's model, by the speaker's name. Unknown prompts are missing.
+    """
 
 
 def page_of(session: PageSession) -> Page:
@@ -76,7 +77,7 @@ def memory_page_of(session: PageSession, name: str) -> Page:
 
 
 def _title(text: str) -> str:
-    """Return a title on one line, cut if it is a long task. The task is shown in full below it."""
+    """Return a title on one line, cut if it is a long task, which the page also shows in full."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 2].rstrip()} …"
 

@@ -10,7 +10,7 @@ Tone = Literal["good", "plain", "warn", "bad", "open"]
 """The colour of an end, or of a step towards it."""
 
 Role = Literal["assistant", "user", "tool"]
-"""The role of a line for a speaker that receives it."""
+"""The role that a line has in the view of a speaker that receives it."""
 
 LineKind = Literal["said", "draft", "calls", "code", "result", "note", "told"]
 """The kind of a line. ``told`` is an instruction, which only the views of its recipients show;
@@ -24,7 +24,7 @@ class Fold(Data):
     kind: Literal["thought", "call", "result", "parsed"]
     """The kind of the detail."""
     title: str
-    """The title, which is shown while it is folded."""
+    """The title, which is shown while the detail is folded."""
     text: str
     """The exact text."""
     is_json: bool = False
@@ -39,7 +39,7 @@ class Heard(Data):
     before: str = ""
     """Text in front of the message, such as the label of its speaker."""
     instead: str | None = None
-    """The text that replaces the message. None: the message itself."""
+    """The text that replaces the message. If None, the message is not replaced."""
 
 
 class Line(Data):
@@ -48,25 +48,25 @@ class Line(Data):
     anchor: str
     """The line's id on the page."""
     place: str
-    """The place in the log. Empty if it can't be shown."""
+    """The message's place in the log. Empty if the place can't be shown."""
     kind: LineKind
     """The kind of the line."""
     speaker: NonNegativeInt | None = None
-    """The number of the speaker. None: the conversation itself."""
+    """The number of the speaker. None if the line is by the conversation itself."""
     name: str
-    """The name of the speaker, or words for the conversation."""
+    """The name of the speaker, or a name for the conversation itself."""
     text: str = ""
     """The text of the message as Markdown, or of a note."""
     remarks: tuple[str, ...] = ()
     """Remarks on the message, such as its audience."""
     is_person: bool = False
-    """Whether a person wrote it."""
+    """Whether a person wrote the message."""
     folds: tuple[Fold, ...] = ()
     """The folded details."""
     roles: dict[NonNegativeInt, Role] = Field(default_factory=dict)
     """The role of the line for each speaker that receives it, by the speakers' numbers."""
     heard: tuple[Heard, ...] = ()
-    """The texts of speakers that receive a different one."""
+    """The texts for speakers that receive another text than the one shown."""
 
 
 class Sent(Data):
@@ -77,9 +77,9 @@ class Sent(Data):
     text: str | None = None
     """The message. None if the same text is elsewhere on the page."""
     first: str = ""
-    """The anchor of the first line of that text."""
+    """The anchor of the first line that shows the same text. Empty if there is no such line."""
     last: str = ""
-    """The anchor of its last line."""
+    """The anchor of the last line that shows the same text. Empty if there is no such line."""
 
 
 class Player(Data):
@@ -90,16 +90,16 @@ class Player(Data):
     system: str = ""
     """The system prompt."""
     sent: tuple[Sent, ...] = ()
-    """The prompt of the latest turn, if it is known."""
+    """The parts of the prompt in the speaker's latest turn. Empty if the prompt is unknown."""
 
 
 class Step(Data):
     """A step that led to the end."""
 
     anchor: str | None
-    """The anchor of the line that it refers to, if any."""
+    """The anchor of the line that the step refers to. None if it refers to no line."""
     place: str
-    """The place of that line in the log."""
+    """The place in the log of the message that the step refers to. Empty if there is none."""
     kind: str
     """The kind of the step."""
     tone: Tone
@@ -112,7 +112,7 @@ class Meter(Data):
     """The count of a cap or a guard."""
 
     name: str
-    """The name of the counted thing."""
+    """The name of the cap or guard, such as rounds."""
     count: NonNegativeFloat
     """The current count."""
     limit: NonNegativeFloat
@@ -130,7 +130,7 @@ class Mark(Data):
     x: float
     """The position from the left, in SVG units."""
     step: Step
-    """The step that it marks."""
+    """The step that the mark stands for."""
 
 
 class Timeline(Data):
@@ -139,7 +139,7 @@ class Timeline(Data):
     width: int
     """Width in SVG units."""
     ticks: dict[str, str]
-    """The SVG path of each speaker's messages, by the class of its colour."""
+    """The SVG path of each speaker's messages, by the CSS class of the speaker's colour."""
     marks: tuple[Mark, ...]
     """The steps that led to the end."""
 
@@ -154,11 +154,11 @@ class Ending(Data):
     reason: str = ""
     """The name of the reason. Empty if the session has not ended."""
     sentence: str
-    """The time of the end, or the next step."""
+    """The text that states when the session ended, or how it continues."""
     also: tuple[str, ...] = ()
     """Further reasons that were met."""
     anchor: str | None = None
-    """The anchor of the last line, if any."""
+    """The anchor of the line that caused the end. None if there is no such line."""
     questions: tuple[str, ...] = ()
     """The open questions to people."""
     owed: tuple[str, ...] = ()
@@ -181,26 +181,26 @@ class Spent(Data):
     """The usage of a step."""
 
     who: str
-    """The speaker, or the part of the conversation that caused it, such as the judge."""
+    """The speaker, or the part of the conversation that caused the usage, such as the judge."""
     is_new_turn: bool = False
-    """Whether a turn begins with it."""
+    """Whether a turn begins with this step."""
     calls: NonNegativeInt = 0
-    """Model calls."""
+    """Number of model calls."""
     input_tokens: NonNegativeInt = 0
-    """Tokens of the prompts."""
+    """Number of tokens in the prompts."""
     output_tokens: NonNegativeInt = 0
-    """Tokens of the answers."""
+    """Number of tokens in the answers."""
     seconds: NonNegativeFloat = 0
     """Duration in seconds."""
     cost: NonNegativeFloat = 0
-    """Cost by the price table."""
+    """Cost, in the currency of the price table."""
 
 
 class Share(Spent):
     """The total usage of a speaker or a part of the conversation."""
 
     colour: str
-    """The class of its colour."""
+    """The CSS class of the colour in the charts."""
     turns: NonNegativeInt
     """Number of turns with usage."""
 
@@ -217,14 +217,14 @@ class Chart(Data):
     height: int
     """Height in SVG units."""
     bars: dict[str, str]
-    """The SVG path of each speaker's bars, by the class of its colour."""
+    """The SVG path of each speaker's bars, by the CSS class of the speaker's colour."""
 
 
 class Spending(Data):
     """Usage by speaker and by turn."""
 
     shares: tuple[Share, ...]
-    """The total of each speaker or part that used something."""
+    """The total usage of each speaker, and of each other part of the conversation."""
     charts: tuple[Chart, ...]
     """The charts by turn."""
     turns_a_bar: NonNegativeInt = 1

@@ -1,4 +1,4 @@
-"""The lines of the page: each message, and for each speaker its role and its words."""
+"""The lines of a page: each message, with its role and text for each speaker that receives it."""
 
 import json
 from collections import defaultdict
@@ -30,11 +30,11 @@ from ..rules.message_words import describe_note, describe_result, list_remarks, 
 from .page_data import Fold, Heard, Line, LineKind, Role
 
 _LABEL = 200
-"""Maximum length of a label in front of a message, in characters. A longer one is another text."""
+"""Maximum length of a label in front of a message, in characters. A longer text is no label."""
 
 
 def anchors(log: Sequence[BaseMessage]) -> dict[str, str]:
-    """Return the id of each line on the page, by its place. A place may be any text."""
+    """Return the HTML id of each line, by the message's place in the log, which may be any text."""
     places = [place_of(message) for message in log]
     return {
         place: place if place[:1] == "m" and place[1:].isdecimal() and place.isascii() else f"n{at}"
@@ -50,7 +50,7 @@ def lines_of(
     Args:
         conversation: The conversation.
         log: The log, or the memory of one speaker.
-        only: The name of that speaker. None: the log of all.
+        only: The name of that speaker. None if `log` is the whole log.
 
     Yields:
         The lines. A speaker's memory has no line that the speaker did not receive.
@@ -107,7 +107,7 @@ def _kind_of(about: MessageMetadata) -> LineKind | None:
         # The first two are shown as the message that followed from them.
         return None
     if isinstance(about, SpecifiedTask):
-        # It is shown above the conversation.
+        # The specified task is shown above the conversation.
         return None
     if isinstance(about, CallOutcome):
         return "result"

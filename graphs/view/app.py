@@ -223,7 +223,7 @@ def _wanted(request: Request) -> Wanted:
         status=cast("SessionStatus", show) if show in get_args(SessionStatus) else None,
         reason=show if show in set(Reason) else None,
         after=after,
-        # One more shows whether there are older sessions.
+        # One more than a page shows, to find out whether there are older sessions.
         limit=_ON_A_PAGE + 1,
     )
 

@@ -21,7 +21,9 @@ from .pages import draw_news, standing_of, status_of
 _log = logging.getLogger("duologue")
 
 _AT_ONCE: Final = 1.5
-"""Seconds to wait for an error of the answer, such as one that another process has answered."""
+"""Seconds to wait for an early error of an answer, such as that another process has already
+answered the question.
+"""
 
 _NOT_HERE: Final = (
     ". This page can use only the models of its environment and the tools of installed packages. "
@@ -30,7 +32,7 @@ _NOT_HERE: Final = (
 
 
 class Runs:
-    """Answers sessions and continues each of them in a task.
+    """A runner that answers the questions of sessions, and continues each session in a task.
 
     Args:
         store: The store of the sessions.
@@ -44,7 +46,7 @@ class Runs:
         self._running = set[asyncio.Task[None]]()
 
     async def answer(self, session: str, value: Any, question: str) -> None:  # noqa: ANN401
-        """Answer a question of a session and continue it. Early errors are noted on return."""
+        """Answer a question of a session and continue it. `problems` then has any early error."""
         self.problems.pop(session, None)
         task = asyncio.create_task(self._run(session, value, question))
         self._running.add(task)
@@ -78,7 +80,7 @@ _PATIENCE: Final = 50
 """
 
 _STILL: Final = 2.0
-"""Seconds between these checks."""
+"""Seconds between two checks of a session that is checked less often."""
 
 
 async def follow(

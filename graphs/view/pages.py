@@ -28,15 +28,15 @@ class Standing(Data):
     session: str
     """The session's id."""
     status: Status
-    """Whether it is running, or its stored status."""
+    """``running`` if a process is running the session, otherwise its stored status."""
     reason: str = ""
     """The reason for the end. Empty if it has not ended."""
     is_stopping: bool = False
-    """Whether a stop was requested while it runs."""
+    """Whether a stop was requested while the session is running."""
     questions: tuple[Question, ...] = ()
     """The open questions that can be answered on this page."""
     forked_from: str | None = None
-    """The id of the session that it is a fork of."""
+    """The id of the session from which it was forked. None if it is not a fork."""
     problem: str = ""
     """The problem with the latest request on this page. Empty if there is none."""
 
@@ -47,7 +47,7 @@ class Standing(Data):
 
 
 async def status_of(store: Store, row: SessionRow) -> Status:
-    """Return whether a session is running, or its stored status."""
+    """Return ``running`` if a process is running a session, otherwise its stored status."""
     return "running" if await store.is_locked(row.session) else row.status
 
 
@@ -86,7 +86,7 @@ class ListedSession(NamedTuple):
     row: SessionRow
     status: Status
     messages: int | None
-    """The number of its messages. None if it is unknown."""
+    """Number of the session's messages. None if it is unknown."""
 
 
 def draw_listing(
@@ -98,7 +98,7 @@ def draw_listing(
         rows: The sessions: one more than a page shows if there are older ones.
         wanted: The search and the filter.
         shown: The chosen filter: a status, a reason, or an empty text.
-        store_url: The address of their store.
+        store_url: The address of the sessions' store.
     """
     known = _templates()
     on_page = rows[: wanted.limit - 1]
@@ -184,7 +184,7 @@ def _parts(known: Environment, page: Page, standing: Standing, *, spending: bool
 
 
 def _ending(page: Page, standing: Standing) -> Ending:
-    """Return the panel about the end, with the current status if it has not ended."""
+    """Return the panel about the end, with the current status if the session has not ended."""
     sentence = {"running": "It is running.", "unfinished": "It was interrupted."}.get(
         standing.status
     )

@@ -32,12 +32,12 @@ _READS: Final = ("GET", "HEAD")
 
 
 class Guard:
-    """Wraps an application and admits only its own user.
+    """A wrapper of an application that admits only the user who has the token.
 
     Args:
         app: The application.
         port: The port of the server.
-        token: The token of the first address. None: a random one.
+        token: The token of the first address. If None, a random token.
     """
 
     def __init__(self, app: ASGIApp, port: int, token: str | None = None) -> None:

@@ -32,8 +32,8 @@ def serve(
     Args:
         store: The store of the sessions.
         model: The model for conversations that name none.
-        session: The id of the session to show first. None: the list.
-        port: The port. 0: any free port.
+        session: The id of the session to show first. If None, the list of sessions.
+        port: The port. If 0, any free port.
         opens: Whether to open a browser.
         tell: A function that receives the address once the server accepts requests.
 
@@ -77,7 +77,7 @@ def serve(
 
 
 def bind_port(port: int) -> socket.socket:
-    """Return a socket on a port of 127.0.0.1. 0: any free port."""
+    """Return a socket on a port of 127.0.0.1. Any free port is used if `port` is 0."""
     listening = socket.socket(proto=socket.IPPROTO_TCP)
     if os.name == "posix":
         # A port that was just freed can be used at once. On Windows the option would share a port
@@ -108,7 +108,7 @@ class _Server(uvicorn.Server):
 
 
 def _open(address: str, private: Path) -> None:
-    """Open the address in the browser by a private file: all users see a process's arguments."""
+    """Open the address through a private file, because all users see a process's arguments."""
     page = private / "open.html"
     page.touch(mode=0o600)
     where = escape(address)

@@ -57,7 +57,9 @@ class RayExecutor:
         )
         self._workers = [options.remote(kit, name) for _ in range(workers)]
         self._free = asyncio.Queue[Any]()
-        """The ready workers, once for each cell that they can still take; or an error."""
+        """The workers that can run a further cell, each once for every such cell; or the error of a
+        worker that could not start.
+        """
         self._starting = [asyncio.create_task(self._start(worker)) for worker in self._workers]
 
     async def _start(self, worker: Any) -> None:  # noqa: ANN401  (Ray's handles have no types)

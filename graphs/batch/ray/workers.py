@@ -120,7 +120,7 @@ def _check(name: str, value: object) -> None:
 class LimiterActor:
     """An actor that keeps the model calls of all workers within the limits of their batch.
 
-    After a restart it counts from the values in the store.
+    After a restart, it continues from the usage in the store.
     """
 
     def __init__(self, kit: WorkerConfig) -> None:
@@ -271,7 +271,7 @@ class WorkerActor:
         async with self._opening:
             if self._worker is None:
                 kit = self._kit
-                # The driver has made it: a missing file means that this is another machine.
+                # The driver has created the store. If its file is missing, this is another machine.
                 store = await self._open.enter_async_context(open_store(kit.store, create=False))
                 lease = kit.share_lease(store)
                 self._worker = Worker(

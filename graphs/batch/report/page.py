@@ -35,7 +35,9 @@ MOST_LINES: Final = 1000
 """Maximum number of cells that are listed."""
 
 _MOST_VALUES: Final = 12
-"""Maximum number of values of a field that are listed; the most frequent are."""
+"""Maximum number of values of a field that are listed. If there are more, the most frequent ones
+are listed.
+"""
 
 _MOST_SENTENCES: Final = 20
 
@@ -192,12 +194,12 @@ def _varied(rows: Rows, path: str, colours: Mapping[str, str]) -> Varied:
 def _means(
     rows: Rows, name: str, path: str, lines: Mapping[int, int]
 ) -> tuple[Estimate | None, ...]:
-    """Return the mean of a score for each listed value, and at the end that of all other values."""
+    """Return the mean of a score for each listed value, and last for all other values together."""
     found: list[list[Trials]] = [[] for _ in range(len(lines) + 1)]
     for place, trials in rows.trials_by(name, path):
         found[lines.get(place, -1)].append(trials)
     column = rows.columns[name]
-    # A single combination has no variance of its own, so that of all cells is used.
+    # A single combination has no variance of its own, so the variance over all cells is used.
     is_share, spread = column.is_share, column.all.variance
     return tuple(mean_of(one, is_share=is_share, spread=spread) if one else None for one in found)
 

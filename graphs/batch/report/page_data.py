@@ -19,18 +19,18 @@ class Kind(Data):
     name: str
     """The reason or the status."""
     words: str
-    """Its description in words."""
+    """The description of the reason or the status, in words."""
     cells: NonNegativeInt
     """Number of cells."""
     colour: str
-    """The CSS class of its colour."""
+    """The CSS class of the colour in which the charts show it."""
 
 
 class Histogram(Data):
     """The distribution of a figure over the cells that have ended."""
 
     title: str
-    """The name of the figure."""
+    """The name of the figure, such as Tokens."""
     mean: NonNegativeFloat
     """The mean."""
     median: NonNegativeFloat
@@ -57,8 +57,8 @@ class Score(Data):
     missing: NonNegativeInt
     """Number of cells that have ended without this score."""
     passes: tuple[Estimate, ...] = ()
-    """pass^1, pass^2, …: the probability that k trials all pass. Empty without trials or for a
-    number.
+    """pass^1, pass^2, …: the probability that k trials all pass. Empty if a combination has only
+    one trial, or the score is not a share.
     """
 
 
@@ -72,7 +72,7 @@ class Value(Data):
     cells: NonNegativeInt
     """Number of cells."""
     kinds: tuple[Kind, ...]
-    """The reasons why they ended, and the statuses of cells that have not ended."""
+    """The reasons why the cells ended, and the statuses of cells that have not ended."""
     messages: NonNegativeFloat | None
     """Mean number of messages of the cells that have ended. None if no cell has ended."""
     tokens: NonNegativeFloat | None
@@ -80,7 +80,9 @@ class Value(Data):
     cost: NonNegativeFloat | None
     """Mean cost of the cells that have ended. None if no cell has ended."""
     scores: tuple[Estimate | None, ...] = ()
-    """Their mean scores, in the order of the batch's scores."""
+    """The mean scores of the cells, in the order of the batch's scores. None for a score that no
+    cell has.
+    """
 
 
 class Varied(Data):
@@ -104,7 +106,7 @@ class Link(Data):
 
 
 class Sentence(Data):
-    """An error sentence of cells."""
+    """An error sentence, and the cells that have it."""
 
     text: str
     """The text of the sentence."""
@@ -128,7 +130,7 @@ class Line(Link):
     tokens: NonNegativeInt
     """Number of tokens."""
     cost: NonNegativeFloat
-    """Cost."""
+    """Cost of the calls whose prices are known, in the currency of the price table."""
     scores: tuple[float | None, ...] = ()
     """The scores, in the order of `BatchReport.scores`. None for a missing score."""
 
@@ -170,7 +172,7 @@ class BatchReport(Shown, Data):
     scores: tuple[Score, ...]
     """The scores."""
     more_scores: bool
-    """Whether there are further scores, which are not summed up."""
+    """Whether the batch has more scores than the report contains."""
     varied: tuple[Varied, ...]
     """The fields that vary, with the results for each value."""
     failed: tuple[Sentence, ...]
@@ -180,7 +182,7 @@ class BatchReport(Shown, Data):
     paths: tuple[str, ...]
     """The paths of the fields that vary, in the order of each line's values."""
     lines: tuple[Line, ...]
-    """The first cells."""
+    """The rows of the table of cells: the first cells that have begun."""
     begun: NonNegativeInt
     """Number of cells that have begun."""
     pages: NonNegativeInt

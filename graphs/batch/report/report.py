@@ -37,7 +37,7 @@ async def write_report(store: Store, name: str, page: Path, transcripts: int) ->
 
 
 async def read_rows(store: Store, batch: BatchRow, listed: int = MOST_LINES) -> Rows:
-    """Read all rows of a batch, and keep the first of them."""
+    """Add up all rows of a batch, and keep the first rows."""
     rows = Rows(listed)
     async for row in store.batches.each(CellsWanted(batch=batch.batch, limit=_AT_ONCE)):
         rows.add(row)
@@ -49,7 +49,7 @@ def _choose_transcripts(rows: Rows, most: int) -> Iterable[CellRow]:
     faults = (*rows.failed.values(), *rows.unscored.values())
     named = {row.session: row for fault in faults for row in fault.first}
     named |= {row.session: row for row in rows.first}
-    # Cells with an error first: they may be far behind the first cells.
+    # Cells with an error come first: they may be far behind the first cells of the batch.
     return [*named.values()][:most]
 
 

@@ -200,7 +200,7 @@ class Rows:
     """The totals of all rows of a batch."""
 
     listed: int
-    """Maximum number of rows that are kept."""
+    """Maximum number of rows that are kept in `first`."""
     first: list[CellRow] = field(default_factory=list)
     """The first rows."""
     all: Group = field(default_factory=Group)
@@ -224,7 +224,7 @@ class Rows:
     columns: dict[str, Column] = field(default_factory=dict)
     """The scores, by name."""
     more_scores: bool = False
-    """Whether there are further scores, which are not summed up."""
+    """Whether there are more scores than are summed up."""
     failed: dict[str, Fault] = field(default_factory=dict)
     """The errors of cells that failed."""
     unscored: dict[str, Fault] = field(default_factory=dict)
@@ -286,7 +286,7 @@ class Rows:
         return place
 
     def trials_of(self, name: str) -> list[Trials]:
-        """Return a score's trials for each combination that has some."""
+        """Return a score's trials for each combination that has trials with this score."""
         column = self.columns[name]
         found = map(Trials, column.scored, column.sums)
         return [one for one in found if one.scored]
@@ -300,7 +300,7 @@ class Rows:
 
 
 def _add_fault(faults: dict[str, Fault], row: CellRow, sentence: str) -> None:
-    # The same error of another session is the same sentence.
+    # Without the session's id, the same error of two sessions is the same sentence.
     text = sentence.replace(row.session, "…")
     if text not in faults and len(faults) >= _MOST_FAULTS:
         text = "Other sentences"

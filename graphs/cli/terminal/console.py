@@ -34,7 +34,7 @@ def cut_text(text: str, most: int) -> str:
 
 
 def cell(text: str) -> str:
-    """Return an id, a name or a reason for a column. Different ones never look the same."""
+    """Return an id, a name or a reason for a column. Different texts never look the same."""
     shown = escape_invisible(text)
     return shown if cell_len(shown) <= _CELL else one_line(shown, _CELL)
 
@@ -45,7 +45,7 @@ def pad(text: str, width: int) -> str:
 
 
 def beside(left: str, parts: Sequence[str], width: int) -> str:
-    """Return a line with as many parts of a status at its right end as there is room for."""
+    """Return a line with a text on the left and as many parts of a status on the right as fit."""
     for count in range(len(parts), 0, -1):
         right = " · ".join(parts[:count])
         gap = width - cell_len(left) - cell_len(right)
@@ -55,7 +55,7 @@ def beside(left: str, parts: Sequence[str], width: int) -> str:
 
 
 class Flow:
-    """Writes a text to a terminal as it arrives, wrapped between words.
+    """A writer of a text to a terminal as the text arrives, wrapped between words.
 
     White space is written only when a word follows, so that no line and no text ends with it.
     """

@@ -49,7 +49,7 @@ class View(Protocol):
 
 
 class JsonLines:
-    """Prints each event as a line of JSON, at once."""
+    """An output that prints each event as a line of JSON, at once."""
 
     def show(self, event: Event) -> None:
         """Print one event."""
@@ -57,7 +57,7 @@ class JsonLines:
 
 
 class Transcript:
-    """Prints the events as a conversation."""
+    """An output that prints the events as a conversation."""
 
     def __init__(
         self,
@@ -211,7 +211,7 @@ class Transcript:
             and self._people
             and not {event.speaker, *audience} & {*self._people}
         ):
-            # The person at this terminal must not see it.
+            # The person at this terminal must not see the message.
             words = f"says something only to {' and '.join(audience)}"
             self._aside(f"{event.speaker} {words if audience else 'notes something privately'}")
             return
@@ -246,7 +246,7 @@ class Transcript:
         if reply is None:
             self.head(event.speaker or _TASK, event.id)
         self.pause()
-        # Its tokens are on the screen already, and look like an accepted message.
+        # The tokens of the reply are already on the screen, and look like an accepted message.
         if reply is None or erase_lines(self._out, reply.lines):
             self.body(event.text, "dim strike" if self._live else "dim")
         how = describe_retry(cut_off=event.cut_off)

@@ -35,7 +35,7 @@ class FollowUp:
         options: Sequence[str] = (),
         arguments: Sequence[str] = (),
     ) -> str:
-        """Return the shell command that applies a verb to a session."""
+        """Return the shell command that runs a subcommand of `duologue` on a session."""
         words = ["duologue", *verb.split()]
         if self.store is not None:
             words += ["--store", redact_address(self.store)]
@@ -53,7 +53,7 @@ class FollowUp:
 
 
 _STEPS = 3
-"""Number of steps that are shown of those that led to the end; `duologue show --why` shows all."""
+"""Number of steps shown that led to the end, newest last; `duologue show --why` shows all."""
 
 
 def show_end(

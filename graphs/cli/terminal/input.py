@@ -1,6 +1,6 @@
 """Lines that a person enters, from a terminal, a pipe or a file.
 
-`graphs.cli.ask` asks the questions and reads the lines' meaning.
+`graphs.cli.ask` asks the questions and interprets the lines.
 """
 
 import re
@@ -17,7 +17,7 @@ _ESCAPES = re.compile(r"(?:\x1b\[[0-9;]*m)+")
 
 
 class Lines:
-    """Reads lines, with a prompt if a person types them."""
+    """A reader of lines, which shows a prompt if a person types them."""
 
     def __init__(
         self, out: Console, err: Console, listening: Callable[[], AbstractContextManager[None]]
@@ -43,7 +43,7 @@ class Lines:
         return self._out if self.echoed else self._err
 
     def read(self, prompt: Text, prefilled: str = "", *, keep: bool = False) -> str:
-        """Read a line. It blocks.
+        """Read a line, and block until it has been entered.
 
         Args:
             prompt: The text in front of the line.

@@ -123,13 +123,13 @@ def rendered(text: str, console: Console) -> list[list[Segment]] | None:
 
     Args:
         text: The block, without control characters.
-        console: The terminal that it is for.
+        console: The terminal on which the block is shown.
 
     Returns:
         The lines. None if the block has no markup, or begins with an indent.
     """
     if text[:1].isspace():
-        # The indent belongs to a list before it, or is intended.
+        # The indent belongs to a list before the block, or the writer intended it.
         return None
     tokens = _PARSER.parse(text)
     for token in tokens:

@@ -37,9 +37,10 @@ long.
 
 
 class Progress(AtWork):
-    """Shows progress while its ``with`` block runs. It needs a running event loop.
+    """A progress line that is shown while its ``with`` block runs. Needs a running event loop.
 
-    It is a handler of LangChain's callbacks, from which it knows the running models and tools.
+    The class is a LangChain callback handler, because the callbacks report the running models and
+    tools.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Progress(AtWork):
     def aside(self, *, goes_on: Callable[[], bool] = lambda: False) -> Iterator[None]:
         """Erase the line while the block prints something else.
 
-        It stays hidden after the block while `goes_on` returns True.
+        After the block, the line stays hidden if `goes_on` returns True.
         """
         self.hide()
         try:

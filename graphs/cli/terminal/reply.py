@@ -1,8 +1,8 @@
 """Messages on a terminal: plain while they stream, then as Markdown block by block.
 
-A block is the text between blank lines, or fenced code. Its words are written as they arrive. Once
-it is complete, it is erased and written as Markdown if it has any markup; so each part of the
-screen changes at most once.
+A block is the text between blank lines, or fenced code. The words of a block are written as they
+arrive. When a block is complete and has any markup, it is erased and written again as Markdown. So
+each part of the screen changes at most once.
 """
 
 from rich.console import Console
@@ -14,7 +14,7 @@ from .console import Flow, erase_lines
 
 
 class Reply:
-    """Writes a message to a terminal, as it arrives or whole."""
+    """A writer of a message to a terminal, as the message arrives or whole."""
 
     def __init__(self, console: Console, *, whole: bool = False) -> None:
         self.lines = 0
@@ -80,7 +80,7 @@ class Reply:
             self._flow.write(text)
 
     def _close(self) -> None:
-        """End a block."""
+        """End the current block, and write it as Markdown if it has any markup."""
         flow, block, self._flow, self._block, self._fence = self._flow, self._block, None, "", ""
         if flow is None:
             return
