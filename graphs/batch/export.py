@@ -291,7 +291,7 @@ class Export:
             yield written(one, self.form, told if self.has_metadata else None)
 
     def check(self, batch: str) -> None:
-        """Raise if a comparison names a score, or the export names a speaker, that no session has."""
+        """Raise if the comparisons name a score, or the export a speaker, that no session has."""
         unknown = self.chosen.unknown_score(self.scores)
         if unknown is not None:
             known = f"; choose one of {list_names(sorted(self.scores))}" if self.scores else ""

@@ -298,7 +298,7 @@ class Grid:
         return SpecError(f"conversation: {error}{told}")
 
     def _fails_anyway(self, error: SpecError) -> bool:
-        """Return whether the last rows fail with the same error, which hardly comes from the rows."""
+        """Return whether the last rows fail with the same error, so that no row is to blame."""
         last = [len(axis.rows) - 1 for axis in self.axes]
         try:
             self.conversation(last)
@@ -307,7 +307,7 @@ class Grid:
         return False
 
     def _as_taken(self) -> "Grid":
-        """Return the grid with each file text as the conversation accepts it: as text or as JSON."""
+        """Return the grid with each file text as the conversation accepts it: as text or JSON."""
         changing = [
             found
             for place, axis in enumerate(self.axes)

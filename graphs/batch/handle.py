@@ -23,7 +23,7 @@ from .status import BatchStatus, read_rows, read_status
 class BatchRun:
     """A handle of a stored batch: its name and its store.
 
-    `run_batch` runs a batch. The handle reads, reports, exports or deletes it. All but deleting
+    `run_batch` runs a batch. The handle reads, reports, exports or deletes it. All except deleting
     also works during a run. Creating a handle opens nothing. Each method opens the store, and
     raises `BatchError` if the batch does not exist, and `StoreError` if the store cannot be opened,
     read or written. Each method has an asynchronous twin whose name begins with ``a``, such as

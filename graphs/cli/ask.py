@@ -140,7 +140,7 @@ class Asker:
         return {"type": word}
 
     def _arguments(self, call: dict[str, Any]) -> dict[str, Any] | None:
-        # The person edits this text, so no character may be escaped for display.
+        # Every invisible character is escaped, so that the person sees and edits the exact value.
         text = dump_exact_json(call["args"])
         prompt = Text("arguments as JSON (empty: back)> ", "bold")
         while True:

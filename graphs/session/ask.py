@@ -263,7 +263,7 @@ async def aremember(
     """Return a copy of a speaker that remembers earlier conversations.
 
     The memory is stored in the speaker's field ``memory``, so a new session with this speaker does
-    not need the old sessions. Other speakers of the new conversation do not see it. It replaces
+    not need the old sessions. The other speakers do not see the memory. The memory replaces
     the speaker's earlier memory, because a result already contains the memory with which its
     conversation began.
 

@@ -17,7 +17,7 @@ from ..store.rows import SessionRow
 
 @asynccontextmanager
 async def known_store(store: str | Path | None, *, create: bool = False) -> AsyncIterator[Store]:
-    """Open a store. A store that is passed by name must exist, unless `create` is true."""
+    """Open a store. If `store` is passed, the store must exist, unless `create` is true."""
     target = store or (await asyncio.to_thread(load_settings)).store
     async with open_store(target, create=create or not store) as opened:
         yield opened

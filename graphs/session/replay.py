@@ -283,8 +283,8 @@ class _Recorded(ScriptedChatModel):
 
     model_name: str
     max_tokens: int = 1
-    """A limit above the usage of recorded answers, which is 0, so that none counts as cut off. The
-    log marks the answers that were cut off.
+    """A limit above the usage of recorded answers, which is 0, so that no answer seems to reach the
+    limit. The log marks the answers that were cut off.
     """
 
     _spoken: list[Reply | AIMessage] = PrivateAttr()

@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 from ..common.sanitize import clean, dump_exact_json, escape_invisible
 
 _FOLDED: Final = 10
-"""Minimum number of lines of code that is folded."""
+"""Minimum number of lines of a code block that is folded."""
 
 _WEB = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 

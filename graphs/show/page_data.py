@@ -54,7 +54,7 @@ class Line(Data):
     speaker: NonNegativeInt | None = None
     """The number of the speaker. None if the line is by the conversation itself."""
     name: str
-    """The name of the speaker, or a name for the conversation itself."""
+    """The name of the speaker. If no speaker wrote the line, a name for the conversation itself."""
     text: str = ""
     """The text of the message as Markdown, or of a note."""
     remarks: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class Line(Data):
     roles: dict[NonNegativeInt, Role] = Field(default_factory=dict)
     """The role of the line for each speaker that receives it, by the speakers' numbers."""
     heard: tuple[Heard, ...] = ()
-    """The texts for speakers that receive another text than the one shown."""
+    """The texts of the line for speakers that receive another text than the page shows."""
 
 
 class Sent(Data):

@@ -46,7 +46,7 @@ class Runs:
         self._running = set[asyncio.Task[None]]()
 
     async def answer(self, session: str, value: Any, question: str) -> None:  # noqa: ANN401
-        """Answer a question of a session and continue it. `problems` then has any early error."""
+        """Answer a question of a session and continue it. `problems` then contains early errors."""
         self.problems.pop(session, None)
         task = asyncio.create_task(self._run(session, value, question))
         self._running.add(task)

@@ -23,7 +23,7 @@ class Kind(Data):
     cells: NonNegativeInt
     """Number of cells."""
     colour: str
-    """The CSS class of the colour in which the charts show it."""
+    """The CSS class of the colour that the charts use for these cells."""
 
 
 class Histogram(Data):

@@ -55,7 +55,7 @@ def beside(left: str, parts: Sequence[str], width: int) -> str:
 
 
 class Flow:
-    """A writer of a text to a terminal as the text arrives, wrapped between words.
+    """A writer that prints a text on a terminal as the text arrives, wrapped between words.
 
     White space is written only when a word follows, so that no line and no text ends with it.
     """

@@ -53,7 +53,7 @@ class FollowUp:
 
 
 _STEPS = 3
-"""Number of steps shown that led to the end, newest last; `duologue show --why` shows all."""
+"""Maximum number of steps to the end that are shown. `duologue show --why` shows all of them."""
 
 
 def show_end(

@@ -14,7 +14,7 @@ from .console import Flow, erase_lines
 
 
 class Reply:
-    """A writer of a message to a terminal, as the message arrives or whole."""
+    """A writer that prints a message on a terminal, as the message arrives or whole."""
 
     def __init__(self, console: Console, *, whole: bool = False) -> None:
         self.lines = 0
