@@ -66,7 +66,7 @@ _WINDOW: Final = 500
 """Number of cells that are looked up in the store at a time."""
 
 _ALIKE: Final = 10
-"""Minimum number of cells in a row that must fail with the same error to stop the batch."""
+"""Minimum number of consecutive cells that must fail with the same error to stop the batch."""
 
 BEAT: Final = 5.0
 """Interval in seconds at which a run records its running time and checks its lease."""

@@ -20,9 +20,7 @@ _LONGEST: Final = 3600
 """Maximum wait in seconds that a server may ask for. The batch is paused if it asks for more."""
 
 _MOST_BACK_OFF: Final = 60
-"""Maximum time in seconds for which calls are held back if a server rejects them without stating a
-time.
-"""
+"""Maximum time in seconds for which calls are held back after a rejection that states no time."""
 
 _LATEST: Final = 10
 """The period in seconds over which the call rate is measured."""

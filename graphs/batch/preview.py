@@ -176,7 +176,7 @@ def _kinds(grid: Grid) -> Iterator[tuple[Conversation, int]]:
 
 @dataclass
 class _Group:
-    """Rows of an axis that make the same number of calls."""
+    """Rows of an axis whose sessions make the same number of model calls."""
 
     row: int
     count: int = 0

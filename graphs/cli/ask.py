@@ -189,7 +189,7 @@ class Asker:
             self._complain('An answer is required. Enter "" for an empty text.')
 
     def _explain(self, text: str) -> None:
-        """Print a hint, unless it was the last one printed."""
+        """Print a hint, unless the last printed hint was the same."""
         if text != self._explained:
             self._tell(text)
             self._explained = text

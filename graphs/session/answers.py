@@ -56,7 +56,7 @@ def answered_question(
 
     Args:
         session: The session's id.
-        waiting: The questions that wait now, under the lease.
+        waiting: The questions that are waiting now, while the lease is held.
         answer: The answer.
         has_ended: Whether the session has ended.
 
@@ -109,7 +109,7 @@ class BoundInput(NamedTuple):
         """Raise if the answer or message was meant for another question.
 
         Args:
-            waiting: The questions that wait now, under the lease.
+            waiting: The questions that are waiting now, while the lease is held.
             has_ended: Whether the session has ended.
 
         Raises:

@@ -108,10 +108,10 @@ async def _locate_step(graph: Graph, session: str, name: str | None) -> StoredSt
     steps.reverse()
     # If the process was killed before a checkpoint, the newest messages follow the last checkpoint.
     places = [*(step.config for step in steps), config_of(session)]
-    # A message that is in the log now is also in it after every step since it was written. So a
-    # binary search finds the first step whose log contains the message and all before it; reading a
-    # log is slow. Ids are compared, not places: messages may have been inserted before it later,
-    # and its place may have belonged to a message that was taken back.
+    # A message that is in the log now is also in the log after every step since the step that wrote
+    # it. So a binary search finds the first step whose log contains the message and all before it;
+    # reading a log is slow. Ids are compared, not places: messages may have been inserted before it
+    # later, and its place may have belonged to a message that was taken back.
     sought = {one.id for one in log[: wanted + 1]}
     first, last = 0, len(places) - 1
     while first < last:

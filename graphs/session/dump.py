@@ -440,6 +440,6 @@ def _step_messages(step: DumpedStep, ids: dict[str, str]) -> list[AnyMessage]:
     messages = [one.restore() for one in step.messages]
     before = {ids[one.id] for one in step.messages if one.id in ids}
     ids |= {place_of(message): str(message.id) for message in messages}
-    # The earlier message of a place is removed, unless it has moved to another place.
+    # The earlier message at a place is removed, unless that message has moved to another place.
     gone = sorted(before.difference(ids.values()))
     return [*map(take_back, gone), *messages]

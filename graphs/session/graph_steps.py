@@ -262,7 +262,7 @@ class Steps:
             # Nobody can answer any more, as at the end of a terminal's input.
             return None
         except Exception as error:
-            # Ctrl-C is not an `Exception`: it is meant for the caller, not for this function.
+            # Ctrl-C is not an `Exception`. It is meant for the caller of the run, not for `answer`.
             raise function_error("function", "answer", error) from error
 
 

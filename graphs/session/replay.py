@@ -279,7 +279,7 @@ def _recorded_answer(question: Question, recorded: StoredSession, again: StoredS
 
 
 class _Recorded(ScriptedChatModel):
-    """A model that repeats recorded answers. Its token usage is unknown."""
+    """A model that repeats recorded answers. It reports a token usage of 0."""
 
     model_name: str
     max_tokens: int = 1

@@ -245,7 +245,7 @@ class Session(BaseSession):
         into: str | None = None,
         **changes: Unpack[Changes],
     ) -> "Session":
-        """Create a new session that continues from a message of this one, with changes if wanted.
+        """Create a new session that continues from a message of this one, optionally with changes.
 
         This session does not change. It may be finished, unfinished or running.
 

@@ -42,7 +42,9 @@ class StoredSession(Shown):
     pending: tuple[Question, ...] = ()
     """The questions for people that the session waits for. `Session.answer` answers them."""
     failure: str | None = field(default=None, compare=False)
-    """The error that interrupted the newest step. None if the step did not fail or was killed."""
+    """The error that interrupted the newest step. None if the step did not fail, or if it was
+    killed.
+    """
     later_verdicts: tuple[LaterVerdict, ...] = ()
     """The verdicts of judges who were asked without running the session, oldest first."""
 
@@ -91,7 +93,7 @@ class StoredSession(Shown):
         return None if self.outcome is None else self.outcome.reason.value
 
     def _status(self) -> list[str]:
-        """Return why the session ended, whom it waits for, or that it was interrupted."""
+        """Return how the session ended, for whom it waits, or that it was interrupted."""
         if self.outcome is not None:
             return [str(self.outcome)]
         if self.pending:

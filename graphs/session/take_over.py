@@ -35,7 +35,7 @@ def check_still_waits(session: str, before: Sequence[Question], now: Sequence[Qu
     Args:
         session: The session's id.
         before: The questions that were waiting before the lease was acquired.
-        now: The questions that wait now, under the lease.
+        now: The questions that are waiting now, while the lease is held.
 
     Raises:
         SessionError: The questions differ.

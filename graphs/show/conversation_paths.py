@@ -141,7 +141,7 @@ class _Walk:
         return to
 
     def _later(self, place: Place, position: Position, when: str = "") -> None:
-        """Add a position to walk from, unless it was walked already."""
+        """Add a position from which the walk continues, unless the walk has already been there."""
         has_cap = self._conversation.end_chat.max_iterations is not None
         if not has_cap and position.rounds(self._conversation) > _ROUNDS + 1:
             return

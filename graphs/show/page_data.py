@@ -73,13 +73,14 @@ class Sent(Data):
     """A part of a prompt."""
 
     role: str
-    """The role of the message, or the name of the same text elsewhere on the page."""
+    """The role of the message, or a name for the text if the page shows it elsewhere."""
     text: str | None = None
-    """The message. None if the same text is elsewhere on the page."""
+    """The text of the message. None if the page shows the text elsewhere."""
     first: str = ""
-    """The anchor of the first line that shows the same text. Empty if there is no such line."""
+    """The anchor of the first line elsewhere that shows the text. Empty if there is no such line.
+    """
     last: str = ""
-    """The anchor of the last line that shows the same text. Empty if there is no such line."""
+    """The anchor of the last line elsewhere that shows the text. Empty if there is no such line."""
 
 
 class Player(Data):
@@ -249,6 +250,6 @@ class Page(Data):
     ending: Ending
     """The reason for the end, or the status."""
     spending: Spending | None = None
-    """The usage, if it is known."""
+    """The usage by speaker and by turn. None if there is no usage to show."""
     only: NonNegativeInt | None = None
     """The number of the speaker if the page shows one speaker's memory, else None."""

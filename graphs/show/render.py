@@ -66,7 +66,7 @@ def _hash(text: str) -> str:
 
 @cache
 def templates(*more: Path) -> Environment:
-    """Return the templates, and those in other folders that extend them."""
+    """Return the environment with the templates of this folder and of the given other folders."""
     found = Environment(
         loader=FileSystemLoader([Path(__file__).parent / "templates", TEMPLATES, *more]),
         autoescape=True,

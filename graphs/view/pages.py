@@ -30,7 +30,7 @@ class Standing(Data):
     status: Status
     """``running`` if a process is running the session, otherwise its stored status."""
     reason: str = ""
-    """The reason for the end. Empty if it has not ended."""
+    """The name of the reason for the end. Empty if the session has not ended."""
     is_stopping: bool = False
     """Whether a stop was requested while the session is running."""
     questions: tuple[Question, ...] = ()

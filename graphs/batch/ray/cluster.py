@@ -27,7 +27,7 @@ _PATIENCE: Final = 10.0
 
 _lock = threading.Lock()
 _users = 0
-"""Number of batches in this process that use the cluster joined by the first of them."""
+"""Number of this process's batches that use the cluster that the first of them has joined."""
 
 
 @asynccontextmanager

@@ -23,9 +23,9 @@ class FollowUp:
     """The options that are added to suggested commands, because no session stores them."""
 
     store: str | None = None
-    """The store, if it was given as an option."""
+    """The store that was passed as an option, or None."""
     model: str | None = None
-    """The model, if it was given as an option."""
+    """The model that was passed as an option, or None."""
 
     def command(
         self,

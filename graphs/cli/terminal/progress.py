@@ -31,8 +31,8 @@ _PATIENCE = 0.5
 """Seconds without output before the line appears."""
 
 _FIRST_LINE = 5.0
-"""Seconds until the first line that is not on a screen. Each further line takes three times as
-long.
+"""Seconds until a line is printed if there is no screen. The time to each further line is three
+times as long.
 """
 
 
@@ -118,7 +118,7 @@ class Progress(AtWork):
                 self._doing = "Working"
 
     def tick(self) -> None:
-        """Update the line, or print one, if it is time."""
+        """Update the line on a screen. Elsewhere, print a line if enough time has passed."""
         if self._is_hidden:
             return
         now = self.clock()
