@@ -23,7 +23,7 @@ from .stop import stop_session
 
 @dataclass(frozen=True)
 class BaseSession:
-    """The base of `Session`: its id, its store, and the methods that only read, reset or remove."""
+    """The base of `Session`: its id, its store, and the methods that do not run the session."""
 
     id: str
     """The session's id."""
@@ -42,7 +42,7 @@ class BaseSession:
         return f"{type(self).__name__}({self.id!r}, store={store!r})"
 
     async def astop(self) -> bool:
-        """Stop the session; if it runs, here or in another process, stop it after its current turn.
+        """Stop the session. A running session, in any process, stops after its current turn.
 
         A session that waits for a person, and that no run is using, ends at once.
 
@@ -165,7 +165,7 @@ class BaseSession:
     async def aset_memory(
         self, speaker: str, messages: Sequence[MessageLikeRepresentation]
     ) -> None:
-        """Replace a speaker's memory by other messages.
+        """Replace a speaker's memory with other messages.
 
         The speaker keeps the messages that it has not answered, its task and its private opening.
         The log, the memory of the other speakers, the end conditions and the counts do not change.

@@ -176,8 +176,8 @@ class Session(BaseSession):
         returned.
 
         Args:
-            criteria: The criteria, or a `SeparateJudge`. If None, those of the conversation's
-                separate judge, which is not asked if it has judged the last message.
+            criteria: The criteria, or a `SeparateJudge`. If None, the conversation's separate judge
+                is used, and it is not asked again if it has judged the last message.
             model: The model that judges: a LangChain chat model, or a model's name. If None, the
                 model of the judge, else that of the conversation, else the default.
             callbacks: LangChain callback handlers.
@@ -214,9 +214,10 @@ class Session(BaseSession):
 
         The message counts as a turn of that speaker, even if another speaker was next, and may end
         the conversation. ``exit`` has no special meaning here. A question that waits for a person
-        is dropped; tool calls that wait for a person get a result that says so. If the session has
-        ended, it continues: caps, guards, verdicts and other end conditions count from this message
-        on, but budgets of money, tokens, calls and seconds count the whole session.
+        is dropped, and the results of tool calls that wait for a person are recorded as unknown. If
+        the session has ended, it continues: caps, guards, verdicts and other end conditions count
+        from this message on, but budgets of money, tokens, calls and seconds count the whole
+        session.
 
         Args:
             speaker: The name of the speaker.
@@ -283,8 +284,8 @@ class Session(BaseSession):
 
         The answers of models, of your own agents and of people come from the record. Tools,
         functions, hooks and code run again. Nothing is stored. The replay may differ if the session
-        was forked under changed rules, was loaded in part, had a speaker's memory reset, or had
-        `add_message` before its end.
+        was forked under changed rules, was loaded in part, had a speaker's memory reset, or got a
+        message from `add_message` before its end.
 
         Args:
             **registered: The objects that the conversation names: tools, functions, hooks …
