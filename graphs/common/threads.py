@@ -178,7 +178,7 @@ def _name_of_twin(function: Callable[..., Any]) -> Iterator[None]:
 
 
 def _name_as_twin(twin: F, function: Callable[..., Any]) -> F:
-    """Give a wrapper the name of the twin and the signature of the wrapped function."""
+    """Set a wrapper's name to that of the twin, and copy the wrapped function's signature."""
     owner = function.__qualname__.removesuffix(function.__name__)
     twin.__name__ = function.__name__.removeprefix("a")
     twin.__qualname__ = owner + twin.__name__

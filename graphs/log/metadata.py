@@ -72,15 +72,13 @@ class MessageMetadata(Data):
     """The name of the message's speaker. None if the message comes from the conversation itself."""
     audience: tuple[str, ...] | None = None
     """The names of the speakers who may hear the message, in addition to its own speaker. None if
-    everyone may hear it.
-    """
+    everyone may hear it."""
 
     is_spoken: ClassVar[bool] = False
     """Whether the message is part of the transcript: a speech, a tool call or a tool result."""
     seen_by_speaker: ClassVar[Literal["always", "heard", "never"]] = "heard"
     """Whether the message's own speaker sees it: always, only if this speaker is in the audience,
-    or never. Other speakers see a message if they are in its audience.
-    """
+    or never. Other speakers see a message if they are in its audience."""
     is_talk: ClassVar[bool] = False
     """Whether context policies count the message as a part of the history."""
     is_cue: ClassVar[bool] = False
@@ -163,12 +161,10 @@ class SpeakerReply(ModelOutput):
     """The part of the conversation that the reply belongs to."""
     parsed: JsonValue = None
     """The content, parsed by the speaker's output format, as plain values. None if there is no
-    parsed content.
-    """
+    parsed content."""
     to_user: dict[str, str] = Field(default_factory=dict)
     """The texts that the speaker said in the argument ``to_user`` of its calls, by call id. The
-    stored calls do not contain this argument.
-    """
+    stored calls do not contain this argument."""
     source: Source = Source.MODEL
     """The origin of the reply, such as a model or a person."""
     flaw: Flaw | None = None
@@ -177,8 +173,7 @@ class SpeakerReply(ModelOutput):
     """Whether the reply was cut off at the token limit."""
     handed_to: tuple[str, ...] = ()
     """The next speakers that the reply asks for by calls of ``hand_off``: their names, as the model
-    wrote them. These calls are stored only here.
-    """
+    wrote them. These calls are stored only here."""
     private: bool = False
     """Whether the calls of ``hand_off`` make the message private to the named speaker."""
     edited: bool = False
@@ -196,8 +191,7 @@ class Speech(SpeakerReply):
     kind: Literal["speech"] = "speech"
     interrupts: bool = False
     """Whether a person sent the message instead of a decision about waiting calls. The turn of the
-    speaker that made the calls then continues.
-    """
+    speaker that made the calls then continues."""
 
     is_spoken = True
     seen_by_speaker = "always"
@@ -269,8 +263,7 @@ class CallOutcome(MessageMetadata):
     """The arguments that the tool received. None if no hook or person changed them."""
     tool: str | None = None
     """The name of the tool that a person chose instead of the called one. None if no person chose
-    another tool.
-    """
+    another tool."""
     decision: DecisionType | None = None
     """The decision of a person about the call. None if no person was asked."""
     refusal: str | None = None
@@ -279,8 +272,7 @@ class CallOutcome(MessageMetadata):
     """The result as plain values. None if it is only text."""
     tool_round: int | None = None
     """The number of the tool round that this result completes, counted within the turn. Only rounds
-    in which a call succeeded count. None for all results but the last of such a round.
-    """
+    in which a call succeeded count. None for all results but the last of such a round."""
 
     is_consequence = True
 
@@ -348,8 +340,7 @@ class Summary(ModelOutput):
     kind: Literal["summary"] = "summary"
     since: str | None = None
     """The place of the first message that the summary does not replace. None if it replaces all
-    messages before it.
-    """
+    messages before it."""
 
     is_memory = True
     run_name = "{speaker} sums up"
@@ -375,8 +366,7 @@ class RememberedMessage(MessageMetadata):
     kind: Literal["remembered"] = "remembered"
     stays: bool = False
     """Whether every prompt of its audience contains the message. If false, a context policy may
-    leave the message out like the rest of the history.
-    """
+    leave the message out like the rest of the history."""
 
     is_talk = True
     can_end_turn = True
