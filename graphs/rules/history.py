@@ -53,7 +53,7 @@ class Part(NamedTuple):
     sums_up_to: int | None  # the index after the messages that it sums up. None: no summary.
 
     def with_more(self, tokens: int) -> "Part":
-        """Return the same part with more tokens."""
+        """Return a copy whose token count is higher by `tokens`."""
         return self._replace(tokens=self.tokens + tokens)
 
 

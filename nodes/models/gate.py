@@ -284,6 +284,6 @@ async def tell_try(request: "httpx2.Request") -> None:
 
 
 async def through_gate(send: Callable[[], Awaitable["httpx2.Response"]]) -> "httpx2.Response":
-    """Send one attempt of the current call, when its gate allows it."""
+    """Send one attempt of the current call as soon as its gate allows it."""
     tries = _tries.get()
     return await send() if tries is None or tries.gate is None else await tries.gate.send_try(send)

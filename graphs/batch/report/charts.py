@@ -53,7 +53,7 @@ def bars_width(found: Histogram) -> float:
 
 
 def draw_interval(found: Estimate) -> str:
-    """Return the SVG path of a share's interval, on a line of width 100."""
+    """Return the SVG path that draws a share's confidence interval on a line of width 100."""
     low, high = 100 * (found.low or 0.0), 100 * (found.high or 0.0)
     wide = max(1.0, high - low)
     return f"M{min(low, 99.0):.4g} 1h{wide:.3g}v4h-{wide:.3g}z"

@@ -267,7 +267,7 @@ def _with_thought(sent: dict[str, Any], message: BaseMessage) -> dict[str, Any]:
 
 
 def _is_plain(payload: dict[str, Any]) -> bool:
-    """Return whether a request is a chat completion whose answer the client leaves as JSON."""
+    """Return whether a request is a chat completion whose reply is not parsed into a class."""
     return "messages" in payload and not isinstance(payload.get("response_format"), type)
 
 
