@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .options import Json, ModelOption, StoreOption, example_of
+from .options import Concurrency, Json, ModelOption, StoreOption, example_of
 
 app = typer.Typer(
     help="Run many sessions of one conversation, and see their status.",
@@ -33,15 +33,7 @@ def run(
             help="The batch's name; a batch that exists is resumed. [default: made from FILE]",
         ),
     ] = None,
-    concurrency: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Number of sessions that run at the same time. [default: 20]",
-            show_default=False,
-        ),
-    ] = 20,
+    concurrency: Concurrency = 20,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Run the failed cells again.")
     ] = False,

@@ -1,9 +1,12 @@
 """The exit codes of the command line, and its one-line errors."""
 
+import asyncio
 import os
 import sys
+from collections.abc import Coroutine
 from enum import IntEnum
 
+import typer
 from rich.text import Text
 
 from ..common.errors import (
@@ -54,6 +57,13 @@ _CODES: dict[type[DuologueError], ExitCode] = {
     SessionError: ExitCode.SESSION,
     StoreError: ExitCode.SESSION,
 }
+
+
+def run_to_exit(command: Coroutine[None, None, ExitCode]) -> None:
+    """Run a command in an event loop, and exit with its code unless it is done."""
+    code = asyncio.run(command)
+    if code is not ExitCode.DONE:
+        raise typer.Exit(code)
 
 
 def explain(error: Exception) -> ExitCode:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .options import Json, StoreOption
+from .options import Concurrency, Json, StoreOption
 
 
 def judge(
@@ -31,15 +31,7 @@ def judge(
         str | None,
         typer.Option(metavar="NAME", help="The model that judges. [default: the judge's model]"),
     ] = None,
-    concurrency: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="How many sessions are judged at once. [default: 20]",
-            show_default=False,
-        ),
-    ] = 20,
+    concurrency: Concurrency = 20,
     store: StoreOption = None,
     as_json: Json = False,
 ) -> None:

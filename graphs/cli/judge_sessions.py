@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-import typer
-
 from ..batch.status import known_batch
 from ..common.errors import DuologueError, ModelUnavailableError, SpecError, StoreError
 from ..conversation.judges import Finding, SeparateJudge, Verdict
@@ -18,7 +16,7 @@ from ..session.listing import known_store
 from ..store.batches import CellsWanted
 from ..store.open import Store
 from ..store.rows import check_session_id
-from .exit import ExitCode, explain
+from .exit import ExitCode, explain, run_to_exit
 from .terminal.console import cell, json_line, plain, stderr, stdout
 from .terminal.progress import Progress
 
@@ -42,9 +40,7 @@ def judge_here(
         async with known_store(store) as opened:
             return await _Run(opened, judge, model, concurrency, as_json).play(sessions)
 
-    code = asyncio.run(play())
-    if code is not ExitCode.DONE:
-        raise typer.Exit(code)
+    run_to_exit(play())
 
 
 @dataclass

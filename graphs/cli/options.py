@@ -131,6 +131,16 @@ Reset = Annotated[
     bool,
     typer.Option("--reset", help="Delete the stored session of this id first, and begin again."),
 ]
+Concurrency = Annotated[
+    int,
+    typer.Option(
+        "--concurrency",
+        metavar="N",
+        min=1,
+        help="Maximum number of sessions at the same time. [default: 20]",
+        show_default=False,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line, for programs.")]
 SpeakerOption = Annotated[
     str | None,

@@ -9,8 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import typer
-
 from ..batch.driver import BatchSettings, Driver
 from ..batch.run import open_driver
 from ..batch.status import BatchStatus, read_status
@@ -18,7 +16,7 @@ from ..batch.worker import COLLECTED
 from ..session.options import Options
 from ..store.batches import CellRow
 from .batch_view import BatchView
-from .exit import ExitCode
+from .exit import ExitCode, run_to_exit
 from .show_batch import print_status
 from .terminal.console import json_line, plain, stderr
 
@@ -36,9 +34,7 @@ def run_here(file: Path, settings: BatchSettings, options: Options, *, as_json: 
             return await _Run(driver, as_json).play()
 
     gc.set_threshold(*COLLECTED)
-    code = asyncio.run(play())
-    if code is not ExitCode.DONE:
-        raise typer.Exit(code)
+    run_to_exit(play())
 
 
 @dataclass
