@@ -156,6 +156,7 @@ def make_tool_message(
     parsed: JsonValue = None,
     tool_round: int | None = None,
     final: bool = True,
+    id: str | None = None,  # noqa: A002  # as LangChain calls it
 ) -> ToolMessage:
     """Return the message with the result of a tool call, for the log.
 
@@ -176,7 +177,7 @@ def make_tool_message(
     )
     return ToolMessage(
         storable(text),
-        id=str(uuid4()),
+        id=id or str(uuid4()),
         tool_call_id=call_id,
         status="error" if failure else "success",
         additional_kwargs=metadata_kwargs(about, number),

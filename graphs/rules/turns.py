@@ -178,7 +178,7 @@ def _turns(conversation: Conversation, log: Sequence[BaseMessage]) -> Iterator[_
             speaker, named = about.speaker or "", None
         if speaker is None or named is not None or about.speaker != speaker:
             continue
-        if isinstance(about, Speech | ToolCalls):
+        if isinstance(about, Speech) or (isinstance(about, ToolCalls) and about.is_aloud):
             named = _named(conversation, speaker, message, about)
     if speaker is not None:
         yield _Turn(speaker, named)

@@ -53,11 +53,20 @@ def answers(conversation: Conversation, log: Sequence[AnyMessage]) -> Iterator[R
 
 def replies_of_agents(log: Sequence[AnyMessage]) -> Iterator[dict[str, Any]]:
     """Yield the replies of the user's own agents, as states of such an agent."""
+    made: list[AnyMessage] = []
+    calls: set[str | None] = set()
     for message, about in _first_versions(log):
-        if isinstance(about, Speech | UnheardReply) and about.source is Source.AGENT:
+        is_by_agent = isinstance(about, SpeakerReply) and about.source is Source.AGENT
+        if is_by_agent and isinstance(about, ToolCalls) and isinstance(message, AIMessage):
+            calls |= {call["id"] for call in message.tool_calls}
+            made.append(AIMessage(message.text, tool_calls=message.tool_calls))
+        elif isinstance(message, ToolMessage) and message.tool_call_id in calls:
+            made.append(message)
+        elif is_by_agent and isinstance(about, Speech | UnheardReply):
             thought = {THOUGHT: about.thought}
             said = AIMessage(message.text, additional_kwargs=thought)
-            yield {"messages": [said], "structured_response": about.parsed}
+            yield {"messages": [*made, said], "structured_response": about.parsed}
+            made = []
 
 
 def _first_versions(log: Sequence[AnyMessage]) -> Iterator[tuple[AnyMessage, MessageMetadata]]:

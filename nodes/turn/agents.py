@@ -9,15 +9,16 @@ graph in threads. Many checkpointers work only in threads, so they are wrapped.
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import NAMESPACE_OID, uuid5
 
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
+    HumanMessage,
     ToolMessage,
     convert_to_messages,
 )
@@ -52,6 +53,7 @@ from ..models.gate import Gate, Unbroken
 from ..models.model import NO_STREAM
 from .agent_calls import GatedModelCalls, ModelCalls
 from .interrupt import describe_unstorable
+from .log_writer import CallsMade
 from .running_sessions import runs_in_threads
 
 _LENT = "__pregel_checkpointer"
@@ -106,6 +108,20 @@ _STEPS: Final = 10_000
 """Maximum number of steps of a graph that sets no limit, about as many as LangGraph's default."""
 
 
+class AgentAnswer(NamedTuple):
+    """The answer of an agent."""
+
+    reply: AIMessage
+    """The reply."""
+    parsed: JsonValue
+    """The structured response of the agent, as plain values. None if there is none."""
+    usage: dict[str, Usage]
+    """The usage so far, by model."""
+    calls: Sequence[CallsMade]
+    """The agent's messages with tool calls before the reply, oldest first, each with the results of
+    its calls."""
+
+
 async def ask_agent(
     agent: Agent,
     name: str,
@@ -113,8 +129,8 @@ async def ask_agent(
     usage: Mapping[str, Usage],
     conversation: Conversation,
     gate: Gate | None,
-) -> tuple[AIMessage, JsonValue, dict[str, Usage]]:
-    """Ask an agent for a reply. Return the reply, its plain values and the usage so far."""
+) -> AgentAnswer:
+    """Ask an agent for a reply."""
     if gate is None:
         calls = ModelCalls(name, conversation)
     else:
@@ -140,7 +156,31 @@ async def ask_agent(
     last = messages[-1] if messages else None
     if last is None or last.id in heard:
         raise SpecError(f"the agent {name!r} failed: it returned no new message")
-    return _reply(name, last, parsed), parsed, calls.added(usage)
+    new = _after_input(messages)
+    return AgentAnswer(
+        _reply(name, last, parsed), parsed, calls.added(usage), [*_with_results(new[:-1])]
+    )
+
+
+def _after_input(messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
+    """Return the messages that an agent has added to its input, which ends with the user's."""
+    for place in reversed(range(len(messages))):
+        if isinstance(messages[place], HumanMessage):
+            return messages[place + 1 :]
+    return messages
+
+
+def _with_results(
+    messages: Sequence[BaseMessage],
+) -> Iterator[CallsMade]:
+    """Yield the messages with tool calls whose results are known, each with these results."""
+    results = {one.tool_call_id: one for one in messages if isinstance(one, ToolMessage)}
+    for message in messages:
+        if isinstance(message, AIMessage) and message.tool_calls:
+            ids = [call["id"] for call in message.tool_calls]
+            found = [results[one] for one in ids if one in results]
+            if len(found) == len(message.tool_calls):
+                yield message, found
 
 
 def _located(

@@ -1,7 +1,7 @@
 """The messages that a turn writes to the log: speeches, calls, results of tools and code."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, InvalidToolCall, ToolMessage
 from langchain_core.messages.tool import ToolCall
@@ -10,11 +10,19 @@ from pydantic import BaseModel, JsonValue
 from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.handoffs import first_allowed, may_be_private
 from ...graphs.log.memory import is_told
-from ...graphs.log.messages import make_message, metadata, newest_calls, place_name, place_of
+from ...graphs.log.messages import (
+    make_message,
+    make_tool_message,
+    metadata,
+    newest_calls,
+    place_name,
+    place_of,
+)
 from ...graphs.log.metadata import (
     ALOUD,
     NOBODY,
     CodeCalls,
+    Failure,
     Flaw,
     Source,
     SpeakerReply,
@@ -34,6 +42,9 @@ from ..models.to_user import texts_by_id
 from ..models.tool_binding import HandedOver
 from .hooks import DraftReply, sees_replies
 from .node_context import NodeContext
+
+CallsMade: TypeAlias = tuple[AIMessage, Sequence[ToolMessage]]
+"""A message with tool calls, and the results of its calls."""
 
 
 def audience_of(
@@ -62,7 +73,7 @@ async def write_answer(
     """Write an accepted answer to the log: for everyone, or first only for the speaker's hooks."""
     hooks = context.resources.registry.hooks_of(speaker)
     number = len(context.log) + len(given.new)
-    ids = fresh_ids(given.message, context.log)
+    ids = fresh_ids([given.message], context.log)
     message = given.message.model_copy(
         update={
             "tool_calls": [{**call, "id": next(ids)} for call in given.message.tool_calls],
@@ -134,8 +145,39 @@ def _line_of(number: int, message: AIMessage, about: SpeakerReply) -> AnyMessage
     )
 
 
-def fresh_ids(answer: AIMessage, log: Sequence[BaseMessage]) -> Iterator[str]:
-    """Yield an id for each call of an answer. No other call in the log has the same id.
+def calls_of_agent(
+    context: NodeContext, speaker: Speaker, number: int, calls: Sequence[CallsMade]
+) -> Iterator[AnyMessage]:
+    """Yield the log messages of the calls that a user's own agent made before its reply.
+
+    Only the speaker sees them.
+    """
+    ids = fresh_ids([message for message, _ in calls], context.log)
+    about = ToolCalls(
+        speaker=speaker.name,
+        audience=(speaker.name,),
+        stage=context.turn.stage,
+        source=Source.AGENT,
+    )
+    for message, results in calls:
+        new = {call["id"]: next(ids) for call in message.tool_calls}
+        made = [{**call, "id": new[call["id"]]} for call in message.tool_calls]
+        answer = message.model_copy(update={"tool_calls": made, "invalid_tool_calls": []})
+        yield _line_of(number, answer, about)
+        for number, found in enumerate(results, start=number + 1):  # noqa: B020
+            yield make_tool_message(
+                number,
+                found.text,
+                speaker=speaker.name,
+                call_id=new[found.tool_call_id],
+                failure=Failure.TOOL if found.status == "error" else None,
+                id=found.id,
+            )
+        number += 1
+
+
+def fresh_ids(answers: Sequence[AIMessage], log: Sequence[BaseMessage]) -> Iterator[str]:
+    """Yield an id for each call of some answers. No other call in the log has the same id.
 
     Some servers send no ids, or restart them each turn, but results refer to calls by these ids.
     """
@@ -145,7 +187,8 @@ def fresh_ids(answer: AIMessage, log: Sequence[BaseMessage]) -> Iterator[str]:
         if isinstance(message, AIMessage)
         for call in (*message.tool_calls, *message.invalid_tool_calls)
     }
-    for place, call in enumerate((*answer.tool_calls, *answer.invalid_tool_calls)):
+    calls = (call for one in answers for call in (*one.tool_calls, *one.invalid_tool_calls))
+    for place, call in enumerate(calls):
         given = call["id"]
         call_id = given if given and given not in seen else f"{place_name(len(log))}-{place}"
         seen.add(call_id)

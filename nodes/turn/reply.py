@@ -60,7 +60,7 @@ from ..models.tool_binding import (
 )
 from .agents import ask_agent
 from .hooks import DraftReply, before_speaker, sees_replies, turn_of
-from .log_writer import audience_of, code_calls, is_call, outputs_of_calls
+from .log_writer import audience_of, calls_of_agent, code_calls, is_call, outputs_of_calls
 from .node_context import NodeContext
 from .prompt import ask_model, build_prompt, leaves_unopened, turn_instructions
 
@@ -360,7 +360,7 @@ async def _by_agent(
 ) -> DraftReply:
     agent = context.resources.registry.agent(reply.name)
     turn = turn_of(context, speaker, [*context.log, *new])
-    message, parsed, usage = await ask_agent(
+    found = await ask_agent(
         agent,
         reply.name,
         turn,
@@ -368,7 +368,9 @@ async def _by_agent(
         context.conversation,
         context.resources.models.gate,
     )
-    return DraftReply(message, Source.AGENT, new, usage, parsed)
+    number = len(context.log) + len(new)
+    lines = [*new, *calls_of_agent(context, speaker, number, found.calls)]
+    return DraftReply(found.reply, Source.AGENT, lines, found.usage, found.parsed)
 
 
 async def _by_code(

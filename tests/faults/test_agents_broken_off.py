@@ -56,7 +56,8 @@ class Scene:
 
         def answer(prompt: Prompt) -> str | Reply:
             turn = sum(message["role"] == "user" for message in prompt)
-            found = sum(message["role"] == "tool" for message in prompt)
+            # The results of earlier turns come before the newest message of the user.
+            found = int(prompt[-1]["role"] == "tool")
             self._note(f"model {turn} {found}")
             if found:
                 return f"Beans {turn}."

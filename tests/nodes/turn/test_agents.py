@@ -15,7 +15,7 @@ from langchain.agents.middleware import (
 )
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import LLMResult
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import Runnable, RunnableLambda
@@ -545,3 +545,98 @@ def test_it_is_told_once_and_what_it_streams_itself_is_not_told() -> None:
     events = [*stream(talk(graph(writes)), store="memory:")]
     told = [one.event for one in events]
     assert told == ["session", "message", "message", "outcome"]
+
+
+# Calls of an agent in the log.
+
+
+def test_calls_of_an_agent_are_in_the_log_with_their_results() -> None:
+    """R: the log contains the agent's calls, which the agent sees again in its next turn."""
+    agent, model = researcher()
+    result = converse(talk(agent, rounds=2), store="memory:")
+    first = result.messages[1:5]
+    assert [message.type for message in first] == ["ai", "tool", "ai", "tool"]
+    called = [
+        call for message in first if isinstance(message, AIMessage) for call in message.tool_calls
+    ]
+    assert [call["args"] for call in called] == [{"query": "beans 0"}, {"query": "beans 1"}]
+    assert [message.text for message in first if message.type == "tool"] == [
+        "found beans 0",
+        "found beans 1",
+    ]
+    # Ids are unique in the log, although the agent's model uses the same ids in each turn.
+    ids = [
+        call["id"]
+        for message in result.messages
+        if isinstance(message, AIMessage)
+        for call in message.tool_calls
+    ]
+    assert len(ids) == len({*ids}) == 4
+    sent = model.calls[3].messages
+    assert [message.type for message in sent][1:] == [
+        "human",
+        "ai",
+        "tool",
+        "ai",
+        "tool",
+        "ai",
+        "human",
+    ]
+    assert [one["content"] for one in result.trajectory() if one["role"] == "tool"] == [
+        "found beans 0",
+        "found beans 1",
+    ] * 2
+    again = result.session.replay()
+    assert [one.text for one in again.messages] == [one.text for one in result.messages]
+
+
+def test_other_speakers_do_not_hear_the_calls_of_an_agent() -> None:
+    """R: the text beside an agent's calls stays private, and an address in it changes no turn."""
+    calls = [
+        Reply(
+            text="@Cleo, wait.", tool_calls=[{"name": "search", "args": {"query": "x"}, "id": "c"}]
+        )
+    ]
+    model = ScriptedChatModel([*calls, "Beans."])
+    agent = create_agent(model, [search])
+    heard = ScriptedChatModel(["Fine."])
+    bob, cleo = {"name": "Bob"}, {"name": "Cleo"}
+    speakers = [{"name": "Ann", "replies": [agent]}, bob, cleo]
+    spec = Conversation.model_validate(
+        {
+            "task": "Plan.",
+            "speakers": speakers,
+            "turn_order": "handoff",
+            "end_chat": {"kind": "max_messages", "limit": 2},
+        }
+    )
+    result = converse(spec, model=heard, store="memory:")
+    assert [name for name, _ in result.transcript] == ["Ann", "Ann", "Bob"]
+    assert "wait" not in str(heard.calls[0].messages)
+    assert "search" not in str(heard.calls[0].messages)
+    assert "wait" in str(result.viewpoint("Ann"))
+
+
+def test_failed_call_of_an_agent_is_recorded_as_failed() -> None:
+    """R: an error that the agent's tool reports is visible in the log."""
+
+    def fails(state: dict[str, Any]) -> dict[str, Any]:
+        call = {"name": "search", "args": {}, "id": "c"}
+        result = ToolMessage("no network", tool_call_id="c", status="error")
+        return {"messages": [AIMessage("", tool_calls=[call]), result, AIMessage("Sorry.")]}
+
+    result = converse(talk(graph(fails)), store="memory:")
+    (found,) = [message for message in result.messages if isinstance(message, ToolMessage)]
+    assert (found.status, found.text) == ("error", "no network")
+    assert [text for name, text in result.transcript if name == "Ann"] == ["Sorry."]
+
+
+def test_calls_without_results_are_not_in_the_log() -> None:
+    """R: an agent that returns only some results still has its reply."""
+
+    def partly(state: dict[str, Any]) -> dict[str, Any]:
+        call = {"name": "search", "args": {}, "id": "c"}
+        return {"messages": [AIMessage("", tool_calls=[call]), AIMessage("Beans.")]}
+
+    result = converse(talk(graph(partly)), store="memory:")
+    assert not any(getattr(message, "tool_calls", None) for message in result.messages)
