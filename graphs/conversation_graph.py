@@ -209,7 +209,9 @@ class ConversationGraph(CompiledStateGraph[State, Any, Any, Output]):
         if self._is_served(config) and given.get("conversation") is not None:
             # Only clients are refused: as a node of another graph, this graph receives all values
             # of that graph's state.
-            raise SpecError("conversation: this graph runs its own conversation; send messages")
+            raise SpecError(
+                "conversation: this graph always runs the same conversation; send messages instead"
+            )
         if "messages" not in given:
             return given
         return {**given, "messages": _drop_own_marks(read_messages(given["messages"]))}
@@ -311,7 +313,7 @@ def _update_of(command: Command[Any]) -> dict[str, Any] | None:
         names = [name for name, _ in update]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise SpecError(f"{twice}: is written twice by one command; write it once")
+            raise SpecError(f"{twice}: the command updates it twice; update it once")
         update = dict(update)
     return update if isinstance(update, dict) else None
 

@@ -113,13 +113,13 @@ async def read_known_row(store: Store, name: str, cells: Cells) -> BatchRow | No
     known = await store.batches.get(name)
     if known is None:
         return None
-    remedy = f"choose another name, or delete it with `duologue batch delete {name}`."
+    remedy = f"choose another name, or delete the batch by `duologue batch delete {name}`."
     try:
         spec = _upgrade_spec(known.spec)
     except VersionError as error:
         raise BatchError(f"Batch {name!r} in {store.url}: {error}; {remedy}") from error
     if spec != cells.spec:
-        differs = "has another conversation or other varied fields"
+        differs = "has a different conversation or different varied fields"
         raise BatchError(f"Batch {name!r} in {store.url} {differs}; {remedy}")
     return known
 

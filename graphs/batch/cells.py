@@ -87,7 +87,9 @@ class Cells:
         check_batch_name(name)
         cells = cls(name, Grid.of(batch), batch.trials, batch.seed)
         if cells.count > MOST_CELLS:
-            raise SpecError(f"vary: makes {cells.count:,} sessions; the maximum is {MOST_CELLS:,}")
+            raise SpecError(
+                f"vary: makes {cells.count:,} sessions, more than {MOST_CELLS:,}; vary fewer values"
+            )
         if batch.seed is not None and ("seed",) in cells.grid.places.values():
             raise SpecError("vary.seed: the batch's seed is set as well; set only one of them")
         return cells
@@ -123,7 +125,9 @@ class Cells:
     def cell(self, number: int) -> Cell:
         """Return the cell with this number, from 1."""
         if not 1 <= number <= self.count:
-            raise IndexError(f"there is no cell {number}; the batch has {self.count} cells")
+            raise IndexError(
+                f"there is no cell {number}; the batch has the cells 1 to {self.count}"
+            )
         combination, place = divmod(number - 1, self.trials)
         trial = place + 1
         varied = self.grid.varied(self.grid.rows(combination))

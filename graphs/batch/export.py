@@ -72,7 +72,7 @@ def _read_bound(given: object) -> object:
         return given
     found = _BOUND.fullmatch(given)
     if found is None:
-        raise ValueError(f"must be a comparison of a score, as in won>=0.5, not {given!r}")
+        raise ValueError(f"must compare a score with a number, as in won>=0.5, not {given!r}")
     name, sign, value = found.groups()
     return {"name": name, "sign": sign, "value": value}
 
@@ -298,8 +298,8 @@ class Export:
             raise SpecError(f"score: no session of batch {batch!r} has a score {unknown!r}{known}")
         if self.left_out["speaker"] and not self.sessions + self.left_out["nothing_said"]:
             raise SpecError(
-                f"no speaker in batch {batch!r} is called {self.speaker!r}; choose one of "
-                f"{list_names(self.names)}, the speakers of one of its sessions"
+                f"no speaker in batch {batch!r} is called {self.speaker!r}; one of its "
+                f"sessions has the speakers {list_names(self.names)}"
             )
 
     def manifest(self, batch: str, data: NewFile) -> ExportManifest:

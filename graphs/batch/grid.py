@@ -162,7 +162,7 @@ def _index(names: Sequence[object], name: str, where: str) -> int:
     known = [one for one in names if isinstance(one, str)]
     if name.isdecimal() or not known:
         raise SpecError(
-            f"{where}: there is no item {name}; the list has {len(names)}, counted from 0"
+            f"{where}: there is no item {name}; the list has {len(names)} items, and the first is 0"
         )
     raise SpecError(f"{where}: no speaker is called {name!r}{suggest_near_or_all(name, known)}")
 

@@ -140,7 +140,7 @@ class Limiter:
         self._refusals += 1
         if seconds is not None and seconds > _LONGEST:
             self.pause(
-                f"the server of the model {model} accepts no calls for {round(seconds / 60)} "
+                f"the server of the model {model} refuses calls for the next {round(seconds / 60)} "
                 "minutes; run the batch again after that time"
             )
         else:
@@ -161,7 +161,7 @@ class Limiter:
         if number is None:
             waited = format_duration(self._patience)
             raise ModelUnavailableError(
-                f"{why}, even after a wait of {waited}; run the batch again when it is up"
+                f"{why}, even after a wait of {waited}; run the batch again when the server answers"
             )
         return number
 

@@ -68,7 +68,7 @@ def flatten_paths(given: object) -> dict[str, object]:
     for paths, values in _leaves(given, ()):
         key = ", ".join(map(write_path, paths))
         if key in found:
-            raise ValueError(f"vary.{key}: is given twice; remove one")
+            raise ValueError(f"vary.{key}: occurs twice; remove one of them")
         found[key] = values
     return found
 
@@ -85,7 +85,7 @@ def check_apart(paths: Iterable[tuple[Path, str]]) -> None:
     for (one, first), (other, second) in pairwise(sorted(paths)):
         if one == other:
             also = "" if first == second else f", also as {first}"
-            raise ValueError(f"vary.{second}: varies twice{also}")
+            raise ValueError(f"vary.{second}: varies twice{also}; remove one of them")
         if other[: len(one)] == one:
             raise ValueError(
                 f"vary.{second}: is a part of {first}, which varies as well; vary only one of them"
@@ -103,6 +103,6 @@ def _leaves(table: Mapping[object, object], at: Path) -> Iterator[tuple[tuple[Pa
         (inner, *more) = ((key,),) if at else read_paths(key)
         if more:
             raise ValueError(
-                f"vary.{key}: several fields can't share one table; give them a list of rows"
+                f"vary.{key}: several fields can't share one table; pass a list of rows"
             )
         yield from _leaves(given, (*at, *inner))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias, Unpack, cast
 
 from ...tools.registry.options import check_options, list_options
-from ..common.errors import SpecError
+from ..common.errors import SpecError, how_to_install
 from ..common.settings import load_settings
 from ..common.threads import in_background
 from ..session.listing import known_store
@@ -70,7 +70,7 @@ def _open_crew(
     except ModuleNotFoundError as error:
         if error.name != "ray":
             raise
-        raise SpecError("ray: needs more packages; install duologue[ray]") from error
+        raise SpecError(f"ray: needs more packages; {how_to_install('ray')}") from error
     return make_ray_executor(settings.ray, worker, limits, settings)
 
 
@@ -81,7 +81,7 @@ def read_cells(source: BatchLike, name: str) -> tuple[Batch, Cells]:
     cells.grid.check()
     if batch.judge_at_end and not has_separate_judge(cells):
         raise SpecError(
-            "judge_at_end: the conversation has no separate judge; add judge.criteria to it"
+            "judge_at_end: the conversation has no separate judge; set its field judge.criteria"
         )
     return batch, cells
 
@@ -91,7 +91,7 @@ def batch_name(name: str | None, source: BatchLike) -> str:
     if name is None and isinstance(source, str | Path):
         name = Path(source).stem
     if name is None:
-        raise SpecError("name: is missing; a batch needs a name, by which it can be resumed")
+        raise SpecError("name: is missing; name the batch, so that it can be resumed")
     return check_batch_name(name)
 
 
@@ -104,7 +104,9 @@ def _check(options: Options, settings: BatchSettings) -> None:
     if not is_number or not 0 <= patience < inf:
         raise SpecError(f"patience: must be a number of seconds, 0 or more, not {patience!r}")
     if options.get("message") is not None:
-        raise TypeError("a batch accepts no message: its sessions begin without one")
+        raise TypeError(
+            "message: a batch has none, as its sessions begin without one; leave it out"
+        )
 
 
 @list_options

@@ -99,15 +99,14 @@ def _number(name: str, given: object) -> float:
     # `SupportsFloat` includes numpy's numbers, decimals and all booleans, but not texts.
     if not isinstance(given, SupportsFloat):
         raise SpecError(
-            f"the score {name!r} returned {name_type(given)}; "
-            "it must return a number, True or False"
+            f"the score {name!r} returned {name_type(given)}; return a number, True or False"
         )
     try:
         number = float(given)
     except (TypeError, ValueError, ArithmeticError) as error:
         raise SpecError(f"the score {name!r} returned no number: {error}") from error
     if not isfinite(number):
-        raise SpecError(f"the score {name!r} returned {number}, which can't be averaged")
+        raise SpecError(f"the score {name!r} returned {number}; return a finite number")
     return number
 
 
@@ -161,7 +160,7 @@ def complete(result: Result) -> bool:
     """Return whether the task was judged complete.
 
     Raises:
-        MissingScoreError: Nobody judged the session, or its last verdict could not be read.
+        MissingScoreError: The session was not judged, or its last verdict could not be read.
     """
     if not _is_judged(result.conversation):
         raise MissingScoreError("the conversation has no judge; set its end_chat.mode or its judge")
@@ -202,11 +201,11 @@ def findings(result: Result) -> dict[str, bool]:
 
 
 def _last_verdict(result: Result) -> Verdict:
-    """Return the session's last verdict, and raise if nobody judged the session."""
+    """Return the session's last verdict, and raise if the session was not judged."""
     later = _later_verdict(result)
     verdicts = () if result.outcome is None else result.outcome.verdicts
     if later is None and not verdicts:
-        raise MissingScoreError("nobody judged the session before it ended")
+        raise MissingScoreError("the session ended before it was judged")
     last = later or verdicts[-1]
     if not last.readable:
         raise MissingScoreError("the last verdict could not be read")

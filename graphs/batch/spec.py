@@ -134,13 +134,16 @@ def _values(key: str, given: object) -> Values:
     if not isinstance(given, list | tuple):
         raise ValueError(f"vary.{key}: must be a list of values or a file's name, not {given!r}")
     if not given:
-        raise ValueError(f"vary.{key}: has no values; add one or more")
+        raise ValueError(f"vary.{key}: has no values; add at least one")
     try:
         # A row may be a tuple, as in pytest's `parametrize`.
         return _VALUES.validate_python([[*one] if isinstance(one, tuple) else one for one in given])
     except ValidationError as error:
         row = int(error.errors()[0]["loc"][0]) + 1
-        raise ValueError(f"vary.{key}: row {row}: is not a JSON value") from error
+        raise ValueError(
+            f"vary.{key}: row {row}: is not a JSON value; use texts, numbers, true, false, null, "
+            "lists and tables"
+        ) from error
 
 
 _OF_CONVERSATIONS: Final = ("kind", "speakers")
@@ -164,7 +167,10 @@ def load_batch(source: Mapping[str, Any] | str | Path) -> Batch:
     """
     if isinstance(source, Mapping):
         if _is_conversation(source):
-            raise SpecError("this is a conversation; put it into the field conversation of a batch")
+            raise SpecError(
+                "this is a conversation; make a batch with this conversation in the field "
+                "conversation"
+            )
         return validate(Batch, source)
     if not isinstance(source, str | Path):
         raise TypeError(f"a batch must be a Batch, a dict or a file, not {name_type(source)}")
@@ -172,8 +178,8 @@ def load_batch(source: Mapping[str, Any] | str | Path) -> Batch:
     data = read_fields(path, "batch")
     if _is_conversation(data):
         raise SpecError(
-            f"{path}: is a conversation; run it with `duologue run {path}`, or name the file in "
-            "the field conversation of a batch"
+            f"{path}: is a conversation; run it with `duologue run {path}`, or make a batch "
+            "file whose field conversation names this file"
         )
     batch = validate(Batch, data, f"{path}: ")
     files: dict[str, Any] = {

@@ -37,7 +37,7 @@ def canonical_json(value: object) -> str:
     """Return a value as canonical JSON: equal values have the same text.
 
     Raises:
-        ValueError: The value contains a number that JSON does not have.
+        ValueError: The value contains a number that JSON can't express.
     """
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
@@ -95,7 +95,9 @@ class Axis:
             try:
                 text = canonical_json(self.varied(number))
             except ValueError as error:
-                raise self.error("contains a number that JSON does not have", number) from error
+                raise self.error(
+                    "contains a number that JSON can't express; use finite numbers", number
+                ) from error
             first = seen.setdefault(text, number)
             if first != number:
                 raise self.error(
@@ -145,10 +147,14 @@ def _row(axis: Axis, given: JsonValue, number: int) -> Row:
     count = len(axis.paths)
     if not isinstance(given, list):
         raise axis.error(
-            f"must be a list of {count} values, or a table of them, not {name_type(given)}", number
+            f"must be a list of {count} values or a table of the fields, not {name_type(given)}",
+            number,
         )
     if len(given) != count:
-        raise axis.error(f"has {_count_values(len(given))} for {count} fields", number)
+        raise axis.error(
+            f"has {_count_values(len(given))} for {count} fields; list one value for each field",
+            number,
+        )
     return tuple(given)
 
 
@@ -175,7 +181,7 @@ def _from_file(axis: Axis, path: Path) -> Axis:
         lines.append(line)
         rows.append(row)
     if not rows:
-        raise axis.error(f"{path.name}: has no values")
+        raise axis.error(f"{path.name} has no values; add at least one")
     is_text = path.suffix.lower() != ".jsonl"
     return replace(axis, rows=rows, file=path.name, lines=lines, is_text=is_text)
 
@@ -216,7 +222,9 @@ def _csv(axis: Axis, text: str) -> Iterator[tuple[int, Row]]:
     for line, record in records:
         if len(record) != len(names):
             raise _line_axis(axis, line).error(
-                f"has {_count_values(len(record))} for {len(names)} columns", 0
+                f"has {_count_values(len(record))} for {len(names)} columns; write one value "
+                "for each column",
+                0,
             )
         yield line, tuple(record[column] or LEFT for column in columns)
 

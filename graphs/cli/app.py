@@ -85,7 +85,7 @@ def run(
         typer.Argument(
             metavar="TASK|FILE",
             help="The task of the two roles, or a .toml or .json file with a conversation. With a "
-            "file, only --session, --store, --model, --reset and --json are allowed.",
+            "file, the only other options are --session, --store, --model, --reset and --json.",
         ),
     ],
     user_role: Annotated[
@@ -115,8 +115,8 @@ def run(
     specify_task: Annotated[
         bool | None,
         typer.Option(
-            help="Let a model make the task more specific first, or not. [default: yes, except "
-            "with the embedded model]",
+            help="Whether a model first makes the task more specific. [default: yes, except with "
+            "the embedded model]",
             show_default=False,
         ),
     ] = None,
@@ -169,11 +169,13 @@ def _check_options(options: dict[str, Any], *, is_file: bool) -> None:
     if is_file:
         for name, value in options.items():
             option = "--no-specify-task" if value is False else _OPTIONS.get(name, _option(name))
-            raise SpecError(f"leave out {option}; the file has this setting")
+            raise SpecError(
+                f"{option}: can't be used with a file; set the field in the file instead"
+            )
         return
     for name, who in (("user_role", "instructs"), ("assistant_role", "solves the task")):
         if name not in options:
-            raise SpecError(f"{_option(name)} is missing; give the role that {who}")
+            raise SpecError(f"{_option(name)} is missing; name the role that {who}")
 
 
 _OPTIONS = {"people": "--person"}

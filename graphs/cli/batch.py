@@ -41,7 +41,7 @@ def run(
         bool,
         typer.Option(
             "--dry-run",
-            help="Run nothing: show the number of sessions and model calls, and two of the "
+            help="Run nothing. Show the number of sessions and of model calls, and two sample "
             "sessions.",
         ),
     ] = False,
@@ -49,7 +49,8 @@ def run(
         str | None,
         typer.Option(
             metavar="auto|HOST:PORT",
-            help="Run it on Ray: on all cores of this machine (auto), or on a cluster.",
+            help="Run the batch with Ray: on all cores of this machine (auto), or on the "
+            "cluster at this address.",
         ),
     ] = None,
     patience: Annotated[
@@ -57,7 +58,8 @@ def run(
         typer.Option(
             metavar="SECONDS",
             min=0,
-            help="How long calls wait for a server that goes down. [default: 3600]",
+            help="How long, in seconds, calls wait for a server that stops answering. "
+            "[default: 3600]",
             show_default=False,
         ),
     ] = 3600,
@@ -65,10 +67,10 @@ def run(
     model: ModelOption = None,
     as_json: Json = False,
 ) -> None:
-    """Run a batch, or resume it. Finished sessions are not run again.
+    """Run a batch, or resume it. Finished sessions do not run again.
 
-    Ctrl-C pauses the batch when the running model calls are answered. Run the same command again to
-    resume it.
+    Ctrl-C pauses the batch as soon as the current model calls are answered. Run the same command
+    again to resume it.
     """
     if dry_run:
         from .show_batch import show_plan
@@ -86,12 +88,13 @@ def run(
 def status(
     name: _Name,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Update the status until the batch no longer runs.")
+        bool,
+        typer.Option("--watch", help="Keep updating the status until the batch stops running."),
     ] = False,
     store: StoreOption = None,
     as_json: Json = False,
 ) -> None:
-    """Show the status of a batch, also of one that another process runs."""
+    """Show the status of a batch, even if another process runs it."""
     from .show_batch import show_status
 
     show_status(name, store, watch=watch, as_json=as_json)
@@ -109,7 +112,7 @@ def report(
         typer.Option(
             metavar="N",
             min=0,
-            help="Maximum number of transcripts next to the page. [default: 1000]",
+            help="Maximum number of transcripts written to files next to the page. [default: 1000]",
             show_default=False,
         ),
     ] = 1000,

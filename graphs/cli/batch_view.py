@@ -57,7 +57,7 @@ class BatchView:
         outages = _outages(pace)
         if bool(outages) is not self._is_down:
             self._is_down = bool(outages)
-            for line in outages or ["Calls are answered again."]:
+            for line in outages or ["All model servers answer again."]:
                 self.say(line)
         if self._clock() >= self._next:
             plain(self._console, one_line(" · ".join(self._words(status, pace))))

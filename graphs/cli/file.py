@@ -24,7 +24,7 @@ def init(
         str | None,
         typer.Argument(
             metavar="KIND",
-            help=f"The kind of conversation: {', '.join(list_kinds())}; conversation, with every "
+            help=f"The kind of sample: {', '.join(list_kinds())}; conversation, which lists every "
             f"field; or batch, for `duologue batch run`. [default: role_play]",
         ),
     ] = None,

@@ -29,7 +29,10 @@ def judge(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The model that judges. [default: the judge's model]"),
+        typer.Option(
+            metavar="NAME",
+            help="The model to judge with. [default: the model set in the separate judge]",
+        ),
     ] = None,
     concurrency: Concurrency = 20,
     store: StoreOption = None,
@@ -43,7 +46,7 @@ def judge(
     from ..common.errors import SpecError
 
     if bool(sessions) is (batch is not None):
-        raise SpecError("judge: name sessions, or a batch by --batch, but not both")
+        raise SpecError("judge: name either sessions or, with --batch, a batch")
     from .judge_sessions import judge_here
 
     judge_here(sessions or batch or "", criteria, model, store, concurrency, as_json=as_json)

@@ -37,7 +37,7 @@ List the sessions, read one, or see them in the browser:
   duologue show SESSION
   duologue view
 
-`duologue models` lists the models, `duologue --help` all commands.
+`duologue models` lists the models, and `duologue --help` lists all commands.
 """
 """The first steps, shown if no command is given."""
 
@@ -110,7 +110,7 @@ StoreOption = Annotated[
     typer.Option(
         "--store",
         metavar="URL",
-        help="Where sessions are stored: a file, sqlite:///…, postgresql://… or memory:. "
+        help="The store of the sessions: a file, sqlite:///…, postgresql://… or memory:. "
         "[default: DUOLOGUE_STORE, or a file in your data folder]",
     ),
 ]
@@ -119,17 +119,17 @@ ModelOption = Annotated[
     typer.Option(
         "--model",
         metavar="NAME",
-        help="The model, if the conversation names none: its name, 'embedded', or the path of a "
-        ".gguf file. [default: DUOLOGUE_MODEL; see `duologue models`]",
+        help="The model for speakers that do not name one: a model's name, 'embedded', or the path "
+        "of a .gguf file. [default: DUOLOGUE_MODEL; see `duologue models`]",
     ),
 ]
 Seed = Annotated[
     int | None,
-    typer.Option("--seed", metavar="N", help="Seed for models that can repeat their output."),
+    typer.Option("--seed", metavar="N", help="The seed, for models that can repeat their output."),
 ]
 Reset = Annotated[
     bool,
-    typer.Option("--reset", help="Delete the stored session of this id first, and begin again."),
+    typer.Option("--reset", help="First delete the stored session with this id, then start again."),
 ]
 Concurrency = Annotated[
     int,
@@ -137,7 +137,7 @@ Concurrency = Annotated[
         "--concurrency",
         metavar="N",
         min=1,
-        help="Maximum number of sessions at the same time. [default: 20]",
+        help="Maximum number of sessions that are handled at the same time. [default: 20]",
         show_default=False,
     ),
 ]

@@ -20,14 +20,14 @@ def chat(
     tool: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="A tool that the agent may call, by its name. Repeatable."
+            metavar="NAME", help="The name of a tool that the agent may call. Repeatable."
         ),
     ] = None,
     approve: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="A tool that the agent may call after you approve the call. Repeatable.",
+            help="The name of a tool whose calls wait for your approval. Repeatable.",
         ),
     ] = None,
     prompt: Annotated[
@@ -36,7 +36,8 @@ def chat(
     session: Annotated[
         str | None,
         typer.Option(
-            metavar="ID", help="The session's id, for `duologue resume`. [default: a new id]"
+            metavar="ID",
+            help="The session's id. `duologue resume` needs it later. [default: a new id]",
         ),
     ] = None,
     store: StoreOption = None,
@@ -78,8 +79,9 @@ def answer(
         str,
         typer.Argument(
             metavar="ANSWER",
-            help='The message, or "" for no message. For other questions JSON, as in the command '
-            "that `duologue show` prints; a question of a tool also accepts text.",
+            help='Your message, or "" for none. A question about tool calls needs JSON, as in the '
+            "command that `duologue show` prints. A question that a tool asks accepts JSON or "
+            "text.",
         ),
     ],
     question: Annotated[

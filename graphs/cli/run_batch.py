@@ -88,7 +88,9 @@ class _Run:
     def _say_what_is_next(self, status: BatchStatus) -> None:
         waiting = status.of("waiting")
         if waiting:
-            lists = "`duologue sessions` lists the waiting sessions, `duologue answer` answers one."
+            lists = (
+                "`duologue sessions` lists the waiting sessions; answer them by `duologue answer`."
+            )
             plain(stderr(), f"{lists} Then run the same command again.")
         if status.left > waiting:
             # A limit counts over all runs of the batch.
@@ -108,7 +110,7 @@ class _Run:
             self.signals.append(number)
             match len(self.signals):
                 case 1:
-                    self.view.say("Pausing after the model calls under way …")
+                    self.view.say("Pausing when the current model calls are answered …")
                     task = loop.create_task(self.driver.crew.pause("It was interrupted."))
                     self.pausing.add(task)
                 case 2:

@@ -23,7 +23,7 @@ def fork(
         str | None,
         typer.Option(
             metavar="MESSAGE",
-            help="The last message to keep, by its place, such as m0007. [default: the newest]",
+            help="The id of the last message to keep, such as m0007. [default: the newest]",
         ),
     ] = None,
     into: Annotated[
@@ -116,8 +116,8 @@ def load(
         str | None,
         typer.Option(
             metavar="ID",
-            help="The id of the new session. [default: its old id] With --as: the session of the "
-            "speaker.",
+            help="The id of the new session or, with --as, of the session whose speaker gets the "
+            "memory. [default: the id in the file]",
         ),
     ] = None,
     speaker: Annotated[
@@ -125,7 +125,7 @@ def load(
         typer.Option(
             "--as",
             metavar="SPEAKER",
-            help="The speaker that gets the memory; needed for a file that `dump --as` wrote.",
+            help="The speaker that gets the memory. Required for a file that `dump --as` wrote.",
         ),
     ] = None,
     store: StoreOption = None,
@@ -144,7 +144,9 @@ def load(
         _print_next_command(load_session(file, into=into, store=store))
         return
     if into is None:
-        raise SpecError("--into is missing; name the session whose speaker gets the memory")
+        raise SpecError(
+            "--into is missing; with --as, name the session whose speaker gets the memory"
+        )
     messages = read_messages(read_file(file, json.loads), str(file))
     handle = Handle(into, store=store)
     handle.set_memory(speaker, messages)
@@ -169,8 +171,8 @@ def copy(
         str | None,
         typer.Option(
             metavar="ID",
-            help="The id of the copy. [default: the same id in another store, a new id in the same "
-            "store] With --as: the session whose speaker gets the memory.",
+            help="The id of the new session or, with --as, of the session whose speaker gets the "
+            "memory. [default: a new id; with --to: the same id]",
         ),
     ] = None,
     speaker: SpeakerOption = None,
@@ -191,7 +193,9 @@ def copy(
         _print_next_command(handle.copy(into=into, to=to))
         return
     if into is None:
-        raise SpecError("--into is missing; name the session whose speaker gets the memory")
+        raise SpecError(
+            "--into is missing; with --as, name the session whose speaker gets the memory"
+        )
     receiver = Handle(into, store=to or store)
     receiver.set_memory(speaker, handle.state().memory(speaker))
     _print_next_command(receiver)
@@ -247,13 +251,13 @@ def export(
         list[str] | None,
         typer.Option(
             metavar="COMPARISON",
-            help="With --batch: only sessions whose score fits this comparison, as in 'won>=0.5'. "
-            "Repeatable.",
+            help="With --batch: only sessions whose score satisfies this comparison, as in "
+            "'won>=0.5'. Repeatable.",
         ),
     ] = None,
     trial: Annotated[
         int | None,
-        typer.Option(metavar="N", help="With --batch: only this trial of each combination."),
+        typer.Option(metavar="N", help="With --batch: only the trial with this number, from 1."),
     ] = None,
     no_metadata: Annotated[
         bool,
@@ -279,7 +283,7 @@ def export(
         export_to(batch, store, output, format=form or "jsonl", **options, **chosen)
         return
     if batch is not None or session is None:
-        raise SpecError("either SESSION or --batch is needed, not both; give one of them")
+        raise SpecError("name either a session or, with --batch, a batch")
     if chosen:
         raise SpecError(f"--{next(iter(chosen))} works only with --batch; leave it out")
     from ..session.session import Session as Handle

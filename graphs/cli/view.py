@@ -35,7 +35,7 @@ def view(
     The page lists and searches sessions and approves tool calls. It is served on this machine only,
     to anyone who has the printed address, until Ctrl-C.
     """
-    from ..common.errors import SpecError
+    from ..common.errors import SpecError, how_to_install
     from ..store.rows import check_session_id
     from .terminal.console import plain, stderr, stdout
 
@@ -44,10 +44,7 @@ def view(
     try:
         from ..view.serve import serve
     except ImportError as error:
-        needed = "uv run --extra view, or pip install 'duologue[view]'"
-        raise SpecError(
-            f"view needs the extra 'view'; install it with {needed} ({error})"
-        ) from error
+        raise SpecError(f"view needs more packages ({error}); {how_to_install('view')}") from error
 
     def tell(address: str) -> None:
         plain(stdout(), address)

@@ -60,7 +60,7 @@ MARK_LENGTH: Final = 200
 
 def _check_printable(text: str) -> str:
     if not text.isprintable():
-        raise ValueError("must be printable characters on one line")
+        raise ValueError("must be one line of printable characters")
     return text
 
 

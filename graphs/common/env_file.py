@@ -82,9 +82,9 @@ def read_env_file(variables: Mapping[str, Collection[str]]) -> Found:
     if has_key or "api_key" not in given:
         return Found(values, faults)
     notice = (
-        f"The server at {show_address(where)} gets no key: a key from the environment is not "
-        f"sent to an address in {NAME}. If it needs one, put it in {NAME}, or set {url.variable} "
-        "in the environment."
+        f"No key is sent to the server at {show_address(where)}: its address is in {NAME}, but the "
+        f"key is in the environment. If the server needs the key, put the key in {NAME}, too, or "
+        f"set {url.variable} in the environment."
     )
     return Found(values, faults, notice)
 

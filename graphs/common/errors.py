@@ -3,6 +3,14 @@
 from .sanitize import shorten
 
 
+def how_to_install(extra: str) -> str:
+    """Return the commands that install one of the package's extras, as a remedy for an error."""
+    return (
+        f"run `pip install '.[{extra}]'` or `uv sync --inexact --extra {extra}` in a clone of "
+        "duologue"
+    )
+
+
 class DuologueError(RuntimeError):
     """Base of every error that this library raises on purpose.
 

@@ -27,7 +27,7 @@ def read_file(path: Path, parse: Callable[[str], Any]) -> Any:  # noqa: ANN401
     except UnicodeDecodeError as error:
         raise SpecError(f"{path}: is not UTF-8 text; save it as UTF-8") from error
     except RecursionError as error:
-        raise SpecError(f"{path}: is nested too deep to be read") from error
+        raise SpecError(f"{path}: is nested too deeply; use fewer levels") from error
     except ValueError as error:
         raise SpecError(f"{path}: is not valid {path.suffix[1:].upper()}: {error}") from error
 

@@ -197,8 +197,9 @@ def run_coroutine(work: Coroutine[Any, Any, T]) -> T:
     if _is_on_background_loop():
         work.close()
         raise DuologueError(
-            "a coroutine that duologue runs, such as a tool, can't wait for another one in it: "
-            "await the asynchronous function (aconverse, Session.aresume, …) instead"
+            "an asynchronous function that duologue runs, such as a tool, can't call a blocking "
+            "function of duologue; await the asynchronous one (aconverse, Session.aresume, …) "
+            "instead"
         )
     errands: SimpleQueue[_Job | None] = SimpleQueue()
     begin: Future[None] = Future()

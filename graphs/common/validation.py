@@ -32,7 +32,7 @@ def check_depth(data: object, where: str = "", deepest: int = DEEPEST) -> None:
         if not level:
             return
     subject = where or "the data "
-    raise SpecError(f"{subject}is nested too deep; use at most {deepest} levels")
+    raise SpecError(f"{subject}is nested too deeply; use at most {deepest} levels")
 
 
 def validate(model: type[M], data: Mapping[str, Any], where: str = "", deepest: int = DEEPEST) -> M:
@@ -59,7 +59,8 @@ def explain_error(error: ValidationError, model: type[BaseModel]) -> str:
             if len(path) > 1 and unknown in _given_names(model.model_fields):
                 # In TOML, all fields after a table's header belong to that table.
                 return (
-                    f"{field}: there is no such field; did you mean {unknown!r} above {path[0]!r}?"
+                    f"{field}: there is no such field; did you mean to set {unknown!r} outside "
+                    f"(in TOML: above) {path[0]!r}?"
                 )
             return describe_unknown_field(
                 field, unknown, [found.model_fields for found in near_models]

@@ -44,11 +44,11 @@ class Versions(Generic[Step]):
         """
         if version > self.newest:
             raise VersionError(
-                f"version: {version} is newer than this release understands "
-                f"({self.newest}); upgrade duologue"
+                f"version: this release reads versions up to {self.newest}, not {version}; upgrade "
+                "duologue"
             )
         if version < self.oldest:
-            raise VersionError(f"version: {version} was {BEFORE_RELEASE}; start over")
+            raise VersionError(f"version: {version} was {BEFORE_RELEASE}; create it again")
         return self.steps[version - self.oldest :]
 
 

@@ -23,17 +23,17 @@ def check(conversation: ConversationFields) -> None:
     opening, end_chat = conversation.opening, conversation.end_chat
     check_name(conversation, "opening.first_speaker", opening.first_speaker)
     if opening.reconcile and not opening.answers:
-        raise ValueError("opening.reconcile: needs opening.answers; set it to true")
+        raise ValueError("opening.reconcile: needs opening.answers = true; set that, too")
     if not (end_chat.is_capped or conversation.is_bounded_by_people):
         raise ValueError(
-            "end_chat.max_iterations: null is possible only with MaxMessages, or if every round "
-            "needs a person; set a number of rounds"
+            "end_chat.max_iterations: can be null only if MaxMessages limits the conversation, or "
+            "if every round needs a person; set a number of rounds"
         )
     _check_least(conversation)
     if end_chat.on_guard == "ask" and not conversation.is_with_a_person:
         raise ValueError(
-            "end_chat.on_guard: 'ask' needs two speakers in turn, one of them always a person; use "
-            "'end'"
+            "end_chat.on_guard: 'ask' needs at least two speakers who take turns, one of whom is "
+            "always a person; add such a speaker, or use 'end'"
         )
     needs_stopper = end_chat.mode is not EndChatMode.MAX_ITERATIONS_ONLY
     if needs_stopper and not conversation.stoppers:
@@ -55,15 +55,15 @@ def _check_least(conversation: ConversationFields) -> None:
     least, cap = end_chat.min_iterations, end_chat.max_iterations
     if cap is not None and least > cap:
         raise ValueError(
-            f"end_chat.min_iterations: {least} is above max_iterations, {cap}; lower it"
+            f"end_chat.min_iterations: {least} is more than max_iterations ({cap}); lower it"
         )
     count, opening = len(conversation.speakers), conversation.opening.answers
     messages = len(conversation.secretive) + count * (least + opening)
     caps = message_caps(end_chat.when)
     if least and any(limit < messages for limit in caps):
         raise ValueError(
-            f"end_chat.min_iterations: {least} rounds have {messages} messages, above "
-            f"max_messages, {min(caps)}; lower it"
+            f"end_chat.min_iterations: {least} rounds have {messages} messages, more than "
+            f"max_messages ({min(caps)}); lower it"
         )
 
 
@@ -87,7 +87,8 @@ def _check_prefixes(conversation: ConversationFields) -> None:
             check_name(conversation, f"speakers.{number}.prefixes", name)
             if name == speaker.name:
                 raise ValueError(
-                    f"speakers.{number}.prefixes: {name!r} does not hear itself; use another name"
+                    f"speakers.{number}.prefixes: {name!r} does not hear its own messages; use "
+                    "another name"
                 )
 
 
@@ -98,7 +99,7 @@ def _check_hearers(conversation: ConversationFields) -> None:
         for name in others:
             check_name(conversation, at, name)
         if speaker.speaks_to is not None and not others:
-            raise ValueError(f"{at}: no speaker would hear {speaker.name!r}; add another name")
+            raise ValueError(f"{at}: no other speaker would hear {speaker.name!r}; add a name")
 
 
 def _check_handoffs(conversation: ConversationFields) -> None:

@@ -131,8 +131,8 @@ def user_proxy(
     may_reply = functions or code or user_prompt or default_auto_reply
     if not may_reply and human_input_mode is not HumanInputMode.ALWAYS:
         raise SpecError(
-            "default_auto_reply: there is no reply if no person is asked; set a text, code, "
-            "functions or user_prompt"
+            "default_auto_reply: the user proxy has no reply if no person is asked; set a "
+            "text, code, functions or user_prompt"
         )
     names = {"user": user, "termination": termination}
     human = {

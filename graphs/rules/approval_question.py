@@ -78,8 +78,8 @@ def find_misfit(request: Approval, answer: Decisions, tools: Sequence[str]) -> s
     if wanted != given:
         decisions, calls = count_of(given, "decision"), count_of(wanted, "waiting call")
         return (
-            f"decisions: {decisions} for {calls}; return one decision for each call, in the order "
-            "of action_requests"
+            f"decisions: {decisions} for {calls}; return one decision for each call, "
+            "in the order of action_requests"
         )
     for place, (review, decision) in enumerate(
         zip(request.review_configs, answer.decisions, strict=True)

@@ -63,7 +63,7 @@ def list_remarks(about: MessageMetadata) -> tuple[str, ...]:
 
 def describe_audience(names: Sequence[str]) -> str:
     """Return the remark that only these speakers hear a message."""
-    return f"Heard only by {' and '.join(names)}" if names else "Heard by nobody else"
+    return f"Heard only by {' and '.join(names)}" if names else "Heard by no other speaker"
 
 
 def describe_retry(*, cut_off: bool) -> str:

@@ -73,12 +73,12 @@ def answered_question(
     if answer.waited:
         problem = (
             f"did not accept the answer: the question {answer.question!r} was already answered or "
-            f"dropped; {now}"
+            f"withdrawn; {now}"
         )
     elif answer.question is not None:
         problem = (
             f"does not wait for an answer to {answer.question!r}: the question was already "
-            f"answered or dropped, or never asked; {now}"
+            f"answered or withdrawn, or never asked; {now}"
         )
     elif has_ended:
         problem = "has ended and does not wait for an answer"
@@ -123,7 +123,7 @@ class BoundInput(NamedTuple):
         if not self.has_message or before == now:
             return
         problem = (
-            f"the question {before[0]!r} was already answered or dropped"
+            f"the question {before[0]!r} was already answered or withdrawn"
             if before
             else "another run has since asked a question"
         )

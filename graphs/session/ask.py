@@ -295,12 +295,12 @@ async def aremember(
     """
     check_options(options, AskOptions, "name", "words")
     if words is not None and (not isinstance(words, int) or words < 1):
-        raise SpecError(f"words: must be 1 or more, not {words!r}")
+        raise SpecError(f"words: must be a whole number, 1 or more, not {words!r}")
     now = _speaker(speaker, "speaker")
     was = name or now.name
     for place, result in enumerate(results):
         if not isinstance(result, Result):
-            raise TypeError(f"results.{place} must be a Result, not {name_type(result)}")
+            raise TypeError(f"results.{place}: must be a Result, not {name_type(result)}")
         result.conversation.speaker(was)
     found = [message for result in results for message in result.memory(was)]
     if words is not None and found:

@@ -57,12 +57,14 @@ def check_state(session: str, conversation: Conversation | None, state: State) -
         for spec in (*given, *known)
     ]
     if conversation is not None and any(spec != conversation for spec in specs):
-        raise SpecError("its conversation differs from the one in its row")
+        raise SpecError(
+            "its newest state and its entry in the store contain different conversations"
+        )
     begun = [name for name in _BEGUN if state.get(name)]
     if known:
         read_whole_dump(session, specs[-1], [state])
     elif begun:
-        raise SpecError(f"it has {begun[0]}, but no conversation")
+        raise SpecError(f"its newest state has the field {begun[0]}, but no conversation")
 
 
 _BEGUN: Final = ("position", "usage", "outcome", "messages", "unspoken")
@@ -102,7 +104,7 @@ async def _locate_step(graph: Graph, session: str, name: str | None) -> StoredSt
     now = await _read(graph, config_of(session))
     log = log_of(now)
     if not log:
-        raise SessionError(f"Session {session!r} has no message yet: there is nothing to fork.")
+        raise SessionError(f"Session {session!r} has no message yet to fork at; resume it first.")
     wanted = len(log) - 1 if name is None else _index_of(log, session, name)
     steps = [found async for found in checkpointer_of(graph).alist(config_of(session))]
     steps.reverse()

@@ -183,7 +183,9 @@ def check_steps(steps: Sequence[_Step], spec: Conversation) -> None:
     for number, step in enumerate(steps):
         where = f"steps.{number}"
         if step.spec is not None and step.spec.names != names:
-            raise ValueError(f"{where}.spec.speakers: must be the speakers of the spec")
+            raise ValueError(
+                f"{where}.spec.speakers: must have the same names as the speakers in spec"
+            )
         for place, message in enumerate(step.messages):
             _check_message(f"{where}.messages.{place}", message, log, names)
             log[message.id] = message
@@ -200,7 +202,7 @@ def _check_end(where: str, spec: Conversation, position: Position) -> None:
     try:
         decide(spec, position)
     except Exception as error:
-        raise ValueError(f"{where}: no step can follow it: {error}") from error
+        raise ValueError(f"{where}: the session can't be resumed from it: {error}") from error
 
 
 def _check_message(
@@ -208,7 +210,7 @@ def _check_message(
 ) -> None:
     free = place_name(len(log))
     if message.id not in log and message.id != free:
-        raise ValueError(f"{where}.id: must be {free!r}, the next place, not {message.id!r}")
+        raise ValueError(f"{where}.id: must be {free!r}, the next free id, not {message.id!r}")
     about = message.metadata
     # A remembered message of another conversation may have a speaker who is not in this one.
     is_ours = not isinstance(about, RememberedMessage) and about.speaker is not None
@@ -238,14 +240,16 @@ def _check_position(
     removed = said - sum(isinstance(one.metadata, Speech) for one in log[first:])
     counted = position.facts.messages
     if not said - removed <= counted <= said:
-        raise ValueError(f"{where}: the position counts {counted} messages, the log {said}")
+        raise ValueError(f"{where}: counts {counted} messages, but the log has {said}")
     reads = MOVES[position.phase].reads
     if reads.newest and not (were and isinstance(were[-1], reads.newest)):
         kinds = " or ".join(map(kind_name, reads.newest))
-        raise ValueError(f"{where}: the newest message must be of the kind {kinds}")
+        raise ValueError(
+            f"{where}: does not fit the newest message, which must be of the kind {kinds}"
+        )
     reads_calls = any(kind.has_calls for kind in reads.first)
     if reads_calls and not any(one.tool_calls or one.invalid_tool_calls for one in log):
-        raise ValueError(f"{where}: the log contains no calls to run")
+        raise ValueError(f"{where}: the next step runs tool calls, but the log contains none")
 
 
 DUMP_VERSION: Final = 7

@@ -342,7 +342,7 @@ async def play(
     if result.outcome is None and message is not None:
         # A result would look as if the message had been said.
         raise SessionError(
-            f"Session {held.session!r} waits for another answer, so the message was not said; "
+            f"Session {held.session!r} waits for another answer, so the message was not added; "
             "answer the waiting question first, or stop the session."
         )
     if result.outcome is not None:

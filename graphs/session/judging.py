@@ -90,9 +90,7 @@ async def judge_session(
         if logged is not None:
             return Judged(replace(found, later_verdicts=known), logged)
         if not found.transcript:
-            raise SessionError(
-                f"Session {session!r} has no message yet: there is nothing to judge."
-            )
+            raise SessionError(f"Session {session!r} has no message yet to judge; resume it first.")
         alike = [one for one in verdicts_on(found.messages, known) if one.judge == judge]
         tries = 0
         while tries < _MOST_TRIES and not (alike and alike[-1].verdict.readable):

@@ -49,7 +49,8 @@ async def replace_memory(
             if not messages:
                 return
             raise SessionError(
-                f"Session {session!r} has not begun; its speakers have no memory to replace yet."
+                f"Session {session!r} has not begun, so its speakers have no memory to replace; "
+                "resume it first."
             )
         position = Position.model_validate(state["position"])
         log = log_of(state)

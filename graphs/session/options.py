@@ -91,12 +91,12 @@ def check_run(options: Mapping[str, Any]) -> None:
     check_options(options, Options, "session", "reset")
     answer, durability = options.get("answer"), options.get("durability")
     if answer is not None and not callable(answer):
-        raise TypeError(f"answer must be a function, not {type(answer).__name__}")
+        raise TypeError(f"answer: must be a function, not {type(answer).__name__}")
     message = options.get("message")
     if message is not None and (not isinstance(message, str) or not message.strip()):
-        raise TypeError("message must be text that is not empty")
+        raise TypeError("message: must be text that is not empty")
     if durability not in (None, "sync", "async"):
-        raise TypeError(f"durability must be 'sync' or 'async', not {durability!r}")
+        raise TypeError(f"durability: must be 'sync' or 'async', not {durability!r}")
     _check_callbacks(options.get("callbacks"))
 
 
@@ -105,9 +105,9 @@ def _check_callbacks(given: object) -> None:
         return
     if not isinstance(given, Sequence):
         raise TypeError(
-            f"callbacks must be a list of LangChain callback handlers, not {name_type(given)}"
+            f"callbacks: must be a list of LangChain callback handlers, not {name_type(given)}"
         )
     for place, one in enumerate(given):
         if not isinstance(one, BaseCallbackHandler):
             what = name_type(one)
-            raise TypeError(f"callbacks.{place} must be a LangChain callback handler, not {what}")
+            raise TypeError(f"callbacks.{place}: must be a LangChain callback handler, not {what}")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ..common.errors import SpecError
+from ..common.errors import SpecError, how_to_install
 from ..common.sanitize import clean
 from ..common.validation import list_names
 from ..conversation.conversation import Conversation
@@ -68,20 +68,21 @@ def _write(text: str, file: Path) -> None:
     if form in MERMAID:
         data = (f"```mermaid\n{text}```\n" if form == ".md" else text).encode()
     else:
-        data = _rendered(text, form)
+        data = _rendered(text, file)
     try:
         file.write_bytes(data)
     except OSError as error:
         raise SpecError(f"{file}: can't be written: {error.strerror or error}") from error
 
 
-def _rendered(text: str, form: str) -> bytes:
+def _rendered(text: str, file: Path) -> bytes:
+    form = file.suffix.lower()
     try:
         import mermaidx  # type: ignore[import-untyped]  # an extra, and it takes a while
     except ImportError as error:
         raise SpecError(
-            f"{form} files need the extra 'pictures'; install it with uv run --extra pictures or "
-            "pip install 'duologue[pictures]', or write a .mmd file"
+            f"{file}: {form} files need more packages; {how_to_install('pictures')}, or write a "
+            ".mmd file"
         ) from error
     picture = mermaidx.render(text)
     found = picture.svg() if form == ".svg" else picture.png(scale=2.0)

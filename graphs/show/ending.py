@@ -148,13 +148,13 @@ def _owed(
     position: Position,
     outcome: Outcome | None,
 ) -> Iterator[str]:
-    """Yield sentences about promised last words and tasks that are not complete."""
+    """Yield sentences about last messages that are still due and tasks that are not complete."""
     if position.owed:
-        verb = "were" if outcome is not None else "are"
-        yield f"Last words {verb} promised to {_joined(position.owed)}."
+        verb = "was" if outcome is not None else "is"
+        yield f"One more message {verb} due from {_joined(position.owed)}."
     if is_answer_due(conversation, position):
         token, who = position.facts.tokens_unanswered[0]
-        yield f"{who} said {token}, and it has not been answered."
+        yield f"{who} said {token}, and no other speaker has answered it."
     newest: dict[str, Verdict] = {}
     for message in log:
         if (verdict := verdict_of(metadata(message))) is not None:

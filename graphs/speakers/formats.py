@@ -188,7 +188,8 @@ class CodeFormat(Kinded):
         for language in languages:
             if len(language.split()) > 1 or "`" in language:
                 raise ValueError(
-                    f"{language!r} can't label a fence; use one word for each language"
+                    f"{language!r} can't be the language of a code block; use one word for each "
+                    "language"
                 )
         return languages
 

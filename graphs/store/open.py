@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..common.addresses import redact_address
-from ..common.errors import StoreError
+from ..common.errors import StoreError, how_to_install
 from .base import SessionLease, Store, settled
 from .errors import store_failure
 from .sqlite import SqliteStore
@@ -149,6 +149,6 @@ def _postgres() -> Callable[[str], Store]:
         from .postgres import PostgresStore
     except ImportError as error:
         raise StoreError(
-            "Sessions in PostgreSQL need more packages: install duologue[postgres]."
+            f"Sessions in PostgreSQL need more packages: {how_to_install('postgres')}."
         ) from error
     return PostgresStore

@@ -94,7 +94,9 @@ class PostgresOwner:
             found = await (await connection.execute(take, [key(self.name)])).fetchone()
             if not (found and found["got"]):
                 # The server has not noticed yet that the previous connection is gone.
-                raise psycopg.OperationalError("the lock of this store is still in use")
+                raise psycopg.OperationalError(
+                    "the server still holds the lock of a lost connection; try again in a minute"
+                )
         except BaseException:
             await connection.close()
             raise
@@ -328,7 +330,9 @@ async def _advisory_lock(connection: Connection, what: str, url: str) -> AsyncIt
             break
         if time.monotonic() > until:
             raise store_failure(
-                url, f"another process has been creating its tables for {_TABLES_SECONDS:g} s"
+                url,
+                f"another process has been creating its tables for {_TABLES_SECONDS:g} s; try "
+                "again",
             )
         await asyncio.sleep(0.05)
     try:

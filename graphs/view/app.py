@@ -95,7 +95,7 @@ _ON_A_PAGE: Final = 50
 _MOST: Final = 1_000_000
 """Maximum size of a form in bytes."""
 
-_GONE: Final = "this question was already answered or dropped, so your answer was not used"
+_GONE: Final = "this question was already answered or withdrawn, so your answer was not used"
 
 _PLACE: Final = TypeAdapter(tuple[str, str])
 

@@ -183,8 +183,8 @@ class CallsRun:
                 call, instead = await before_tool(self.hooks, turn, one.call)
                 if is_code and not isinstance(call["args"].get("code"), str):
                     raise SpecError(
-                        f"a hook of {self.speaker.name!r} failed in before_tool: its code is not "
-                        "text"
+                        f"a before_tool hook of {self.speaker.name!r} set the argument `code` to a "
+                        "value that is not text; return a string"
                     )
                 answer = None if instead is None else read_result(instead).recorded()
                 made.append({"args": call["args"], "instead": answer})

@@ -244,10 +244,10 @@ class Models:
         """Refuse objects that are not chat models. Otherwise, another model would speak."""
         default, named, chat = self.default, self.named, "a LangChain chat model"
         if not isinstance(default, str | None):
-            check_chat(default, f"model must be {chat} or a name, not")
+            check_chat(default, f"model: must be {chat} or a name, not")
             self._objects[None] = adapter_of(None, default)
         if not isinstance(named, Mapping):
-            raise TypeError(f"models must be a dict from names to models, not {name_type(named)}")
+            raise TypeError(f"models: must be a dict from names to models, not {name_type(named)}")
         for name, one in named.items():
             check_chat(one, f"models: {name!r} must be {chat}, not")
             self._objects[name] = adapter_of(name, one)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, Self, TypeVar
 
+from ...graphs.common.errors import how_to_install
 from ...graphs.common.threads import in_thread
 from ..models.refusals import is_status_error
 from .model_families import RefusedRequestError
@@ -26,7 +27,7 @@ try:
     from .asgi import AppThread
 except ImportError as error:
     raise ImportError(
-        f"the scripted server needs more packages; install duologue[testing] ({error})"
+        f"the scripted server needs more packages ({error}); {how_to_install('testing')}"
     ) from error
 
 

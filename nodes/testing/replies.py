@@ -105,11 +105,11 @@ class Reply(BaseModel):
         described = bool(self.message) or self.code is not None
         if isinstance(self.error, int):
             if not 400 <= self.error <= 599:
-                raise ValueError(f"error: {self.error} is no HTTP error status; use 400 to 599")
+                raise ValueError(f"error: {self.error} is not an HTTP error status; use 400 to 599")
         elif described or self.retry_after is not None or self.body is not None:
             raise ValueError(
-                "retry_after, message, code and body need an error status; set error, for example "
-                "to 429"
+                "retry_after, message, code and body need an error status; set error as well, as "
+                "in error=429"
             )
         if described and self.body is not None:
             raise ValueError("body: contains the whole error; leave out message and code")
@@ -144,4 +144,6 @@ def _words(text: str) -> list[str]:
 
 def _check_joined(chunks: tuple[str, ...] | None, whole: str, what: str) -> None:
     if chunks is not None and "".join(chunks) != whole:
-        raise ValueError(f"chunks: they join to {''.join(chunks)!r}, but {what} {whole!r}")
+        raise ValueError(
+            f"chunks: together they are {''.join(chunks)!r}, but {what} {whole!r}; make them equal"
+        )

@@ -85,7 +85,10 @@ class ScriptedServer(HttpServer[Request]):
             return {"object": "list", "data": [_described(model) for model in self._models]}
         if (method, request.path) != ("POST", "/v1/chat/completions"):
             raise RefusedRequestError(
-                f"There is no {method} {request.path}.", code="unknown_url", status=404
+                f"There is no {method} {request.path}; this server answers only GET /v1/models and "
+                "POST /v1/chat/completions.",
+                code="unknown_url",
+                status=404,
             )
         if not isinstance(request.body.get("messages"), list):
             raise RefusedRequestError("The body is not a JSON object with a list of messages.")

@@ -155,7 +155,7 @@ async def ask_agent(
     heard = {one.id for one in turn.messages if one.id is not None} if is_state else set[str]()
     last = messages[-1] if messages else None
     if last is None or last.id in heard:
-        raise SpecError(f"the agent {name!r} failed: it returned no new message")
+        raise SpecError(f"the agent {name!r} failed: it must return a new message")
     new = _after_input(messages)
     return AgentAnswer(
         _reply(name, last, parsed), parsed, calls.added(usage), [*_with_results(new[:-1])]
@@ -170,9 +170,7 @@ def _after_input(messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
     return messages
 
 
-def _with_results(
-    messages: Sequence[BaseMessage],
-) -> Iterator[CallsMade]:
+def _with_results(messages: Sequence[BaseMessage]) -> Iterator[CallsMade]:
     """Yield the messages with tool calls whose results are known, each with these results."""
     results = {one.tool_call_id: one for one in messages if isinstance(one, ToolMessage)}
     for message in messages:

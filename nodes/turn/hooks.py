@@ -91,9 +91,15 @@ async def before_tool(
 def _with_arguments(name: str, called: ToolCall, given: dict[str, Any]) -> ToolCall:
     arguments = given.get("args")
     if not isinstance(arguments, dict):
-        raise _failed(name, "before_tool", "it returned a call without args")
+        raise _failed(
+            name, "before_tool", "it returned a call without args; keep the call's other keys"
+        )
     if given.get("name", called["name"]) != called["name"]:
-        raise _failed(name, "before_tool", f"it returned a call to another tool, {given['name']!r}")
+        raise _failed(
+            name,
+            "before_tool",
+            f"it returned a call to another tool, {given['name']!r}; keep the tool's name",
+        )
     # Checked before the tool runs, because the log stores the arguments.
     fault = why_unstorable(arguments)
     if fault is not None:

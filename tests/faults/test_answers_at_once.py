@@ -103,7 +103,7 @@ async def test_one_of_two_processes_answers_and_the_other_is_refused(
     assert said == [
         "answered\n",
         f"refused: Session 's' did not accept the answer: the question {question.id!r} was already "
-        f"answered or dropped; it now waits for an answer to {following.id!r}.\n",
+        f"answered or withdrawn; it now waits for an answer to {following.id!r}.\n",
     ]
     assert ran.read_text() == "100\n"
     done = ScriptedChatModel(script=["Done."])

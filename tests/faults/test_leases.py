@@ -203,7 +203,7 @@ async def test_an_answer_to_a_run_that_has_lost_its_session_lets_nothing_run(
         return value
 
     model = ScriptedChatModel(script=[call])
-    with pytest.raises(SessionError, match="was already answered or dropped; it now waits"):
+    with pytest.raises(SessionError, match="was already answered or withdrawn; it now waits"):
         await aconverse(talk, session="s", model=model, answer=answer, store=path, **options)
     assert ran == (["wire"] if name == "wire" else [])
     assert await Session("s", store=path).astate() == taken_over[0]

@@ -56,7 +56,7 @@ async def test_nothing_that_a_client_sends_changes_it(
     before = len(model_server.calls)
     other = GARDEN.replace(model="big", sandbox="host", max_tool_rounds=1)
     refused = await run(client, {"conversation": other.stored()})
-    assert "conversation: this graph runs its own" in refused["__error__"]["message"]
+    assert "conversation: this graph always runs the same" in refused["__error__"]["message"]
     assert len(model_server.calls) == before
     context = {"model": "big", "temperature": 2, "user_prompt": "You rest."}
     on = str((await client.threads.create())["thread_id"])

@@ -458,7 +458,7 @@ def test_without_the_extra_it_is_said_what_to_install(
     assert said.startswith(
         "speakers.0.tools: 'web.note' is a tool of an MCP server, which needs more packages ("
     )
-    assert said.endswith("; install duologue[mcp]")
+    assert said.endswith("--extra mcp` in a clone of duologue")
 
 
 # Ways to configure servers.

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from langchain_core.tools import BaseTool
 
-from ...graphs.common.errors import SpecError
+from ...graphs.common.errors import SpecError, how_to_install
 from ...graphs.common.validation import did_you_mean, list_names
 from .servers import Server, ServerError
 
@@ -52,6 +52,6 @@ def _imported(path: str, name: str) -> Callable[[Server, str], Awaitable[dict[st
     except ImportError as error:
         raise SpecError(
             f"{path}: {name!r} is a tool of an MCP server, which needs more packages ({error}); "
-            "install duologue[mcp]"
+            + how_to_install("mcp")
         ) from error
     return tools_of

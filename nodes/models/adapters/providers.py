@@ -106,17 +106,10 @@ def make_model(name: str, settings: Settings) -> ProviderModel:
         ModelUnavailableError: A package or a setting of the provider is missing.
     """
     package = _PACKAGES[name.partition(":")[0]]
-    missing = [
-        install
-        for module, install in (
-            ("langchain", "duologue[providers]"),
-            (package.replace("-", "_"), package),
-        )
-        if find_spec(module) is None
-    ]
+    missing = [name for name in ("langchain", package) if find_spec(name.replace("-", "_")) is None]
     if missing:
         raise ModelUnavailableError(
-            f"model {name!r} needs more packages; install {' and '.join(missing)}"
+            f"model {name!r} needs more packages; run `pip install {' '.join(missing)}`"
         )
     from langchain.chat_models import init_chat_model
 

@@ -110,7 +110,7 @@ def _refused(error: "openai.APIStatusError", label: str) -> str:
                 "models, or check whether its address lacks /v1"
             )
         case openai.RateLimitError():
-            return f"keeps refusing calls for now (429){_detail(error)}"
+            return f"keeps refusing calls (429){_detail(error)}; try again later"
         case _:
             return f"answered with an error ({error.status_code}){_detail(error)}"
 

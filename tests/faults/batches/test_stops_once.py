@@ -140,7 +140,7 @@ def test_an_outage_in_the_middle_costs_nothing_but_time(place: Place, relay: Rel
         assert len(place.player.asked) == asked
         relay.restore()
     assert driver.ended(120) == 0, driver.errors
-    assert driver.errors.count("Calls are answered again.") == 2
+    assert driver.errors.count("All model servers answer again.") == 2
     status = place.status()
     assert (status.finished, status.failed, status.stopped) == (cells, 0, None)
     assert status.calls == cells * CALLS == len(set(place.player.asked))
@@ -158,7 +158,7 @@ def test_a_server_that_stays_away_stops_it_when_its_patience_is_over(
     error = driver.errors.splitlines()[-1]
     assert error == (
         f"Error: the model server at {relay.url} can't be reached, even after a wait of 4 s; "
-        "run the batch again when it is up"
+        "run the batch again when the server answers"
     )
     status = place.status()
     assert (status.failed, status.is_running, status.left > 0) == (0, False, True)

@@ -120,7 +120,7 @@ def test_where_people_are_asked_it_is_told_how_they_answer(tmp_path: Path) -> No
     assert ran.exit_code == 6
     assert re.search(r"waiting for a person +2 *\n", ran.stdout)
     assert ran.stderr == (
-        "`duologue sessions` lists the waiting sessions, `duologue answer` answers one. "
+        "`duologue sessions` lists the waiting sessions; answer them by `duologue answer`. "
         "Then run the same command again.\n"
     )
 
@@ -214,7 +214,7 @@ def test_a_signal_pauses_it_once_the_calls_under_way_are_answered(
         ran = run("--concurrency", "2")
     assert ran.exit_code == code
     assert ran.stderr == (
-        "Pausing after the model calls under way …\n"
+        "Pausing when the current model calls are answered …\n"
         "Run the same command again for the remaining cells.\n"
     )
     assert "It was interrupted." in ran.stdout
@@ -321,4 +321,4 @@ def test_an_outage_is_shown_at_once(is_screen: bool) -> None:
     assert "\x1b[1mhttp" not in file.getvalue()
     told = ["The model server at" in text and "its calls wait." in text for text in texts]
     assert told == [False, True, is_screen, False]
-    assert ("Calls are answered again." in texts[-1]) is not is_screen
+    assert ("All model servers answer again." in texts[-1]) is not is_screen

@@ -61,7 +61,9 @@ def test_a_batch_that_ray_should_run_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(SpecError, match=r"^ray: needs more packages; install duologue\[ray\]$"):
+    with pytest.raises(
+        SpecError, match=r"^ray: needs more packages; run `pip install '\.\[ray\]'` or "
+    ):
         run_batch(BATCH, name="b", model=model(), ray="auto", store=tmp_path / "sessions.db")
 
 

@@ -543,7 +543,10 @@ def files_in(folder: Path) -> dict[str, str]:
         ),
         ({"status": "done"}, "status: input should be 'running'"),
         ({"reason": ["done_tokn"]}, "reason.0: 'done_tokn' is unknown; did you mean 'done_token'?"),
-        ({"score": "won"}, "score.0: must be a comparison of a score, as in won>=0.5, not 'won'"),
+        (
+            {"score": "won"},
+            "score.0: must compare a score with a number, as in won>=0.5, not 'won'",
+        ),
         ({"score": "won>=x"}, "score.0.value: input should be a valid number"),
         ({"score": "won>=nan"}, "score.0.value: input should be a finite number"),
         (
@@ -553,7 +556,7 @@ def files_in(folder: Path) -> dict[str, str]:
         ({"trial": 0}, "trial: input should be greater than 0"),
         (
             {"speaker": "Bob"},
-            "no speaker in batch 'b' is called 'Bob'; choose one of 'Head",
+            "no speaker in batch 'b' is called 'Bob'; one of its sessions has the speakers 'Head",
         ),
         ({"batch": "c"}, "There is no batch 'c' in memory:"),
         ({"output": "."}, ".: is not a regular file; choose another path"),
@@ -655,8 +658,8 @@ def test_the_command_writes_a_batch(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "either SESSION or --batch is needed"),
-        (("s-1", "--batch", "b"), "either SESSION or --batch is needed"),
+        ((), "name either a session or, with --batch, a batch"),
+        (("s-1", "--batch", "b"), "name either a session or, with --batch, a batch"),
         (("--batch", "b"), "--output is missing; name the file"),
         (("s-1", "--reason", "completed"), "--reason works only with --batch; leave it out"),
         (("--batch", "b", "--output", "f", "--format", "html"), "'html' is unknown for batches"),

@@ -21,9 +21,7 @@ from duologue.nodes.testing import Call, Line, Prompt, ScriptedChatModel
 CRITERIA = ["A price is named.", "A day is named."]
 HALF: Line = {"criterion_1": "met", "criterion_2": "not_met"}
 TOKEN = [{"kind": "done_token", "token": "DEAL"}]
-UNJUDGED = (
-    "the scores 'criteria', 'findings' are missing: nobody judged the session before it ended"
-)
+UNJUDGED = "the scores 'criteria', 'findings' are missing: the session ended before it was judged"
 
 
 @pytest.fixture
@@ -231,7 +229,7 @@ async def test_the_judges_cost_counts_at_its_price(store: str) -> None:
                 "conversation": {"kind": "role_play", "task": "Dig", "user_role": "A"}
                 | {"assistant_role": "B"}
             },
-            "judge_at_end: the conversation has no separate judge; add judge.criteria to it",
+            "judge_at_end: the conversation has no separate judge; set its field judge.criteria",
         ),
     ],
 )

@@ -129,7 +129,7 @@ def test_a_server_that_takes_no_calls_for_hours_pauses_the_batch() -> None:
     async def talk() -> None:
         gate = limiter()
         gate.refused("m", 7200)
-        with pytest.raises(PausedError, match="model m accepts no calls for 120 minutes"):
+        with pytest.raises(PausedError, match="model m refuses calls for the next 120 minutes"):
             await gate.enter("other", 1)
 
     virtually(talk())

@@ -119,11 +119,11 @@ def test_figures_agree_with_the_rows_and_stand_by_each_value_that_varies() -> No
 
 
 def test_a_report_of_scores_that_are_all_missing_says_why() -> None:
-    why = "the score 'criteria' is missing: nobody judged the session before it ended"
+    why = "the score 'criteria' is missing: the session ended before it was judged"
     found = report([cell(1, error=why), cell(2, error=why)])
     assert (found.scores, [(one.text, one.cells) for one in found.unscored]) == ((), [(why, 2)])
     assert f"In 2 cells: {why}" in " ".join(str(found).split())
-    assert "nobody judged the session before it ended" in render(found)
+    assert "the session ended before it was judged" in render(found)
 
 
 def test_a_score_that_is_missing_is_counted_and_its_cell_stays_finished() -> None:

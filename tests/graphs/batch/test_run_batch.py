@@ -116,7 +116,7 @@ async def test_another_conversation_under_the_same_name_is_refused_and_nothing_i
 ) -> None:
     before = await arun_batch(batch(), name="b", store=store, model=Player().model)
     other = batch(conversation=batch().conversation | {"task": "Plan a house"})  # type: ignore[operator]
-    with pytest.raises(BatchError, match=r"'b' .* has another conversation"):
+    with pytest.raises(BatchError, match=r"'b' .* has a different conversation"):
         await arun_batch(other, name="b", store=store, model=Player().model)
     assert await BatchRun("b", store=store).astatus() == before
 
@@ -403,7 +403,7 @@ async def test_sessions_that_nobody_judged_have_no_score_and_their_rows_say_why(
         "score": ["criteria", "findings"],
     }
     await arun_batch(grid, name="b", model=said, models={"judge": judge}, store=store)
-    why = "the scores 'criteria', 'findings' are missing: nobody judged the session before it ended"
+    why = "the scores 'criteria', 'findings' are missing: the session ended before it was judged"
     for row in await BatchRun("b", store=store).arows():
         assert (row["reason"], row["error"]) == ("done_token", why)
         assert (row["score.criteria"], row["score.findings"]) == (None, None)

@@ -101,10 +101,10 @@ async def test_a_score_may_be_sync_or_async_take_the_values_and_give_several_num
 @pytest.mark.parametrize(
     ("function", "why"),
     [
-        (lambda result: None, "returned NoneType; it must return a number, True or False"),
-        (lambda result: "1", "returned str; it must return a number, True or False"),
-        (lambda result: inf, "returned inf, which can't be averaged"),
-        (lambda result: nan, "returned nan, which can't be averaged"),
+        (lambda result: None, "returned NoneType; return a number, True or False"),
+        (lambda result: "1", "returned str; return a number, True or False"),
+        (lambda result: inf, "returned inf; return a finite number"),
+        (lambda result: nan, "returned nan; return a finite number"),
         (lambda result: 10**400, "returned no number: int too large to convert to float"),
         (Wanting, "returned no number: never"),
         (lambda result: {}, "returned an empty dict; return at least one score"),
@@ -160,13 +160,13 @@ OWN = {"end_chat": {"mode": "end_chat_after_first_completion", "max_iterations":
             [MET],
             DONE,
             "scores 'complete', 'criteria', 'findings' are",
-            "nobody judged the session before it ended",
+            "the session ended before it was judged",
         ),
         (
             [],
             OWN | {"speakers": [{"name": "Ann"}, {"name": "Bob", "checks_completion": True}]},
             "score 'complete' is",
-            "nobody judged the session before it ended",
+            "the session ended before it was judged",
         ),
         (
             ["?"] * 4,

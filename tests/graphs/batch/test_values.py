@@ -143,12 +143,12 @@ WRONG: list[tuple[object, str]] = [
     ({"labels": [1]}, "vary.labels: labels is not a label; write labels.NAME"),
     ({"labels": {"a": {"b": [1]}}}, "vary.labels.a.b: labels.a.b is not a label"),
     ({"speakers.Bob.task": ["x"]}, "vary.speakers.Bob.task: speakers: no speaker is called 'Bob'"),
-    ({"speakers.2.task": ["x"]}, "speakers: there is no item 2; the list has 2, counted from 0"),
+    ({"speakers.2.task": ["x"]}, "speakers: there is no item 2; the list has 2 items"),
     ({"user_role, task": {"x": [1]}}, "vary.user_role, task: several fields can't share one table"),
     # Fields twice.
     ({"task": ["a"], "word_limit, task": [[1, "b"]]}, "vary.task: varies twice"),
     ({"task, task": [["a", "b"]]}, "vary.task: varies twice"),
-    ({"end_chat": {"mode": ["x"]}, "end_chat.mode": ["y"]}, "vary.end_chat.mode: is given twice"),
+    ({"end_chat": {"mode": ["x"]}, "end_chat.mode": ["y"]}, "vary.end_chat.mode: occurs twice"),
     ({"user": [{}], "user.task": ["a"]}, "vary.user.task: is a part of user, which varies as well"),
     ({"user.task": ["a"], "speakers.0.task": ["b"]},
      "vary.user.task: varies twice, also as speakers.0.task"),
@@ -159,7 +159,7 @@ WRONG: list[tuple[object, str]] = [
     ({"task": 3}, "vary.task: must be a list of values or a file's name, not 3"),
     ({"task": []}, "vary.task: has no values"),
     ({"task": ["a", {1}]}, "vary.task: row 2: is not a JSON value"),
-    ({"task": ["a", float("nan")]}, "vary.task: row 2: contains a number that JSON does not have"),
+    ({"task": ["a", float("nan")]}, "vary.task: row 2: contains a number that JSON can't express"),
     ({"labels.n": [1, True, 1.0, "1", 1]}, "vary.labels.n: row 5: has the same values as row 1"),
     ({"task": ["a", "b", " "]}, "vary.task: row 3: must not be empty"),
     ({"end_chat.mode": ["all_task_must_complete", "al_task"]},
@@ -169,12 +169,12 @@ WRONG: list[tuple[object, str]] = [
     ({"assistant_role": ["A", "B"], "user_role": ["C", "B", "A"]},
      "vary.user_role: row 3: speakers: two speakers are called 'A'"),
     ({"end_chat.max_iterations": [3, 5], "end_chat.min_iterations": [1, 4]},
-     "vary.end_chat.min_iterations: row 2: 4 is above max_iterations"),
+     "vary.end_chat.min_iterations: row 2: 4 is more than max_iterations"),
     # Rows.
     ({"task, word_limit": [["a", 1], ["b"]]},
      "vary.task, word_limit: row 2: has 1 value for 2 fields"),
     ({"task, word_limit": ["ab"]},
-     "row 1: must be a list of 2 values, or a table of them, not str"),
+     "row 1: must be a list of 2 values or a table of the fields, not str"),
     ({"task, word_limit": [{"task": "a"}]}, "row 1: word_limit: is missing"),
     ({"task, word_limit": [{"task": "a", "word_limt": 3}]},
      "row 1: 'word_limt' is not one of its fields; did you mean 'word_limit'?"),
@@ -182,11 +182,11 @@ WRONG: list[tuple[object, str]] = [
     ({"task": "none.csv"}, "none.csv: can't be read: No such file"),
     ({"task": "a task"}, "vary.task: 'a task' is not a .txt, .csv or .jsonl file; name such"),
     ({"task": "utf-16.txt"}, "utf-16.txt: is not UTF-8 text"),
-    ({"task": "empty.txt"}, "vary.task: empty.txt: has no values"),
+    ({"task": "empty.txt"}, "vary.task: empty.txt has no values; add at least one"),
     ({"task": "empty.csv"}, "vary.task: empty.csv: has no column 'task'; it has no columns"),
     # Otherwise the first task would silently be taken for a column name.
     ({"task": "bare.csv"}, "vary.task: bare.csv: has no column 'task'; it has 'Plan a garden'"),
-    ({"task": "head.csv"}, "vary.task: head.csv: has no values"),
+    ({"task": "head.csv"}, "vary.task: head.csv has no values; add at least one"),
     ({"task": "again.csv"}, "vary.task: again.csv: has two columns called 'task'"),
     ({"tasks": "rows.csv"},
      "vary.tasks: rows.csv: has no column 'tasks'; it has 'task', 'word_limit'; did you mean"),
@@ -279,9 +279,7 @@ def test_a_batchs_file_is_no_conversations(tmp_path: Path) -> None:
 
 
 def test_what_is_no_batch_is_told(tmp_path: Path) -> None:
-    with pytest.raises(
-        SpecError, match="this is a conversation; put it into the field conversation"
-    ):
+    with pytest.raises(SpecError, match="this is a conversation; make a batch with"):
         load_batch(PLAY)
     for given in (load_conversation(PLAY), None, 3):
         with pytest.raises(TypeError, match="a batch must be a Batch, a dict or a file, not"):

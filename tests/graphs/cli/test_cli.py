@@ -172,7 +172,7 @@ def test_a_group_is_run_from_a_file(serve: Serve, tmp_path: Path) -> None:
     ran = duologue("run", "game.toml", "--session", "game")
     assert (ran.exit_code, ran.stderr) == (0, "")
     assert ran.stdout.startswith("Keep a secret number.\nSession game starts.\n")
-    assert ran.stdout.count("(Heard by nobody else.)") == 2
+    assert ran.stdout.count("(Heard by no other speaker.)") == 2
     assert "3 messages: Ann completed its task.\nAlso: the message cap was reached.\n" in ran.stdout
     assert len(server.calls) == 4
     assert duologue("show", "game").stdout.startswith("Keep a secret number.\n\nAnn (m0001):\n")

@@ -104,8 +104,8 @@ def test_a_session_that_cannot_be_judged_does_not_stop_the_others(server: Script
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ([], "judge: name sessions, or a batch by --batch, but not both"),
-        (["one", "--batch", "b"], "judge: name sessions, or a batch by --batch, but not both"),
+        ([], "judge: name either sessions or, with --batch, a batch"),
+        (["one", "--batch", "b"], "judge: name either sessions or, with --batch, a batch"),
         (["one"], "criteria: the conversation of session 'one' has no separate judge"),
         (["one", "--criteria", "nosuch.txt"], "nosuch.txt: can't be read"),
         (["one", "--criteria", "none.txt"], "none.txt: criteria: "),

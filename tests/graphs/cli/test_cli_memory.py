@@ -152,7 +152,7 @@ def test_a_session_is_exported_as_a_page_and_as_json_lines(store: Path, tmp_path
             "no/such/folder.json: can't be written",
         ),
         (["load", "gone.json"], 2, "gone.json: can't be read"),
-        (["load", "new.json"], 2, "new.json: version: 8 is newer than this release understands"),
+        (["load", "new.json"], 2, "new.json: version: this release reads versions up to 7, not 8"),
         (["load", "g.json"], 4, "Session 'g' already exists in"),
         (["load", "owner.json"], 2, "owner.json: format: is missing: this is not a dump of a"),
         (["load", "owner.json", "--as", "Owner"], 2, "--into is missing"),

@@ -204,7 +204,7 @@ def test_a_command_that_was_copied_answers_the_question_that_it_was_shown_with(
     assert after.pending
     ran = duologue(*copied)
     assert (ran.exit_code, ran.stdout) == (4, "")
-    assert "the question was already answered or dropped" in ran.stderr
+    assert "the question was already answered or withdrawn" in ran.stderr
     assert Session("c").state() == after
 
 

@@ -196,7 +196,7 @@ def test_who_was_chosen_to_speak_takes_one_line() -> None:
 def test_what_is_said_alone_is_marked() -> None:
     assert shown(MessageSaid(id="1", speaker="A", text="Seven.", audience=()))[-2:] == [
         "Seven.",
-        "(Heard by nobody else.)",
+        "(Heard by no other speaker.)",
     ]
     some = MessageSaid(id="1", speaker="A", text="Seven.", audience=("B", "C"))
     assert shown(some)[-2:] == ["Seven.", "(Heard only by B and C.)"]

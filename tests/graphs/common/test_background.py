@@ -66,7 +66,7 @@ def test_a_coroutine_that_waits_for_another_on_its_own_loop_is_refused_not_stuck
     async def outer() -> int:
         return run_coroutine(double(1))
 
-    with pytest.raises(DuologueError, match="await the asynchronous function"):
+    with pytest.raises(DuologueError, match="await the asynchronous one"):
         run_coroutine(outer())
     assert run_coroutine(double(1)) == 2
 

@@ -330,4 +330,4 @@ def test_the_key_of_the_environment_never_reaches_an_address_of_the_file(
     assert not any(REAL in repr(request) for request in requests)
     if is_here:
         assert len(notices) == (not filed)
-        assert all("gets no key: a key from the environment" in notice for notice in notices)
+        assert all("but the key is in the environment" in notice for notice in notices)

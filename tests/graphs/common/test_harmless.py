@@ -210,7 +210,7 @@ def test_a_conversation_that_is_nested_too_deep_is_one_sentence(
 def test_a_toml_file_that_is_nested_too_deep_is_one_sentence(levels: int, tmp_path: Path) -> None:
     file = tmp_path / "deep.toml"
     file.write_text(f'task = "x"\nspeakers = {"[" * levels}{"]" * levels}')
-    with pytest.raises(SpecError, match=r"deep\.toml: is nested too deep"):
+    with pytest.raises(SpecError, match=r"deep\.toml: is nested too deeply; use"):
         load_conversation(file)
 
 

@@ -72,7 +72,7 @@ def test_a_session_of_an_earlier_version_stays_untouched(
     make_older(path)
     before = content(path)
     model = ScriptedChatModel(script=["C."])
-    said = f"'s' can't be read: version: {SPEC_VERSION - 1} was {BEFORE_RELEASE}; start over"
+    said = f"'s' can't be read: version: {SPEC_VERSION - 1} was {BEFORE_RELEASE}; create it again"
     with pytest.raises(StoreError, match=said):
         use(str(path), model)
     assert not model.calls
@@ -96,7 +96,7 @@ def test_a_batch_of_an_earlier_version_stays_untouched(tmp_path: Path) -> None:
     before = content(path)
     with pytest.raises(
         BatchError,
-        match=r"'b' .* was written by a development version before 0.1.0; start over; choose",
+        match=r"'b' .* was written by a development version before 0.1.0; create it again; choose",
     ):
         run_batch(batch, name="b", store=path, model=ScriptedChatModel(script=["C."]))
     assert content(path) == before

@@ -61,11 +61,12 @@ def test_r5_budgets_do_not_wait() -> None:
 @pytest.mark.parametrize(
     ("min_iterations", "when", "told"),
     [
-        (4, None, "end_chat.min_iterations: 4 is above max_iterations, 3; lower it"),
+        (4, None, "end_chat.min_iterations: 4 is more than max_iterations (3); lower it"),
         (
             2,
             {"kind": "max_messages", "limit": 3},
-            "end_chat.min_iterations: 2 rounds have 4 messages, above max_messages, 3; lower it",
+            "end_chat.min_iterations: 2 rounds have 4 messages, more than max_messages (3); "
+            "lower it",
         ),
     ],
 )

@@ -81,7 +81,8 @@ MISTAKES: list[tuple[type[BaseModel], dict[str, Any], str]] = [
     (
         Conversation,
         {"task": "Plan", "speakers": (PAIR[0], {"name": "Bob", "turn_order": "handoff"})},
-        "speakers.1.turn_order: there is no such field; did you mean 'turn_order' above 'speakers'",
+        "speakers.1.turn_order: there is no such field; did you mean to set 'turn_order' "
+        "outside (in TOML: above) 'speakers'",
     ),
     (
         Conversation,
@@ -152,9 +153,9 @@ def test_data_that_is_nested_too_deep_is_the_same_error() -> None:
     end: Any = {"kind": "stop_requested"}
     for _ in range(300):
         end = {"kind": "any", "of": [end]}
-    with pytest.raises(SpecError, match="nested too deep"):
+    with pytest.raises(SpecError, match="nested too deeply"):
         EndChat(when=end)
-    with pytest.raises(SpecError, match="nested too deep"):
+    with pytest.raises(SpecError, match="nested too deeply"):
         load_conversation(minimal(end_chat={"when": end}))
 
 

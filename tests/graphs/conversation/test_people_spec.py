@@ -147,7 +147,7 @@ BAD: list[tuple[dict[str, Any], list[str]]] = [
     (proxy(user="assistant"), ["speakers: ", "'Assistant'"]),
     (
         proxy(human_input_mode="NEVER", default_auto_reply="", code=False),
-        ["default_auto_reply: there is no reply"],
+        ["default_auto_reply: the user proxy has no reply"],
     ),
     (proxy(is_termination=lambda messages: True), ["is_termination: ", "a lambda has no name"]),
     (proxy(max_iterations=0), ["max_iterations: ", "not 0"]),

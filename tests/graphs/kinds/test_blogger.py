@@ -102,7 +102,7 @@ def test_without_a_prefix_the_critic_hears_the_text_alone() -> None:
         ({"rounds": "3"}, "rounds: "),
         ({"rounds": 500_000}, "rounds: "),
         ({"satisfied": ""}, "satisfied: "),
-        ({"satisfied": "two\nlines"}, "satisfied: must be printable characters on one line"),
+        ({"satisfied": "two\nlines"}, "satisfied: must be one line of printable characters"),
         ({"critic_prefix": " "}, "critic_prefix: must not be empty"),
         ({"critic_prompt": ""}, "critic_prompt: must not be empty"),
         ({"temperature": 3}, "temperature: "),

@@ -446,5 +446,7 @@ def test_a_hook_that_takes_the_code_away_is_named() -> None:
             {"name": "assistant"},
         ]
     )
-    with pytest.raises(SpecError, match="a hook of 'user_proxy' failed in before_tool"):
+    with pytest.raises(
+        SpecError, match="a before_tool hook of 'user_proxy' set the argument `code`"
+    ):
         play(conversation, [python("print(1)")], hooks={"empty": Hook(before_tool=empty)})

@@ -199,7 +199,7 @@ def test_no_model_is_called_for_it(fields: dict[str, Any], sentence: str) -> Non
 def test_a_cap_of_none_needs_a_person(way: str) -> None:
     """Y2: only a conversation with a person may have no cap; TOML has no null for it."""
     with pytest.raises(
-        SpecError, match=r"^(game.json: )?end_chat\.max_iterations: null is possible only"
+        SpecError, match=r"^(game.json: )?end_chat\.max_iterations: can be null only"
     ):
         WAYS[way]({"speakers": TWO, "end_chat": {"max_iterations": None}})
 
@@ -226,7 +226,7 @@ FULL: list[Any] = [
     ),
     pytest.param(
         {"opening": {"reconcile": True}},
-        "opening.reconcile: needs opening.answers; set it to true",
+        "opening.reconcile: needs opening.answers = true; set that, too",
     ),
     pytest.param({"model": "tiny", "prices": {"huge": PRICE}}, "prices: "),
     pytest.param({"end_chat": {"max_iterations": 0}}, "end_chat.max_iterations: "),

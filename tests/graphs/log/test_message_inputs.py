@@ -240,7 +240,7 @@ def test_what_one_command_writes_twice_is_one_error() -> None:
     _, graph = chat()
     graph.invoke(HELLO, CONFIG)
     twice: Any = Command(update=[("messages", ["a"]), ("messages", ["b"])], resume="And?")
-    with pytest.raises(SpecError, match=r"^messages: is written twice"):
+    with pytest.raises(SpecError, match=r"^messages: the command updates it twice"):
         graph.invoke(twice, CONFIG)
 
 

@@ -60,7 +60,7 @@ def test_l9_among_three_each_line_has_the_prefix_for_who_said_it(
     [
         ({"Bobby": "B> "}, ": no speaker is called 'Bobby'; did you mean 'Bob'?"),
         ({"Zoe": "Z> "}, ": no speaker is called 'Zoe'; choose one of 'Ann', 'Bob'"),
-        ({"Ann": "A> "}, ": 'Ann' does not hear itself; use another name"),
+        ({"Ann": "A> "}, ": 'Ann' does not hear its own messages; use another name"),
         ({"Bob": " "}, ".Bob: must not be empty"),
         ({"Bob": 1}, ".Bob: input should be a valid string, not 1"),
         ("B> ", ": input should be a valid dictionary, not 'B> '"),

@@ -148,7 +148,9 @@ def test_a_guard_that_is_off_never_asks() -> None:
 )
 def test_where_no_person_speaks_in_each_round_it_is_refused(speakers: list[Any]) -> None:
     """R18: asking guards are refused unless a person speaks in each round."""
-    with pytest.raises(SpecError, match=r"end_chat.on_guard: 'ask' needs two speakers in turn"):
+    with pytest.raises(
+        SpecError, match=r"end_chat.on_guard: 'ask' needs at least two speakers who take turns"
+    ):
         load_conversation({"task": "Talk.", "speakers": speakers, "end_chat": {"on_guard": "ask"}})
 
 

@@ -403,7 +403,10 @@ def test_a_session_goes_on_forks_and_replays_as_it_handed_over() -> None:
         ({"order": {"kind": "handoff", "to": {"Ann": []}}}, "turn_order.to.Ann: needs at least 1"),
         ({"Ann": {"tools": ["hand_off"]}}, "speakers.0.tools: 'hand_off' is the tool that"),
         ({"Ann": {"speaks_to": ["Zed"]}}, "speakers.0.speaks_to: no speaker is called 'Zed'"),
-        ({"Ann": {"speaks_to": ["Ann"]}}, "speakers.0.speaks_to: no speaker would hear 'Ann'"),
+        (
+            {"Ann": {"speaks_to": ["Ann"]}},
+            "speakers.0.speaks_to: no other speaker would hear 'Ann'",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence(fields: dict[str, Any], message: str) -> None:

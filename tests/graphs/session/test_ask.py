@@ -273,8 +273,8 @@ def test_who_is_no_speaker_is_neither_asked_nor_remembers(agent: Any, told: str)
     [
         ((), {"word": 5}, TypeError, "there is no option 'word'; did you mean 'words'"),
         ((), {"nam": "Cook"}, TypeError, "there is no option 'nam'; did you mean 'name'"),
-        ((), {"words": "5"}, SpecError, "words: must be 1 or more, not '5'"),
-        (([],), {}, TypeError, "results.0 must be a Result, not list"),
+        ((), {"words": "5"}, SpecError, "words: must be a whole number, 1 or more, not '5'"),
+        (([],), {}, TypeError, "results.0: must be a Result, not list"),
     ],
 )
 def test_what_nothing_can_be_remembered_by_is_told(

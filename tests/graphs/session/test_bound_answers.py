@@ -182,7 +182,7 @@ def test_an_answer_whose_question_is_gone_says_how_things_are(
     run: dict[str, Any] = {"tools": tools}
     session = Session("s", store=store)
     converse(WIRES, session=session, model=ScriptedChatModel(script=wiring(100)), **run)
-    with pytest.raises(SessionError, match=f"was already answered or dropped; (now )?{says}"):
+    with pytest.raises(SessionError, match=f"was already answered or withdrawn; (now )?{says}"):
         overtakes(lambda: session.answer(APPROVE, **run), lambda: first(session, run))
     assert ran == []
 

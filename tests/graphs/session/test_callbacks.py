@@ -118,15 +118,15 @@ def test_g7_handlers_are_told_of_each_error(how: str, form: str) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (3, "callbacks must be a list of LangChain callback handlers, not int"),
+        (3, "callbacks: must be a list of LangChain callback handlers, not int"),
         (
             BaseCallbackHandler(),
-            "callbacks must be a list of LangChain callback handlers, not BaseCallbackHandler",
+            "callbacks: must be a list of LangChain callback handlers, not BaseCallbackHandler",
         ),
-        ([print], "callbacks.0 must be a LangChain callback handler, not builtin_function_or_me"),
+        ([print], "callbacks.0: must be a LangChain callback handler, not builtin_function_or_me"),
         (
             [BaseCallbackHandler(), BaseCallbackHandler],
-            "callbacks.1 must be a LangChain callback handler, not the class BaseCallbackHandler",
+            "callbacks.1: must be a LangChain callback handler, not the class BaseCallbackHandler",
         ),
     ],
 )
@@ -140,7 +140,7 @@ def test_what_is_no_handler_is_refused_and_nothing_is_stored(given: Any, words: 
 
 def test_a_durability_that_there_is_not_is_refused() -> None:
     unknown: Any = "exit"
-    with pytest.raises(TypeError, match="durability must be 'sync' or 'async', not 'exit'"):
+    with pytest.raises(TypeError, match="durability: must be 'sync' or 'async', not 'exit'"):
         converse(talk("Ann", "Bob"), model=never(), store="memory:", durability=unknown)
 
 

@@ -146,7 +146,7 @@ def test_a_summary_takes_the_place_of_every_word(store: str) -> None:
     (heard, *_) = seen(result, "Master")
     assert heard.startswith("u:Summary of the conversation so far:\nYou chose Quince")
     assert "at all" not in heard
-    with pytest.raises(SpecError, match="words: must be 1 or more, not 0"):
+    with pytest.raises(SpecError, match="words: must be a whole number, 1 or more, not 0"):
         remember(MASTER, secret, words=0, model=model, store=store)
 
 

@@ -575,7 +575,7 @@ async def test_an_id_that_is_being_run_and_a_session_without_messages_are_refuse
                 await Session("one", store=store).afork(into="two")
         async with opened.lock("empty") as held:
             await held.add(title="", spec=json.dumps(plain().stored()))
-    with pytest.raises(SessionError, match="'empty' has no message yet: there is nothing to fork"):
+    with pytest.raises(SessionError, match="'empty' has no message yet to fork at"):
         await Session("empty", store=store).afork()
 
 

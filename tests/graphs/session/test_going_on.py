@@ -213,7 +213,9 @@ def test_r10_a_message_that_nobody_could_say_is_not_lost_silently(store: str) ->
     helper = chat(tools=["calculator"], interrupt_on={"calculator": True})
     options: dict[str, Any] = {"session": "s", "store": store}
     converse(helper, message="6 * 7?", model=model(Reply(tool_calls=(call,))), **options)
-    with pytest.raises(SessionError, match="waits for another answer, so the message was not said"):
+    with pytest.raises(
+        SessionError, match="waits for another answer, so the message was not added"
+    ):
         converse(helper, message="And 7 * 8?", model=model(), **options)
     yes = iter([{"decisions": [{"type": "approve"}]}, None])
     both = model("It is 42.", "It is 56.")
@@ -244,7 +246,7 @@ def test_r10_a_message_needs_one_person(people: list[str], match: str, store: st
         converse(talk(speakers=speakers), message="Hi.", store=store, model=model())
     for odd in ("", " ", 3):
         options: dict[str, Any] = {"message": odd}
-        with pytest.raises(TypeError, match="message must be text that is not empty"):
+        with pytest.raises(TypeError, match="message: must be text that is not empty"):
             converse(chat(), store=store, **options)
 
 

@@ -208,6 +208,6 @@ def test_a_dump_must_hold_what_is_read_next(phase: str, kinds: str) -> None:
     message = {"id": "m0000", "text": "Hi", "metadata": {"kind": "speech", "speaker": "Ann"}}
     position = {"phase": phase, "speaker": "Ann", "facts": {"messages": 1}}
     dump = {**SESSION, "steps": [{"messages": [message], "position": position}]}
-    said = f"steps.0.position: the newest message must be of the kind {kinds}"
+    said = f"steps.0.position: does not fit the newest message, which must be of the kind {kinds}"
     with pytest.raises(SpecError, match=f"^{said}$"):
         load_session(dump, into="x", store="memory:bad")

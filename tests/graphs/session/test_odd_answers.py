@@ -357,7 +357,7 @@ def test_who_follows_a_run_sees_each_question_before_it_is_answered(store: str) 
 
 def test_an_answer_that_is_no_function_is_one_error(store: str) -> None:
     answer: Any = "hi"
-    with pytest.raises(TypeError, match="answer must be a function"):
+    with pytest.raises(TypeError, match="answer: must be a function"):
         converse(chat(), store=store, answer=answer)
 
 

@@ -116,7 +116,9 @@ def other_model(conversation: Conversation) -> dict[str, Any]:
 
 def test_a_client_that_sends_a_conversation_gets_an_error() -> None:
     served = Served(GARDEN)
-    with pytest.raises(SpecError, match=r"^conversation: this graph runs its own conversation"):
+    with pytest.raises(
+        SpecError, match=r"^conversation: this graph always runs the same conversation"
+    ):
         served.graph.invoke({"conversation": other_model(GARDEN)}, CONFIG)
     assert not served.model.calls
     assert [*served.saver.list(CONFIG)] == []

@@ -98,7 +98,7 @@ def test_a_result_shows_the_talk_and_the_end_without_any_style(tmp_path: Path) -
         "Rejected and asked again: Your message was empty.",
         "Calls weather",
         "weather failed",
-        "Heard by nobody else",
+        "Heard by no other speaker",
     ):
         assert found in seen.words, found
     assert "left out" not in seen.words
@@ -289,5 +289,5 @@ def test_a_wrong_callback_is_refused_in_a_notebook_as_elsewhere(
 ) -> None:
     monkeypatch.setitem(sys.modules, "IPython", Kernel().module)
     wrong: Any = 3
-    with pytest.raises(TypeError, match="callbacks must be a list"):
+    with pytest.raises(TypeError, match="callbacks: must be a list"):
         converse(PAIR, callbacks=wrong, store="memory:")

@@ -140,7 +140,7 @@ def test_a_page_has_the_title_the_task_each_message_and_how_it_ended(tmp_path: P
         "*weather failed:*\n\n```text\nThe arguments of weather are not valid JSON: Expecting "
         "property name enclosed in double quotes, at character 2.\n```",
         "*Ben on its task: not complete: water*",
-        "*Heard by nobody else*",
+        "*Heard by no other speaker*",
         "**Ended after 2 rounds and 7 messages: Ben completed its task.**",
     ):
         assert f"\n{found}\n" in page, found

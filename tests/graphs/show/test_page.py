@@ -136,7 +136,7 @@ def test_a_page_tells_all_that_happened(tmp_path: Path) -> None:
         "Calls weather",
         "Calls weather with invalid JSON",
         "weather failed",
-        "Heard by nobody else",
+        "Heard by no other speaker",
         "blank replies",
         "same tool calls",
         "Usage",
@@ -232,7 +232,7 @@ def test_an_end_has_its_tone_and_says_what_was_owed(reason: str, tone: str) -> N
     assert ending.sentence == "Ended after 1 round and 2 messages"
     assert ending.also == ("the message cap was reached",)
     assert ending.owed == (
-        "Last words were promised to Ben.",
+        "One more message was due from Ben.",
         "Ann was never asked whether its task is complete.",
     )
     counts = {meter.name: (meter.count, meter.limit) for meter in ending.meters}

@@ -306,7 +306,7 @@ def test_what_can_not_be_drawn_is_told_in_a_sentence(
     with pytest.raises(SpecError, match=r"can't be written: No such file"):
         draw(garden, tmp_path / "no" / "a.mmd")
     monkeypatch.setitem(sys.modules, "mermaidx", None)
-    with pytest.raises(SpecError, match=r"pip install 'duologue\[pictures\]'"):
+    with pytest.raises(SpecError, match=r"a\.svg: .* run `pip install '\.\[pictures\]'`"):
         draw(garden, tmp_path / "a.svg")
 
 

@@ -247,7 +247,9 @@ asyncio.run(main())
 async def test_without_psycopg_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     monkeypatch.delitem(sys.modules, "duologue.graphs.store.postgres", raising=False)
-    assert "install duologue[postgres]" in str(await refused("postgresql://me:s3cret@host/db"))
+    assert "run `pip install '.[postgres]'` or" in str(
+        await refused("postgresql://me:s3cret@host/db")
+    )
 
 
 async def test_an_unreachable_server_is_named_without_its_password() -> None:

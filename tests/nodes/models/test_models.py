@@ -313,13 +313,13 @@ def test_a_speakers_own_model_comes_before_the_conversations_and_that_before_the
     [
         (
             {"model": ScriptedChatModel(script=["Hi."]) | str},
-            "model must be a LangChain chat model or a name, not RunnableSequence",
+            "model: must be a LangChain chat model or a name, not RunnableSequence",
         ),
         (
             {"model": ScriptedChatModel},
-            "model must be a LangChain chat model or a name, not the class ScriptedChatModel",
+            "model: must be a LangChain chat model or a name, not the class ScriptedChatModel",
         ),
-        ({"models": ["a"]}, "models must be a dict from names to models, not list"),
+        ({"models": ["a"]}, "models: must be a dict from names to models, not list"),
         ({"models": {"a": "b"}}, "models: 'a' must be a LangChain chat model, not str"),
     ],
 )

@@ -161,8 +161,8 @@ def test_what_a_provider_refuses_is_told_in_one_sentence(monkeypatch: pytest.Mon
     [
         (True, "groq:llama", "langchain-groq"),
         (True, "google_vertexai:gemini", "langchain-google-vertexai"),
-        (False, "cohere:command:8b", "duologue[providers] and langchain-cohere"),
-        (False, "deepseek:deepseek-chat", "duologue[providers]"),
+        (False, "cohere:command:8b", "langchain langchain-cohere"),
+        (False, "deepseek:deepseek-chat", "langchain"),
     ],
 )
 def test_a_missing_package_is_named_before_any_model_is_called(
@@ -177,7 +177,7 @@ def test_a_missing_package_is_named_before_any_model_is_called(
     changes = {"speakers": (PAIR.speakers[0], ben), "prices": {}}
     with ScriptedServer(["Hello."]) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        words = f"model {name!r} needs more packages; install {packages}"
+        words = f"model {name!r} needs more packages; run `pip install {packages}`"
         with pytest.raises(ModelError, match=f"^{re.escape(words)}$"):
             converse(PAIR.model_copy(update=changes), store="memory:", model="scripted")
         assert server.requests == []
