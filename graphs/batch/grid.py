@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from itertools import combinations, islice
 from math import prod
 from pathlib import Path as FilePath
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from pydantic import BaseModel, JsonValue
+from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
-from ..common.data import by_kind
+from ..common.data import Text, by_kind
 from ..common.errors import SpecError
 from ..common.files import read_fields
 from ..common.validation import suggest_near_or_all
@@ -22,12 +22,22 @@ from ..ends.end_chat import end_chat_fields
 from ..kinds.load import forms_by_kind, load_conversation
 from .paths import LABELS, Path, check_apart, read_paths, write_path
 from .spec import Batch
-from .values import LEFT, Axis, Row, canonical_json, read_axis, read_json
+from .values import LEFT, Axis, Value, canonical_json, read_axis, read_json
 
 _NOTHING = object()
 
 _BY_WORD = {"end_chat": end_chat_fields, "sandbox": read_level}
 """Fields for which a single word means something other than a kind."""
+
+PLAIN_TEXTS: Final = frozenset(
+    {
+        *("task", "title", "message", "first_line", "shift_content", "system_prompt"),
+        *("user_prompt", "assistant_prompt", "coder_prompt", "writer_prompt", "critic_prompt"),
+    }
+)
+"""Fields whose text contradicts no other field: if one text fits the conversation, each does."""
+
+_TEXT: Final[TypeAdapter[str]] = TypeAdapter(Text)
 
 
 @dataclass(frozen=True)
@@ -275,17 +285,29 @@ class Grid:
         except SpecError as error:
             raise self._blame_row(error) from error
         for place, axis in enumerate(self.axes):
-            columns = [column for column, path in enumerate(axis.paths) if path in self.places]
-            seen = {_fields(axis.rows[0], columns)}
-            for row, values in enumerate(axis.rows):
-                # Rows that differ only in labels make the same conversation.
-                if (fields := _fields(values, columns)) in seen:
-                    continue
-                seen.add(fields)
+            # Rows that differ only in labels and plain texts are all valid, or none of them is.
+            columns = {
+                column: _is_text if self._is_plain_text(self.places[path]) else None
+                for column, path in enumerate(axis.paths)
+                if path in self.places
+            }
+            for group in group_rows(axis, columns)[1:]:
                 try:
-                    self.conversation([*first[:place], row, *first[place + 1 :]])
+                    self.conversation([*first[:place], group.row, *first[place + 1 :]])
                 except SpecError as error:
-                    raise axis.error(_strip_path(error, axis.paths), row) from error
+                    raise axis.error(_strip_path(error, axis.paths), group.row) from error
+
+    def _is_plain_text(self, place: Path) -> bool:
+        """Return whether a place in the data is one of the `PLAIN_TEXTS`."""
+        *parents, name = place
+        roles = self.base.form.roles if self.base.form else {}
+        match parents:
+            case [] | ["opening"] | ["speakers", _]:
+                return name in PLAIN_TEXTS
+            case [parent]:
+                return parent in roles and name in PLAIN_TEXTS
+            case _:
+                return False
 
     def _blame_row(self, error: SpecError) -> SpecError:
         """Return the error for the first row that caused it, or else for the conversation."""
@@ -312,7 +334,8 @@ class Grid:
             found
             for place, axis in enumerate(self.axes)
             for column, path in enumerate(axis.paths)
-            if axis.is_text and path in self.places
+            # A plain text is accepted as a text, so it is never read as JSON.
+            if axis.is_text and path in self.places and not self._is_plain_text(self.places[path])
             if (found := _first_changing(axis, place, column)) is not None
         ]
         axes = [*self.axes]
@@ -378,9 +401,47 @@ def _places(base: Base, axes: Sequence[Axis]) -> dict[str, Path]:
     return dict(sorted(found.items(), key=lambda pair: pair[1][-1] != "system_prompt"))
 
 
-def _fields(row: Row, columns: Sequence[int]) -> str:
-    """Return the values of a row that are part of the conversation, as one text."""
-    return canonical_json([[column, row[column]] for column in columns if row[column] is not LEFT])
+@dataclass
+class RowGroup:
+    """Rows of an axis that are alike."""
+
+    row: int
+    """The first of the rows, counted from 0."""
+    count: int = 0
+    """Number of rows."""
+
+
+def group_rows(
+    axis: Axis, columns: Mapping[int, Callable[[Value], bool] | None]
+) -> Sequence[RowGroup]:
+    """Return the groups of rows that are alike, in the order of their first rows.
+
+    Args:
+        axis: The axis.
+        columns: The columns that are compared. The function of a column returns true for values
+            that are all alike. Other values, or all values if it is None, are like their equals.
+    """
+    found: dict[tuple[str, ...], RowGroup] = {}
+    for number, row in enumerate(axis.rows):
+        key = tuple(_difference(row[column], is_alike) for column, is_alike in columns.items())
+        found.setdefault(key, RowGroup(number)).count += 1
+    return [*found.values()]
+
+
+def _difference(value: Value, is_alike: Callable[[Value], bool] | None) -> str:
+    """Return a text that differs for values that are not alike."""
+    if value is LEFT:
+        return ""
+    return "any" if is_alike is not None and is_alike(value) else canonical_json(value)
+
+
+def _is_text(value: Value) -> bool:
+    """Return whether a value fits a field for text."""
+    try:
+        _TEXT.validate_python(value)
+    except ValidationError:
+        return False
+    return True
 
 
 def _find_in_axis(axis: Axis, find: Callable[[Path], T], path: Path) -> T:

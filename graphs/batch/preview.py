@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 from textwrap import shorten
@@ -19,10 +18,10 @@ from ..conversation.limits import most_calls, plain_calls
 from ..ends.end import call_caps
 from ..session.session_row import title_of
 from .cells import Cell, Cells
-from .grid import Grid
+from .grid import PLAIN_TEXTS, Grid, RowGroup, group_rows
 from .paths import read_paths
 from .spec import BatchLimits
-from .values import LEFT, Axis, Value, canonical_json
+from .values import Axis, Value
 
 MOST_KINDS: Final = 2_000
 """Maximum number of different conversations whose calls are counted."""
@@ -30,14 +29,10 @@ MOST_KINDS: Final = 2_000
 _WIDTH = 160
 """Maximum length of a value or text that is shown, in characters."""
 
-_SAME_CALLS: Final = frozenset(
-    {
-        *("task", "title", "message", "name", "model", "seed", "temperature", "task_temperature"),
-        *("user_role", "assistant_role", "user", "assistant", "coder", "executor", "writer"),
-        *("critic", "system_prompt", "user_prompt", "assistant_prompt", "coder_prompt"),
-        *("writer_prompt", "critic_prompt", "word_limit", "first_line", "shift_content"),
-    }
-)
+_SAME_CALLS: Final = PLAIN_TEXTS | {
+    *("name", "model", "seed", "temperature", "task_temperature", "user_role", "assistant_role"),
+    *("user", "assistant", "coder", "executor", "writer", "critic", "word_limit"),
+}
 """Fields whose texts and numbers change the messages, but not the number of model calls."""
 
 
@@ -174,32 +169,19 @@ def _kinds(grid: Grid) -> Iterator[tuple[Conversation, int]]:
         yield found, prod(group.count for group in chosen)
 
 
-@dataclass
-class _Group:
-    """Rows of an axis whose sessions make the same number of model calls."""
-
-    row: int
-    count: int = 0
-
-
-def _group_rows(axis: Axis, places: Mapping[str, object]) -> Sequence[_Group]:
-    matter = [
-        (column, path[-1] in _SAME_CALLS)
-        for column, (text, path) in enumerate(zip(axis.paths, read_paths(axis.key), strict=True))
+def _group_rows(axis: Axis, places: Mapping[str, object]) -> Sequence[RowGroup]:
+    """Return the groups of rows whose sessions make the same number of model calls."""
+    paths = zip(axis.paths, read_paths(axis.key), strict=True)
+    columns = {
+        column: _is_plain if path[-1] in _SAME_CALLS else None
+        for column, (text, path) in enumerate(paths)
         if text in places
-    ]
-    found: dict[tuple[str, ...], _Group] = {}
-    for number, row in enumerate(axis.rows):
-        key = tuple(_difference(row[column], same_calls=same) for column, same in matter)
-        found.setdefault(key, _Group(number)).count += 1
-    return [*found.values()]
+    }
+    return group_rows(axis, columns)
 
 
-def _difference(value: Value, *, same_calls: bool) -> str:
-    """Return the part of a value that may change the number of calls."""
-    if value is LEFT:
-        return ""
-    return "any" if same_calls and isinstance(value, str | int | float) else canonical_json(value)
+def _is_plain(value: Value) -> bool:
+    return isinstance(value, str | int | float)
 
 
 def _fill_cell(cell: Cell) -> FilledCell:

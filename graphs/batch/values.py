@@ -268,12 +268,12 @@ def _jsonl(axis: Axis, text: str) -> Iterator[tuple[int, Row]]:
             raise at.error(f"must be an object with {list_names(axis.paths)}", 0)
 
 
-def _parse_json(text: str) -> Any:  # noqa: ANN401
-    return json.loads(text, parse_constant=_reject_constant)
-
-
 def _reject_constant(word: str) -> None:
     raise ValueError(f"{word} is not a JSON number")
+
+
+# Made once, because a file may have many thousands of texts.
+_parse_json: Final[Callable[[str], Any]] = json.JSONDecoder(parse_constant=_reject_constant).decode
 
 
 _READERS: Final[Mapping[str, Callable[[Axis, str], Iterable[tuple[int, Row]]]]] = {
