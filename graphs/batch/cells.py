@@ -13,6 +13,7 @@ from ..conversation.defaults import Default
 from ..conversation.fields import SPEC_VERSION
 from ..conversation.judges import SeparateJudge
 from ..store.batches import check_batch_name
+from .earlier_results import EarlierBatches
 from .grid import Grid, conversation_of, set_values
 from .spec import Batch
 from .values import canonical_json
@@ -68,7 +69,7 @@ class Cells:
     """The seed of the first trial. None if the batch does not set it."""
 
     @classmethod
-    def of(cls, batch: Batch, name: str) -> "Cells":
+    def of(cls, batch: Batch, name: str, earlier: EarlierBatches | None = None) -> "Cells":
         """Read the values of a batch.
 
         A ``.txt`` or ``.csv`` file contains only texts. Texts that are JSON are parsed if the
@@ -79,13 +80,14 @@ class Cells:
         Args:
             batch: The batch. Paths of files are relative to the working folder.
             name: The batch's name.
+            earlier: The results of each earlier batch that the values name. None if they name none.
 
         Raises:
             SpecError: The name is not valid, a file cannot be read, a row does not fit, a field is
                 given twice, or two rows are the same; the message names the field and the row.
         """
         check_batch_name(name)
-        cells = cls(name, Grid.of(batch), batch.trials, batch.seed)
+        cells = cls(name, Grid.of(batch, earlier or {}), batch.trials, batch.seed)
         if cells.count > MOST_CELLS:
             raise SpecError(
                 f"vary: makes {cells.count:,} sessions, more than {MOST_CELLS:,}; vary fewer values"

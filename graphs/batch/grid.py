@@ -20,6 +20,7 @@ from ..conversation.merge import merge_changes
 from ..conversation.sandbox import read_level
 from ..ends.end_chat import end_chat_fields
 from ..kinds.load import forms_by_kind, load_conversation
+from .earlier_results import EarlierBatches
 from .paths import LABELS, Path, check_apart, read_paths, write_path
 from .spec import Batch
 from .values import LEFT, Axis, Value, canonical_json, read_axis, read_json
@@ -216,15 +217,19 @@ class Grid:
     """The place in the conversation's data for each path. Labels are not included."""
 
     @classmethod
-    def of(cls, batch: Batch) -> "Grid":
+    def of(cls, batch: Batch, earlier: EarlierBatches) -> "Grid":
         """Read the conversation and the fields that vary from a batch.
+
+        Args:
+            batch: The batch.
+            earlier: The results of each earlier batch that the values name.
 
         Raises:
             SpecError: A file cannot be read, a row does not fit, a field is given twice, or two
                 rows are the same; the message names the field and the row.
         """
         base = Base.of(batch.conversation)
-        axes = tuple(read_axis(key, values) for key, values in batch.vary.items())
+        axes = tuple(read_axis(key, values, earlier) for key, values in batch.vary.items())
         places = _places(base, axes)
         for axis in axes:
             for path in axis.paths:

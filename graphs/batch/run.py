@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from math import inf
 from pathlib import Path
 from typing import Any, Final, TypeAlias, Unpack, cast
@@ -20,7 +20,14 @@ from ..store.open import open_store
 from .batch_row import catch_up, have_ended, read_known_row, read_usage_before, write_begun_row
 from .cells import Cells, has_separate_judge
 from .driver import CONCURRENCY, BatchSettings, CellExecutor, Driver, LocalExecutor
+from .earlier_results import EarlierBatches
 from .limiter import PATIENCE, Limiter
+from .read_earlier import (
+    earlier_names,
+    parse_earlier_values,
+    read_earlier_values,
+    store_earlier_values,
+)
 from .scores import ScoreFunction, find_scores
 from .spec import Batch, BatchLimits, load_batch
 from .status import BatchStatus, read_status
@@ -40,7 +47,8 @@ async def open_driver(
     """Check a batch, lease it, and yield the driver that runs it."""
     _check(options, settings)
     name = batch_name(settings.name, source)
-    batch, cells = await asyncio.to_thread(read_cells, source, name)
+    checked = await check_batch(source, name, options.get("store"))
+    batch, cells = checked.batch, checked.cells
     found = await asyncio.to_thread(find_scores, batch.score, settings.scores)
     store = options.get("store") or (await asyncio.to_thread(load_settings)).store
     async with open_store(store) as opened, opened.lock_batch(name) as lease:
@@ -56,6 +64,7 @@ async def open_driver(
         worker = Worker(lease, opened, limiter, given, found, batch.judge_at_end)
         async with _open_crew(worker, limiter, batch.limits, settings) as crew:
             row = await write_begun_row(lease, batch, cells, known)
+            await store_earlier_values(opened, lease, checked.values)
             yield Driver(opened, lease, row, cells, crew, settings, tuple(found))
 
 
@@ -74,16 +83,42 @@ def _open_crew(
     return make_ray_executor(settings.ray, worker, limits, settings)
 
 
-def read_cells(source: BatchLike, name: str) -> tuple[Batch, Cells]:
-    """Read a batch, and raise if a value does not fit."""
-    batch = source if isinstance(source, Batch) else load_batch(source)
-    cells = Cells.of(batch, name)
+@dataclass(frozen=True)
+class CheckedBatch:
+    """A batch whose values fit."""
+
+    batch: Batch
+    cells: Cells
+    values: Mapping[str, str]
+    """The results of each earlier batch that are values of this batch, as JSON text."""
+
+
+async def check_batch(source: BatchLike, name: str, store: str | Path | None) -> CheckedBatch:
+    """Read a batch, and raise if a value does not fit.
+
+    Args:
+        source: The batch.
+        name: Its name.
+        store: The store with the earlier batches that its values name. It is opened only if they
+            name one.
+    """
+    batch = source if isinstance(source, Batch) else await asyncio.to_thread(load_batch, source)
+    if not earlier_names(batch):
+        return CheckedBatch(batch, await asyncio.to_thread(_check_cells, batch, name, {}), {})
+    async with known_store(store) as opened:
+        values = await read_earlier_values(opened, batch, name)
+        earlier = parse_earlier_values(values, opened.url)
+    return CheckedBatch(batch, await asyncio.to_thread(_check_cells, batch, name, earlier), values)
+
+
+def _check_cells(batch: Batch, name: str, earlier: EarlierBatches) -> Cells:
+    cells = Cells.of(batch, name, earlier)
     cells.grid.check()
     if batch.judge_at_end and not has_separate_judge(cells):
         raise SpecError(
             "judge_at_end: the conversation has no separate judge; set its field judge.criteria"
         )
-    return batch, cells
+    return cells
 
 
 def batch_name(name: str | None, source: BatchLike) -> str:

@@ -15,8 +15,9 @@ from pydantic import JsonValue
 from ..common.errors import SpecError
 from ..common.files import read_file
 from ..common.validation import did_you_mean, list_names, name_type, suggest_near_or_all
+from .earlier_results import EarlierBatches, EarlierResult, read_rows
 from .paths import read_paths, write_path
-from .spec import Values
+from .spec import Values, earlier_batch
 
 
 class _Left(Enum):
@@ -55,17 +56,23 @@ class Axis:
     rows: Sequence[Row]
     """The rows of values."""
     file: str | None = None
-    """The name of the file that contains the rows. None if they come from a list."""
+    """The name of the file that contains the rows, or ``batch:NAME``. None if they come from a
+    list.
+    """
     lines: Sequence[int] = ()
     """For each row, the number of its first line in the file."""
+    sessions: Sequence[str] = ()
+    """For each row, the session of the earlier batch that it comes from."""
     is_text: bool = False
-    """Whether the file contains only texts, no numbers and no booleans."""
+    """Whether numbers and truth values can be written as texts, as in most files."""
 
     def place(self, number: int) -> str:
         """Return the place of a row for an error message. `number` counts from 0."""
-        return (
-            f"row {number + 1}" if self.file is None else f"{self.file}, line {self.lines[number]}"
-        )
+        if self.file is None:
+            return f"row {number + 1}"
+        if self.sessions:
+            return f"{self.file}, session {self.sessions[number]}"
+        return f"{self.file}, line {self.lines[number]}"
 
     def error(self, text: str, number: int | None = None) -> SpecError:
         """Return the error for one row, or for the axis if `number` is None."""
@@ -120,8 +127,13 @@ def _json_or_left(value: Value) -> Value:
     return value if value is LEFT else read_json(value)
 
 
-def read_axis(key: str, values: Values) -> Axis:
+def read_axis(key: str, values: Values, earlier: EarlierBatches) -> Axis:
     """Read the rows of fields that vary together.
+
+    Args:
+        key: The fields as the batch names them.
+        values: Their values, a file with the values, or ``batch:NAME``.
+        earlier: The results of each earlier batch that the values name.
 
     Raises:
         SpecError: A row does not fit, or a file cannot be read; the message names the fields and
@@ -129,7 +141,10 @@ def read_axis(key: str, values: Values) -> Axis:
     """
     axis = Axis(key, tuple(map(write_path, read_paths(key))), ())
     if isinstance(values, str):
-        return _from_file(axis, Path(values))
+        name = earlier_batch(values)
+        if name is None:
+            return _from_file(axis, Path(values))
+        return _from_results(replace(axis, file=values), earlier[name])
     rows = [_row(axis, given, number) for number, given in enumerate(values)]
     return replace(axis, rows=rows)
 
@@ -167,6 +182,21 @@ def _pick_values(axis: Axis, given: Mapping[str, JsonValue], number: int) -> Row
 
 def _count_values(count: int) -> str:
     return f"{count} value" if count == 1 else f"{count} values"
+
+
+def _from_results(axis: Axis, results: Sequence[EarlierResult]) -> Axis:
+    """Return the rows that an earlier batch's results make, each row once."""
+    found: dict[str, tuple[Row, str]] = {}
+    for result in results:
+        try:
+            for row in read_rows(result, axis.paths):
+                found.setdefault(json.dumps(row, sort_keys=True), (row, result.session))
+        except SpecError as error:
+            raise replace(axis, sessions=(result.session,)).error(str(error), 0) from error
+    if not found:
+        raise axis.error(f"{axis.file}: has no values")
+    rows, sessions = zip(*found.values(), strict=True)
+    return replace(axis, rows=rows, sessions=sessions, is_text=True)
 
 
 def _from_file(axis: Axis, path: Path) -> Axis:

@@ -75,7 +75,7 @@ def run(
     if dry_run:
         from .show_batch import show_plan
 
-        show_plan(file, name, as_json=as_json)
+        show_plan(file, name, store, as_json=as_json)
         return
     from ..batch.driver import BatchSettings
     from .run_batch import run_here

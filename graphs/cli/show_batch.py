@@ -26,13 +26,14 @@ _LOOK = 1.0
 """Seconds between two reads of the status of a batch that another process runs."""
 
 
-def show_plan(file: Path, name: str | None, *, as_json: bool) -> None:
+def show_plan(file: Path, name: str | None, store: str | None, *, as_json: bool) -> None:
     """Print the size of a batch and two of its cells, without running it."""
     from ..batch.preview import preview_batch  # loads LangGraph
-    from ..batch.run import batch_name, read_cells
+    from ..batch.run import batch_name, check_batch
 
-    batch, cells = read_cells(file, batch_name(name, file))
-    found = preview_batch(cells, batch.limits, judge_at_end=batch.judge_at_end)
+    checked = asyncio.run(check_batch(file, batch_name(name, file), store))
+    batch = checked.batch
+    found = preview_batch(checked.cells, batch.limits, judge_at_end=batch.judge_at_end)
     if as_json:
         json_line(found.model_dump_json())
         return

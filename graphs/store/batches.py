@@ -171,6 +171,13 @@ class Batches(ABC):
     async def count(self, batch: str) -> Sequence[CellCount]:
         """Return the number of cells for each status and reason."""
 
+    @abstractmethod
+    async def values(self, batch: str) -> Mapping[str, str]:
+        """Return the values that a batch has read from earlier batches, as JSON texts.
+
+        The keys are the names of the earlier batches.
+        """
+
     async def each(self, wanted: CellsWanted) -> AsyncIterator[CellRow]:
         """Yield all cells that match the filter; they are read in several portions."""
         while rows := await self.find(wanted):
@@ -203,8 +210,17 @@ class BatchLease(ABC):
         """Add the row of a cell, or replace it."""
 
     @abstractmethod
+    async def put_values(self, earlier: str, values: str) -> None:
+        """Store the values that the batch has read from an earlier batch, unless they are stored.
+
+        Args:
+            earlier: The name of the earlier batch.
+            values: The values, as JSON text.
+        """
+
+    @abstractmethod
     async def delete(self) -> None:
-        """Delete the rows of the batch and of its cells; their sessions stay."""
+        """Delete the rows of the batch and of its cells, and its values; their sessions stay."""
 
     @abstractmethod
     async def check(self) -> None:

@@ -1,7 +1,7 @@
 """Sessions in this process's memory, which are lost when it ends."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from heapq import nsmallest
@@ -38,6 +38,7 @@ class _Space:
     leases: dict[str, Lease] = field(default_factory=dict)
     batches: dict[str, BatchRow] = field(default_factory=dict)
     cells: dict[str, dict[str, CellRow]] = field(default_factory=dict)
+    values: dict[str, dict[str, str]] = field(default_factory=dict)
     verdicts: dict[str, dict[int, str]] = field(default_factory=dict)
     # Serialized, so that reading returns the same values as from a database.
     saver: InMemorySaver = field(default_factory=lambda: InMemorySaver(serde=PlainSerializer()))
@@ -232,6 +233,10 @@ class MemoryBatches(Batches):
             for (status, reason), rows in alike.items()
         ]
 
+    async def values(self, batch: str) -> Mapping[str, str]:
+        """See `Batches.values`."""
+        return dict(self._space.values.get(batch, {}))
+
 
 class MemoryBatchLease(BatchLease):
     """A lease on a batch in memory."""
@@ -250,9 +255,15 @@ class MemoryBatchLease(BatchLease):
         await self.check()
         self._space.cells.setdefault(row.batch, {})[row.session] = row
 
+    async def put_values(self, earlier: str, values: str) -> None:
+        """See `BatchLease.put_values`."""
+        await self.check()
+        self._space.values.setdefault(self.batch, {}).setdefault(earlier, values)
+
     async def delete(self) -> None:
         """See `BatchLease.delete`."""
         await self.check()
+        self._space.values.pop(self.batch, None)
         self._space.batches.pop(self.batch, None)
         self._space.cells.pop(self.batch, None)
 

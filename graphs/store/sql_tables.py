@@ -12,7 +12,7 @@ from .base import SessionLease
 from .errors import taken_session, unknown_session
 from .lease import Lease
 from .rows import SessionRow, SessionStatus, Wanted, moment, new_row, read_row, read_version
-from .sql_batches import BATCH_TABLES, SqlBatches, SqlBatchLease
+from .sql_batches import BATCH_TABLES, VALUES_TABLE, SqlBatches, SqlBatchLease
 from .sql_leases import LeasedStore
 from .writer import Statement
 
@@ -32,7 +32,11 @@ _VERDICTS: Final[LiteralString] = """CREATE TABLE IF NOT EXISTS duologue_verdict
     PRIMARY KEY (session, number))"""
 STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](
     oldest=6,
-    steps=(("ALTER TABLE duologue_sessions ADD COLUMN forked_from TEXT",), (_VERDICTS,)),
+    steps=(
+        ("ALTER TABLE duologue_sessions ADD COLUMN forked_from TEXT",),
+        (_VERDICTS,),
+        (VALUES_TABLE,),
+    ),
 )
 """The versions of the tables; a step is the statements that make the next version of one."""
 STORE_VERSION: Final = "SELECT version FROM duologue_schema"

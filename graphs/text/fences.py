@@ -67,15 +67,16 @@ def fences(text: str) -> tuple[list[str], list[Fence]]:
             # The range includes the opening fence and each line of the content.
             is_closed=token.map[1] - token.map[0] > token.content.count("\n") + 1,
         )
-        for token in _markdown().parse(whole)
+        for token in markdown_parser().parse(whole)
         if token.type == "fence" and token.map is not None
     ]
     return lines, found
 
 
 @cache
-def _markdown() -> "MarkdownIt":
-    # Imported here, because only a text with a fence needs its 60 modules.
+def markdown_parser() -> "MarkdownIt":
+    """Return a parser of Markdown that finds blocks only."""
+    # Imported here, because only a text with a fence or a list needs its 60 modules.
     from markdown_it import MarkdownIt
 
     # Only blocks matter. A line in angle brackets, such as `<answer>`, must not hide a fence below

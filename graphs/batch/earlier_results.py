@@ -1,0 +1,83 @@
+"""The results of an earlier batch, as the values of fields that vary together. Pure functions."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from pydantic import Field, JsonValue
+
+from ..common.data import Data
+from ..common.errors import SpecError
+from ..common.validation import did_you_mean, list_names
+from ..text.list_items import find_list_items
+
+
+class EarlierResult(Data):
+    """The result of one session of an earlier batch."""
+
+    session: str
+    """The session's id."""
+    varied: dict[str, JsonValue] = Field(default_factory=dict)
+    """The values of the session's cell, by path. Labels are included."""
+    output: JsonValue
+    """The session's output."""
+
+
+EarlierBatches: TypeAlias = Mapping[str, Sequence[EarlierResult]]
+"""The results of earlier batches in the order of their cells, by the batches' names."""
+
+
+def read_rows(result: EarlierResult, paths: Sequence[str]) -> Iterator[tuple[JsonValue, ...]]:
+    """Yield the rows of values that a result makes, in the order of the paths.
+
+    A list in the output makes a row for each of its items: in a text a Markdown list; otherwise the
+    output itself or the only list among its fields. An item that is an object contains the fields
+    by name. Any other item is the value of the only field that the earlier batch does not vary.
+
+    Raises:
+        SpecError: A field has no value; the message names it.
+    """
+    for item in _items(result.output, paths):
+        yield _read_row(item, result.varied, paths)
+
+
+def _items(output: JsonValue, paths: Sequence[str]) -> Sequence[JsonValue]:
+    if isinstance(output, str):
+        return find_list_items(output) or [output.strip()]
+    if isinstance(output, list):
+        return output
+    if isinstance(output, dict) and output.keys().isdisjoint(paths):
+        lists = [one for one in output.values() if isinstance(one, list)]
+        if len(lists) == 1:
+            return lists[0]
+    return [output]
+
+
+def _read_row(
+    item: JsonValue, varied: Mapping[str, JsonValue], paths: Sequence[str]
+) -> tuple[JsonValue, ...]:
+    others = [path for path in paths if path not in varied]
+    fields = item if isinstance(item, dict) else {}
+    if not isinstance(item, dict):
+        if len(others) != 1:
+            raise SpecError(_describe_mismatch(others))
+        fields = {others[0]: item}
+    elif fields.keys().isdisjoint(paths):
+        raise SpecError(f"the output has none of the fields; it has {list_names([*fields])}")
+    known = {**varied, **fields}
+    missing = next((path for path in paths if path not in known), None)
+    if missing is not None:
+        hint = did_you_mean(missing, [*known])
+        raise SpecError(f"{missing}: is missing in the output{hint}")
+    return tuple(known[path] for path in paths)
+
+
+def _describe_mismatch(others: Sequence[str]) -> str:
+    if not others:
+        return (
+            "no field is left for the output, because that batch varies all of them; add the field "
+            "for the output"
+        )
+    return (
+        f"the output is one value for the fields {list_names(others)}; use a schema with these "
+        "fields"
+    )

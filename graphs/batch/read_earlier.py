@@ -1,0 +1,139 @@
+"""Reading the results of earlier batches from a store, and storing them as a batch's values."""
+
+import asyncio
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+from pydantic import JsonValue, TypeAdapter
+
+from ..common.errors import BatchError, SpecError
+from ..session.stored_session import StoredSession
+from ..speakers.formats import SchemaFormat
+from ..store.batches import BatchLease, CellRow, CellsWanted
+from ..store.open import Store
+from ..store.rows import reading_store
+from .batch_row import read_result
+from .earlier_results import EarlierBatches, EarlierResult
+from .spec import Batch, earlier_batch
+
+_log = logging.getLogger("duologue")
+
+_RESULTS: Final = TypeAdapter(tuple[EarlierResult, ...])
+
+_AT_ONCE: Final = 32  # number of sessions that are read at the same time
+
+
+def earlier_names(batch: Batch) -> dict[str, str]:
+    """Return the earlier batches whose results are values, each with the fields that it fills."""
+    named = ((earlier_batch(values), key) for key, values in batch.vary.items())
+    return {name: key for name, key in named if name is not None}
+
+
+async def read_earlier_values(store: Store, batch: Batch, name: str) -> dict[str, str]:
+    """Read the values that a batch takes from earlier batches.
+
+    The values that were stored when the batch began are read again, so that it keeps its cells.
+
+    Returns:
+        The results of each earlier batch as JSON text, by the earlier batch's name.
+
+    Raises:
+        SpecError: An earlier batch does not exist, has not ended, or has no results.
+        StoreError: The store cannot be read.
+    """
+    stored = await store.batches.values(name)
+    return {
+        earlier: stored.get(earlier) or await _read_results(store, earlier, key)
+        for earlier, key in earlier_names(batch).items()
+    }
+
+
+def parse_earlier_values(values: Mapping[str, str], url: str) -> EarlierBatches:
+    """Return the results of earlier batches from their JSON texts."""
+    with reading_store(url):
+        return {name: _RESULTS.validate_python(json.loads(text)) for name, text in values.items()}
+
+
+async def store_earlier_values(store: Store, lease: BatchLease, values: Mapping[str, str]) -> None:
+    """Store the values that a batch has read, unless they are stored.
+
+    Raises:
+        BatchError: Another process has stored other values since they were read.
+    """
+    stored = await store.batches.values(lease.batch)
+    for earlier, text in values.items():
+        if stored.get(earlier, text) != text:
+            raise BatchError(
+                f"Batch {lease.batch!r} was begun by another process just now. Run the same "
+                "command again to resume it."
+            )
+        if earlier not in stored:
+            await lease.put_values(earlier, text)
+
+
+async def _read_results(store: Store, earlier: str, key: str) -> str:
+    """Read the results of an earlier batch, as JSON text."""
+
+    def error(text: str) -> SpecError:
+        return SpecError(f"vary.{key}: {text}")
+
+    if await store.is_batch_locked(earlier):
+        raise error(f"batch {earlier!r} is running; wait until it has ended")
+    batch = await store.batches.get(earlier)
+    if batch is None:
+        raise error(f"there is no batch {earlier!r} in {store.url}; run it first, in this store")
+    rows = [row async for row in store.batches.each(CellsWanted(batch=earlier))]
+    left = sum(row.status not in ("finished", "failed") for row in rows)
+    left += max(0, batch.cells - len(rows))
+    if left:
+        raise error(
+            f"{left:,} of {batch.cells:,} cells of batch {earlier!r} have not ended; run it to its "
+            "end first"
+        )
+    results: list[EarlierResult] = []
+    without = Counter[str]()
+    for chunk in _chunks(rows):
+        found = await asyncio.gather(*(_read_row(store, row) for row in chunk))
+        results += (one for one in found if isinstance(one, EarlierResult))
+        without.update(one for one in found if isinstance(one, str))
+    if without:
+        why = ", ".join(f"{count:,} {reason}" for reason, count in without.items())
+        if not results:
+            raise error(f"no cell of batch {earlier!r} has a result ({why}); run it again")
+        _log.warning("Batch %s: cells without a result are left out: %s.", earlier, why)
+    return json.dumps([one.model_dump() for one in results])
+
+
+def _chunks(rows: Sequence[CellRow]) -> Iterator[list[CellRow]]:
+    left = iter(rows)
+    while chunk := list(islice(left, _AT_ONCE)):
+        yield chunk
+
+
+async def _read_row(store: Store, row: CellRow) -> EarlierResult | str:
+    """Return the result of a cell that has ended, or the reason why it has none."""
+    if row.status == "failed":
+        return "failed"
+    found = await read_result(store, row.session, row.batch)
+    if found is None:
+        return "deleted"
+    output = output_of(found[0])
+    if output is None:
+        return "without an output"
+    return EarlierResult(session=row.session, varied=row.varied, output=output)
+
+
+def output_of(result: StoredSession) -> JsonValue:
+    """Return the output of a session: its parsed value if it has a schema, or else its text.
+
+    It is None if nothing was said, or if the last message does not fit its schema.
+    """
+    if not result.text.strip():
+        return None
+    speaker = result.conversation.speaker(result.transcript[-1][0])
+    found: JsonValue = result.output if isinstance(speaker.format, SchemaFormat) else result.text
+    return found
