@@ -156,8 +156,10 @@ def test_one_batch_lists_the_tasks_of_the_next_one(
     with ScriptedServer(reply) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         for name in SOCIETY:
-            done = CliRunner().invoke(app, ["batch", "run", name, "--concurrency", "3"])
-            assert done.exit_code == 0, done.output
+            planned = CliRunner().invoke(app, ["batch", "run", name, "--dry-run"])
+            done = CliRunner().invoke(app, ["batch", "run", name])
+            assert (planned.exit_code, done.exit_code) == (0, 0), done.output
+    assert planned.stdout.startswith("12 sessions, ")
     rows = BatchRun("society").rows()
     users, assistants = ("Stock Trader", "Teacher", "Chemist"), ("Python Programmer", "Musician")
     assert [(row["user_role"], row["assistant_role"], row["task"]) for row in rows] == [

@@ -7,6 +7,7 @@ from pydantic import Field, JsonValue
 
 from ..common.data import Data
 from ..common.errors import SpecError
+from ..common.sanitize import excerpt
 from ..common.validation import did_you_mean, list_names
 from ..text.list_items import find_list_items
 
@@ -56,17 +57,19 @@ def _read_row(
     item: JsonValue, varied: Mapping[str, JsonValue], paths: Sequence[str]
 ) -> tuple[JsonValue, ...]:
     others = [path for path in paths if path not in varied]
-    fields = item if isinstance(item, dict) else {}
-    if not isinstance(item, dict):
-        if len(others) != 1:
-            raise SpecError(_describe_mismatch(others))
+    if isinstance(item, dict):
+        fields = item
+        if fields.keys().isdisjoint(paths):
+            names = excerpt(list_names(fields))
+            raise SpecError(f"the output has none of the fields; it has {names}")
+    elif len(others) == 1:
         fields = {others[0]: item}
-    elif fields.keys().isdisjoint(paths):
-        raise SpecError(f"the output has none of the fields; it has {list_names([*fields])}")
+    else:
+        raise SpecError(_describe_mismatch(others))
     known = {**varied, **fields}
     missing = next((path for path in paths if path not in known), None)
     if missing is not None:
-        hint = did_you_mean(missing, [*known])
+        hint = excerpt(did_you_mean(missing, [*known]))
         raise SpecError(f"{missing}: is missing in the output{hint}")
     return tuple(known[path] for path in paths)
 
