@@ -143,11 +143,11 @@ def test_one_batch_lists_the_tasks_of_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def reply(messages: list[dict[str, str]]) -> str:
-        system = messages[0]["content"]
-        if "List ten diverse tasks" not in system:
+        system, last = messages[0]["content"], messages[-1]["content"]
+        if "List ten diverse tasks" not in last:
             return "<CAMEL_TASK_DONE>"
         me, other = re.findall(r"You are (.*?)\. You work with (.*?)\.", system)[0]
-        return f"Tasks:\n1. First of {me}, {other}\n2. Second of {me}, {other}"
+        return f"Tasks:\n1. First of {other}, {me}\n2. Second of {other}, {me}"
 
     for name, text in SOCIETY.items():
         (tmp_path / name).write_text(text)

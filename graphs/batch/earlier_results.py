@@ -9,7 +9,6 @@ from ..common.data import Data
 from ..common.errors import SpecError
 from ..common.sanitize import excerpt
 from ..common.validation import did_you_mean, list_names
-from ..text.list_items import find_list_items
 
 
 class EarlierResult(Data):
@@ -20,7 +19,7 @@ class EarlierResult(Data):
     varied: dict[str, JsonValue] = Field(default_factory=dict)
     """The values of the session's cell, by path. Labels are included."""
     output: JsonValue
-    """The session's output."""
+    """The session's output: a parsed object, the items of a list in a text, or a text."""
 
 
 EarlierBatches: TypeAlias = Mapping[str, Sequence[EarlierResult]]
@@ -30,9 +29,9 @@ EarlierBatches: TypeAlias = Mapping[str, Sequence[EarlierResult]]
 def read_rows(result: EarlierResult, paths: Sequence[str]) -> Iterator[tuple[JsonValue, ...]]:
     """Yield the rows of values that a result makes, in the order of the paths.
 
-    A list in the output makes a row for each of its items: in a text a Markdown list; otherwise the
-    output itself or the only list among its fields. An item that is an object contains the fields
-    by name. Any other item is the value of the only field that the earlier batch does not vary.
+    If the output is a list, or has exactly one list among its fields, each item makes a row. An
+    item that is an object contains the fields by name. Any other item is the value of the only
+    field that the earlier batch does not vary.
 
     Raises:
         SpecError: A field has no value; the message names it.
@@ -42,8 +41,6 @@ def read_rows(result: EarlierResult, paths: Sequence[str]) -> Iterator[tuple[Jso
 
 
 def _items(output: JsonValue, paths: Sequence[str]) -> Sequence[JsonValue]:
-    if isinstance(output, str):
-        return find_list_items(output) or [output.strip()]
     if isinstance(output, list):
         return output
     if isinstance(output, dict) and output.keys().isdisjoint(paths):

@@ -16,6 +16,7 @@ from ..speakers.formats import SchemaFormat
 from ..store.batches import BatchLease, CellRow, CellsWanted
 from ..store.open import Store
 from ..store.rows import reading_store
+from ..text.list_items import find_list_items
 from .batch_row import read_result
 from .earlier_results import EarlierBatches, EarlierResult
 from .spec import Batch, earlier_batch
@@ -124,6 +125,9 @@ async def _read_row(store: Store, row: CellRow) -> EarlierResult | str:
     output = output_of(found[0])
     if output is None:
         return "without an output"
+    if isinstance(output, str):
+        items: list[JsonValue] = [*find_list_items(output)]
+        output = items or output.strip()
     return EarlierResult(session=row.session, varied=row.varied, output=output)
 
 

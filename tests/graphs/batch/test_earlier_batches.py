@@ -188,7 +188,7 @@ CELL: dict[str, JsonValue] = {"title": "garden", "labels.n": 3}
     ("output", "paths", "rows"),
     [
         ("Dig.", ["task"], [("Dig.",)]),
-        ("- Dig.\n- Plant.", ["title", "task"], [("garden", "Dig."), ("garden", "Plant.")]),
+        (["Dig.", "Plant."], ["title", "task"], [("garden", "Dig."), ("garden", "Plant.")]),
         (["Dig.", "Plant."], ["task", "labels.n"], [("Dig.", 3), ("Plant.", 3)]),
         ({"why": "So.", "tasks": ["Dig.", 4]}, ["task"], [("Dig.",), (4,)]),
         ({"task": "Dig.", "list": [1, 2]}, ["task"], [("Dig.",)]),
