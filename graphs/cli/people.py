@@ -97,6 +97,9 @@ def answer(
     Further questions are asked in the terminal. With --json no question is asked: the session waits
     again.
     """
+    from .sessions import require_session
+
+    require_session(session, store)
     from .question import reply_of
     from .run import follow
     from .terminal.follow_up import FollowUp
@@ -115,11 +118,13 @@ def say(
 
     It counts as that speaker's turn. `duologue resume` continues with the next speaker.
     """
-    from ..session.session import Session as Handle
+    from .sessions import open_session
     from .terminal.console import plain, stderr, stdout
+
+    handle = open_session(session, store)
     from .terminal.follow_up import FollowUp
 
-    outcome = Handle(session, store=store).add_message(speaker, text).outcome
+    outcome = handle.add_message(speaker, text).outcome
     plain(stdout(), f"Added the message of {speaker}.")
     if outcome is not None:
         plain(stderr(), str(outcome))

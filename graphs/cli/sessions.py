@@ -1,23 +1,28 @@
 """Commands that read or change the list of sessions.
 
-They do not import LangGraph, which would take longer than the rest of the command.
+This module does not load LangGraph, which would take longer than the rest of the command.
 """
 
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from ..common.errors import StoreError
 from ..session.listing import known_store
 from ..session.stop import stop_session
 from ..store.base import Store
 from ..store.errors import unknown_session
 from ..store.rows import SessionRow, check_session_id
 from .terminal.console import cell, json_line, on_screen, one_line, pad, plain, stderr, stdout
+
+if TYPE_CHECKING:
+    from ..session.session import Session
 
 T = TypeVar("T")
 
@@ -49,6 +54,14 @@ def require_session(session: str, store: str | None) -> None:
     asyncio.run(_in_store(store, _require, session))
 
 
+def open_session(session: str, store: str | None) -> "Session":
+    """Return the handle of a session that exists; otherwise raise as `require_session` does."""
+    require_session(session, store)
+    from ..session.session import Session  # loads LangGraph
+
+    return Session(session, store=store)
+
+
 async def _require(store: Store, session: str) -> None:
     if await store.get(session) is None:
         raise unknown_session(session, store.url)
@@ -61,7 +74,14 @@ def stop_stored(session: str, store: str | None) -> bool:
 
 def delete_stored(session: str, store: str | None) -> None:
     """Delete a session, as `Session.delete` does."""
-    asyncio.run(_in_store(store, Store.delete, session))
+    asyncio.run(_in_store(store, _delete, session))
+
+
+async def _delete(store: Store, session: str) -> None:
+    # Before the lease, whose tables load LangGraph. A damaged row can be deleted as well.
+    with suppress(StoreError):
+        await _require(store, session)
+    await store.delete(session)
 
 
 async def _in_store(store: str | None, do: Callable[[Store, str], Awaitable[T]], session: str) -> T:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from ..common.errors import SpecError
-from ..session.export_formats import FORMATS, ExportFormat
+from ..session.export_formats import FORMATS, ExportFormat, check_format
 from .options import OutputOption, Session, SpeakerOption, StoreOption, cap_option, mode_option
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def fork(
 
     The other session does not change. The new one keeps its rules, except those given as options.
     """
-    from ..session.session import Session as Handle
+    from .sessions import open_session
 
     end_chat = {"mode": mode, "max_iterations": max_iterations}
     speakers = _by_speaker(
@@ -62,7 +62,7 @@ def fork(
         ("--speaker-model", "model", speaker_model),
     )
     changes = _given({"end_chat": _given(end_chat), "task": task, "speakers": speakers})
-    new = Handle(session, store=store).fork(at=at, into=into, **changes)
+    new = open_session(session, store).fork(at=at, into=into, **changes)
     _print_next_command(new)
 
 
@@ -92,12 +92,13 @@ def dump(
     store: StoreOption = None,
 ) -> None:
     """Write a session, or one speaker's memory of it, as JSON."""
+    from .sessions import open_session
+
+    handle = open_session(session, store)
     from ..common.sanitize import escape_json
-    from ..session.session import Session as Handle
     from ..session.session_row import check_speaker
     from ..speakers.private_messages import write_message
 
-    handle = Handle(session, store=store)
     found: object
     if speaker is None:
         found = handle.dump()
@@ -136,19 +137,23 @@ def load(
     speaker in a session; the other speakers' memories do not change.
     """
     from ..common.files import read_file
-    from ..session.loading import load_session
-    from ..session.session import Session as Handle
-    from ..speakers.private_messages import read_messages
 
     if speaker is None:
+        from ..session.loading import load_session
+
         _print_next_command(load_session(file, into=into, store=store))
         return
     if into is None:
         raise SpecError(
             "--into is missing; with --as, name the session whose speaker gets the memory"
         )
-    messages = read_messages(read_file(file, json.loads), str(file))
-    handle = Handle(into, store=store)
+    given = read_file(file, json.loads)
+    from .sessions import open_session
+
+    handle = open_session(into, store)
+    from ..speakers.private_messages import read_messages
+
+    messages = read_messages(given, str(file))
     handle.set_memory(speaker, messages)
     _print_next_command(handle)
 
@@ -158,9 +163,9 @@ def reset(session: Session, speaker: SpeakerOption = None, store: StoreOption = 
 
     A session keeps its id and its rules. A speaker keeps the messages that it has not answered yet.
     """
-    from ..session.session import Session as Handle
+    from .sessions import open_session
 
-    handle = Handle(session, store=store)
+    handle = open_session(session, store)
     handle.reset(speaker=speaker)
     _print_next_command(handle)
 
@@ -186,9 +191,9 @@ def copy(
 
     The copy is in the same store, or in another one with --to.
     """
-    from ..session.session import Session as Handle
+    from .sessions import open_session
 
-    handle = Handle(session, store=store)
+    handle = open_session(session, store)
     if speaker is None:
         _print_next_command(handle.copy(into=into, to=to))
         return
@@ -196,7 +201,7 @@ def copy(
         raise SpecError(
             "--into is missing; with --as, name the session whose speaker gets the memory"
         )
-    receiver = Handle(into, store=to or store)
+    receiver = open_session(into, to or store)
     receiver.set_memory(speaker, handle.state().memory(speaker))
     _print_next_command(receiver)
 
@@ -286,10 +291,11 @@ def export(
         raise SpecError("name either a session or, with --batch, a batch")
     if chosen:
         raise SpecError(f"--{next(iter(chosen))} works only with --batch; leave it out")
-    from ..session.session import Session as Handle
+    from .sessions import open_session
 
     one = cast(ExportFormat, form or "markdown")
-    _put(Handle(session, store=store).export(one, **options), output)
+    check_format(one)
+    _put(open_session(session, store).export(one, **options), output)
 
 
 def show_page(session: str, speaker: str | None, store: str | None) -> None:
@@ -297,10 +303,10 @@ def show_page(session: str, speaker: str | None, store: str | None) -> None:
     import webbrowser
     from tempfile import mkdtemp
 
-    from ..session.session import Session as Handle
+    from .sessions import open_session
     from .terminal.console import on_screen, plain, stdout
 
-    page = Handle(session, store=store).export("html", speaker=speaker)
+    page = open_session(session, store).export("html", speaker=speaker)
     if not on_screen(stdout()):
         _put(page, None)
         return

@@ -29,11 +29,16 @@ async def export_session(
     metadata: bool,
 ) -> str:
     """Return a session as text in one of the formats."""
+    check_format(form)
+    return await FORMATS[form].write(_Export(store, session, form, speaker, registry, metadata))
+
+
+def check_format(form: str) -> None:
+    """Raise if there is no format of this name."""
     from ..common.validation import list_names
 
     if form not in FORMATS:
         raise SpecError(f"format: {form!r} is unknown; choose one of {list_names(FORMATS)}")
-    return await FORMATS[form].write(_Export(store, session, form, speaker, registry, metadata))
 
 
 class _Export(NamedTuple):

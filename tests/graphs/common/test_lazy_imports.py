@@ -128,6 +128,39 @@ def test_completion_does_not_load_langgraph() -> None:
     _check((), "sessions", loads=False, **asked)
 
 
+_UNKNOWN = """
+import sys
+from duologue.graphs.cli.app import main
+
+for words in sys.argv[1:]:
+    sys.argv = ["duologue", *words.split()]
+    try:
+        main()
+    except SystemExit as error:
+        assert error.code == 4, words
+    assert "langgraph" not in sys.modules, words
+"""
+
+
+def test_commands_on_an_unknown_session_name_it_without_loading_langgraph(tmp_path: Path) -> None:
+    (tmp_path / "memory.json").write_text("[]")
+    commands = [
+        *("show no", "show no --html", "resume no", "answer no Yes", "say no Ann Hi", "fork no"),
+        *("dump no", "load memory.json --as Ann --into no", "reset no", "copy no", "export no"),
+        *("stop no", "delete no"),
+    ]
+    ran = subprocess.run(
+        [sys.executable, "-c", _UNKNOWN, *commands],
+        cwd=tmp_path,
+        env=os.environ | {"DUOLOGUE_STORE": "new.db"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr.count("There is no session 'no' in") == len(commands)
+
+
 def _check(arguments: tuple[str, ...], said: str, *, loads: bool, **settings: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", _COMMAND, *arguments],
