@@ -49,7 +49,7 @@ class _Row(NamedTuple):
     """The node's function. It takes the state and the resources, and returns an update of the
     state."""
     following: Sequence[Node]
-    """The nodes that may come next: the branches of its conditional edge."""
+    """The nodes that may come next: the branches of the conditional edge."""
 
 
 _SPEAKERS = (Node.USER_AGENT, Node.ASSISTANT_AGENT)
@@ -79,7 +79,7 @@ def build_graph(
     allow_paths: bool = False,
     **registered: Unpack[Registered],
 ) -> Graph:
-    """Build the graph that runs any conversation, or one conversation of yours.
+    """Build the graph that runs any conversation, or only the one that you pass.
 
     Args:
         checkpointer: The saver that stores sessions. Pass None for LangGraph's own servers, which
@@ -96,16 +96,16 @@ def build_graph(
         conversation: The only conversation that the graph runs, or a dict or file (``.toml``,
             ``.json``) that contains it. A file is read once, by this call. A run is started with
             messages, or with ``{}``; no input, context or written state changes the conversation.
-            It may name models by the paths of their weights. If None, the input of each run
+            It may name models by the paths of weight files. If None, the input of each run
             contains a conversation.
         name: The graph's name in traces, and as a tool of a LangGraph server's MCP endpoint, where
             each graph needs a unique name. Default: the form's name, such as ``role_play``; with
-            ``conversation``, the name of its file, or its title or task; or else ``duologue``.
+            ``conversation``, its file's name, or its title or task; or else ``duologue``.
         description: The description of the conversation in the schema of the graph's input. Only
             with ``conversation``. Default: its title or task, and its speakers.
         allow_host: Whether conversations may name ``host`` as their sandbox. If True, anyone who
             starts a run can run programs on this machine.
-        allow_paths: Whether conversations may name models by the paths of their weights. If True,
+        allow_paths: Whether conversations may name models by the paths of weight files. If True,
             anyone who starts a run can make the process read files of this machine.
         **registered: The tools, functions, hooks and other objects that conversations may name; see
             `Registered`.

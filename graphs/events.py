@@ -160,7 +160,7 @@ class ToolCallRequested(_Event):
     speaker: str
     """The name of the speaker."""
     call_id: str
-    """The id of the call. The event of its result has the same id."""
+    """The id of the call. The result's event has the same id."""
     name: str
     """The name of the tool."""
     arguments: dict[str, Any]
@@ -201,7 +201,7 @@ class ToolCallFinished(_Event):
     failed: bool
     """Whether the call failed."""
     decision: DecisionType | None = None
-    """The decision of a person about the call. None if nobody was asked."""
+    """The decision of a person about the call. None if no person was asked."""
 
 
 class ToolRoundLimitReached(_Event):
@@ -267,7 +267,7 @@ class ConversationReopened(_Event):
 
 
 class QuestionAsked(_Event):
-    """A question to a person. It is the last event if nobody answers it: the session then waits."""
+    """A question to a person. It is the last event if no answer comes: the session then waits."""
 
     event: Literal["question"] = "question"
     question: Annotated[Question, Field(discriminator="kind")]

@@ -1,4 +1,4 @@
-"""The row of a batch in its store, and the rows of its cells."""
+"""A batch's row in the store, and the rows of the cells."""
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence

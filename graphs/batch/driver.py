@@ -20,7 +20,7 @@ from .worker import Worker
 
 
 class CellExecutor(Protocol):
-    """An executor of cells, under the limits of their batch. It can run several cells at once."""
+    """An executor of cells, under the batch's limits. It can run several cells at once."""
 
     async def run(self, cell: Cell) -> CellRow:
         """Run a cell as far as possible, and return its row.
@@ -143,7 +143,7 @@ class Driver:
                     return
                 await self._note(await self.crew.run(cell))
         except Exception as error:
-            # The other workers finish their calls, even if nobody receives the rows.
+            # The other workers finish their calls, even if the rows are no longer received.
             await self._stop(error)
 
     async def _note(self, row: CellRow) -> None:
@@ -176,7 +176,7 @@ class Driver:
                 if row is None or self._is_open(row):
                     yield cell
                 elif row.number != cell.number:
-                    # The batch has grown, which changes the numbers of its cells.
+                    # The batch has grown, which changes the cells' numbers.
                     moved = row.model_copy(update={"number": cell.number})
                     await self.lease.put_cell(moved)
 

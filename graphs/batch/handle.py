@@ -134,7 +134,7 @@ class BatchRun:
         metadata: bool = True,
         **registered: Unpack[Registered],
     ) -> ExportManifest:
-        """Write the sessions of the batch to a file of JSON Lines, in the order of its cells.
+        """Write the sessions of the batch to a file of JSON Lines, in the order of the cells.
 
         The file replaces an existing file once it is complete. The same batch produces the same
         bytes. A manifest is written next to it, as ``FILE.manifest.json``.
@@ -176,7 +176,7 @@ class BatchRun:
 
         Raises:
             BatchError: The batch is running.
-            SessionError: One of its sessions is running outside the batch.
+            SessionError: A session of the batch is running outside it.
         """
         async with known_store(self.store) as store:
             await _delete_batch(store, self.name)

@@ -165,7 +165,7 @@ async def arun_batch(
 
     Args:
         batch: The batch, or a dict or file (``.toml``, ``.json``) that contains it.
-        name: The batch's name: 1 to 100 letters, digits, ``.``, ``_`` and ``-``. The ids of its
+        name: The batch's name: 1 to 100 letters, digits, ``.``, ``_`` and ``-``. The ids of the
             sessions begin with it. If None, the file's name without its extension.
         concurrency: Maximum number of sessions that run at once.
         retry_failed: Whether failed cells run again.

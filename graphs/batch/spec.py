@@ -141,7 +141,7 @@ class Batch(Spec):
 
 
 def _values(key: str, given: object) -> Values:
-    """Return the values of a field, or the name of their file."""
+    """Return the values of a field, or the name of the file that contains them."""
     if isinstance(given, str | Path):
         _check_earlier(key, str(given))
         return str(given)

@@ -1,4 +1,4 @@
-"""The status of a batch: the counts of its cells, the reasons of their ends, and its usage."""
+"""The status of a batch: the counts of cells by status, the reasons of the ends, and the usage."""
 
 import json
 from collections import Counter

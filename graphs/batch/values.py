@@ -31,7 +31,7 @@ Value: TypeAlias = JsonValue | Literal[_Left.LEFT]
 """The value of one field in one row."""
 
 Row: TypeAlias = tuple[Value, ...]
-"""The values of fields that vary together, in the order of their paths."""
+"""The values of fields that vary together, in the order of the paths."""
 
 
 def canonical_json(value: object) -> str:
@@ -47,7 +47,7 @@ def canonical_json(value: object) -> str:
 
 @dataclass(frozen=True)
 class Axis:
-    """Fields that vary together, and the rows of their values."""
+    """Fields that vary together, with the rows of values."""
 
     key: str
     """The fields as the batch names them."""
@@ -260,7 +260,7 @@ def _csv(axis: Axis, text: str) -> Iterator[tuple[int, Row]]:
 
 
 def _records(axis: Axis, text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the records of a CSV file, each with the number of its first line. Skip blank lines."""
+    """Yield the records of a CSV file, each with its first line's number. Skip blank lines."""
     reader = csv.reader(StringIO(text, newline=""), strict=True)
     line = 1
     try:

@@ -120,7 +120,7 @@ def report(
 ) -> None:
     """Write the results of a batch as an HTML page.
 
-    Transcripts of its sessions are written next to the page.
+    The sessions' transcripts are written next to the page.
     """
     from ..batch.handle import BatchRun
     from .terminal.console import stdout

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_TITLE = 30  # minimum columns for a title on the line of its session; if fewer, on the next line
+_TITLE = 30  # minimum columns for a title on the session's line; if fewer, on the next line
 
 
 def show_sessions(store: str | None, *, as_json: bool) -> None:

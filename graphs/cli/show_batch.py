@@ -27,7 +27,7 @@ _LOOK = 1.0
 
 
 def show_plan(file: Path, name: str | None, store: str | None, *, as_json: bool) -> None:
-    """Print the size of a batch and two of its cells, without running it."""
+    """Print the size of a batch and two cells, without running it."""
     from ..batch.preview import preview_batch  # loads LangGraph
     from ..batch.run import batch_name, check_batch
 

@@ -24,7 +24,7 @@ def check_address(text: str) -> str:
 
 
 def show_address(url: str) -> str:
-    """Return an address for display, without user, password and the values of its query."""
+    """Return an address for display, without user, password and query values."""
     parts = urlsplit(url)
     user, _, host = parts.netloc.rpartition("@")
     query = re.sub(r"(?:([^&=]*=)|(?<![^&]))[^&]+", r"\1***", parts.query)

@@ -1,4 +1,4 @@
-"""The base classes of specs, and the types of their fields."""
+"""The base classes of specs, and types for fields."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Signatures of models for calls, `help` and completion, and the descriptions of their fields.
+"""Signatures of models for calls, `help` and completion, and field descriptions.
 
 Pydantic makes signatures only together with validators, which `Data` builds when a model is first
 used. It reads the strings below fields when a class is made (`use_attribute_docstrings`), which

@@ -224,7 +224,7 @@ def _path(
     chosen = True
     for part in found:
         kinds = [one for one in inside if one.model_fields.get("kind", _NONE).default == part]
-        # A field may have the name of its kind.
+        # A field may be called like its kind.
         if kinds and not chosen:
             inside, chosen = kinds, True
             continue

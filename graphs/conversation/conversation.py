@@ -1,6 +1,6 @@
 """Conversations and short forms as data.
 
-Sessions store their spec, so each change of its fields needs a new version and a migration.
+Sessions store their spec, so each change of the fields needs a new version and a migration.
 """
 
 from collections.abc import Callable, Mapping, Sequence

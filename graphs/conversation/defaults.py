@@ -145,6 +145,6 @@ def _unset(model: BaseModel, path: tuple[str | int, ...]) -> None:
     at: Any = model
     for part in path[:-1]:
         at = getattr(at, str(part)) if isinstance(at, BaseModel) else at[part]
-    # A dict does not record which of its keys the caller set, so all of it is compared.
+    # A dict does not record which keys the caller set, so all are compared.
     if isinstance(at, BaseModel):
         at.model_fields_set.discard(str(path[-1]))

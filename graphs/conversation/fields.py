@@ -210,7 +210,7 @@ class ConversationFields(Spec):
         )
 
     def hears_labels(self, speaker: Speaker) -> bool:
-        """Return whether the messages that a speaker hears start with the names of their speakers.
+        """Return whether the messages that a speaker hears start with the senders' names.
 
         The speaker's ``labels`` decides. If it is None, names are added if there are more than two
         speakers, or if the two also hear each other's tasks and opening answers.

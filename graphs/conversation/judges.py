@@ -170,7 +170,7 @@ class Handoff(Kinded):
     - A model calls the tool ``hand_off`` with a name and the message, like the
       ``handoff_to_agent`` of Strands Agents. This call is the speaker's message and needs no
       further model call.
-    - A speaker whose format is a `SchemaFormat` fills a field of its JSON.
+    - A speaker whose format is a `SchemaFormat` fills a field of the JSON.
     - Any speaker can begin a message with ``@`` and a name.
 
     If a speaker names no other, the turn goes back to the speaker that handed over to it, or else

@@ -1,7 +1,7 @@
 """A conversation that a graph serves: its name and description, and its threads.
 
 The operator chooses the conversation when the graph is built. Clients send messages and write to
-the states of their threads, but can't change the conversation.
+their threads' states, but can't change the conversation.
 """
 
 import re

@@ -105,7 +105,7 @@ class FactTally(Tally):
 
 
 Tallies: TypeAlias = Mapping[str, Tally]
-"""The counters, each under the reason of its end condition or guard."""
+"""The counters, each under the reason of the end condition or guard."""
 
 E = TypeVar("E", bound="BaseEnd")
 

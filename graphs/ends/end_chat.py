@@ -69,7 +69,7 @@ class EndChat(Spec):
     again, the conversation ends with a warning. A separate judge is asked later. This field has no
     effect if ``min_iterations`` is set."""
     when: Accepts[End | None, AnyEnd | None] = default(None)
-    """Other end conditions, which apply in every mode. A list is met if any of its items is met."""
+    """Other end conditions, which apply in every mode. A list is met if any item is met."""
     guards: Accepts[Guards, Guards | Fields] = default(Guards())
     """Limits against a conversation that makes no progress."""
     on_guard: Literal["end", "ask"] = "end"

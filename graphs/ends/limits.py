@@ -18,7 +18,7 @@ class Limit(BaseEnd):
     name: ClassVar[tuple[str, str]]
     """The noun of the unit, and the name of the meter on a page."""
 
-    # Each subclass declares the type of its number.
+    # Each subclass declares the number's type.
     if TYPE_CHECKING:
 
         @property

@@ -1,7 +1,7 @@
 """Functions that read conversations from dicts and files, with one clear error for any fault.
 
 A dict contains either a whole `Conversation`, or the short form of a kind: ``kind = "role_play"``
-and the parameters of its function. Specs of older versions are upgraded first.
+and the parameters of the function. Specs of older versions are upgraded first.
 """
 
 from collections.abc import Mapping

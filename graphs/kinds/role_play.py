@@ -94,7 +94,7 @@ def role_play(
             embedded one, which makes most tasks worse, does so if None.
         word_limit: Maximum length of the specified task, in words.
         mode: The effect of completed tasks. In all modes except ``max_iterations_only``, the user
-            is asked after each of its turns if the task is complete.
+            is asked after each turn whether the task is complete.
         max_iterations: Maximum number of rounds.
         done_token: The word with which the user ends the conversation.
         user_prompt: The system prompt of the speaker who instructs. ``{me}`` and ``{other}`` in it

@@ -68,7 +68,7 @@ def user_proxy(
     temperature: Temperature = None,
     **options: Unpack[TaskOptions],
 ) -> Parts:
-    r"""Build a conversation between an assistant and a proxy of its user.
+    r"""Build a conversation between an assistant and the user's proxy.
 
     After AutoGen's assistant and user proxy. The user's first message is ``message``. The reply to
     each answer of the assistant comes from the first of these sources that has one: a person, a

@@ -167,7 +167,7 @@ GAP = "\n\n"
 
 
 def together(content: str, texts: Iterable[str], late: str = "") -> str:
-    """Join the content of a message with the texts of its calls."""
+    """Join a message's content with the texts in its calls."""
     spoken = [*texts]
     if not spoken:
         return content + late
@@ -177,7 +177,7 @@ def together(content: str, texts: Iterable[str], late: str = "") -> str:
 
 
 def apart(text: str, texts: Iterable[str]) -> str | None:
-    """Return the content of a message without the texts of its calls, or None if they differ."""
+    """Return a message's content without the texts in its calls, or None if they differ."""
     spoken = GAP.join(texts)
     if text == spoken:
         return ""

@@ -1,4 +1,4 @@
-"""The metadata of a log message: a class for each kind of message, with the fields of its kind.
+"""The metadata of a log message: a class for each kind of message.
 
 A message of the log is a LangChain message. Its metadata contains its kind, its speaker, its
 audience and other facts. To add a kind, add a class here and make it a member of `AnyMetadata`.
@@ -163,7 +163,7 @@ class SpeakerReply(ModelOutput):
     """The content, parsed by the speaker's output format, as plain values. None if there is no
     parsed content."""
     to_user: dict[str, str] = Field(default_factory=dict)
-    """The texts that the speaker said in the argument ``to_user`` of its calls, by call id. The
+    """The texts that the speaker said in the calls' argument ``to_user``, by call id. The
     stored calls do not contain this argument."""
     source: Source = Source.MODEL
     """The origin of the reply, such as a model or a person."""
@@ -471,7 +471,7 @@ def replaced_places(about: MessageMetadata) -> tuple[str, ...]:
 
 
 def thought_text(about: MessageMetadata) -> str:
-    """Return the thought before a message, for people. Empty if nobody hears the message."""
+    """Return the thought before a message, for people. Empty if no speaker hears the message."""
     if not isinstance(about, ModelOutput) or isinstance(about, UnheardReply):
         return ""
     return "" if about.thought is None else about.thought.text

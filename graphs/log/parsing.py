@@ -160,7 +160,7 @@ def _with_end_mark(end: str, text: str) -> str:
 
 
 def own_words(speaker: Speaker, text: str, parsed: JsonValue) -> str:
-    """Return a speaker's own words in a message: the text without marks, or the values of its JSON.
+    """Return a speaker's own words in a message: the text without marks, or the JSON values.
 
     The text after an optional mark that the speaker left out does not count.
     """

@@ -95,7 +95,7 @@ class State(Input, Output, total=False):
 
 
 def log_of(state: Mapping[str, Any]) -> list[AnyMessage]:
-    """Return the log: all messages, in the order of their places."""
+    """Return the log: all messages, in order."""
     channels = (state.get("messages") or (), state.get("unspoken") or ())
     placed = sorted(chain.from_iterable(map(_placed, channels)), key=itemgetter(0))
     return without_removed([message for _, message in placed])

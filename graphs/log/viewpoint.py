@@ -140,7 +140,7 @@ class View:
         return front + view
 
     def lone(self, message: BaseMessage, results: Sequence[BaseMessage]) -> list[AnyMessage]:
-        """Return the view of a single message and the results of its calls."""
+        """Return the view of a single message and its call results."""
         view, speaker = self._show([message, *results]), metadata(message).speaker
         for one in view:
             if isinstance(one, HumanMessage) and speaker is not None:
@@ -283,7 +283,7 @@ def _add_own(
     results: Mapping[str, ToolMessage],
     handed: Sequence[tuple[ToolCall, ToolMessage]],
 ) -> None:
-    """Add a message of the speaker itself, followed by the results of its calls."""
+    """Add a message of the speaker itself, followed by its call results."""
     view = shown.view
     made = calls_of(message) if isinstance(message, AIMessage) else []
     new = {call["id"] for call in made if call["id"] in results} - shown.results.keys()

@@ -13,12 +13,12 @@ _NEEDED: Final = {"before", "criteria", "information", "objectives"} | {
 
 
 class Prompt(str):
-    """A text for a model, with the name of its file."""
+    """A text for a model, with the file's name."""
 
     name: str
 
     def __new__(cls, name: str, text: str) -> Self:
-        """Create a prompt from the name of its file and its text."""
+        """Create a prompt from a file's name and its text."""
         prompt = super().__new__(cls, text)
         prompt.name = name
         return prompt
@@ -62,7 +62,7 @@ PROMPTS: Final = {
     for file in sorted(_FOLDER.iterdir(), key=lambda file: file.name)
     if file.name.endswith(".txt")
 }
-"""The prompts of every kind of conversation, by the names of their files."""
+"""The prompts of every kind of conversation, by file name."""
 
 
 def read_kind_prompt(name: str) -> str:

@@ -63,7 +63,7 @@ def is_summary(about: MessageMetadata, name: str) -> bool:
 
 
 class Parts:
-    """A reader of the messages that one speaker said or heard, and of its summaries."""
+    """A reader of the messages that one speaker said or heard, and of that speaker's summaries."""
 
     def __init__(self, conversation: Conversation, name: str) -> None:
         self._conversation = conversation
@@ -188,7 +188,7 @@ def _is_talk(message: BaseMessage, about: MessageMetadata) -> bool:
 def _begins_rounds(about: MessageMetadata) -> bool:
     """Return whether a speaker's message belongs to the rounds or the last words."""
     if not isinstance(about, SpeakerReply):
-        # Results of tools and code have no stage; the stage of their call counts.
+        # Results of tools and code have no stage; the call's stage counts.
         return False
     return about.speaker is not None and about.stage not in (Stage.PRIVATE, Stage.OPENING)
 

@@ -36,7 +36,7 @@ class Outcome(Shown, Data):
     no speaker ended it.
     """
     message: str | None = None
-    """The place of the speakers' last message in the log, such as ``m0004``. None if nobody spoke.
+    """The place of the speakers' last message in the log, such as ``m0004``. None if there is none.
     """
     rounds: NonNegativeInt
     """Number of complete rounds. Last words belong to the round that they complete."""

@@ -21,7 +21,7 @@ class Checked(NamedTuple):
     """A reply with its problem, if it has one."""
 
     text: str
-    """The text as it would be said. Missing marks of its format are added if possible."""
+    """The text as it would be said. The format's missing marks are added if possible."""
     problem: Problem | None
     """The reason to request another reply. None if the reply is accepted."""
     own: str = ""

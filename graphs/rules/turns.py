@@ -26,7 +26,7 @@ from .position import Leaving, Phase, Position
 class NextTurn(NamedTuple):
     """The next turn."""
 
-    speaker: str  # the name of its speaker
+    speaker: str  # the speaker's name
     stage: Stage  # the part of the conversation that it belongs to
 
 

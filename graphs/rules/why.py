@@ -99,7 +99,7 @@ _FROM_LOG: Final = (DoneToken, ToolCalled, NoCodeBlock, MaxMessages)
 
 
 class _Trail:
-    """The steps of a log, with the causes of its end."""
+    """A log's steps, with the causes of the end."""
 
     def __init__(self, conversation: Conversation) -> None:
         self.steps: list[OutcomeStep] = []

@@ -33,7 +33,7 @@ def bind_answer(session: str, waiting: Sequence[Question], answer: GivenAnswer) 
         answer: The answer.
 
     Returns:
-        The answer with the id of its question.
+        The answer with the question's id.
 
     Raises:
         SessionError: Several questions wait, and the answer names none of them.

@@ -88,14 +88,14 @@ async def aask(
     other.
 
     Args:
-        agent: A `Speaker`, or a dict of its fields.
+        agent: A `Speaker`, or a dict with a speaker's fields.
         text: The question or order.
         session: The session's id or handle, as in `converse`. In a known session the agent
             remembers the earlier questions. If a run was killed before the answer, asking the
             same question again resumes the run. If None, a new id is made.
         reset: Whether to delete the stored session first.
-        schema: A pydantic model that the answer must fit. `Result.output` is a dict of its fields;
-            ``Menu.model_validate(result.output)`` makes an instance of a model ``Menu`` from it.
+        schema: A pydantic model that the answer must fit. `Result.output` is a dict with its
+            fields; ``Menu.model_validate(result.output)`` makes a ``Menu`` from it.
         on_failure: The behaviour if the answer does not fit the schema after the retries. ``raise``
             raises `UnreadableAnswerError`; ``return`` returns the result, and `Result.output` is
             None.
@@ -105,7 +105,7 @@ async def aask(
             the conversation.
 
     Returns:
-        The session: ``result.text`` is the answer, ``result.output`` the dict of its fields. If a
+        The session: ``result.text`` is the answer, ``result.output`` the dict with the fields. If a
         person must approve a tool call first, ``result.pending`` contains the question; answer it
         with ``result.session.answer(…)``.
 
@@ -199,13 +199,14 @@ def _equip_agent(agent: AnySpeaker, tools: Any, schema: type[BaseModel] | None) 
 
 
 def _speaker(given: object, field: str) -> Speaker:
-    """Return a speaker from a `Speaker` or a dict of its fields."""
+    """Return a speaker from a `Speaker` or a dict with a speaker's fields."""
     if isinstance(given, Speaker):
         return given
     if not isinstance(given, Mapping):
         hint = "; add it to the replies of a Speaker" if is_agent(given) else ""
         raise SpecError(
-            f"{field}: must be a Speaker or a dict of its fields, not {name_type(given)}{hint}"
+            f"{field}: must be a Speaker or a dict with a speaker's fields, not "
+            f"{name_type(given)}{hint}"
         )
     return Speaker(**given)
 
@@ -268,7 +269,7 @@ async def aremember(
     conversation began.
 
     Args:
-        speaker: The `Speaker`, or a dict of its fields.
+        speaker: The `Speaker`, or a dict with a speaker's fields.
         *results: The conversations, oldest first, of any kind, finished or not.
         name: The speaker's name in these conversations. If None, its current name.
         words: Maximum length of a summary, in words. The speaker's model writes the summary in a

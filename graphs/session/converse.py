@@ -98,7 +98,7 @@ async def astream(
 
     Yields:
         Events. The last event is the outcome, or a question that waits for a person. For a
-        finished session, the events of its stored messages.
+        finished session, the events for the stored messages.
 
     Raises:
         DuologueError: As in `converse`.
@@ -117,7 +117,7 @@ stream = iterate_in_background(astream)
 
 
 def locate_session(session: str | Session | None, options: G) -> tuple[str | None, G]:
-    """Return a session's id, and the options with the store of its handle as the default store."""
+    """Return a session's id, and the options with the handle's store as the default store."""
     if not isinstance(session, Session):
         return session, options
     found = {"store": session.store, **options}

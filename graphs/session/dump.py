@@ -177,7 +177,7 @@ class _Step(Protocol):
 
 
 def check_steps(steps: Sequence[_Step], spec: Conversation) -> None:
-    """Raise an error if a session cannot continue from each of its steps."""
+    """Raise an error if a session cannot continue from every step."""
     names = spec.names
     log: dict[str, Message] = {}
     for number, step in enumerate(steps):

@@ -195,7 +195,7 @@ def as_examples(
 
 
 def written(example: Example, form: str, told: Line | None) -> Line:
-    """Return an example in one of the formats, with the metadata of its session if given."""
+    """Return an example in one of the formats, with the session's metadata if given."""
     beside = {} if told is None else {"metadata": {**told, "speaker": example.speaker}}
     return TRAINING[form](example) | beside
 

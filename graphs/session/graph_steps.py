@@ -237,7 +237,7 @@ class Steps:
                     yield from streamed.whole(event)
 
     async def _value(self, question: Question) -> Any:  # noqa: ANN401
-        """Return the message or the answer for a question. None if nobody answers it now."""
+        """Return the message or the answer for a question. None if there is no answer now."""
         if self.message is not None and isinstance(question, MessageQuestion):
             value, self.message = self.message, None
             return value
@@ -259,7 +259,7 @@ class Steps:
             found = await in_caller(answer, question)
             return await found if inspect.isawaitable(found) else found
         except EOFError:
-            # Nobody can answer any more, as at the end of a terminal's input.
+            # No one can answer any more, as at the end of a terminal's input.
             return None
         except Exception as error:
             # Ctrl-C is not an `Exception`. It is meant for the caller of the run, not for `answer`.

@@ -112,7 +112,7 @@ async def judge_with(
     judge = None if criteria is None else make_judge(criteria)
     options = Options(callbacks=callbacks)
     if model is not None and not isinstance(model, str):
-        # The verdict is stored with the name of its model, and an object has none.
+        # The verdict is stored with the model's name, and an object has none.
         label = adapter_of(None, model).label
         options["models"], model = {label: model}, label
     check_run(options)

@@ -1,4 +1,4 @@
-"""Resetting a session, and resetting or replacing the memory of one of its speakers.
+"""Resetting a session, and resetting or replacing one speaker's memory.
 
 A speaker's memory is the messages of the log that the speaker has said or heard. A reset or a
 replacement changes no message. `graphs.log.memory` leaves the forgotten messages out of the

@@ -52,7 +52,7 @@ def answers(conversation: Conversation, log: Sequence[AnyMessage]) -> Iterator[R
 
 
 def replies_of_agents(log: Sequence[AnyMessage]) -> Iterator[dict[str, Any]]:
-    """Yield the replies of the user's own agents, as states of such an agent."""
+    """Yield the replies of custom agents, as states of such an agent."""
     made: list[AnyMessage] = []
     calls: set[str | None] = set()
     for message, about in _first_versions(log):
@@ -238,7 +238,7 @@ def _leaving_answer(ended: Outcome | None) -> str | None:
 
 
 def up_to_each_end(recorded: StoredSession) -> Iterator[StoredSession]:
-    """Yield the session as it was at each of its ends, and as it is now."""
+    """Yield the session as it was at each end, and as it is now."""
     for place, message in enumerate(recorded.messages):
         if (ended := outcome_of(metadata(message))) is not None:
             outcome = Outcome.model_validate(ended)

@@ -1,6 +1,6 @@
 """Replaying a recorded session: running the same conversation with the recorded answers.
 
-No model, no agent of the user's own and no person is asked. Tools, functions, hooks and code run
+No model, no custom agent and no person is asked. Tools, functions, hooks and code run
 again. If they behave as before, the messages are the same.
 """
 
@@ -72,7 +72,7 @@ def compare(
             )
     if len(messages) > len(recorded.messages):
         raise SessionError(
-            f"Session {recorded.session_id!r} continues after the end of its record with message "
+            f"Session {recorded.session_id!r} continues after the record's end with message "
             f"{place_of(messages[len(recorded.messages)])}."
         )
     if misfit:
@@ -83,7 +83,7 @@ def compare_ends(recorded: StoredSession, again: StoredSession) -> None:
     """Raise if the replay ended before the end of the record."""
     if len(again.messages) < len(recorded.messages):
         raise SessionError(
-            f"Session {recorded.session_id!r} ends before the end of its record: message "
+            f"Session {recorded.session_id!r} ends before the record's end: message "
             f"{place_of(recorded.messages[len(again.messages)])} is missing."
         )
 
@@ -137,7 +137,7 @@ def _agents(recorded: StoredSession) -> dict[str, Runnable[Any, Any]]:
 
 
 async def _run(graph: Graph, recorded: StoredSession) -> StoredSession:
-    """Run the session to the end of its record, and continue it after each earlier end."""
+    """Run the session to the record's end, and continue it after each earlier end."""
     native = _replayable_conversation(recorded)
     said: list[AnyMessage] = []
     given: Any = {"conversation": native.stored()}
@@ -184,7 +184,7 @@ async def _until_end(
     recorded: StoredSession,
     said: list[AnyMessage],
 ) -> StoredSession:
-    """Run the session to its end, the end of its record, or the first difference from it."""
+    """Run the session to its end, the record's end, or the first difference."""
     while True:
         misfit, is_over = "", False
         try:

@@ -132,7 +132,7 @@ class Session(BaseSession):
 
         Yields:
             Events. The last event is the outcome, or a question that waits for a person. If the
-            session has ended, the events of its stored messages.
+            session has ended, the events for the stored messages.
 
         Raises:
             DuologueError: As in `resume`.
@@ -252,7 +252,7 @@ class Session(BaseSession):
 
         Args:
             at: The last message to keep: a message of ``result.messages``, its id, its place such
-                as ``m0007``, or the number of its place. Messages that were written in the same
+                as ``m0007``, or its number in the log. Messages that were written in the same
                 step are kept as well. If None, the newest message.
             into: The new session's id. If None, an id made from this session's id.
             **changes: Fields of the conversation that change from here on. For nested fields, pass
@@ -282,7 +282,7 @@ class Session(BaseSession):
     async def areplay(self, **registered: Unpack[Registered]) -> "Result":
         """Run the recorded session again without a model, and compare the messages.
 
-        The answers of models, of your own agents and of people come from the record. Tools,
+        The answers of models, of your agents and of people come from the record. Tools,
         functions, hooks and code run again. Nothing is stored. The replay may differ if the session
         was forked under changed rules, was loaded in part, had a speaker's memory reset, or got a
         message from `add_message` before its end.

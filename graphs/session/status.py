@@ -1,4 +1,4 @@
-"""One-line descriptions of a running conversation and of its events."""
+"""One-line descriptions of a running conversation and its events."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

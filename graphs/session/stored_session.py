@@ -57,7 +57,7 @@ class StoredSession(Shown):
         pending: Iterable[Question] = (),
         failure: str | None = None,
     ) -> "StoredSession":
-        """Create a session from the state of its graph.
+        """Create a session from its graph's state.
 
         Args:
             session: The session's id.
@@ -149,7 +149,7 @@ class StoredSession(Shown):
     def text(self) -> str:
         """The text of the last message, without its speaker. For `ask`, the answer.
 
-        Empty if there is no message, or if the last message is a person's, which nobody has
+        Empty if there is no message, or if the last message is a person's, which no speaker has
         answered.
         """
         last = self._last()

@@ -37,7 +37,7 @@ class Heard(Data):
     by: tuple[NonNegativeInt, ...]
     """The speakers' numbers."""
     before: str = ""
-    """Text in front of the message, such as the label of its speaker."""
+    """Text in front of the message, such as the speaker's label."""
     instead: str | None = None
     """The text that replaces the message. If None, the message is not replaced."""
 

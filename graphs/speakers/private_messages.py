@@ -1,8 +1,8 @@
-"""Messages that only one speaker sees, as data: its memory, and examples of its answers.
+"""Messages that only one speaker sees, as data: its memory, and sample answers.
 
 They are LangChain messages. From the speaker's point of view, an `AIMessage` is its own, a
-`ToolMessage` is the result of its own call, and a `HumanMessage` is a message it heard: from the
-speaker in `name`, or from the conversation itself if `name` is None.
+`ToolMessage` is the result of the speaker's call, and a `HumanMessage` is a message it heard: from
+the speaker in `name`, or from the conversation itself if `name` is None.
 """
 
 from copy import deepcopy

@@ -63,7 +63,7 @@ class Speaker(Spec):
     """Text prepended to each message that this speaker hears from another speaker, by the name of
     the other speaker."""
     labels: bool | None = None
-    """Whether each message that this speaker hears begins with the name of its speaker. If None,
+    """Whether each message that this speaker hears begins with the sender's name. If None,
     only if there are more than two speakers or opening answers are reconciled."""
     speaks_to: tuple[Name, ...] | None = None
     """The names of the only speakers that hear this speaker's messages in the rounds. All hear them
@@ -257,7 +257,7 @@ class Speaker(Spec):
 
     @property
     def marks(self) -> LabelledFormat | None:
-        """Return the marks of its format, or None if the format has no marks."""
+        """Return the format's marks, or None if the format has no marks."""
         return self.format if isinstance(self.format, LabelledFormat) else None
 
 

@@ -131,14 +131,14 @@ def _without_other_code(text: str) -> str:
 
 
 class _Folder:
-    """A converter of an answer's keys and choices to the spelling of its schema."""
+    """A converter of an answer's keys and choices to the schema's spelling."""
 
     def __init__(self, definitions: Mapping[str, Any], *, is_own: bool) -> None:
         self._definitions = definitions
         self._is_own = is_own
 
     def fold(self, value: Json, schema: object) -> Json:
-        """Return a value with the keys and choices of its schema."""
+        """Return a value with the schema's keys and choices."""
         kinds = [*self._kinds(schema)]
         if type(value) is str:
             return _fold_choice(value, kinds)

@@ -1,4 +1,4 @@
-"""Batches in a store: one row for each batch, and one for each of its cells that has begun.
+"""Batches in a store: one row for each batch, and one for each cell that has begun.
 
 A cell is one conversation of a batch.
 """
@@ -98,7 +98,7 @@ class CellRow(Data):
 
 
 class CellsWanted(Data):
-    """A filter for cells of a batch, which are returned in the order of their numbers."""
+    """A filter for cells of a batch, which are returned by ascending number."""
 
     batch: str
     """The batch's name."""
@@ -165,7 +165,7 @@ class Batches(ABC):
 
     @abstractmethod
     async def find(self, wanted: CellsWanted) -> Sequence[CellRow]:
-        """Return the cells that match the filter, in the order of their numbers."""
+        """Return the cells that match the filter, by ascending number."""
 
     @abstractmethod
     async def count(self, batch: str) -> Sequence[CellCount]:
@@ -220,7 +220,7 @@ class BatchLease(ABC):
 
     @abstractmethod
     async def delete(self) -> None:
-        """Delete the rows of the batch and of its cells, and its values; their sessions stay."""
+        """Delete the batch with its cells and values; the sessions stay."""
 
     @abstractmethod
     async def check(self) -> None:
@@ -232,7 +232,7 @@ class BatchLease(ABC):
 
 
 def check_batch_name(name: str) -> str:
-    """Return `name` if it is a valid name of a batch; the ids of its sessions begin with it."""
+    """Return `name` if it is a valid name of a batch; the session ids begin with it."""
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         raise SpecError(
             f"name: {name!r} is not a valid name of a batch; use 1 to 100 of A-Z a-z 0-9 . _ -"

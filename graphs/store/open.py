@@ -17,7 +17,7 @@ from .sqlite import SqliteStore
 
 
 class _Shared:
-    """A store that is open or being opened, with the number of its users."""
+    """A store that is open or being opened, with its number of users."""
 
     def __init__(self, make: Callable[[], Store]) -> None:
         # A separate task, because the first user may be cancelled while others wait.
@@ -91,7 +91,7 @@ def default_store_url() -> str:
 async def open_store(
     target: str | Path | None = None, *, create: bool = True
 ) -> AsyncIterator[Store]:
-    """Open a store; all users of its address on the same event loop share it."""
+    """Open a store; all users of one address on the same event loop share it."""
     # In a thread, like all access to files, because the dev server refuses it in a coroutine.
     place = await asyncio.to_thread(_place, target, create=create)
     async with share_store(place.address, place.make) as store:

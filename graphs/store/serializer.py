@@ -57,7 +57,7 @@ class PlainSerializer(JsonPlusSerializer):
     """A serializer of plain data, messages and LangGraph's own types, and nothing else.
 
     Objects of a user's types, such as a pydantic object in a tool's question, are written as plain
-    data: a dict of their fields. They are therefore the same in every process that reads them.
+    data: a dict with the fields. They are therefore the same in every process that reads them.
     Values without a plain form are refused when they are written.
     """
 

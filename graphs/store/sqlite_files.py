@@ -1,4 +1,4 @@
-"""The files of a SQLite store: their creation, the lock of their owner, a connection in a thread.
+"""The files of a SQLite store: their creation, the owner's lock, a connection in a thread.
 
 No function here opens a database file that is in use: closing any descriptor of it drops all locks
 of this process on it, and another process may then delete recent writes. The owner's lock ends with

@@ -39,7 +39,7 @@ class WriteFailure(NamedTuple):
 
 
 class Writer:
-    """A writer that commits the jobs of one store in the order of their arrival.
+    """A writer that commits the jobs of one store in the order in which they arrive.
 
     Jobs that arrive during a commit wait and are committed together in the next one. If jobs can't
     be committed together, each is tried separately.

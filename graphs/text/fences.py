@@ -108,11 +108,11 @@ def without_fences(text: str) -> str:
 
 
 Span = tuple[int, int]
-"""A part of a text: the index of its first character, and the index after its last."""
+"""A part of a text: the index of the first character, and the index after the last one."""
 
 _INLINE = re.compile(r"(?<!`)(`+)(?!`)[^\n]+?(?<!`)\1(?!`)")
 _LONGEST = 4000
-"""Maximum distance between inline code and the beginning of its line, in characters."""
+"""Maximum distance between inline code and the line's beginning, in characters."""
 
 
 class CodeFinder:

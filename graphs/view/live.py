@@ -26,7 +26,7 @@ answered the question.
 """
 
 _NOT_HERE: Final = (
-    ". This page can use only the models of its environment and the tools of installed packages. "
+    ". This page can use only the models in this environment and the tools of installed packages. "
     "If the session needs other tools, continue it in the program that registers them."
 )
 

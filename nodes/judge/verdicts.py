@@ -19,7 +19,7 @@ _CLAUSE_ENDS: Final = re.compile(r"[,;:()\[\]—…|\"“”«»،]|\s-+\s")
 
 
 def is_doubtful(rest: str, *, is_yes: bool) -> bool:
-    """Return whether a "yes" or "met" is doubtful because of the rest of its first sentence.
+    """Return whether a "yes" or "met" is doubtful because of the first sentence's rest.
 
     Args:
         rest: The text after the "yes" or "met" in the verdict's line.

@@ -130,7 +130,7 @@ async def report_outage(gate: Gate, model: str, server: str, refusal: Refusal | 
 
 
 class AtGate:
-    """A model call that passes a gate once for all retries of its client.
+    """A model call that passes a gate once for all of the client's retries.
 
     Args:
         gate: The gate.

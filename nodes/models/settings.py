@@ -132,7 +132,7 @@ _WORDS: Final = ("stop", "seed")
 
 @dataclass
 class Learned:
-    """Facts about the settings of one model, learned from the errors of its calls."""
+    """Facts about the settings of one model, learned from failed calls."""
 
     refused: set[str] = field(default_factory=set)
     """Names of the defaults that the model refuses."""

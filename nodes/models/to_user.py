@@ -1,4 +1,4 @@
-"""Text that a speaker sends by an argument of its tool calls (Agere's ``to_user``).
+"""Text that a speaker sends by an argument of a tool call (Agere's ``to_user``).
 
 The argument is offered with every tool. It is read while the call arrives, shown at once, and
 removed from the call. `graphs.log.heard_text` reads the text from the log.

@@ -106,7 +106,7 @@ CallT = TypeVar("CallT")
 
 
 class Tape(Generic[CallT]):
-    """A script being played, with a record of its calls. Threads and tasks can share it.
+    """A script being played, with a record of all calls. Threads and tasks can share it.
 
     Raises:
         TypeError: The script is neither a sequence of answers nor a function, or one of its answers

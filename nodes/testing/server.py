@@ -25,8 +25,9 @@ class ScriptedServer(HttpServer[Request]):
         assert server.calls[0].prompt == [{"role": "user", "content": "Hi"}]
 
     A call is a Chat Completions request that the server accepts. Calls are numbered from 0, in the
-    order of their arrival; a client's retry is a further call. A request with a wrong key (401) or
-    model (404), or that a strict server refuses (400), is recorded in `requests` but is not a call.
+    order in which they arrive; a client's retry is a further call. A request with a wrong key (401)
+    or model (404), or that a strict server refuses (400), is recorded in `requests` but is not a
+    call.
     If the script has no reply left, or raises an exception, the server answers 400, which clients
     do not retry. An exception with an HTTP status, such as `openai.RateLimitError`, keeps its
     status.

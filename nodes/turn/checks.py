@@ -52,7 +52,7 @@ def check_reply(
     handed_to: Sequence[str] = (),
     aloud: bool = True,
 ) -> Checked:
-    """Check a reply, and add the missing parts of its format if possible.
+    """Check a reply, and add the format's missing parts if possible.
 
     A reply that was cut off may lack its end. A reply without text may still name the next speaker.
     A done token counts only if others hear the reply.

@@ -121,7 +121,7 @@ async def after_tool(
 
 
 async def _given(name: str, hook: Hook, point: str, *shown: Any, may: tuple[type, ...]) -> Any:  # noqa: ANN401
-    """Call a hook with copies of its arguments, and return its result, which may be None."""
+    """Call a hook with copies of the arguments, and return its result, which may be None."""
     copies = [deepcopy(one) for one in shown]
     given = await call("hook", name, getattr(hook, point), *copies, at=point)
     if given is None or isinstance(given, may):

@@ -31,7 +31,7 @@ def ask(
 ) -> Any:  # noqa: ANN401  # the answer as the schema parses it
     """Ask a person, and wait for the answer.
 
-    This must be the first effect of its node: any code before it runs again when the answer
+    This must be the node's first effect: any code before it runs again when the answer
     arrives. The answer must take effect in a separate step, after that node. An answer is safe from
     a kill only with the next step; until then LangGraph could use it for another question of the
     same step.

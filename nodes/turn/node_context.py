@@ -112,7 +112,7 @@ class NodeContext:
     resources: Resources
     """The models and functions."""
     session: RunningSession
-    """The running session, with its spec and a reader of its log."""
+    """The running session, with its spec and a log reader."""
     position: Position
     """The session's position."""
     log: list[AnyMessage]

@@ -52,7 +52,7 @@ def with_thoughts(
 
 
 def leaves_unopened(log: Sequence[BaseMessage], name: str) -> bool:
-    """Return whether a speaker's model omitted the opening tag of its newest thought."""
+    """Return whether a speaker's model omitted the newest thought's opening tag."""
     lines = map(metadata, reversed(log))
     by_model = (
         one for one in lines if isinstance(one, SpeakerReply) and one.source is Source.MODEL
@@ -151,7 +151,7 @@ class TurnInstructions(NamedTuple):
 
     @property
     def messages(self) -> list[BaseMessage]:
-        """All instructions, for an estimate of their length."""
+        """All instructions, to estimate their length."""
         return [*([HumanMessage(self.notice)] if self.notice else []), *self.retry]
 
 

@@ -1,4 +1,4 @@
-"""A running session: its state as read so far, its progress, and the stream of its steps.
+"""A running session: its state as read so far, its progress, and the stream of steps.
 
 LangGraph stores nothing of a cancelled node. If a model has answered in the node, the call is paid
 for, but not counted in the usage, and the session repeats it. Therefore such a node may finish

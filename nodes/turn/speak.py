@@ -338,7 +338,7 @@ def _read_again(context: NodeContext, log: Sequence[AnyMessage], place: int) -> 
     """Return a message with its metadata read again from its text."""
     message = log[place]
     # The speech is checked and parsed again. Its `to_user` texts are dropped, because the new text
-    # is no argument of its calls.
+    # is no argument of a call.
     about = _metadata_of_reply(message)
     about = about.model_copy(update={"edited": False, "cut_off": False, "to_user": {}})
     if isinstance(about, Speech) and about.speaker in context.conversation.names:

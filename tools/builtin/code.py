@@ -14,7 +14,7 @@ from ..sandbox.sandbox import Ran
 async def python(
     code: Annotated[str, Field(description="Python code")], runtime: ToolRuntime[None, ToolState]
 ) -> str:
-    """Run Python code. Returns its output and the value of its last line. Variables are kept."""
+    """Run Python code. Returns the output and the value of the last line. Variables are kept."""
     return _told(await runtime.state["run_code"]("python", code))
 
 

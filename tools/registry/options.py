@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Default(NamedTuple):
-    """The default of an option, as metadata of its type. Without it the default is None."""
+    """The default of an option, as metadata of the type. Without it the default is None."""
 
     value: object
 

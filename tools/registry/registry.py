@@ -165,7 +165,7 @@ class Registry:
         return found
 
     def resolve_prompts(self, conversation: Conversation) -> Conversation:
-        """Return a conversation with the texts of its registered prompts, which are stored."""
+        """Return a conversation with the texts of registered prompts, which are stored."""
         found = conversation.prompts
         texts = {
             name: own if own.name is None or own.text is not None else self._text(name, own.name)

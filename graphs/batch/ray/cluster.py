@@ -20,7 +20,7 @@ _AUTO: Final = "auto"
 """The address of the cluster on this machine, or of a cluster that is started for this batch."""
 
 _STARTED: Final = Path("/tmp/ray/ray_current_cluster")  # noqa: S108  (it is Ray's)
-"""The file in which `ray start` stores the address of its cluster."""
+"""The file in which `ray start` stores the cluster's address."""
 
 _PATIENCE: Final = 10.0
 """Seconds that a cluster has to answer."""

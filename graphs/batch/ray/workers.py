@@ -118,7 +118,7 @@ def _check(name: str, value: object) -> None:
 
 
 class LimiterActor:
-    """An actor that keeps the model calls of all workers within the limits of their batch.
+    """An actor that keeps the model calls of all workers within the batch's limits.
 
     After a restart, it continues from the usage in the store.
     """

@@ -199,7 +199,7 @@ def _means(
     for place, trials in rows.trials_by(name, path):
         found[lines.get(place, -1)].append(trials)
     column = rows.columns[name]
-    # A single combination has no variance of its own, so the variance over all cells is used.
+    # A single combination has no variance, so the variance over all cells is used.
     is_share, spread = column.is_share, column.all.variance
     return tuple(mean_of(one, is_share=is_share, spread=spread) if one else None for one in found)
 

@@ -124,7 +124,7 @@ class Line(Link):
     values: tuple[str, ...]
     """The values of the fields that vary, in the order of `BatchReport.paths`."""
     kind: Kind
-    """The reason of its end, or its status."""
+    """The reason why it ended, or its status."""
     messages: NonNegativeInt
     """Number of messages."""
     tokens: NonNegativeInt

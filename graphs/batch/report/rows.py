@@ -86,7 +86,7 @@ class Group:
     cells: int = 0
     """Number of cells."""
     kinds: Counter[str] = field(default_factory=Counter)
-    """The counts of the reasons of their ends, and of the statuses of cells that have not ended."""
+    """The counts of the end reasons, and of the statuses of cells that have not ended."""
     ended: int = 0
     """Number of cells that have ended."""
     messages: int = 0
@@ -230,7 +230,7 @@ class Rows:
     unscored: dict[str, Fault] = field(default_factory=dict)
     """The reasons why scores are missing in cells that have ended."""
     combinations: dict[int, int] = field(default_factory=dict)
-    """The place of each combination, by the hash of its values."""
+    """The place of each combination, by the hash of the values."""
 
     def add(self, row: CellRow) -> None:
         """Add the next row."""
@@ -292,7 +292,7 @@ class Rows:
         return [one for one in found if one.scored]
 
     def trials_by(self, name: str, path: str) -> Iterator[tuple[int, Trials]]:
-        """Yield a score's trials for each combination, with the place of its value in a field."""
+        """Yield a score's trials for each combination, with the value's place in a field."""
         column, of = self.columns[name], self.fields[path].of
         for place, one in zip(of, map(Trials, column.scored, column.sums), strict=False):
             if one.scored:

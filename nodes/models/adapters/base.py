@@ -1,7 +1,7 @@
 """The interface of all adapters, and model calls through an adapter.
 
 Each family of models has its own class of adapters. An adapter is chosen once, when a name or an
-object is resolved to a model. It translates the settings of a call into the names of its client,
+object is resolved to a model. It translates a call's settings into the client's names,
 calls the client, and reads the answer or raises. No other code depends on the kind of a model.
 """
 

@@ -223,7 +223,7 @@ def _lister() -> Callable[[Settings, Notify], Awaitable[list[str]]]:
 
 
 async def _first_listed(settings: Settings, notify: Notify) -> str:
-    """Return the default model of a server: OpenAI's default, or the first of its list."""
+    """Return the default model of a server: OpenAI's default, or the first in the server's list."""
     if settings.base_url is None:
         return OPENAI_MODEL
     names = await list_models(settings, notify)

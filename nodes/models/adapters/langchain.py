@@ -172,7 +172,7 @@ def bind_tools(
         chat: The chat model, or a composition of chat models.
         label: Name of the model in errors.
         offer: The tools.
-        prepare: Returns a chat model and the arguments of its calls, from the model and the
+        prepare: Returns a chat model and the call arguments, from the model and the
             arguments bound to it.
 
     Raises:

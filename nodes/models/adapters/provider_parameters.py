@@ -137,7 +137,7 @@ class OllamaParameters(KnownParameters):
 
 
 class OpenAIParameters(Parameters):
-    """OpenAI's parameters, for LangChain's own client of its API."""
+    """OpenAI's parameters, for LangChain's own client."""
 
     def structured(self, chat: BaseChatModel, *, strict: bool | None) -> dict[str, Any]:
         """Return ``strict``, since OpenAI enforces a schema only on request."""
@@ -158,7 +158,7 @@ _PARAMETERS: Final[Mapping[str, Parameters]] = {
     "ChatOpenAI": OpenAIParameters(),
     "ChatVertexAI": GoogleParameters(),
 }
-"""The parameters of clients, by the names of their classes in packages of LangChain."""
+"""The parameters of clients, by class name, in packages of LangChain."""
 
 _OTHERS: Final = Parameters()
 

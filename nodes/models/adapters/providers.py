@@ -68,7 +68,7 @@ class ProviderModel(LangChainModel):
         self.max_reply_size = max_reply_size
 
     def checked(self, found: object) -> object:
-        """Return a reply after a check of its size. Each character counts as a byte.
+        """Return a reply after checking its size. Each character counts as a byte.
 
         The providers' packages have their own HTTP clients, which have no limit.
         """

@@ -27,7 +27,7 @@ from ..gate import tell_try, through_gate
 from .server_replies import TooLargeReplyError
 
 LIMIT: Final = "duologue.max_reply_size"
-"""Key in a request's extensions: the maximum size of its reply, in bytes."""
+"""Key in a request's extensions: the reply's maximum size, in bytes."""
 
 _MOST_CODINGS: Final = 5
 """Maximum number of compression layers of a body. httpx has the same limit."""
@@ -86,7 +86,7 @@ class _Limited(httpx2.AsyncByteStream):
 
 
 class _Unpacked(httpx2.AsyncByteStream):
-    """A body without one of its compression layers."""
+    """A body from which one compression layer is removed."""
 
     def __init__(
         self, stream: httpx2.AsyncByteStream, coding: str, request: httpx2.Request

@@ -1,7 +1,7 @@
 """Normalization of a server's JSON replies to the form of OpenAI's API. Pure functions.
 
 Servers with OpenAI's API differ in details, and many clients can't read their replies. Only fields
-that this project reads are kept, each with a value of its type.
+that this project reads are kept, each with a value of the right type.
 """
 
 import json
