@@ -433,7 +433,6 @@ def test_every_kind_has_a_graph_for_studio_and_a_public_function() -> None:
 @pytest.mark.parametrize(
     ("header", "page", "expected"),
     [
-        ("function", "README.md", GRAPHS),
         ("kind", "docs/conversations.md", GRAPHS),
         ("graph", "docs/studio.md", GRAPHS),
         ("turn_order", None, _kinds(RoundRobin, TurnFunction, Moderator, Handoff)),

@@ -257,7 +257,7 @@ def test_what_does_not_fit_is_told_before_a_model_is_asked(
 @pytest.mark.parametrize(
     ("agent", "told"),
     [
-        ("Chef", "must be a Speaker or a dict of its fields, not str$"),
+        ("Chef", "must be a Speaker or a dict with a speaker's fields, not str$"),
         (RunnableLambda(str), "not RunnableLambda; add it to the replies of a Speaker$"),
     ],
 )
