@@ -43,13 +43,17 @@ async def read_earlier_values(store: Store, batch: Batch, name: str) -> dict[str
         The results of each earlier batch as JSON text, by the earlier batch's name.
 
     Raises:
-        SpecError: An earlier batch does not exist, has not ended, or has no results.
+        SpecError: An earlier batch does not exist, has not ended, has no results, or is the batch
+            itself.
         StoreError: The store cannot be read.
     """
+    wanted = earlier_names(batch)
+    if name in wanted:
+        raise SpecError(f"vary.{wanted[name]}: names this batch itself; name an earlier batch")
     stored = await store.batches.values(name)
     return {
         earlier: stored.get(earlier) or await _read_results(store, earlier, key)
-        for earlier, key in earlier_names(batch).items()
+        for earlier, key in wanted.items()
     }
 
 
