@@ -22,6 +22,8 @@ from ..session.stored_session import StoredSession
 from ..store.batches import BatchLease, BatchRow, CellRow, CellStatus, CellsWanted
 from ..store.open import Store
 from .cells import Cell, Cells
+from .order import STORED
+from .selection import RunCells
 from .spec import Batch
 from .values import canonical_json
 
@@ -136,16 +138,16 @@ def _upgrade_spec(spec: str) -> str:
 
 
 async def write_begun_row(
-    lease: BatchLease, batch: Batch, cells: Cells, known: BatchRow | None
+    lease: BatchLease, batch: Batch, run: RunCells, known: BatchRow | None
 ) -> BatchRow:
     """Write the row of a batch that runs now."""
     now = datetime.now(UTC)
     row = BatchRow(
         batch=lease.batch,
-        title=_title(cells),
-        spec=cells.spec,
-        settings=_settings(batch),
-        cells=len(cells),
+        title=_title(run.cells),
+        spec=run.cells.spec,
+        settings=_settings(batch, run),
+        cells=run.selection.cells,
         seconds=known.seconds if known else 0,
         created_at=known.created_at if known else now,
         updated_at=now,
@@ -182,10 +184,10 @@ def _usage(figures: Mapping[str, Any]) -> Usage:
     return Usage.model_validate({name: figures[name] for name in _USED})
 
 
-async def have_ended(store: Store, name: str, cells: Cells) -> bool:
-    """Return whether the number of finished cells equals the number of cells."""
+async def have_ended(store: Store, name: str, cells: int) -> bool:
+    """Return whether at least this number of cells is finished."""
     counts = await store.batches.count(name)
-    return sum(one.cells for one in counts if one.status == "finished") >= len(cells)
+    return sum(one.cells for one in counts if one.status == "finished") >= cells
 
 
 def _title(cells: Cells) -> str:
@@ -198,8 +200,8 @@ def _title(cells: Cells) -> str:
     return titles.pop() if len(titles) == 1 else ""
 
 
-def _settings(batch: Batch) -> str:
+def _settings(batch: Batch, run: RunCells) -> str:
     told = batch.model_dump(
         mode="json", include={"judge_at_end", "limits", "score", "seed", "trials"}
     )
-    return json.dumps(told)
+    return json.dumps(told | {STORED: run.selection.model_dump()})

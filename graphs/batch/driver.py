@@ -13,9 +13,10 @@ from ..common.errors import BatchError, StoreError
 from ..store.batches import BatchLease, BatchRow, CellRow
 from ..store.errors import LostBatchError
 from ..store.open import Store
-from .cells import Cell, Cells
+from .cells import Cell
 from .limiter import PATIENCE, Figures, Limiter
 from .scores import ScoreFunction
+from .selection import RunCells
 from .worker import Worker
 
 
@@ -86,6 +87,10 @@ class BatchSettings:
     ray: str | None = None
     patience: float = PATIENCE
     scores: Mapping[str, ScoreFunction] | None = None
+    limit: int | None = None
+    sample: int | None = None
+    seed: int | None = None
+    shuffle: bool | None = None
 
 
 @dataclass
@@ -95,13 +100,16 @@ class Driver:
     store: Store
     lease: BatchLease
     row: BatchRow
-    cells: Cells
+    cells: RunCells
+    """The cells of the run, in the order in which they run."""
     crew: CellExecutor
     settings: BatchSettings
     scores: tuple[str, ...]
     """The names of the batch's scores. A cell that has ended but lacks a score is scored in
     this run.
     """
+    reached_limit: str | None = None
+    """The reason why the run ends before all cells of the batch have run, or None."""
     told: Callable[[CellRow], None] | None = None
     """A function that receives the row of each cell after its run, or None."""
     _error: Exception | None = None
@@ -125,7 +133,7 @@ class Driver:
                 for _ in range(self.settings.concurrency):
                     workers.create_task(self._work(todo))
             paused = await self.crew.paused()
-        self.row = self.row.model_copy(update={"stopped": paused})
+        self.row = self.row.model_copy(update={"stopped": paused or self.reached_limit})
         try:
             await self.lease.put(self.row)
         except (StoreError, LostBatchError) as error:

@@ -1,7 +1,8 @@
 """A conversation, and the rows of values with which its fields are filled in."""
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations, islice
 from math import prod
 from pathlib import Path as FilePath
@@ -298,9 +299,9 @@ class Grid:
             }
             for group in group_rows(axis, columns)[1:]:
                 try:
-                    self.conversation([*first[:place], group.row, *first[place + 1 :]])
+                    self.conversation([*first[:place], group.rows[0], *first[place + 1 :]])
                 except SpecError as error:
-                    raise axis.error(_strip_path(error, axis.paths), group.row) from error
+                    raise axis.error(_strip_path(error, axis.paths), group.rows[0]) from error
 
     def _is_plain_text(self, place: Path) -> bool:
         """Return whether a place in the data is one of the `PLAIN_TEXTS`."""
@@ -410,10 +411,8 @@ def _places(base: Base, axes: Sequence[Axis]) -> dict[str, Path]:
 class RowGroup:
     """Rows of an axis that are alike."""
 
-    row: int
-    """The first of the rows, counted from 0."""
-    count: int = 0
-    """Number of rows."""
+    rows: "array[int]" = field(default_factory=lambda: array("L"))
+    """The rows, counted from 0."""
 
 
 def group_rows(
@@ -429,7 +428,7 @@ def group_rows(
     found: dict[tuple[str, ...], RowGroup] = {}
     for number, row in enumerate(axis.rows):
         key = tuple(_difference(row[column], is_alike) for column, is_alike in columns.items())
-        found.setdefault(key, RowGroup(number)).count += 1
+        found.setdefault(key, RowGroup()).rows.append(number)
     return [*found.values()]
 
 

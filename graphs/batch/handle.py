@@ -94,7 +94,11 @@ class BatchRun:
     rows = in_background(arows)
 
     async def areport(
-        self, output: str | Path | None = None, *, transcripts: int = 1000
+        self,
+        output: str | Path | None = None,
+        *,
+        transcripts: int = 1000,
+        sort: str | None = None,
     ) -> BatchReport:
         """Write the batch's results as an HTML page, with a folder of transcripts next to it.
 
@@ -106,17 +110,20 @@ class BatchRun:
                 working folder. The transcripts are written to the folder ``NAME-sessions`` next to
                 the page.
             transcripts: Maximum number of transcripts: first those of the cells that the page lists
-                with an error, then those of the first cells.
+                with an error, then those of the first cells in the page's table.
+            sort: The name of a score. The table lists the cells with the lowest score first; with a
+                ``-`` before the name, those with the highest score. If None, the order of the run,
+                so that the first cells cover the values of each field equally.
 
         Returns:
             The figures on the page, and its path.
 
         Raises:
-            SpecError: The page cannot be written.
+            SpecError: The page cannot be written, or no cell has the score.
         """
         page = Path(output if output is not None else f"{self.name}.html")
         async with known_store(self.store) as store:
-            return await write_report(store, self.name, page, transcripts)
+            return await write_report(store, self.name, page, transcripts, sort)
 
     report = in_background(areport)
 

@@ -1,6 +1,7 @@
 """A preview of a batch before any call: its size, its calls and two cells. Pure functions."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
@@ -17,9 +18,11 @@ from ..conversation.judges import SeparateJudge
 from ..conversation.limits import most_calls, plain_calls
 from ..ends.end import call_caps
 from ..session.session_row import title_of
-from .cells import Cell, Cells
-from .grid import PLAIN_TEXTS, Grid, RowGroup, group_rows
+from .cells import Cell
+from .grid import PLAIN_TEXTS, RowGroup, group_rows
+from .order import RunOrder
 from .paths import read_paths
+from .selection import RunCells
 from .spec import BatchLimits
 from .values import Axis, Value
 
@@ -74,7 +77,13 @@ class Preview(Data):
     """The size of a batch before any call."""
 
     sessions: int
-    """Number of sessions."""
+    """Number of sessions of the run."""
+    sample: int | None = None
+    """Size of the random sample. None if the batch has all cells."""
+    in_all: int
+    """Number of cells without a sample and a limit."""
+    seed: int | None = None
+    """The seed of the shuffled order. None if the cells run in the order of their numbers."""
     most_calls: int | None
     """Maximum number of model calls of all sessions together. None if there is no bound."""
     plain_calls: int | None
@@ -86,14 +95,19 @@ class Preview(Data):
     limits: BatchLimits
     """The limits over all sessions together."""
     cells: tuple[FilledCell, ...]
-    """The first and the last cell."""
+    """The first and the last cell. If only a part of the cells runs, those of the run's order."""
 
     def text(self) -> str:
         """Return the preview as text for people."""
         return "\n".join([*self._head(), *(line for cell in self.cells for line in cell.lines())])
 
     def _head(self) -> Iterator[str]:
-        sessions = "1 session" if self.sessions == 1 else f"{self.sessions:,} sessions"
+        sessions = "1 session" if self.in_all == 1 else f"{self.in_all:,} sessions"
+        if self.sample is not None:
+            sessions = f"a random sample of {self.sample:,} of {sessions}"
+        if self.sessions < (self.sample or self.in_all):
+            sessions = f"the first {self.sessions:,} of {sessions}"
+        sessions = f"{sessions[0].upper()}{sessions[1:]}"
         if self.most_calls is None or self.plain_calls is None:
             yield f"{sessions}. There is no bound on the model calls: {self.no_bound}"
         else:
@@ -102,32 +116,40 @@ class Preview(Data):
                 "if every session runs up to its cap, without tool calls and retries."
             )
         yield from _limits(self.limits)
+        if self.in_all > 1:
+            seed = "the cells' numbers" if self.seed is None else f"shuffled, seed {self.seed}"
+            yield f"Order: {seed}."
 
 
-def preview_batch(cells: Cells, limits: BatchLimits, *, judge_at_end: bool = False) -> Preview:
+def preview_batch(run: RunCells, limits: BatchLimits, *, judge_at_end: bool = False) -> Preview:
     """Return the preview of a batch.
 
     Args:
-        cells: The batch's cells. They have passed `Grid.check`.
+        run: The cells of the run. Their grid has passed `Grid.check`.
         limits: The limits over all sessions together.
         judge_at_end: Whether the separate judge is asked about sessions that have ended.
     """
     most, plain, why = 0, 0, None
     try:
-        for kind, times in _kinds(cells.grid):
-            many, judged = times * cells.trials, _calls_at_end(kind) if judge_at_end else (0, 0)
+        for kind, many in _kinds(run):
+            judged = _calls_at_end(kind) if judge_at_end else (0, 0)
             most += many * (_max_calls(kind) + judged[0])
             plain += many * (min(_max_calls(kind), plain_calls(kind)) + judged[1])
     except _NoBoundError as error:
         why = str(error)
-    numbers = dict.fromkeys((1, cells.count))
+    selection = run.selection
+    order = RunOrder() if run.is_whole else selection.order
+    numbers = dict.fromkeys(map(order.number, (0, len(run) - 1)))
     return Preview(
-        sessions=cells.count,
+        sessions=len(run),
+        sample=None if selection.sample_of is None else selection.cells,
+        in_all=run.cells.count,
+        seed=selection.order.seed,
         most_calls=None if why else most,
         plain_calls=None if why else plain,
         no_bound=why,
         limits=limits,
-        cells=tuple(_fill_cell(cells.cell(number)) for number in numbers),
+        cells=tuple(_fill_cell(run.cells.cell(number)) for number in numbers),
     )
 
 
@@ -153,20 +175,44 @@ def _calls_at_end(conversation: Conversation) -> tuple[int, int]:
     return 2, 0 if judge.final_verdict else 1
 
 
-def _kinds(grid: Grid) -> Iterator[tuple[Conversation, int]]:
+def _kinds(run: RunCells) -> Iterator[tuple[Conversation, int]]:
     """Yield a conversation for each group with the same number of calls, and the group's size."""
+    grid = run.cells.grid
     groups = [_group_rows(axis, grid.places) for axis in grid.axes]
-    if prod(map(len, groups)) > MOST_KINDS:
-        raise _NoBoundError(
-            f"the varied fields make more than {MOST_KINDS:,} kinds of conversations."
-        )
-    for chosen in product(*groups):
+    for chosen, cells in _count_kinds(run, groups).items():
+        rows = [axis[group].rows[0] for axis, group in zip(groups, chosen, strict=True)]
         try:
-            found = grid.conversation([group.row for group in chosen])
+            found = grid.conversation(rows)
         except SpecError:
             # Such a session fails before any call.
             continue
-        yield found, prod(group.count for group in chosen)
+        yield found, cells
+
+
+def _count_kinds(
+    run: RunCells, groups: Sequence[Sequence[RowGroup]]
+) -> Mapping[tuple[int, ...], int]:
+    """Return the number of cells for each choice of a group of each axis."""
+    found = Counter[tuple[int, ...]]()
+    if run.is_whole:
+        _check_kinds(prod(map(len, groups)))
+        for chosen in product(*(range(len(axis)) for axis in groups)):
+            sizes = (len(axis[group].rows) for axis, group in zip(groups, chosen, strict=True))
+            found[chosen] = prod(sizes) * run.cells.trials
+        return found
+    of = [{row: group for group, one in enumerate(axis) for row in one.rows} for axis in groups]
+    for number in run.numbers():
+        rows = run.cells.grid.rows((number - 1) // run.cells.trials)
+        found[tuple(axis[row] for axis, row in zip(of, rows, strict=True))] += 1
+        _check_kinds(len(found))
+    return found
+
+
+def _check_kinds(many: int) -> None:
+    if many > MOST_KINDS:
+        raise _NoBoundError(
+            f"the varied fields make more than {MOST_KINDS:,} kinds of conversations."
+        )
 
 
 def _group_rows(axis: Axis, places: Mapping[str, object]) -> Sequence[RowGroup]:

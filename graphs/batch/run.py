@@ -17,11 +17,13 @@ from ..session.options import Options, StoreOptions
 from ..session.run import check_here
 from ..store.batches import check_batch_name
 from ..store.open import open_store
+from ..store.rows import reading_store
 from .batch_row import catch_up, have_ended, read_known_row, read_usage_before, write_begun_row
 from .cells import Cells, has_separate_judge
 from .driver import CONCURRENCY, BatchSettings, CellExecutor, Driver, LocalExecutor
 from .earlier_results import EarlierBatches
 from .limiter import PATIENCE, Limiter
+from .order import Selection, read_selection
 from .read_earlier import (
     earlier_names,
     parse_earlier_values,
@@ -29,6 +31,7 @@ from .read_earlier import (
     store_earlier_values,
 )
 from .scores import ScoreFunction, find_scores
+from .selection import RunCells, select_cells
 from .spec import Batch, BatchLimits, load_batch
 from .status import BatchStatus, read_status
 from .worker import Worker
@@ -45,7 +48,12 @@ async def open_driver(
     source: BatchLike, settings: BatchSettings, options: Options
 ) -> AsyncIterator[Driver]:
     """Check a batch, lease it, and yield the driver that runs it."""
-    _check(options, settings)
+    check_options(options, Options, *_OWN)
+    check_settings(settings)
+    if options.get("message") is not None:
+        raise TypeError(
+            "message: a batch has none, as its sessions begin without one; leave it out"
+        )
     name = batch_name(settings.name, source)
     checked = await check_batch(source, name, options.get("store"))
     batch, cells = checked.batch, checked.cells
@@ -53,19 +61,23 @@ async def open_driver(
     store = options.get("store") or (await asyncio.to_thread(load_settings)).store
     async with open_store(store) as opened, opened.lock_batch(name) as lease:
         known = await read_known_row(opened, name, cells)
+        with reading_store(opened.url):
+            before = None if known is None else read_selection(known)
+        run = choose_cells(cells, settings, before)
         seconds = 0.0 if known is None else known.seconds
         await catch_up(opened, lease)
         used = await read_usage_before(opened, name)
         limiter = Limiter(batch.limits, used, seconds, settings.patience)
-        if not await have_ended(opened, name, cells):
+        if not await have_ended(opened, name, len(run)):
             # A batch whose cells have all ended is only read or scored, which needs no model.
             await check_here(cells.cell(1).conversation(), limiter, **options)
         given: Options = {**options, "store": store}
         worker = Worker(lease, opened, limiter, given, found, batch.judge_at_end)
         async with _open_crew(worker, limiter, batch.limits, settings) as crew:
-            row = await write_begun_row(lease, batch, cells, known)
+            row = await write_begun_row(lease, batch, run, known)
             await store_earlier_values(opened, lease, checked.values)
-            yield Driver(opened, lease, row, cells, crew, settings, tuple(found))
+            why = run.reached_limit()
+            yield Driver(opened, lease, row, run, crew, settings, tuple(found), why)
 
 
 def _open_crew(
@@ -121,6 +133,18 @@ def _check_cells(batch: Batch, name: str, earlier: EarlierBatches) -> Cells:
     return cells
 
 
+def choose_cells(cells: Cells, settings: BatchSettings, known: Selection | None = None) -> RunCells:
+    """Return the cells of a run with these settings."""
+    return select_cells(
+        cells,
+        known,
+        limit=settings.limit,
+        sample=settings.sample,
+        seed=settings.seed,
+        shuffle=settings.shuffle,
+    )
+
+
 def batch_name(name: str | None, source: BatchLike) -> str:
     """Return the name of a batch. Without a name, it is the name of the batch's file."""
     if name is None and isinstance(source, str | Path):
@@ -130,18 +154,23 @@ def batch_name(name: str | None, source: BatchLike) -> str:
     return check_batch_name(name)
 
 
-def _check(options: Options, settings: BatchSettings) -> None:
-    check_options(options, Options, *_OWN)
-    concurrency, patience = settings.concurrency, settings.patience
-    if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
-        raise SpecError(f"concurrency: must be a whole number, 1 or more, not {concurrency!r}")
+def check_settings(settings: BatchSettings) -> None:
+    """Raise if a setting of a run is not valid."""
+    _check_whole("concurrency", settings.concurrency, 1)
+    for name, least in (("limit", 1), ("sample", 1), ("seed", 0)):
+        if (value := getattr(settings, name)) is not None:
+            _check_whole(name, value, least)
+    if not isinstance(settings.shuffle, bool | None):
+        raise SpecError(f"shuffle: must be true or false, not {settings.shuffle!r}")
+    patience = settings.patience
     is_number = isinstance(patience, int | float) and not isinstance(patience, bool)
     if not is_number or not 0 <= patience < inf:
         raise SpecError(f"patience: must be a number of seconds, 0 or more, not {patience!r}")
-    if options.get("message") is not None:
-        raise TypeError(
-            "message: a batch has none, as its sessions begin without one; leave it out"
-        )
+
+
+def _check_whole(name: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise SpecError(f"{name}: must be a whole number, {least} or more, not {value!r}")
 
 
 @list_options
@@ -154,6 +183,10 @@ async def arun_batch(
     ray: str | None = None,
     patience: float = PATIENCE,
     scores: Mapping[str, ScoreFunction] | None = None,
+    limit: int | None = None,
+    sample: int | None = None,
+    seed: int | None = None,
+    shuffle: bool | None = None,
     **options: Unpack[StoreOptions],
 ) -> BatchStatus:
     """Run a batch to its end, or resume it.
@@ -179,6 +212,17 @@ async def arun_batch(
         scores: Functions that score a session that has ended, by name. A function receives the
             session's `Result`, or the `Result` and the cell's values by path, and returns a number,
             a bool, or a dict of them by name.
+        limit: Maximum number of cells that have run at the end, including those of earlier runs.
+            A later run with a larger limit, or without one, runs the next cells. If None, all
+            cells run.
+        sample: Number of cells that are drawn at random. The batch consists of these cells only. A
+            later run can pass a larger number, which adds cells to the same sample. If None, the
+            batch has all cells, or the sample with which it was begun.
+        seed: The seed of the shuffled order and of the sample, 0 or more. It is stored with the
+            batch, and cannot change. If None, the stored seed, or 0 for a new batch.
+        shuffle: Whether the cells run in a random order whose every beginning covers the values of
+            each field equally. If False, they run in the order of their numbers. This cannot
+            change. If None, as stored, or True for a new batch.
         **options: The options of each session's run.
 
     Returns:
@@ -204,7 +248,9 @@ async def arun_batch(
         >>> run_batch(batch, name="b", model=model, store="memory:batch-docs").reasons
         {'done_token': 2}
     """
-    settings = BatchSettings(name, concurrency, retry_failed, ray, patience, scores)
+    settings = BatchSettings(
+        name, concurrency, retry_failed, ray, patience, scores, limit, sample, seed, shuffle
+    )
     async with open_driver(batch, settings, cast("Options", options)) as driver:
         row = await driver.run()
     async with known_store(options.get("store")) as opened:

@@ -18,6 +18,7 @@ from ..store.batches import BatchRow, CellCount, CellRow, CellStatus, CellsWante
 from ..store.errors import unknown_batch
 from ..store.open import Store
 from ..store.rows import reading_store
+from .order import describe_sample, read_selection
 
 
 class BatchStatus(Shown, Data):
@@ -29,6 +30,10 @@ class BatchStatus(Shown, Data):
     """The title that all its conversations have, or an empty text."""
     cells: NonNegativeInt
     """Number of cells, including cells that have not begun."""
+    sample_of: NonNegativeInt | None = None
+    """Number of cells from which the batch's cells were drawn at random. None if it has all."""
+    seed: NonNegativeInt | None = None
+    """The seed of the shuffled order. None if the cells run in the order of their numbers."""
     counts: tuple[CellCount, ...] = ()
     """Number of cells for each status and reason, with their usage."""
     is_running: bool = False
@@ -100,7 +105,17 @@ class BatchStatus(Shown, Data):
         used = f"{self.calls:,} model calls, {self.tokens:,} tokens{cost}."
         return Panel(
             title=f"Batch {escape_invisible(self.batch)}: {self.standing()}",
-            notes=tuple(filter(None, (self.title, used, self.stopped))),
+            notes=tuple(
+                filter(
+                    None,
+                    (
+                        self.title,
+                        describe_sample(self.cells, self.sample_of, self.seed),
+                        used,
+                        self.stopped,
+                    ),
+                )
+            ),
             head=("Cells", "Number"),
             rows=tuple((escape_invisible(name), f"{number:,}") for name, number in self.rows()),
         )
@@ -133,10 +148,14 @@ async def read_status(store: Store, batch: str, row: BatchRow | None = None) -> 
     row = row or await store.batches.get(batch)
     if row is None:
         raise unknown_batch(batch, store.url)
+    with reading_store(store.url):
+        known = read_selection(row)
     return BatchStatus(
         batch=batch,
         title=row.title,
         cells=row.cells,
+        sample_of=known.sample_of,
+        seed=known.order.seed,
         counts=tuple(await store.batches.count(batch)),
         is_running=is_running,
         seconds=row.seconds,

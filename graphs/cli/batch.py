@@ -37,6 +37,34 @@ def run(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Run the failed cells again.")
     ] = False,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Run only the first N cells; a larger N continues. [default: all]",
+        ),
+    ] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Make the batch a random sample of N cells. [default: all, or as begun]",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="The seed of the shuffled order and of the sample. [default: 0, or as begun]",
+        ),
+    ] = None,
+    no_shuffle: Annotated[
+        bool,
+        typer.Option("--no-shuffle", help="Run the cells in the order of their numbers."),
+    ] = False,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -72,15 +100,26 @@ def run(
     Ctrl-C pauses the batch as soon as the current model calls are answered. Run the same command
     again to resume it.
     """
+    from ..batch.driver import BatchSettings
+
+    settings = BatchSettings(
+        name,
+        concurrency,
+        retry_failed,
+        ray,
+        patience,
+        limit=limit,
+        sample=sample,
+        seed=seed,
+        shuffle=False if no_shuffle else None,
+    )
     if dry_run:
         from .show_batch import show_plan
 
-        show_plan(file, name, store, as_json=as_json)
+        show_plan(file, settings, store, as_json=as_json)
         return
-    from ..batch.driver import BatchSettings
     from .run_batch import run_here
 
-    settings = BatchSettings(name, concurrency, retry_failed, ray, patience)
     run_here(file, settings, {"store": store, "model": model}, as_json=as_json)
 
 
@@ -116,6 +155,14 @@ def report(
             show_default=False,
         ),
     ] = 1000,
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SCORE",
+            help="List the cells with the lowest score first; -SCORE lists the highest first. "
+            "[default: in the order of the run]",
+        ),
+    ] = None,
     store: StoreOption = None,
 ) -> None:
     """Write the results of a batch as an HTML page.
@@ -125,7 +172,7 @@ def report(
     from ..batch.handle import BatchRun
     from .terminal.console import stdout
 
-    stdout().print(BatchRun(name, store=store).report(output, transcripts=transcripts))
+    stdout().print(BatchRun(name, store=store).report(output, transcripts=transcripts, sort=sort))
 
 
 @app.command("list", epilog=example_of("batch list"))

@@ -57,7 +57,7 @@ class _Run:
                     began = time.monotonic()
                     if not self.as_json:
                         status = await read_status(self.driver.store, self.driver.row.batch)
-                        self.view.show(status, await self.driver.crew.pace())
+                        self.view.show(self._of_run(status), await self.driver.crew.pace())
                     # Counting the cells of a batch with a million of them takes half a second.
                     took = time.monotonic() - began
                     await asyncio.wait([running], timeout=max(_LOOK, 4 * took))
@@ -80,10 +80,20 @@ class _Run:
         if self.as_json:
             json_line(row.model_dump_json())
 
+    def _of_run(self, status: BatchStatus) -> BatchStatus:
+        """Return the status with the cells of this run only."""
+        return status.model_copy(update={"cells": max(len(self.driver.cells), status.done)})
+
+    def _has_reached_limit(self, status: BatchStatus) -> bool:
+        return status.stopped is not None and status.stopped == self.driver.reached_limit
+
     def _code(self, status: BatchStatus) -> ExitCode:
         if self.signals:
             return ExitCode(128 + self.signals[0])
-        return ExitCode.DONE if status.finished == status.cells else ExitCode.UNFINISHED
+        # If the run reached its limit, other cells of the batch have not begun.
+        reached = self._has_reached_limit(status)
+        cells = sum(one.cells for one in status.counts) if reached else status.cells
+        return ExitCode.DONE if status.finished == cells else ExitCode.UNFINISHED
 
     def _say_what_is_next(self, status: BatchStatus) -> None:
         waiting = status.of("waiting")
@@ -96,6 +106,8 @@ class _Run:
             # A limit counts over all runs of the batch.
             is_used_up = (status.stopped or "").startswith("limits.")
             larger = "Raise the limit, then run" if is_used_up else "Run"
+            if self._has_reached_limit(status):
+                larger = "With a larger --limit, or without it, run"
             plain(stderr(), f"{larger} the same command again for the remaining cells.")
         if status.failed:
             plain(stderr(), "Add --retry-failed to run the failed cells again.")

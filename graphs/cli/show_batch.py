@@ -4,6 +4,7 @@ import asyncio
 import json
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -22,18 +23,21 @@ from .terminal.console import (
     whole,
 )
 
+if TYPE_CHECKING:
+    from ..batch.driver import BatchSettings
+
 _LOOK = 1.0
 """Seconds between two reads of the status of a batch that another process runs."""
 
 
-def show_plan(file: Path, name: str | None, store: str | None, *, as_json: bool) -> None:
+def show_plan(file: Path, settings: "BatchSettings", store: str | None, *, as_json: bool) -> None:
     """Print the size of a batch and two cells, without running it."""
     from ..batch.preview import preview_batch  # loads LangGraph
-    from ..batch.run import batch_name, check_batch
+    from ..batch.run import batch_name, check_batch, choose_cells
 
-    checked = asyncio.run(check_batch(file, batch_name(name, file), store))
-    batch = checked.batch
-    found = preview_batch(checked.cells, batch.limits, judge_at_end=batch.judge_at_end)
+    checked = asyncio.run(check_batch(file, batch_name(settings.name, file), store))
+    batch, run = checked.batch, choose_cells(checked.cells, settings)
+    found = preview_batch(run, batch.limits, judge_at_end=batch.judge_at_end)
     if as_json:
         json_line(found.model_dump_json())
         return

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from duologue.graphs.batch.order import read_selection
 from duologue.graphs.batch.report.page import gather_report
 from duologue.graphs.batch.report.render import render
 from duologue.graphs.batch.report.rows import Rows
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+
+MISSING = "\N{EN DASH}"
+"""The text of a missing score."""
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -53,7 +57,10 @@ def page() -> str:
         updated_at=NOW,
     )
     written = {row.session for row in rows.first[::2]}
-    return render(gather_report(batch, rows, is_running=True, folder=HOSTILE[0], written=written))
+    known = read_selection(batch)
+    return render(
+        gather_report(batch, known, rows, is_running=True, folder=HOSTILE[0], written=written)
+    )
 
 
 def test_no_text_of_a_batch_runs_and_its_page_fits_at_any_width(
@@ -71,7 +78,7 @@ def test_no_text_of_a_batch_runs_and_its_page_fits_at_any_width(
         tab.on("pageerror", lambda error: wrong.append(str(error)))
         tab.goto(path.as_uri())
         tab.evaluate("scrollTo(0, 1e6)")
-        assert tab.evaluate("[window.ran, document.scripts.length]") == [None, 0]
+        assert tab.evaluate("[window.ran, document.scripts.length]") == [None, 1]
         foreign = "document.querySelectorAll('img, iframe, object, base, link').length"
         assert tab.evaluate(foreign) == 0
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
@@ -84,3 +91,38 @@ def test_no_text_of_a_batch_runs_and_its_page_fits_at_any_width(
         context.close()
     assert {*asked} == {path.as_uri()}
     assert wrong == []
+
+
+def test_a_click_on_a_heading_sorts_the_cells_by_that_column(
+    browser: "Browser", tmp_path: Path
+) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(page(), encoding="utf-8", errors="replace")
+    tab = browser.new_page()
+    tab.goto(path.as_uri())
+    table = tab.locator("table.lines")
+    heads = table.locator("thead th")
+    names = heads.all_inner_texts()
+
+    def column(name: str) -> list[str]:
+        at = next(place for place, text in enumerate(names) if text.startswith(name))
+        heads.nth(at).get_by_role("button").click()
+        return table.locator(f"tbody tr > :nth-child({at + 1})").all_inner_texts()
+
+    messages = [int(text) for text in column("Messages")]
+    assert messages == sorted(messages)
+    assert [int(text) for text in column("Messages")] == messages[::-1]
+    assert heads.nth(names.index("Messages")).get_attribute("aria-sort") == "descending"
+    score = len(names) - 2
+    heads.nth(score).get_by_role("button").click()
+    scores = table.locator(f"tbody tr > :nth-child({score + 1})").all_inner_texts()
+    known = [text for text in scores if text != MISSING]
+    # Cells without the score come last in both directions.
+    assert known == sorted(known) == scores[: len(known)]
+    heads.nth(score).get_by_role("button").click()
+    scores = table.locator(f"tbody tr > :nth-child({score + 1})").all_inner_texts()
+    assert scores == [*known[::-1], *[MISSING] * (len(scores) - len(known))]
+    assert [heads.nth(at).get_attribute("aria-sort") for at in range(len(names))].count(None) == (
+        len(names) - 1
+    )
+    tab.close()

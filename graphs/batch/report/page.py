@@ -9,8 +9,21 @@ from ...ends.all_ends import Reason
 from ...rules.met_ends import ENDS
 from ...show.charts import colour
 from ...store.batches import BatchRow, CellRow
+from ..order import Selection
 from .estimates import Estimate, Trials, mean_of, pass_hat
-from .page_data import BatchReport, Histogram, Kind, Line, Link, Score, Sentence, Value, Varied
+from .page_data import (
+    BatchReport,
+    Extreme,
+    Extremes,
+    Histogram,
+    Kind,
+    Line,
+    Link,
+    Score,
+    Sentence,
+    Value,
+    Varied,
+)
 from .rows import Fault, Group, Rows, Spread, join_groups, label_value, largest_places
 
 NOT_ENDED: Final[Mapping[str, str]] = {
@@ -59,12 +72,19 @@ _TONES: Final[Mapping[str, str]] = {
 
 
 def gather_report(
-    batch: BatchRow, rows: Rows, *, is_running: bool, folder: str, written: Collection[str]
+    batch: BatchRow,
+    selection: Selection,
+    rows: Rows,
+    *,
+    is_running: bool,
+    folder: str,
+    written: Collection[str],
 ) -> BatchReport:
     """Return the report of a batch.
 
     Args:
         batch: The row of the batch.
+        selection: The batch's cells, which may be a sample.
         rows: The totals of its cells' rows.
         is_running: Whether a run of the batch is active.
         folder: The name of the folder with the transcripts, next to the page.
@@ -79,6 +99,8 @@ def gather_report(
         batch=batch.batch,
         title=batch.title,
         cells=batch.cells,
+        sample_of=selection.sample_of,
+        seed=selection.order.seed,
         trials=rows.trials,
         combinations=len(rows.combinations),
         is_running=is_running,
@@ -188,7 +210,38 @@ def _varied(rows: Rows, path: str, colours: Mapping[str, str]) -> Varied:
         words = "all others" if known.groups[0].cells else f"{len(rest) - 1:,} others"
         last = _value(words, others, colours, [of[-1] for of in scores])
         values.append(last.model_copy(update={"is_rest": True}))
-    return Varied(path=path, values=tuple(values))
+    extremes = (_extremes(rows, name, path) for name in rows.columns)
+    return Varied(path=path, values=tuple(values), extremes=tuple(filter(None, extremes)))
+
+
+def _extremes(rows: Rows, name: str, path: str) -> Extremes | None:
+    """Return the best and the worst value of a field. None if all values are equally good."""
+    found: dict[int, list[Trials]] = {}
+    for place, trials in rows.trials_by(name, path):
+        found.setdefault(place, []).append(trials)
+    column, names = rows.columns[name], [*rows.fields[path].places]
+    means = {
+        place: mean_of(found[place], is_share=column.is_share, spread=column.all.variance)
+        # Place 0 is for all values beyond the maximum.
+        for place in sorted(found.keys() - {0})
+    }
+    values = {one.value for one in means.values()}
+    if len(values) < 2:
+        return None
+
+    def extreme(value: float) -> Extreme:
+        equal = [place for place, one in means.items() if one.value == value]
+        # Of equal values, the one with the most sessions is the most certain.
+        place = max(equal, key=lambda one: means[one].sessions)
+        label = _cut(names[place - 1], _LABEL)
+        return Extreme(label=label, mean=means[place], others=len(equal) - 1)
+
+    return Extremes(
+        score=name,
+        is_share=column.is_share,
+        best=extreme(max(values)),
+        worst=extreme(min(values)),
+    )
 
 
 def _means(

@@ -1,16 +1,22 @@
 """The data of a batch's page. The templates render it. No value contains HTML."""
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from pydantic import AwareDatetime, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from ...common.data import Data
 from ...common.display import Panel, Shown
+from ..order import describe_sample
 from .estimates import Estimate
 
 _MOST_REASONS: Final = 3
 """Maximum number of reasons for missing scores in the summary. The page lists all of them."""
+
+
+_MOST_EXTREMES: Final = 12
+"""Maximum number of best and worst values in the summary. The page lists all of them."""
 
 
 class Kind(Data):
@@ -85,6 +91,30 @@ class Value(Data):
     """
 
 
+class Extreme(Data):
+    """The value of a field with the highest or the lowest mean of a score."""
+
+    label: str
+    """The value as text."""
+    mean: Estimate
+    """The mean of the score."""
+    others: NonNegativeInt = 0
+    """Number of other values with the same mean."""
+
+
+class Extremes(Data):
+    """The best and the worst value of a field, by one score."""
+
+    score: str
+    """The name of the score."""
+    is_share: bool
+    """Whether the score was 0 or 1 in all cells."""
+    best: Extreme
+    """The value with the highest mean."""
+    worst: Extreme
+    """The value with the lowest mean."""
+
+
 class Varied(Data):
     """A field that varies."""
 
@@ -92,6 +122,10 @@ class Varied(Data):
     """The path of the field."""
     values: tuple[Value, ...]
     """The values of the field."""
+    extremes: tuple[Extremes, ...] = ()
+    """The best and the worst value by each score, also if they are not in `values`. A score is left
+    out if its mean is the same for all values.
+    """
 
 
 class Link(Data):
@@ -144,6 +178,10 @@ class BatchReport(Shown, Data):
     """The title that all its conversations have, or an empty text."""
     cells: NonNegativeInt
     """Number of cells, including cells that have not begun."""
+    sample_of: NonNegativeInt | None = None
+    """Number of cells from which the batch's cells were drawn at random. None if it has all."""
+    seed: NonNegativeInt | None = None
+    """The seed of the shuffled order. None if the cells run in the order of their numbers."""
     trials: NonNegativeInt
     """Maximum number of trials of a combination of values."""
     combinations: NonNegativeInt
@@ -182,7 +220,7 @@ class BatchReport(Shown, Data):
     paths: tuple[str, ...]
     """The paths of the fields that vary, in the order of each line's values."""
     lines: tuple[Line, ...]
-    """The rows of the table of cells: the first cells that have begun."""
+    """The rows of the table of cells that have begun, in the order of the run or of a score."""
     begun: NonNegativeInt
     """Number of cells that have begun."""
     pages: NonNegativeInt
@@ -233,10 +271,24 @@ class BatchReport(Shown, Data):
                 rows.append((f"Score {one.name}, missing", f"{one.missing:,}"))
         return Panel(
             title=f"Batch {self.batch}{self.title and f': {self.title}'}",
-            notes=tuple(filter(None, (self.stopped, *page, *self._missing()))),
+            notes=tuple(filter(None, (self.sample, self.stopped, *page, *self._missing()))),
             head=("", ""),
-            rows=tuple(rows),
+            rows=(*rows, *islice(self._extremes(), _MOST_EXTREMES)),
         )
+
+    @property
+    def sample(self) -> str | None:
+        """The description of the sample, as a sentence. None if the batch has all cells."""
+        return describe_sample(self.cells, self.sample_of, self.seed)
+
+    def _extremes(self) -> Iterator[tuple[str, str]]:
+        """Yield the best and the worst values of each field."""
+        for field in self.varied:
+            for one in field.extremes:
+                for name, found in (("best", one.best), ("worst", one.worst)):
+                    shown = format_estimate(found.mean, is_share=one.is_share)
+                    also = f" and {found.others:,} more" if found.others else ""
+                    yield f"Score {one.score}, {name} {field.path}", f"{found.label}{also}: {shown}"
 
     def _missing(self) -> Iterator[str]:
         """Yield the most frequent reasons why scores are missing."""

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from ...show.render import policy_of, style_of, templates
+from ...show.render import policy_of, script_of, style_of, templates
 from ..status import format_duration
 from . import charts
 from .page_data import BatchReport, format_estimate, format_number, format_percent
@@ -35,15 +35,15 @@ def render(report: BatchReport) -> str:
 
 def _render(report: BatchReport, fields: int, cells: int) -> bytes:
     known = templates(_TEMPLATES)
-    style = style_of(known, 0, "report.css")
+    style, script = style_of(known, 0, "report.css"), script_of(known, "report.js")
     drawn = known.get_template("report.html").render(
         report=report,
         fields=fields,
         cells=cells,
         beside=_SCORES,
         style=style,
-        script="",
-        policy=policy_of(style, "", form_action="'none'"),
+        script=script,
+        policy=policy_of(style, script, form_action="'none'"),
         charts=charts,
         brief=format_number,
         percent=format_percent,

@@ -1,44 +1,80 @@
 """The report of a batch: read from its rows and written as a page."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from ...common.errors import DuologueError, SpecError
 from ...common.files import NewFile
+from ...common.validation import suggest_near_or_all
 from ...session.page import read_page
 from ...store.batches import BatchRow, CellRow, CellsWanted
 from ...store.errors import unknown_batch
 from ...store.open import Store
+from ...store.rows import reading_store
+from ..order import Selection, read_selection
 from .page import MOST_LINES, gather_report
 from .page_data import BatchReport
-from .rows import Rows
+from .rows import Rank, Rows
 
 _AT_ONCE: Final = 2000
 """Number of rows that are read at a time."""
 
 
-async def write_report(store: Store, name: str, page: Path, transcripts: int) -> BatchReport:
+async def write_report(
+    store: Store, name: str, page: Path, transcripts: int, sort: str | None
+) -> BatchReport:
     """Write the report of a batch as a page, with transcripts in a folder next to it."""
     folder = page.with_name(f"{page.stem}-sessions")
     batch = await store.batches.get(name)
     if batch is None:
         raise unknown_batch(name, store.url)
-    rows = await read_rows(store, batch, max(transcripts, MOST_LINES))
+    with reading_store(store.url):
+        selection = read_selection(batch)
+    rows = await read_rows(store, batch, max(transcripts, MOST_LINES), _rank(selection, sort))
+    _check_sort(rows, sort)
     is_running = await store.is_batch_locked(name)
     wanted = _choose_transcripts(rows, max(0, transcripts))
     written = {row.session for row in wanted if await _write_session(row.session, folder, store)}
     put = partial(gather_report, is_running=is_running, folder=folder.name, written=written)
-    report = await asyncio.to_thread(put, batch, rows)
+    report = await asyncio.to_thread(put, batch, selection, rows)
     await asyncio.to_thread(_write_page, page, report)
     return report.model_copy(update={"page": str(page)})
 
 
-async def read_rows(store: Store, batch: BatchRow, listed: int = MOST_LINES) -> Rows:
-    """Add up all rows of a batch, and keep the first rows."""
-    rows = Rows(listed)
+def _rank(selection: Selection, sort: str | None) -> Callable[[CellRow], Rank]:
+    """Return the rank of a row: by a score if there is one, and by its place in the run."""
+    score, sign = (sort or "").removeprefix("-"), -1 if sort and sort.startswith("-") else 1
+
+    def rank(row: CellRow) -> Rank:
+        place = selection.order.place(row.number)
+        if sort is None:
+            return (place,)
+        value = row.scores.get(score)
+        # Rows without the score come last.
+        return (value is None, sign * (value or 0), place)
+
+    return rank
+
+
+def _check_sort(rows: Rows, sort: str | None) -> None:
+    """Raise if no cell has the score by which rows are sorted."""
+    if sort is None or (score := sort.removeprefix("-")) in rows.columns:
+        return
+    remedy = suggest_near_or_all(score, [*rows.columns]) if rows.columns else "; leave out sort"
+    raise SpecError(f"sort: no cell has a score {score!r}{remedy}")
+
+
+async def read_rows(
+    store: Store,
+    batch: BatchRow,
+    listed: int = MOST_LINES,
+    rank: Callable[[CellRow], Rank] = lambda row: (row.number,),
+) -> Rows:
+    """Add up all rows of a batch, and keep the rows with the lowest ranks."""
+    rows = Rows(listed, rank)
     async for row in store.batches.each(CellsWanted(batch=batch.batch, limit=_AT_ONCE)):
         rows.add(row)
     return rows

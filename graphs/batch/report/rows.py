@@ -3,10 +3,10 @@
 import json
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Final
+from typing import Final, TypeAlias
 
 from pydantic import JsonValue
 
@@ -195,14 +195,18 @@ def label_value(value: JsonValue) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+Rank: TypeAlias = tuple[float, ...]
+"""The rank of a row in a list."""
+
+
 @dataclass
 class Rows:
     """The totals of all rows of a batch."""
 
     listed: int
     """Maximum number of rows that are kept in `first`."""
-    first: list[CellRow] = field(default_factory=list)
-    """The first rows."""
+    rank: Callable[[CellRow], Rank] = field(default=lambda row: (row.number,))
+    """The rank of a row. The rows with the lowest ranks are kept."""
     all: Group = field(default_factory=Group)
     """The totals of all cells that have begun."""
     calls: int = 0
@@ -231,11 +235,18 @@ class Rows:
     """The reasons why scores are missing in cells that have ended."""
     combinations: dict[int, int] = field(default_factory=dict)
     """The place of each combination, by the hash of the values."""
+    _kept: list[tuple[Rank, int, CellRow]] = field(default_factory=list)
+
+    @property
+    def first(self) -> list[CellRow]:
+        """The rows with the lowest ranks, lowest first."""
+        return [row for *_, row in sorted(self._kept)[: self.listed]]
 
     def add(self, row: CellRow) -> None:
         """Add the next row."""
-        if len(self.first) < self.listed:
-            self.first.append(row)
+        self._kept.append((self.rank(row), self.all.cells, row))
+        if len(self._kept) > 2 * self.listed:
+            self._kept = sorted(self._kept)[: self.listed]
         self._count(row)
         combination = self._combination(row)
         for name, value in row.scores.items():

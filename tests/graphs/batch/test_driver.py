@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from duologue.graphs.batch.batch_row import new_cell_row
-from duologue.graphs.batch.cells import Cell, Cells
+from duologue.graphs.batch.cells import Cell
 from duologue.graphs.batch.driver import BatchSettings, Driver
 from duologue.graphs.batch.limiter import Figures
+from duologue.graphs.batch.selection import RunCells
 from duologue.graphs.common.errors import BatchError, DuologueError, ModelError, StoreError
 from duologue.graphs.store.batches import BatchLease, BatchRow, CellRow
 from duologue.graphs.store.open import Store, open_store
@@ -88,7 +89,7 @@ def driver(
         updated_at=NOW,
     )
     how = BatchSettings(concurrency=concurrency, retry_failed=retry_failed)
-    return Driver(store, lease, row, cast("Cells", found), crew, how, scores)
+    return Driver(store, lease, row, cast("RunCells", found), crew, how, scores)
 
 
 async def test_each_cell_is_run_once_and_no_more_at_once_than_asked_for(

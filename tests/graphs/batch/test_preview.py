@@ -8,6 +8,7 @@ from hypothesis import given, settings, strategies as st
 from duologue.graphs import SpecError, converse
 from duologue.graphs.batch.cells import Cells
 from duologue.graphs.batch.preview import Preview, preview_batch
+from duologue.graphs.batch.selection import select_cells
 from duologue.graphs.batch.spec import load_batch
 from duologue.graphs.conversation.limits import most_calls, plain_calls
 from duologue.graphs.kinds.load import load_conversation
@@ -29,7 +30,7 @@ CAPPED: dict[str, Any] = {**ALL, "when": {"kind": "max_messages", "limit": 5}}
 
 def seen(conversation: object = PLAY, **fields: Any) -> Preview:
     batch = load_batch({"conversation": conversation, **fields})
-    return preview_batch(Cells.of(batch, "grid"), batch.limits)
+    return preview_batch(select_cells(Cells.of(batch, "grid")), batch.limits)
 
 
 def test_a_dry_run_tells_sessions_calls_limits_and_two_filled_cells() -> None:
@@ -84,7 +85,7 @@ def test_the_calls_are_those_of_all_cells_together(keys: set[str], trials: int) 
         cap = 10 if capped else most_calls(conversation)
         most += min(most_calls(conversation), cap)
         plain += min(plain_calls(conversation), cap)
-    found = preview_batch(cells, load_batch({"conversation": PLAY}).limits)
+    found = preview_batch(select_cells(cells), load_batch({"conversation": PLAY}).limits)
     assert (found.most_calls, found.plain_calls) == (most, plain)
 
 
@@ -154,8 +155,8 @@ def test_a_judge_at_the_end_adds_its_calls_to_the_bound(final: bool, plain: int)
     }
     batch = load_batch({"conversation": conversation, "trials": 3, "score": "criteria"})
     cells = Cells.of(batch, "grid")
-    before = preview_batch(cells, batch.limits)
-    found = preview_batch(cells, batch.limits, judge_at_end=True)
+    before = preview_batch(select_cells(cells), batch.limits)
+    found = preview_batch(select_cells(cells), batch.limits, judge_at_end=True)
     assert found.most_calls == (before.most_calls or 0) + 3 * 2
     # Four messages and one verdict, at the cap or after it.
     assert found.plain_calls == 3 * plain

@@ -161,7 +161,9 @@ async def test_a_model_that_cannot_be_had_stops_the_batch_with_one_sentence(stor
     error = ModelUnavailableError("the model x rejected the key")
     player = Player(lambda who: error if who == "Teacher" else None)
     with pytest.raises(ModelUnavailableError, match="rejected the key"):
-        await arun_batch(batch(), name="b", store=store, model=player.model, concurrency=1)
+        await arun_batch(
+            batch(), name="b", store=store, model=player.model, concurrency=1, shuffle=False
+        )
     status = await BatchRun("b", store=store).astatus()
     assert (status.stopped, status.failed, status.left) == ("the model x rejected the key", 0, 3)
     status = await arun_batch(batch(), name="b", store=store, model=Player().model)

@@ -1,0 +1,213 @@
+"""Limits, samples and the order of a batch's run, and what a resumed batch keeps of them."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+
+from duologue.graphs import BatchError, BatchLimits, BatchRun, SpecError, arun_batch
+from duologue.graphs.batch.cells import Cells
+from duologue.graphs.batch.order import RunOrder
+from duologue.graphs.batch.selection import RunCells, select_cells
+from duologue.graphs.batch.spec import load_batch
+from duologue.graphs.batch.status import BatchStatus
+from duologue.nodes.testing import Call, Prompt, ScriptedChatModel
+from support.cases import drawn_cases
+
+GRID: dict[str, Any] = {
+    "conversation": {
+        "task": "Sell.",
+        "speakers": [{"name": "Ann"}, {"name": "Bob"}],
+        "end_chat": {"max_iterations": 1},
+    },
+    "vary": {"labels.price": [10, 20, 30, 40], "task": ["Boat", "House", "Car"]},
+}
+ORDER = RunOrder(sizes=(4, 3), seed=0)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return f"memory:{tmp_path.name}"
+
+
+class Runs:
+    """Runs of one batch in one store, and the numbers of the cells whose sessions they began."""
+
+    def __init__(self, store: str) -> None:
+        self.store = store
+        self.began = list[str]()
+        self.begun_four = asyncio.Event()
+
+    def _says(self, prompt: Prompt, call: Call) -> str:
+        if call.speaker == "Ann":
+            self.began.append(prompt[0]["content"])
+            if len(self.began) == 4:
+                self.begun_four.set()
+        return "Yes."
+
+    async def run(self, given: dict[str, Any] = GRID, **options: Any) -> BatchStatus:
+        return await arun_batch(
+            given,
+            name="b",
+            store=self.store,
+            concurrency=1,
+            model=ScriptedChatModel(self._says),
+            **options,
+        )
+
+    async def numbers(self) -> list[int]:
+        """Return the numbers of the cells that have begun, in the order in which they ended."""
+        rows = await BatchRun("b", store=self.store).arows()
+        return [row["number"] for row in sorted(rows, key=lambda row: row["updated_at"])]
+
+
+@pytest.fixture
+def runs(store: str) -> Runs:
+    return Runs(store)
+
+
+async def test_a_limit_runs_the_first_cells_and_a_larger_one_the_next(runs: Runs) -> None:
+    wanted = [*ORDER.numbers(12)]
+    for limit, begun in ((5, 5), (5, 5), (3, 5), (8, 8), (None, 12)):
+        status = await runs.run(limit=limit)
+        assert (status.cells, status.finished, status.calls) == (12, begun, 2 * begun)
+        assert await runs.numbers() == wanted[:begun]
+        assert status.stopped == (limit and f"limit of {limit} cells is reached")
+    assert (status.sample_of, status.seed, len(runs.began)) == (None, 0, 12)
+
+
+async def test_a_budget_that_runs_out_leaves_each_value_equally_often(runs: Runs) -> None:
+    one = (await Runs(f"{runs.store}2").run(limit=1)).tokens
+    status = await runs.run({**GRID, "limits": BatchLimits(max_tokens=6 * one)})
+    assert "max_tokens" in (status.stopped or "")
+    rows = await BatchRun("b", store=runs.store).arows()
+    ended = [row for row in rows if row["status"] == "finished"]
+    assert len(ended) == 6
+    prices = [row["labels.price"] for row in ended]
+    assert {prices.count(price) for price in (10, 20, 30, 40)} == {1, 2}
+    tasks = [row["task"] for row in ended]
+    assert {tasks.count(task) for task in ("Boat", "House", "Car")} == {2}
+    await runs.run()
+    assert await runs.numbers() == [*ORDER.numbers(12)]
+
+
+async def test_a_batch_that_was_broken_off_keeps_its_order(runs: Runs) -> None:
+    running = asyncio.create_task(runs.run(seed=9))
+    begun = asyncio.create_task(runs.begun_four.wait())
+    await asyncio.wait([begun, running], return_when=asyncio.FIRST_COMPLETED)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await runs.run()
+    assert await runs.numbers() == [*ORDER.model_copy(update={"seed": 9}).numbers(12)]
+
+
+async def test_a_batch_runs_in_the_order_of_its_numbers_if_wanted_and_keeps_to_it(
+    runs: Runs,
+) -> None:
+    assert (await runs.run(shuffle=False, limit=2)).seed is None
+    await runs.run()
+    assert await runs.numbers() == [*range(1, 13)]
+
+
+async def test_a_sample_stays_the_same_and_can_grow(runs: Runs) -> None:
+    wanted = [*ORDER.model_copy(update={"seed": 4}).numbers(12)]
+    status = await runs.run(sample=5, seed=4, limit=2)
+    assert (status.cells, status.sample_of, status.seed, status.finished) == (5, 12, 4, 2)
+    assert "A random sample of 5 of 12 cells (seed 4)." in str(status)
+    status = await runs.run()
+    assert (status.cells, status.finished, status.stopped) == (5, 5, None)
+    status = await runs.run(sample=7)
+    assert (status.cells, status.finished) == (7, 7)
+    # More trials follow the first trial of all combinations.
+    status = await runs.run({**GRID, "trials": 2}, sample=13)
+    assert (status.cells, status.finished, status.sample_of) == (13, 13, 24)
+    rows = await BatchRun("b", store=runs.store).arows()
+    assert [row["trial"] for row in rows].count(2) == 1
+    assert sorted((row["number"] + 1) // 2 for row in rows) == sorted([*wanted, wanted[0]])
+
+
+async def test_a_sample_of_more_cells_than_there_are_has_all(runs: Runs) -> None:
+    for _ in range(2):
+        status = await runs.run(sample=99)
+        assert (status.cells, status.finished, status.sample_of) == (12, 12, None)
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "says"),
+    [
+        ({}, {"seed": 3}, "runs its cells in the order of seed 0; leave out seed and shuffle"),
+        ({"seed": 5}, {"seed": 0}, "in the order of seed 5"),
+        ({"seed": 5}, {"shuffle": False}, "in the order of seed 5"),
+        ({"shuffle": False}, {"shuffle": True}, "in the order of their numbers"),
+        ({"shuffle": False}, {"seed": 0}, "in the order of their numbers"),
+        ({}, {"sample": 3}, "was begun with all cells, not with a sample; use limit"),
+        ({"sample": 3}, {"sample": 2}, "was begun with a sample of 3 cells, which can only grow"),
+    ],
+)
+async def test_a_batch_that_was_begun_otherwise_is_refused_and_stays_as_it_was(
+    runs: Runs, first: dict[str, Any], then: dict[str, Any], says: str
+) -> None:
+    before = await runs.run(**first, limit=1)
+    with pytest.raises(BatchError, match=rf"^Batch 'b' .*{says}"):
+        await runs.run(**then)
+    assert await BatchRun("b", store=runs.store).astatus() == before
+
+
+async def test_values_of_a_sample_can_not_be_added_later(runs: Runs) -> None:
+    await runs.run(sample=2)
+    grown = {**GRID, "vary": {**GRID["vary"], "task": ["Boat", "House", "Car", "Bike"]}}
+    with pytest.raises(BatchError, match="so no values can be added or removed"):
+        await runs.run(grown)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"limit": 0}, "limit: must be a whole number, 1 or more, not 0"),
+        ({"limit": True}, "limit: must be a whole number"),
+        ({"sample": 2.5}, "sample: must be a whole number, 1 or more, not 2.5"),
+        ({"seed": -1}, "seed: must be a whole number, 0 or more, not -1"),
+        ({"shuffle": "no"}, "shuffle: must be true or false, not 'no'"),
+        ({"shuffle": False, "seed": 1}, "seed: needs the shuffled order; leave out seed"),
+        ({"shuffle": False, "sample": 1}, "sample: needs the shuffled order; leave out sample"),
+    ],
+)
+async def test_wrong_options_are_refused_before_any_call(
+    runs: Runs, options: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(SpecError, match=f"^{says}"):
+        await runs.run(**options)
+    assert runs.began == []
+
+
+def cells_of(sizes: list[int], trials: int) -> Cells:
+    vary = {f"labels.{place}": [*range(size)] for place, size in enumerate(sizes)}
+    return Cells.of(load_batch({**GRID, "vary": vary, "trials": trials}), "b")
+
+
+@drawn_cases(
+    15,
+    60,
+    sizes=st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    trials=st.integers(1, 2),
+    sample=st.none() | st.integers(1, 60),
+    limit=st.none() | st.integers(1, 60),
+    seed=st.integers(0, 9),
+)
+def test_a_run_has_the_first_cells_of_its_sample_each_once(
+    sizes: list[int], trials: int, sample: int | None, limit: int | None, seed: int
+) -> None:
+    cells = cells_of(sizes, trials)
+    all_ = [cell.session for cell in select_cells(cells, seed=seed)]
+    run = select_cells(cells, limit=limit, sample=sample, seed=seed)
+    most = min(limit or cells.count, sample or cells.count, cells.count)
+    assert len(run) == most
+    assert [cell.session for cell in run] == all_[:most]
+    assert sorted(all_) == sorted(cell.session for cell in cells)
+    assert run.is_whole is (most == cells.count)
+    assert run.selection.cells == min(sample or cells.count, cells.count)
+    # It is stored with the batch, and read again.
+    assert select_cells(cells, run.selection) == RunCells(cells, run.selection)
