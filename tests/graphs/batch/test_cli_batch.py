@@ -87,6 +87,26 @@ def test_a_batch_is_planned_run_looked_at_exported_and_deleted(player: Player) -
     assert list_batches(store="sessions.db") == []
 
 
+def test_a_limit_and_a_sample_are_options_of_the_command(player: Player) -> None:
+    assert run("--dry-run", "--limit", "2").stdout.startswith("The first 2 of 6 sessions, ")
+    ran = run("--limit", "2")
+    assert (ran.exit_code, len(player.asked)) == (0, 2 * CALLS)
+    assert "limit of 2 cells is reached" in ran.stdout
+    assert ran.stderr == (
+        "With a larger --limit, or without it, run the same command again for the remaining "
+        "cells.\n"
+    )
+    sampled = run("--name", "s", "--sample", "3", "--seed", "4")
+    assert sampled.exit_code == 0
+    assert "A random sample of 3 of 6 cells (seed 4)." in sampled.stdout
+    known = json.loads(duologue("batch", "status", "s", "--json").stdout)
+    assert (known["cells"], known["sample_of"], known["seed"]) == (3, CELLS, 4)
+    assert "A random sample of 3 of 6" in duologue("batch", "report", "s").stdout
+    wrong = run("--name", "n", "--sample", "3", "--no-shuffle")
+    assert (wrong.exit_code, wrong.stderr.startswith("Error: sample: needs the ")) == (2, True)
+    assert "no cell has a score 'x'" in duologue("batch", "report", "s", "--sort", "x").stderr
+
+
 def test_in_json_there_is_a_line_for_each_cell_and_one_for_the_batch(player: Player) -> None:
     player.refused = {"Plan garden 2"}
     ran = run("--json")
@@ -98,6 +118,17 @@ def test_in_json_there_is_a_line_for_each_cell_and_one_for_the_batch(player: Pla
     assert told["Plan garden 2."][0] == "failed"
     assert "no such garden" in told["Plan garden 2."][1]
     assert (status["failed"], status["finished"], status["is_running"]) == (1, CELLS - 1, False)
+
+
+@pytest.mark.exhaustive
+def test_a_limit_is_reached_only_if_its_cells_have_ended(player: Player) -> None:
+    player.refused = {f"Plan garden {number}" for number in range(1, CELLS + 1)}
+    assert run("--limit", "3").exit_code == 6
+    player.refused = set()
+    assert run("--limit", "3", "--retry-failed").exit_code == 0
+    assert run("--limit", "4", "--json").exit_code == 0
+    assert run().exit_code == 0
+    assert run("--seed", "4").exit_code == 4
 
 
 def test_where_a_limit_is_used_up_the_same_command_is_not_enough(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from duologue.graphs import SpecError, converse
+from duologue.graphs import BatchLimits, Conversation, SpecError, converse
 from duologue.graphs.batch.cells import Cells
 from duologue.graphs.batch.preview import Preview, preview_batch
 from duologue.graphs.batch.selection import select_cells
@@ -13,6 +13,7 @@ from duologue.graphs.batch.spec import load_batch
 from duologue.graphs.conversation.limits import most_calls, plain_calls
 from duologue.graphs.kinds.load import load_conversation
 from duologue.nodes.testing import ScriptedChatModel
+from support.cases import drawn_cases
 
 PLAY: dict[str, Any] = {
     "kind": "role_play",
@@ -87,6 +88,61 @@ def test_the_calls_are_those_of_all_cells_together(keys: set[str], trials: int) 
         plain += min(plain_calls(conversation), cap)
     found = preview_batch(select_cells(cells), load_batch({"conversation": PLAY}).limits)
     assert (found.most_calls, found.plain_calls) == (most, plain)
+
+
+@drawn_cases(
+    4,
+    30,
+    keys=st.sets(st.sampled_from([*VARY]), max_size=3),
+    most=st.integers(1, 20),
+    shuffle=st.booleans(),
+)
+def test_the_calls_of_a_part_are_those_of_its_cells(
+    keys: set[str], most: int, shuffle: bool
+) -> None:
+    vary = {key: VARY[key] for key in keys}
+    batch = load_batch({"conversation": PLAY, "vary": vary, "trials": 2})
+    run = select_cells(Cells.of(batch, "grid"), limit=most, shuffle=shuffle)
+    found = preview_batch(run, batch.limits)
+    calls = [preview_one(cell.conversation()) for cell in run]
+    assert (found.most_calls, found.plain_calls) == (
+        sum(one for one, _ in calls),
+        sum(one for _, one in calls),
+    )
+    assert found.sessions == len(run)
+
+
+def preview_one(conversation: Conversation) -> tuple[int, int]:
+    found = preview_batch(
+        select_cells(Cells.of(load_batch({"conversation": conversation}), "grid")), BatchLimits()
+    )
+    assert found.most_calls is not None
+    assert found.plain_calls is not None
+    return found.most_calls, found.plain_calls
+
+
+def test_a_dry_run_says_which_part_runs_and_in_which_order() -> None:
+    batch = load_batch({"conversation": PLAY, "vary": {"user_role": ["Ann", "Bob", "Cid", "Dan"]}})
+    cells = Cells.of(batch, "grid")
+
+    def told(**options: Any) -> str:
+        return preview_batch(select_cells(cells, **options), batch.limits).text()
+
+    assert told().startswith("4 sessions, at most ")
+    assert told(limit=2).startswith("The first 2 of 4 sessions, at most ")
+    assert told(sample=3).startswith("A random sample of 3 of 4 sessions, at most ")
+    assert told(sample=3, limit=1).startswith(
+        "The first 1 of a random sample of 3 of 4 sessions, at most "
+    )
+    assert "\nOrder: shuffled, seed 0.\n" in told()
+    assert "\nOrder: shuffled, seed 7.\n" in told(seed=7)
+    assert "\nOrder: the cells' numbers.\n" in told(shuffle=False)
+    first, *_, last = select_cells(cells, sample=3)
+    shown = [line for line in told(sample=3).splitlines() if line.startswith("Cell ")]
+    assert [line.partition(",")[0] for line in shown] == [
+        f"Cell {first.number}",
+        f"Cell {last.number}",
+    ]
 
 
 @pytest.mark.part(5)

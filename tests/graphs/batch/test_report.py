@@ -1,6 +1,7 @@
 """The report of a batch: its figures agree with the rows, and its page runs no text."""
 
 import asyncio
+import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ from uuid import uuid4
 import pytest
 
 from duologue.graphs import BatchRun, DuologueError, Reason, SpecError, aconverse, converse
-from duologue.graphs.batch.order import read_selection
+from duologue.graphs.batch.order import STORED, RunOrder, Selection, read_selection
 from duologue.graphs.batch.report.page import describe_end, gather_report
 from duologue.graphs.batch.report.page_data import BatchReport
 from duologue.graphs.batch.report.render import render
@@ -119,6 +120,95 @@ def test_figures_agree_with_the_rows_and_stand_by_each_value_that_varies() -> No
         found.score("word")
     assert "Score complete, pass^2" in str(found)
     assert repr(found) == "BatchReport(batch='grid', cells=20, page=None)"
+
+
+def test_the_best_and_the_worst_values_of_each_field_are_named() -> None:
+    found = report(grid())
+    prices, towns = found.varied
+    (complete, words), (of_town,) = prices.extremes, towns.extremes
+    assert (complete.score, complete.is_share) == ("complete", True)
+    assert (complete.best.label, complete.best.mean.value, complete.best.others) == ("30", 1, 0)
+    assert (complete.worst.label, complete.worst.mean.value) == ("40", 0.5)
+    assert (words.best.label, words.worst.label, words.best.mean.sessions) == ("40", "30", 6)
+    assert (of_town.best.label, of_town.worst.label) == ("القاهرة", "Lyon")
+    told = " ".join(str(found).split())
+    assert "Score complete, best speakers.Ann.price 30: 100 % (" in told
+    page = " ".join(re.sub(r"<[^>]+>", "", unescape(render(found))).split())
+    assert "complete: best 30, 100 % (" in page
+    assert "; worst 40, 50.0 % (" in page
+    assert "If their intervals overlap, the difference may be due to chance." in page
+
+
+def test_best_values_are_found_among_all_and_equal_ones_are_counted() -> None:
+    scores = [0.0] * 20 + [1.0, 0.5, 1.0]
+    rows = [
+        cell(number, varied={"labels.town": f"Town {number}"}, scores={"own": score})
+        for number, score in enumerate(scores)
+        if number
+    ]
+    ((found,),) = (one.extremes for one in report(rows).varied)
+    assert (found.best.label, found.best.others) == ("Town 20", 1)
+    assert (found.worst.label, found.worst.others) == ("Town 1", 18)
+    assert "Town 20 and 1 more: 1" in " ".join(str(report(rows)).split())
+    # If all values are equally good, none is named.
+    even = [row.model_copy(update={"scores": {"own": 0.5}}) for row in rows]
+    assert [one.extremes for one in report(even).varied] == [()]
+
+
+def test_a_report_of_a_sample_says_so() -> None:
+    order = RunOrder(sizes=(10, 10), seed=3)
+    stored = json.dumps({STORED: Selection(order=order, sample=12).model_dump()})
+    found = report([cell(1, scores={"own": 1.0})], cells=12, settings=stored)
+    assert (found.cells, found.sample_of, found.seed) == (12, 100, 3)
+    says = "A random sample of 12 of 100 cells (seed 3)."
+    assert says in str(found)
+    assert f"{says} The figures are estimates for all 100 cells, with 95 % intervals" in render(
+        found
+    )
+    whole = json.dumps({STORED: Selection(order=order).model_dump()})
+    begun = report([cell(1)], cells=100, settings=whole)
+    assert begun.sample is None
+    assert "in a shuffled order (seed 3), so those that are done cover" in render(begun)
+
+
+async def test_rows_and_transcripts_are_those_that_ran_first_or_have_the_lowest_scores(
+    tmp_path: Path,
+) -> None:
+    order = RunOrder(sizes=(30, 4), trials=2, seed=5)
+    scores = {number: float(number * 37 % 100) for number in range(1, 241) if number % 10}
+    async with open_store(f"memory:{tmp_path.name}") as store:
+        async with store.lock_batch("grid") as lease:
+            settings = json.dumps({STORED: Selection(order=order).model_dump()})
+            await lease.put(batch(240, settings=settings))
+            for number in range(1, 241):
+                known = {"own": scores[number]} if number in scores else {}
+                await lease.put_cell(cell(number, trial=2 - number % 2, scores=known))
+        handle = BatchRun("grid", store=store.url)
+        page = tmp_path / "r.html"
+        spread = await handle.areport(output=page)
+        assert [line.number for line in spread.lines] == [*order.numbers(240)]
+        lowest = await handle.areport(output=page, sort="own")
+        highest = await handle.areport(output=page, sort="-own")
+        for found, sign in ((lowest, 1), (highest, -1)):
+            own = [line.scores[0] for line in found.lines]
+            assert own[216:] == [None] * 24
+            assert own[:216] == sorted(scores.values(), key=lambda score: sign * score)
+        with pytest.raises(
+            SpecError, match=r"^sort: no cell has a score 'won'; did you mean 'own'"
+        ):
+            await handle.areport(output=page, sort="won")
+        async with store.lock_batch("grid") as lease:
+            for number in range(1, 241):
+                await lease.put_cell(cell(number))
+        with pytest.raises(SpecError, match="no cell has a score 'own'; leave out sort"):
+            await handle.areport(output=page, sort="own")
+
+
+def test_only_the_rows_with_the_lowest_ranks_are_kept() -> None:
+    rows = Rows(3, lambda row: (row.number * 7 % 11,))
+    for number in range(1, 12):
+        rows.add(cell(number))
+    assert [row.number for row in rows.first] == [11, 8, 5]
 
 
 def test_a_report_of_scores_that_are_all_missing_says_why() -> None:

@@ -129,12 +129,14 @@ async def test_a_sample_stays_the_same_and_can_grow(runs: Runs) -> None:
     assert sorted((row["number"] + 1) // 2 for row in rows) == sorted([*wanted, wanted[0]])
 
 
+@pytest.mark.exhaustive
 async def test_a_sample_of_more_cells_than_there_are_has_all(runs: Runs) -> None:
     for _ in range(2):
         status = await runs.run(sample=99)
         assert (status.cells, status.finished, status.sample_of) == (12, 12, None)
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("first", "then", "says"),
     [
@@ -163,6 +165,7 @@ async def test_values_of_a_sample_can_not_be_added_later(runs: Runs) -> None:
         await runs.run(grown)
 
 
+@pytest.mark.part(3)
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -189,7 +192,7 @@ def cells_of(sizes: list[int], trials: int) -> Cells:
 
 
 @drawn_cases(
-    15,
+    8,
     60,
     sizes=st.lists(st.integers(1, 4), min_size=1, max_size=3),
     trials=st.integers(1, 2),
