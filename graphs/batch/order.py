@@ -164,6 +164,8 @@ class Selection(Data):
     """The order of all cells of the grid."""
     sample: PositiveInt | None = None
     """Size of the sample, which is the beginning of the shuffled order. All cells if None."""
+    values: str | None = None
+    """A digest of the values from which the sample was drawn. None without a sample."""
 
     @property
     def cells(self) -> int:

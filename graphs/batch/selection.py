@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 
 from ..common.errors import BatchError, SpecError
 from .cells import Cell, Cells
 from .order import RunOrder, Selection
+from .values import canonical_json
 
 
 @dataclass(frozen=True)
@@ -79,10 +81,20 @@ def select_cells(
         seed = None if shuffle is False else seed or 0
     else:
         _check_order(cells.name, known, seed, shuffle)
-        _check_sample(cells.name, known, sizes, sample)
+        _check_sample(cells, known, sample)
         seed, sample = known.order.seed, sample or known.sample
     order = RunOrder(sizes=sizes, trials=cells.trials, seed=seed)
-    return RunCells(cells, Selection(order=order, sample=sample), limit)
+    values = None if sample is None else _digest_values(cells)
+    return RunCells(cells, Selection(order=order, sample=sample, values=values), limit)
+
+
+def _digest_values(cells: Cells) -> str:
+    """Return a digest of all values, in their order."""
+    digest = sha256()
+    for axis in cells.grid.axes:
+        for row in range(len(axis.rows)):
+            digest.update(canonical_json(axis.varied(row)).encode())
+    return digest.hexdigest()
 
 
 def _check_order(name: str, known: Selection, seed: int | None, shuffle: bool | None) -> None:
@@ -95,18 +107,18 @@ def _check_order(name: str, known: Selection, seed: int | None, shuffle: bool | 
         )
 
 
-def _check_sample(name: str, known: Selection, sizes: tuple[int, ...], sample: int | None) -> None:
+def _check_sample(cells: Cells, known: Selection, sample: int | None) -> None:
     if known.sample is None:
         if sample is not None:
             raise BatchError(
-                f"Batch {name!r} was begun with all cells, not with a sample; use limit, or "
+                f"Batch {cells.name!r} was begun with all cells, not with a sample; use limit, or "
                 "choose another name."
             )
         return
-    told = f"Batch {name!r} was begun with a sample of {known.sample:,} cells"
-    if known.order.sizes != sizes:
+    told = f"Batch {cells.name!r} was begun with a sample of {known.sample:,} cells"
+    if known.values != _digest_values(cells):
         raise BatchError(
-            f"{told}, so no values can be added or removed; restore them, or choose another name."
+            f"{told}, so its values can't change; restore them, or choose another name."
         )
     if sample is not None and sample < known.sample:
         raise BatchError(

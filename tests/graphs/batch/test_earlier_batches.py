@@ -42,7 +42,9 @@ def store() -> str:
 
 def run_lists(store: str, *script: str, **fields: Any) -> None:
     model = ScriptedChatModel(script=[*script])
-    run_batch(LISTS | fields, name="lists", model=model, store=store, concurrency=1)
+    # The script has the replies in the order of the cells.
+    given = LISTS | fields
+    run_batch(given, name="lists", model=model, store=store, concurrency=1, shuffle=False)
 
 
 def run_talks(store: str, **fields: Any) -> list[tuple[Any, Any]]:
@@ -76,6 +78,7 @@ def test_the_list_in_an_answer_with_a_schema_has_the_values(store: str) -> None:
     run_batch(
         LISTS | {"conversation": lists},
         name="lists", model=model, store=store, concurrency=1, schemas={"Plan": Plan},
+        shuffle=False,
     )  # fmt: skip
     assert run_talks(store) == [("garden", "Dig."), ("garden", "Plant.")]
 
