@@ -25,7 +25,7 @@ the values of two fields together for L places. Finally, the values of each fiel
 import json
 from array import array
 from collections.abc import Iterator, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from hashlib import sha256
 from math import gcd, prod
 from typing import Final, NamedTuple
@@ -80,7 +80,7 @@ class _Step(NamedTuple):
         return turn * self.span + within
 
 
-@cache
+@lru_cache(16)
 def _steps(sizes: tuple[int, ...], seed: int) -> list[_Step]:
     found, period = list[_Step](), 1
     for field, size in enumerate(sizes):
