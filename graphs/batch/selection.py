@@ -35,7 +35,7 @@ class RunCells:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the run has all cells of the grid."""
+        """True if the run has all cells of the grid."""
         return len(self) == self.cells.count
 
     def reached_limit(self) -> str | None:
