@@ -156,7 +156,7 @@ class BatchRun:
                 view of each speaker (training examples).
             status: Export only sessions with this status. If None, all that have begun.
             reason: Export only sessions that ended for this reason, or for one of these reasons.
-            score: Export only sessions whose score fits a comparison such as ``won>=0.5``. If
+            score: Export only sessions whose score satisfies a comparison such as ``won>=0.5``. If
                 several comparisons are given, all must be true.
             trial: Export only this trial of each combination.
             metadata: Whether training examples have the key ``metadata``. OpenAI's service rejects

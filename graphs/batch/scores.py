@@ -119,8 +119,8 @@ def find_scores(
     """Find the scores that a batch names. May import packages and read files.
 
     Args:
-        names: The names of the scores. A name that was made from a function carries it.
-        given: Functions by name. They precede the functions that packages offer as entry points of
+        names: The names of the scores. A name that was made from a function contains it.
+        given: Functions by name. They replace functions of the same name that packages offer as entry points of
             the group ``duologue.scores``.
 
     Returns:

@@ -32,9 +32,10 @@ class _FromOptions:
 
 
 def mark_default(value: object, *options: str) -> object:
-    """Mark a value as a default of a short form unless the caller sets one of these options.
+    """Mark a value that a short form fills in, and the options on which it depends.
 
-    If the caller sets the first option, the conversation's own field must not be set as well.
+    The value is a default unless the caller sets one of the options. The first option is another
+    way to set the value's field, so setting both is an error.
     """
     return _FromOptions(value, options)
 

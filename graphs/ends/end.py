@@ -29,7 +29,7 @@ from .facts import Facts, Metadata
 
 
 class Strength(IntEnum):
-    """The precedence of an end over others, the strongest first."""
+    """The precedence of end conditions, strongest first."""
 
     HARD = 0  # ends at once, even within a turn, and cancels promised last words
     SAID = 1  # ends before the next message, and cancels promised last words
@@ -385,7 +385,7 @@ def leaves(end: BaseEnd | None, path: str = "") -> Sequence[tuple[str, BaseEnd]]
 
 
 def alternatives(end: BaseEnd | None) -> tuple[BaseEnd, ...]:
-    """Return the end conditions any one of which is sufficient to end the conversation."""
+    """Return the end conditions of which any single one ends the conversation."""
     if isinstance(end, AnyOf):
         return tuple(part for one in end.of for part in alternatives(one))
     return () if end is None else (end,)
@@ -397,12 +397,12 @@ def lone(end: BaseEnd | None) -> Iterator[BaseEnd]:
 
 
 def message_caps(end: BaseEnd | None) -> list[int]:
-    """Return the numbers of messages that are sufficient to end a conversation."""
+    """Return the limits on messages that end a conversation by themselves."""
     return [one.most_messages for one in lone(end) if one.most_messages is not None]
 
 
 def call_caps(end: BaseEnd | None) -> list[int]:
-    """Return the numbers of model calls that are sufficient to end a conversation."""
+    """Return the limits on model calls that end a conversation by themselves."""
     return [one.most_calls for one in lone(end) if one.most_calls is not None]
 
 

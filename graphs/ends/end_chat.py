@@ -21,7 +21,7 @@ class EndChatMode(AnyCase):
     """
 
     MAX_ITERATIONS_ONLY = "max_iterations_only"
-    """Rounds until the cap; no judge is asked."""
+    """The conversation continues up to the round cap; no judge is asked."""
     END_CHAT_AFTER_FIRST_COMPLETION = "end_chat_after_first_completion"
     """The first completed task ends the conversation at once."""
     ONE_LAST_CHAT_AFTER_FIRST_COMPLETION = "one_last_chat_after_first_completion"

@@ -66,7 +66,7 @@ class Guard(EndRule):
 
 
 MessageTest = Callable[[BaseMessage, Metadata], bool | None]
-"""A test whether a message counts. None: the message neither counts nor interrupts a row."""
+"""A function that returns whether a message counts, or None if it also does not end the row."""
 
 
 class RowTally(Tally):

@@ -86,7 +86,7 @@ def short_form(
 
 
 def form_of(function: Callable[..., Conversation]) -> type[Form]:
-    """Return the model with the options of a short form."""
+    """Return the pydantic model of a short form's options."""
     form: type[Form] = vars(function)["form"]
     return form
 

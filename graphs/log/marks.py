@@ -197,12 +197,12 @@ def _begins_sentence(text: str, start: int) -> bool:
 
 
 def _unsigned_text(text: str) -> str:
-    """Return a text without emphasis, with full-width characters made narrow."""
+    """Return a text without emphasis and with narrow instead of full-width characters."""
     return text.translate(_NARROW)
 
 
 def _folded(text: str) -> tuple[str, Sequence[int]]:
-    """Return a text in the form that is compared, with the original index of each character."""
+    """Normalize a text for comparison. Also return the original index of each character."""
     folded = text.translate(WIDE).casefold()
     # No character folds to an empty text, so equal lengths mean equal indices.
     is_same_length = len(folded) == len(text) and EMPHASIS_SIGNS.search(text) is None

@@ -169,7 +169,7 @@ def _remove_cues(told: Sequence[BaseMessage], log: list[AnyMessage]) -> list[Any
 def insert_message(
     told: list[AnyMessage], position: Position, log: list[AnyMessage]
 ) -> list[AnyMessage]:
-    """Insert messages into a log, before those at its end that the next node finds by place."""
+    """Insert messages into a log, in front of those that the next node must find at the end."""
     place = first_read(position.phase, log)
     return [*log[:place], *_renumber([*told, *log[place:]], place)]
 

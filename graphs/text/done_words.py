@@ -154,7 +154,7 @@ def _held_from(text: str, at: int, name: str | None) -> int:
 
 
 def _may_surround(line: str, name: str | None) -> bool:
-    """Return whether the beginning of a line has only decoration, or the speaker's label."""
+    """Return whether a line begins with nothing but decoration or the speaker's label."""
     bare = unlabelled(unlabelled(line, name), name).strip(_FACE_BEGUN)
     if name is None or is_decorative(bare):
         return is_decorative(bare)

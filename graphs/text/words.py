@@ -44,15 +44,15 @@ class Doubts(NamedTuple):
     """The phrases that make a judge's "yes" or "met" doubtful, each as its words."""
 
     conditions: frozenset[tuple[str, ...]]
-    """Conditions. They count anywhere in the first sentence."""
+    """Words for a condition, such as "if". They count anywhere in the first sentence."""
     harmless: frozenset[tuple[str, ...]]
-    """Phrases that contain the words of a condition, but do not state one."""
+    """Phrases that contain a word for a condition but state none."""
     partly: frozenset[tuple[str, ...]]
-    """Phrases at the beginning of a clause for "only a part" or "not yet"."""
+    """Phrases that mean "only a part" or "not yet" at the beginning of a clause."""
     denied: frozenset[tuple[str, ...]]
-    """Phrases at the beginning of a clause which deny a part."""
+    """Phrases that, at the beginning of a clause, deny a part of the task."""
     denied_last: frozenset[tuple[str, ...]]
-    """Phrases at the end of a clause which deny a part."""
+    """Phrases that, at the end of a clause, deny a part of the task."""
     left: frozenset[tuple[str, ...]]
     """Phrases for remaining work. They count anywhere in a clause that does not deny them."""
     going_on: frozenset[tuple[str, ...]]
