@@ -79,7 +79,7 @@ def build_graph(
     allow_paths: bool = False,
     **registered: Unpack[Registered],
 ) -> Graph:
-    """Build the graph that runs any conversation, or only the one that you pass.
+    """Build a graph that runs any conversation, or only the one that you pass.
 
     Args:
         checkpointer: The saver that stores sessions. Pass None for LangGraph's own servers, which

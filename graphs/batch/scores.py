@@ -120,8 +120,8 @@ def find_scores(
 
     Args:
         names: The names of the scores. A name that was made from a function contains it.
-        given: Functions by name. They replace functions of the same name that packages offer as entry points of
-            the group ``duologue.scores``.
+        given: Functions by name. They replace functions of the same name that packages offer as
+            entry points of the group ``duologue.scores``.
 
     Returns:
         The functions by name, in the order of the names.

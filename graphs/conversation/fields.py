@@ -95,7 +95,7 @@ class ConversationFields(Spec):
     """The fields of a conversation, each checked alone."""
 
     version: Literal[12] = SPEC_VERSION
-    """The version of this spec's shape."""
+    """The version of the format in which this spec is stored."""
     title: Text | None = None
     """The title in lists of sessions. The task if None."""
     task: Text | None = Field(default=None, kw_only=False)

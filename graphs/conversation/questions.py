@@ -32,7 +32,7 @@ EXIT = "exit"
 
 
 class Because(StrEnum):
-    """Reasons for which a person is asked."""
+    """The reason why a person is asked."""
 
     TURN = "turn"
     """It is the turn of the speaker for whom the person writes."""

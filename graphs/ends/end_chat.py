@@ -78,8 +78,8 @@ class EndChat(Spec):
     one of whom is always a person."""
 
     announce_last_words: bool = True
-    """Whether a speaker that may speak one last time, as some modes promise, is told so in its
-    prompt. The prompts of other turns do not contain this note."""
+    """Whether the prompt for a speaker's last message says that the message is the last one. Only
+    modes that grant such a message, and done tokens with ``answered``, make such prompts."""
     tell_rounds_left: bool = False
     """Whether each prompt in the rounds ends with the number of rounds left before the cap."""
 

@@ -14,8 +14,7 @@ from ..common.validation import name_type
 from ..conversation.questions import Answer
 
 MessageLike: TypeAlias = BaseMessage | str | int
-"""A message of a session: the message, its id, its place such as ``m0007``, or the place's number.
-"""
+"""A reference to a message: the message, its id, its place such as ``m0007``, or that number."""
 
 
 class SharedOptions(Registered, total=False):
