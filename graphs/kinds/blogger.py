@@ -88,7 +88,7 @@ def blogger(
         >>> from duologue.nodes.testing import ScriptedChatModel
         >>> model = ScriptedChatModel(script=["Bees dance.", "Say why.", "They map.", "SATISFIED"])
         >>> result = converse(blogger("A post on bees"), model=model, store="memory:docs")
-        >>> result.last_message("Writer")
+        >>> result.output
         'They map.'
     """
     names = {"writer": str(writer), "critic": str(critic), "satisfied": satisfied}
@@ -100,6 +100,7 @@ def blogger(
         "small_model_prompt": mark_default(
             {"system_prompt": WRITER_SMALL_MODEL, "reminder": WRITER_REMINDER}
         ),
+        "writes_output": mark_default(True),
         "model_settings": model_settings,
     }
     reading = {

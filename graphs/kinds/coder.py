@@ -84,6 +84,7 @@ def coder(
         "small_model_prompt": mark_default(
             {"system_prompt": CODER_SMALL_MODEL, "reminder": CODER_REMINDER}
         ),
+        "writes_output": mark_default(True),
         "model_settings": mark_default({"temperature": temperature}, "temperature"),
     }
     # Unmarked fences in the agent's answer may contain text or JSON.

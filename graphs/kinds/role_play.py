@@ -143,6 +143,7 @@ def role_play(
             assistant_role, user_role, "assistant_prompt", SOLVER_SMALL_MODEL, SOLVER_REMINDER
         ),
         "format": mark_default(SOLUTION),
+        "writes_output": mark_default(True),
     }
     specification = {
         "word_limit": mark_default(word_limit, "word_limit"),

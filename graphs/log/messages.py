@@ -40,6 +40,9 @@ from .metadata import (
     kind_name,
 )
 
+M = TypeVar("M", bound=BaseMessage)
+T = TypeVar("T")
+
 KEY: Final = "duologue"
 """The key of a message's metadata in its ``additional_kwargs``."""
 
@@ -213,7 +216,7 @@ def speeches(log: Sequence[BaseMessage]) -> list[BaseMessage]:
     return [message for message in log if isinstance(metadata(message), Speech)]
 
 
-def since_end(log: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
+def since_end(log: Sequence[M]) -> Sequence[M]:
     """Return the messages after the last earlier end of the conversation, or all messages."""
     for place in reversed(range(len(log))):
         if isinstance(metadata(log[place]), EarlierEnd):
@@ -239,7 +242,6 @@ def newest_calls(log: Sequence[BaseMessage]) -> AIMessage:
 
 
 S = TypeVar("S")
-T = TypeVar("T")
 
 
 class Fold(Generic[S, T]):

@@ -248,8 +248,9 @@ class Parsed(Data):
     problem: str | None = None
     """The problem, as a sentence for the speaker. None if there is none."""
     text: str | None = None
-    """The repaired text, with the missing marks added. None if no mark was missing, or if the text
-    can't be repaired. If the first mark was missing, `problem` is set, too.
+    """The repaired text: with the missing marks added, or without the prose around its JSON. None
+    if no repair was needed, or if the text can't be repaired. If the first mark was missing,
+    `problem` is set, too.
     """
 
 
@@ -386,9 +387,19 @@ def _fields(schema: type[BaseModel], text: str) -> Parsed:
     written = write_schema_json(found)
     try:
         # Numbers that JSON does not have, such as infinity, become None.
-        return Parsed(value=json.loads(written, parse_int=_storable, parse_constant=_no_number))
+        value = json.loads(written, parse_int=_storable, parse_constant=_no_number)
     except ValueError as error:
         return Parsed(problem=describe_schema_error(str(error)))
+    # Prose or a fence around the object is removed, since clients read the message as JSON.
+    return Parsed(value=value, text=None if _is_json(text) else json.dumps(value))
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _no_number(name: str) -> None:

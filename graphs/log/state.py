@@ -190,14 +190,36 @@ def update_of(new: Sequence[AnyMessage], log: Sequence[BaseMessage]) -> State:
     return update
 
 
+def hide_messages(
+    hidden: Sequence[AnyMessage], stored: Sequence[AnyMessage], update: State
+) -> State:
+    """Return an update that also moves messages from `messages` to `unspoken`.
+
+    Args:
+        hidden: The messages to move. They are new in the update, or stored.
+        stored: The stored value of `messages`.
+        update: The update to change, as `update_of` returns it.
+    """
+    spoken = update.get("messages", [])
+    known, new = {one.id for one in stored}, {one.id for one in spoken}
+    moved = [one for one in hidden if one.id in known | new]
+    if not moved:
+        return update
+    gone = {one.id for one in moved}
+    taken = [take_back(str(one.id)) for one in moved if one.id in known]
+    kept = [one for one in spoken if one.id not in gone]
+    nested = [*update.get("unspoken", []), moved]
+    return {**update, "messages": [*taken, *kept], "unspoken": cast("list[AnyMessage]", nested)}
+
+
 def hide_removed(state: Mapping[str, Any]) -> State:
     """Return the writes that move removed messages out of `messages`; empty if there are none.
 
-    The log keeps them in `unspoken`. A removed message that a client sends again is dropped.
+    The log keeps them in `unspoken`. A message of `unspoken` that a client sends again is dropped.
     """
     messages: list[AnyMessage] = state.get("messages") or []
     unspoken = [one for _, one in _placed(state.get("unspoken") or ())]
-    gone = {one.id for one in unspoken if is_removed(one)}
+    gone = {one.id for one in unspoken}
     sent_again = [take_back(str(one.id)) for one in messages if one.id in gone]
     known = [one for one in messages if one.id not in gone]
     removed = {one.id for one in known if is_removed(one)}

@@ -11,11 +11,12 @@ from ..common.sanitize import clean, excerpt
 from ..conversation.conversation import Conversation
 from ..conversation.questions import MessageQuestion, Question
 from ..log.messages import metadata, says_something, speeches
-from ..log.metadata import Speech, is_by_person, outcome_of
+from ..log.metadata import Speech, outcome_of
 from ..log.state import log_of
 from ..log.trajectory import trajectory
 from ..log.viewpoint import memory_messages, overheard, viewpoint
 from ..rules.outcome import Outcome, OutcomeStep
+from ..rules.output import find_output, output_text, output_value
 from ..rules.why import why
 from .later_verdicts import LaterVerdict
 
@@ -147,30 +148,27 @@ class StoredSession(Shown):
 
     @property
     def text(self) -> str:
-        """The text of the last message, without its speaker. For `ask`, the answer.
+        """The text of the message that `output` is read from. For `ask`, the answer.
 
-        Empty if there is no message, or if the last message is a person's, which no speaker has
-        answered.
+        Empty if there is no output yet.
         """
-        last = self._last()
-        return "" if last is None else last.text
+        found = find_output(self.conversation, self.messages)
+        return "" if found is None else output_text(self.conversation, found)
 
     @property
     def output(self) -> Any:  # noqa: ANN401  # the schema decides the type
-        """The values that the speaker's format read from `text`: a dict if the format is a schema.
+        """The output of the conversation: a text, or a dict if its speaker answers by a schema.
 
-        None if the speaker has no format, or the text could not be read.
+        It is the last message of the speakers that have ``writes_output`` set, such as the writer
+        of a `blogger` or the solver of a `role_play`. If there are none, it is the last message of
+        any speaker for whom no person writes. A message that only contains a done token does not
+        count, and the output does not contain done tokens. After an end, the output begins anew
+        with the messages that follow.
+
+        None if there is no such message yet, or if it does not fit the schema.
         """
-        last = self._last()
-        about = None if last is None else metadata(last)
-        return about.parsed if isinstance(about, Speech) else None
-
-    def _last(self) -> AnyMessage | None:
-        said = (
-            message for message in reversed(self.messages) if isinstance(metadata(message), Speech)
-        )
-        last = next(said, None)
-        return None if last is None or is_by_person(metadata(last)) else last
+        found = find_output(self.conversation, self.messages)
+        return None if found is None else output_value(self.conversation, found)
 
     @property
     def previous_outcomes(self) -> list[Outcome]:

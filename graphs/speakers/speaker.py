@@ -80,6 +80,9 @@ class Speaker(Spec):
     keep_self_reflection: bool = False
     """Whether the question about completion, and its answer, stay in the speaker's own prompts.
     With a separate judge, the findings of the judge stay."""
+    writes_output: bool = False
+    """Whether the conversation's output is the last message of this speaker. If no speaker has
+    this set, the output is the last message of any speaker for whom no person writes."""
     format: Format | None = None
     """The format of the speaker's replies. A reply that does not fit is requested once more. No
     format if None."""

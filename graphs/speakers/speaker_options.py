@@ -29,6 +29,7 @@ class SpeakerOptions(TypedDict, total=False):
     small_model_prompt: SmallModelPrompt | Fields | None
     checks_completion: bool
     keep_self_reflection: bool
+    writes_output: bool
     format: Format | Fields | None
     tools: Sequence[Thing]
     tool_choice: str

@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
@@ -17,12 +17,12 @@ from ...graphs.conversation.sandbox import Language
 from ...graphs.conversation.served import check_host
 from ...graphs.conversation.usage import Usage, dump_usage, read_usage
 from ...graphs.ends.facts import Facts
-from ...graphs.log.heard_text import heard_text
 from ...graphs.log.messages import metadata, says_something
-from ...graphs.log.state import State, update_of, with_own_ids
+from ...graphs.log.state import State, hide_messages, update_of, with_own_ids
 from ...graphs.rules.log_counter import Reader, with_usage
 from ...graphs.rules.moves import TURN_ENDS
 from ...graphs.rules.outcome import outcome
+from ...graphs.rules.output import after_output
 from ...graphs.rules.position import Phase, Position
 from ...graphs.rules.transitions import Decision, Node, decide, position_after_removals
 from ...graphs.speakers.model_settings import ModelSettings
@@ -35,7 +35,7 @@ from ..models.model import Model, Models
 from ..models.settings import CallSettings
 from ..models.tool_binding import check_room
 from .next_message import lines_before
-from .run_input import is_task_given, waiting_message
+from .run_input import waiting_message
 from .running_sessions import RunningSession, RunningSessions, StepProgress
 
 AskedToStop = Callable[[str], Awaitable[bool]]
@@ -275,19 +275,12 @@ class NodeContext:
     def _at_the_end(self, new: Sequence[AnyMessage]) -> State:
         """Return the update for the last messages.
 
-        If the task came as a message, its sender looks for the answer in the last message of
-        `messages`. Therefore messages without text go to `unspoken`.
+        Clients look for the output in the last message of `messages`. Therefore the messages that
+        follow the output go to `unspoken`.
         """
-        update = update_of(new, self.log)
-        spoken = update.get("messages", [])
-        if spoken and is_task_given(self.messages):
-            heard = [heard_text(self.conversation, one, metadata(one)).strip() for one in spoken]
-            mute = [one for one, text in zip(spoken, heard, strict=True) if not text]
-            update["messages"] = [one for one, text in zip(spoken, heard, strict=True) if text]
-            if mute:
-                # In a nested list, as in `update_of`.
-                update["unspoken"] = cast("list[AnyMessage]", [*update.get("unspoken", []), mute])
-        return update
+        log = [*self.log, *new]
+        behind = [*after_output(self.conversation, log)][::-1]
+        return hide_messages(behind, self.messages, update_of(new, self.log))
 
     async def _facts(
         self, position: Position, log: Sequence[BaseMessage], usage: dict[str, Usage]

@@ -125,11 +125,6 @@ def waiting_message(messages: Sequence[AnyMessage], speaker: str) -> AnyMessage 
     return None
 
 
-def is_task_given(messages: Sequence[AnyMessage]) -> bool:
-    """Return whether one of the user's messages is the task, so that no speaker says it."""
-    return any(isinstance(one, HumanMessage) and _is_kept(one) for one in messages)
-
-
 def mark_run_input(message: AnyMessage, sayer: str | None = None) -> AnyMessage:
     """Mark a message as outside the log. If a speaker is named, it will say the message."""
     about = InputMessage(speaker=sayer)

@@ -308,8 +308,15 @@ async def _reread(context: NodeContext, edited: Sequence[int]) -> dict[str, Any]
         position = unjudged(context.conversation, position, behind)
         written += [take_back(str(message.id)) for message in behind]
         del log[newest + 1 :]
-    update = await replace(context, log=log).step(position, [], tells=judged_anew)
     before: dict[str, Any] = dict(update_of(written, context.log))
+    # A message that followed the output of an ended conversation returns to the others.
+    stored = {message.id for message in context.messages}
+    shown = [one for one in before.get("messages", ()) if one.id not in stored]
+    if shown:
+        hidden = [take_back(str(one.id)) for one in shown]
+        before["unspoken"] = [*hidden, *before.get("unspoken", ())]
+    reread = replace(context, log=log, messages=[*context.messages, *shown])
+    update = await reread.step(position, [], tells=judged_anew)
     for channel, messages in before.items():
         update[channel] = [*messages, *update.get(channel, ())]
     goes_on = context.turn.node is Node.END and "outcome" not in update

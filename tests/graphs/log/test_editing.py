@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
@@ -31,6 +31,12 @@ from support.fields import fields_of
 TOKENS = ("###OVER###", "<CAMEL_TASK_DONE>", "Solution: done.")
 
 
+def channel_of(state: dict[str, Any], message: BaseMessage) -> str:
+    """Return the channel of a state that contains a message."""
+    is_spoken = message.id in {one.id for one in state["messages"]}
+    return "messages" if is_spoken else "unspoken"
+
+
 async def run(player: Player, data: st.DataObject) -> dict[str, Any]:
     """Run a conversation step by step with edits in between; return the last state."""
     conversation = player.conversation
@@ -51,7 +57,7 @@ async def run(player: Player, data: st.DataObject) -> dict[str, Any]:
             place = data.draw(st.sampled_from(places[-3:]), "place")
             text = data.draw(st.sampled_from(["", "Anything.", *TOKENS, log[place].text]), "text")
             new = log[place].model_copy(update={"content": text})
-            channel = "messages" if metadata(new).audience is None else "unspoken"
+            channel = channel_of(found.values, new)
             await graph.aupdate_state(config, {channel: [new]})
         elif found.values.get("outcome") and not found.next:
             last: dict[str, Any] = found.values
@@ -101,8 +107,9 @@ class Session:
         self.graph.invoke(given, at, **how)
 
     def edit(self, place: int, text: str, at: RunnableConfig = CONFIG, **more: Any) -> Any:  # noqa: ANN401
-        message = log_of(self.graph.get_state(at).values)[place]
-        channel = "messages" if metadata(message).audience is None else "unspoken"
+        state = self.graph.get_state(at).values
+        message = log_of(state)[place]
+        channel = channel_of(state, message)
         # User interfaces send only the fields that they know.
         new = {"type": message.type, "id": message.id, "content": text, **more}
         return self.graph.update_state(at, {channel: [new]})

@@ -62,7 +62,7 @@ def test_an_agent_answers_once_by_its_prompt_and_no_more(store: str) -> None:
     model = model_of("Soup, then fish.")
     answer = ask(CHEF, "Plan a menu.", model=model, store=store)
     assert answer.text == "Soup, then fish."
-    assert answer.output is None
+    assert answer.output == "Soup, then fish."
     assert [shown(call.messages) for call in model.calls] == [
         ["s:You plan meals.", "u:Plan a menu."]
     ]

@@ -188,7 +188,6 @@ async def test_a_refused_task_leaves_the_one_that_has_ended() -> None:
     assert on.seen()["said"] == [
         ("ai", "A", "Instruction: dig\nInput: None"),
         ("ai", "B", "Solution: dug\nNext request."),
-        ("ai", "A", "<CAMEL_TASK_DONE>"),
     ]
 
 
