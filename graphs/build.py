@@ -20,7 +20,8 @@ from ..nodes.models.model import Models
 from ..nodes.task_specification import read_start, task_specification
 from ..nodes.tool_executor import tool_executor
 from ..nodes.turn.node_context import AskedToStop, Resources, session_id
-from ..nodes.turn.running_sessions import RunningSessions, wait_for
+from ..nodes.turn.run_input import waiting_message
+from ..nodes.turn.running_sessions import RunningSession, RunningSessions, wait_for
 from ..nodes.user_agent import user_agent
 from ..tools.registry.options import check_options, list_options
 from ..tools.registry.registry import Registered, Registry
@@ -31,7 +32,9 @@ from .conversation.served import check_host, describe_graph, describe_messages, 
 from .conversation_graph import ConversationGraph, resources_of_run
 from .kinds.load import ConversationLike, load_conversation
 from .log.state import Input, Latest, Messages, Output, State
-from .rules.transitions import Node
+from .rules.position import Position
+from .rules.transitions import Decision, Node
+from .rules.turns import NextTurn, ends_run
 
 Graph: TypeAlias = ConversationGraph
 """A compiled graph that runs conversations."""
@@ -227,18 +230,42 @@ def _first_input(schema: type[Input]) -> type[State]:
     return cast("type[State]", _typed_dict("FirstInput", hints[0] | hints[1]))
 
 
-def route(state: State, running: RunningSessions, session: str | None = None) -> str:
-    """Return the name of the next node. It depends only on stored messages, turn and counts."""
+def route(
+    state: State,
+    running: RunningSessions,
+    session: str | None = None,
+    *,
+    serves_clients: bool = False,
+) -> str:
+    """Return the name of the next node. It depends only on stored messages, turn and counts.
+
+    If `serves_clients` is True, a run ends where a client's next message continues the session.
+    """
     if not state.get("position"):
         return Node.TASK_SPECIFICATION.value
     known = running.of(session, state)
     if known.edited(state):
         # A speaker's node reads edited messages again, and the next step depends on their new text.
         return Node.USER_AGENT.value
-    node = known.turn(known.position(state)).node
-    if node is Node.END:
+    position = known.position(state)
+    turn = known.turn(position)
+    if turn.node is Node.END:
         running.forget(session)
-    return node.value
+    elif serves_clients and _is_for_next_run(known, state, position, turn):
+        return Node.END.value
+    return turn.node.value
+
+
+def _is_for_next_run(
+    known: RunningSession, state: State, position: Position, turn: Decision
+) -> bool:
+    """Return whether a client will send the message of this turn as the input of another run."""
+    speaker = turn.speaker
+    if turn.node not in _SPEAKERS or known.conversation.speaker(speaker).human is None:
+        return False
+    if waiting_message(state.get("messages") or (), speaker) is not None:
+        return False
+    return ends_run(known.conversation, position, NextTurn(speaker, turn.stage), known.log(state))
 
 
 class _BothWays(Runnable[State, Any]):
@@ -275,7 +302,12 @@ async def _run_node(
 
 
 async def _route(resources: Resources, state: State, config: RunnableConfig) -> str:
-    return route(state, resources.running, session_id(config))
+    return route(
+        state,
+        resources.running,
+        session_id(config),
+        serves_clients=resources.serves_clients,
+    )
 
 
 def form_input(form: type[Form]) -> type[Input]:

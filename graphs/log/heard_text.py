@@ -41,6 +41,11 @@ def done_tokens(conversation: Conversation, speaker: str | None, text: str) -> l
     ]
 
 
+def may_say_token(conversation: Conversation, speaker: str) -> bool:
+    """Return whether a done token of this speaker may end the conversation."""
+    return next(_tokens_of(conversation, speaker), None) is not None
+
+
 def unanswered_token(
     conversation: Conversation, speaker: str, text: str, log: Sequence[BaseMessage]
 ) -> str | None:

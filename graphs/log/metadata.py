@@ -192,6 +192,8 @@ class Speech(SpeakerReply):
     interrupts: bool = False
     """Whether a person sent the message instead of a decision about waiting calls. The turn of the
     speaker that made the calls then continues."""
+    from_client: bool = False
+    """Whether a client sent the message as the input of a run."""
 
     is_spoken = True
     seen_by_speaker = "always"

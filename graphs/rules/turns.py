@@ -17,9 +17,9 @@ from ..conversation.judges import RoundRobin
 from ..conversation.questions import Asking, Because, Empty, is_exit
 from ..ends.end_chat import EndChatMode
 from ..log.messages import metadata
-from ..log.metadata import ALOUD, SpeakerReply, Speech, Stage, ToolCalls
+from ..log.metadata import ALOUD, SpeakerReply, Speech, Stage, ToolCalls, is_by_person
 from ..speakers.replies import HumanInputMode
-from .moves import MOVES, TURN_ENDS
+from .moves import BETWEEN_TURNS, MOVES, TURN_ENDS
 from .position import Leaving, Phase, Position
 
 
@@ -224,6 +224,22 @@ def asking(conversation: Conversation, position: Position, turn: NextTurn) -> As
             empty: Empty = "auto_reply" if human.max_consecutive_auto_reply else "stop"
             return Asking(turn.speaker, Because.MAX_CONSECUTIVE_AUTO_REPLY, empty)
     return None
+
+
+def ends_run(
+    conversation: Conversation, position: Position, turn: NextTurn, log: Sequence[BaseMessage]
+) -> bool:
+    """Return whether a client's run ends before a turn, and the next run brings its message.
+
+    A client that sends a person's messages as inputs shows no interrupts for them. If there are
+    several people, an interrupt says whose turn it is.
+    """
+    if position.phase not in BETWEEN_TURNS or conversation.people != (turn.speaker,):
+        return False
+    by_person = (about for about in map(metadata, reversed(log)) if is_by_person(about))
+    newest = next(by_person, None)
+    sends = isinstance(newest, Speech) and newest.from_client
+    return sends and asking(conversation, position, turn) is not None
 
 
 def asking_of_calls(conversation: Conversation, position: Position, caller: str) -> Asking | None:

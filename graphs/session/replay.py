@@ -109,7 +109,7 @@ async def replay_session(recorded: StoredSession, registered: Registered) -> Sto
     named = {name: model for name in conversation.model_names if name is not None}
     given = {**registered, "agents": _agents(recorded)}
     models, registry = Models(model, named), Registry(cast("Registered", given))
-    resources = Resources(models, registry, allow_host=True, allow_paths=True, asks_again=False)
+    resources = Resources(models, registry, allow_host=True, allow_paths=True, serves_clients=False)
     await resources.find(conversation)
     graph = compile_graph(resources, InMemorySaver())
     try:

@@ -143,7 +143,7 @@ def make_resources(options: Options, settings: Settings, gate: Gate | None = Non
     kinds = Registered.__annotations__
     registered = {kind: given for kind, given in options.items() if kind in kinds}
     registry = Registry(cast("Registered", registered))
-    return Resources(models, registry, allow_host=True, allow_paths=True, asks_again=False)
+    return Resources(models, registry, allow_host=True, allow_paths=True, serves_clients=False)
 
 
 async def check_here(

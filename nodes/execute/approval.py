@@ -61,7 +61,7 @@ def ask_about(
     Returns the decisions to store, or None if the person leaves the conversation.
     """
     fitting = _fitting(request, _tools_of(context, speaker))
-    again = context.resources.asks_again
+    again = context.resources.serves_clients
     answer: Decisions | None = ask(request.payload(), fitting, asks_again=again)
     if answer is None:
         return None

@@ -187,13 +187,16 @@ class Model:
         adapter = self.adapter
 
         async def once(sent: CallSettings) -> T:
+            shown: dict[str, Any] = {"purpose": kind_name(purpose), "speaker": speaker}
             # The id separates the streamed pieces of one attempt from those of another.
-            shown = {"purpose": kind_name(purpose), "speaker": speaker, "answer": uuid4().hex}
+            shown["answer"] = uuid4().hex
             name = purpose.run_name.format(speaker=speaker or "Judge")
             config = RunnableConfig(metadata=shown, run_name=name)
             if private or purpose is not Speech:
-                # Streams of chat messages leave out calls with this tag.
+                # Streams of chat messages leave out calls with this tag, and AG-UI's adapter leaves
+                # out calls with these metadata.
                 config["tags"] = [NO_STREAM]
+                shown |= dict.fromkeys(("emit-messages", "emit-tool-calls"), False)
             if listeners:
                 # Without merging, these callbacks would replace those of the run.
                 config["callbacks"] = [*listeners]

@@ -115,7 +115,7 @@ async def _answer(context: NodeContext, asked: Asking) -> Leaving | str:
     own = context.conversation.speaker(asked.speaker).task
     task = "\n\n".join(filter(None, [context.task, own]))
     question = interrupt_payload(asked, task, heard, calls)
-    again = context.resources.asks_again
+    again = context.resources.serves_clients
     found = meaning(asked, ask(question, schema_of(asked.empty), asks_again=again))
     if context.resources.written is not None:
         # LangGraph does not wait for the write. A kill after this would repeat the question.

@@ -111,6 +111,7 @@ async def write_said(
     message_id = None
     if about.source is Source.HUMAN and (brought := context.brought(speaker.name)) is not None:
         message_id = brought.id
+        about = about.model_copy(update={"from_client": True})
     spoken = make_message(number, given.message.text, about, id=message_id, answer=given.message)
     return await context.step(
         after_reply(context.conversation, position, turn), [*given.new, spoken], given.usage

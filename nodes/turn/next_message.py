@@ -143,7 +143,10 @@ def say_as_speaker(
     text: str,
     message_id: str | None = None,
 ) -> State:
-    """Return the update of a session's state for a message that is sent as a speaker."""
+    """Return the update of a session's state for a message that is sent as a speaker.
+
+    A message from a client, as the input of a run, has an id.
+    """
     log = log_of(state)
     position = position_after_removals(position, log)
     about = metadata(log[-1]) if log else None
@@ -163,6 +166,7 @@ def say_as_speaker(
         audience=conversation.speaker(speaker).speaks_to,
         source=Source.HUMAN,
         stage=stage,
+        from_client=message_id is not None,
     )
     log.append(make_message(len(log), text, about, id=message_id))
     facts = facts_of(conversation, log).model_copy(update=not_in_the_log(position.facts))

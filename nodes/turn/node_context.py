@@ -66,9 +66,11 @@ class Resources:
     """Whether a conversation may choose the sandbox level ``host``."""
     allow_paths: bool = False
     """Whether a conversation may name a model by a path or an address."""
-    asks_again: bool = True
-    """Whether the same interrupt asks again if an answer does not fit. If false, such an answer
-    raises an error, which the caller can report.
+    serves_clients: bool = True
+    """Whether clients of the graph start its runs. If a client's answer does not fit, the same
+    interrupt asks again, and a client's message needs no interrupt. If false, each question to a
+    person is an interrupt, and an answer that does not fit raises an error, which the caller can
+    report.
     """
     running: RunningSessions = field(default_factory=RunningSessions)
     """The running sessions, as read so far."""

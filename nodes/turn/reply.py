@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from ...graphs.common.errors import SpecError
 from ...graphs.conversation.handoffs import has_tool, may_be_private
 from ...graphs.conversation.judges import Handoff
-from ...graphs.log.heard_text import HeardText
+from ...graphs.log.heard_text import HeardText, may_say_token
 from ...graphs.log.marks import begins, length_of
 from ...graphs.log.messages import make_message, storable
 from ...graphs.log.metadata import (
@@ -185,10 +185,15 @@ def callable_tools(
 
 
 def _is_private(context: NodeContext, speaker: Speaker) -> bool:
-    """Return whether some speakers may not hear the message, as far as is known in advance."""
+    """Return whether streams of chat messages leave out the message while its model writes it.
+
+    This applies if some speakers may not hear it, as far as is known in advance, or if clients
+    would see a done token in it.
+    """
     conversation = context.conversation
     audience = audience_of(conversation, context.turn, speaker, HandedOver())
-    return audience is not None or may_be_private(conversation)
+    shows_token = context.resources.serves_clients and may_say_token(conversation, speaker.name)
+    return audience is not None or may_be_private(conversation) or shows_token
 
 
 def _purpose(context: NodeContext, speaker: Speaker) -> type[ModelOutput]:

@@ -77,11 +77,82 @@ async def test_a_message_begins_a_chat_and_keeps_its_id(form: type[Form], messag
     ]
     assert found["messages"][0].id == "mine"
     assert isinstance(metadata(found["messages"][0]), Speech)
-    assert found["__interrupt__"]
-    # The newest message from a client is the answer; the others are known.
+    assert "__interrupt__" not in found
+    # The newest message from a client is the person's next one; the others are known.
     found = await on.give(*found["messages"], user("How are you?", "next"))
     assert texts(found) == ["Hi", "Hello!", "How are you?", "Fine."]
     assert found["messages"][2].id == "next"
+
+
+async def test_each_message_is_answered_without_an_interrupt() -> None:
+    on = Thread(ChatForm, ["One.", "Two.", "Three."])
+    for number, answer in enumerate(["One.", "Two.", "Three."]):
+        found = await on.give(user(f"{number}?"))
+        state = await on.graph.aget_state(CONFIG)
+        assert (texts(found)[-1], state.next, state.interrupts) == (answer, (), ())
+        assert not found.get("outcome")
+    # A run without a message changes nothing.
+    assert texts(await on.give()) == texts(found)
+
+
+async def test_a_question_that_was_asked_by_an_interrupt_is_asked_by_an_interrupt_again() -> None:
+    on = Thread(ChatForm, ["One.", "Two.", "Three."])
+    assert (await on.give())["__interrupt__"]
+    found: Any = await on.graph.ainvoke(Command(resume="1?"), CONFIG)
+    assert (texts(found), bool(found["__interrupt__"])) == (["1?", "One."], True)
+    found = await on.give(user("2?"))
+    assert (texts(found)[-1], "__interrupt__" in found) == ("Two.", False)
+
+
+async def test_an_approval_interrupts_a_chat_by_messages() -> None:
+    @tool
+    def water(bed: str) -> str:
+        """Water a bed."""
+        return f"{bed} is wet"
+
+    call = ScriptedToolCall(name="water", args={"bed": "left"}, id="1")
+    model = ScriptedChatModel([Reply(tool_calls=[call]), "Done."])
+    graph = build_graph(form=ChatForm, model=model, tools=[water], checkpointer=InMemorySaver())
+    asks: Any = {"tools": ["water"], "interrupt_on": {"water": True}}
+    found = await graph.ainvoke({"messages": [user("Water it.")], **asks}, CONFIG)
+    (asked,) = found["__interrupt__"]
+    assert asked.value["action_requests"][0]["name"] == "water"
+    approved = {"decisions": [{"type": "approve"}]}
+    found = await graph.ainvoke(Command(resume=approved), CONFIG)
+    assert (texts(found)[-1], "__interrupt__" in found) == ("Done.", False)
+
+
+async def test_several_people_are_asked_by_interrupts() -> None:
+    people = [{"name": name, "replies": ["human"]} for name in ("Ann", "Ben")]
+    talk = plain(speakers=[*people, {"name": "Cook"}])
+    model = ScriptedChatModel(["Soup."])
+    graph = build_graph(model=model, checkpointer=InMemorySaver())
+    said: Any = HumanMessage("Hungry!", name="Ann")
+    found = await graph.ainvoke({"conversation": talk.stored(), "messages": [said]}, CONFIG)
+    assert found["__interrupt__"][0].value["speaker"] == "Ben"
+
+
+@pytest.mark.parametrize("form", [RolePlayForm, BloggerForm])
+async def test_streams_show_neither_the_rewriting_of_a_task_nor_a_done_token(
+    form: type[Form],
+) -> None:
+    is_play = form is RolePlayForm
+    script = [*GARDEN, END_OF_IT] if is_play else ["Bees dance.", "Fine!\nSATISFIED"]
+    on = Thread(form, script)
+    shown: dict[str, str] = {}
+    given: Any = {"messages": [user("A garden")]}
+    async for piece, about in on.graph.astream(given, CONFIG, stream_mode="messages"):
+        shown[piece.id] = shown.get(piece.id, "") + piece.text
+        assert about["langgraph_node"] in ("user_agent", "assistant_agent")
+    assert [*shown.values()] == (GARDEN[1:] if is_play else ["Bees dance."])
+    calls = [
+        event["metadata"]
+        async for event in Thread(form, script).graph.astream_events(given, CONFIG, version="v2")
+        if event["event"] == "on_chat_model_start"
+    ]
+    # AG-UI's adapter leaves out the calls that are marked so.
+    hidden = [about.get("emit-messages") is False for about in calls]
+    assert hidden == ([True, True, False, True] if is_play else [False, True])
 
 
 async def test_exit_leaves_and_a_later_message_goes_on() -> None:

@@ -398,12 +398,12 @@ async def test_a_run_that_is_cancelled_between_a_node_and_its_edge_goes_on(
 ) -> None:
     passed = 0
 
-    def cancelled(*given: Any) -> str:
+    def cancelled(*given: Any, **options: Any) -> str:
         nonlocal passed
         passed += 1
         if passed > edge:
             raise asyncio.CancelledError
-        return route(*given)
+        return route(*given, **options)
 
     whole = await aconverse(GARDEN, session="whole", store=store, model=model())
     with monkeypatch.context() as patch:
