@@ -29,6 +29,7 @@ from ..log.metadata import RemovedMessage
 from ..log.state import State, log_of
 from ..rules.transitions import Node
 from ..store.rows import SessionRow, reading_store
+from .client_turn import client_question
 from .dump import read_whole_dump
 from .options import MessageLike
 
@@ -303,6 +304,9 @@ async def still_open(graph: Graph, config: RunnableConfig, state: StateSnapshot)
         read_question(found, "tool" if found.id in by_tools else "agent")
         for found in state.interrupts
     ]
+    if not asked and not state.next:
+        question = client_question(state.values)
+        return [] if question is None else [question]
     if len(asked) != 1 or not isinstance(asked[0], MessageQuestion):
         return asked
     found = await checkpointer_of(graph).aget_tuple(config)

@@ -41,6 +41,7 @@ from ..store.open import SessionLease
 from ..store.serializer import check_storable
 from .answers import BoundAnswer, answered_question
 from .checkpoints import checkpointer_of, config_of, questions_of, write_state
+from .client_turn import has_no_interrupt
 from .events import TokenStream, events_of
 from .options import Options
 from .session_row import read_session
@@ -96,7 +97,7 @@ class Steps:
 
     async def run(self) -> AsyncGenerator[Event, None]:
         """Run the session from its current position, and yield its events."""
-        asked = [] if self._is_new else await self.waiting()
+        asked = [] if self._is_new else await self._first_questions()
         reply = None if self._reply is None else self._match_question(asked, self._reply)
         # If the graph ran without an answer, LangGraph would pass a waiting tool or agent the
         # answer to another question of the same step.
@@ -134,6 +135,23 @@ class Steps:
                 reply = (question, value)
             else:
                 skipped.add(question.id)
+
+    async def _first_questions(self) -> list[Question]:
+        """Return the questions that the session waits for. An interrupt asks each of them now."""
+        asked = await self.waiting()
+        if not has_no_interrupt(asked):
+            return asked
+        if self._reply is not None:
+            self._match_question(asked, self._reply)
+        await write_state(self._graph, self._session, {})
+        async with aclosing(self._stream_graph(None)) as events:
+            # The run stops before the person's turn, so there are no events.
+            async for _ in events:
+                pass
+        asked = await self.waiting()
+        if self._reply is not None:
+            self._reply = self._reply._replace(question=asked[0].id)
+        return asked
 
     def _match_question(
         self, asked: Sequence[Question], answer: BoundAnswer

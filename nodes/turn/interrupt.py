@@ -11,13 +11,11 @@ from ...graphs.conversation.questions import (
     Asking,
     Because,
     describe_misfit,
-    interrupt_payload,
     schema_of,
 )
-from ...graphs.log.messages import newest_calls
-from ...graphs.log.viewpoint import newly_heard
+from ...graphs.rules.message_question import question_payload
 from ...graphs.rules.met_ends import explain_guards
-from ...graphs.rules.position import Leaving, Phase
+from ...graphs.rules.position import Leaving
 from ...graphs.rules.turns import NextTurn, asking, asking_of_calls, meaning
 from ...graphs.store.serializer import check_storable
 from .node_context import NodeContext
@@ -110,11 +108,9 @@ async def _answer(context: NodeContext, asked: Asking) -> Leaving | str:
     brought = context.brought(asked.speaker)
     if brought is not None:
         return meaning(asked, brought.text) or ""
-    heard = newly_heard(context.conversation, context.log, asked.speaker)
-    calls = newest_calls(context.log).tool_calls if context.position.phase is Phase.CALLED else ()
-    own = context.conversation.speaker(asked.speaker).task
-    task = "\n\n".join(filter(None, [context.task, own]))
-    question = interrupt_payload(asked, task, heard, calls)
+    question = question_payload(
+        context.conversation, context.position, context.log, context.task, asked
+    )
     again = context.resources.serves_clients
     found = meaning(asked, ask(question, schema_of(asked.empty), asks_again=again))
     if context.resources.written is not None:
