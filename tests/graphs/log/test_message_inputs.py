@@ -214,8 +214,10 @@ ASYNC_WRITES: dict[str, Write] = {
 @pytest.mark.parametrize("way", WRITES)
 def test_anything_else_is_one_error_and_nothing_is_written(way: str, bad: str) -> None:
     model, graph = chat()
-    graph.invoke(HELLO, CONFIG)
+    graph.invoke({}, CONFIG)
+    graph.invoke(Command(resume="Hello."), CONFIG)
     before = graph.get_state(CONFIG)
+    assert before.interrupts
     with pytest.raises(SpecError, match=r"^messages") as raised:
         WRITES[way](graph, REFUSED[bad])
     assert "\n" not in str(raised.value)

@@ -184,10 +184,12 @@ def test_a_message_that_is_removed_and_written_again_is_edited() -> None:
 
 
 def test_a_command_that_answers_may_remove() -> None:
-    on = chat()
-    gone = {"messages": [RemoveMessage(id="a")]}
-    on.graph.invoke(Command(resume="Third", update=gone), CONFIG)
-    assert on.texts == ["One.", "Second", "Two.", "Third", "Three."]
+    on = Thread(ChatForm, ["One.", "Two."])
+    on.graph.invoke({}, CONFIG)
+    on.graph.invoke(Command(resume="First"), CONFIG)
+    gone = {"messages": [RemoveMessage(id=str(on.messages[0].id))]}
+    on.graph.invoke(Command(resume="Second", update=gone), CONFIG)
+    assert on.texts == ["One.", "Second", "Two."]
     assert on.removed == ["First"]
     on.check_places()
 
