@@ -134,7 +134,7 @@ def run(
 ) -> None:
     """Run a conversation until it ends.
 
-    Give a task and two roles for a role-play, or a file for any other conversation.
+    Name a task and two roles for a role-play, or a file for any other conversation.
     """
     given = {
         "user_role": user_role,

@@ -17,7 +17,8 @@ app = typer.Typer(
 )
 
 _Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="The batch's name, as in `duologue batch list`.")
+    str,
+    typer.Argument(metavar="NAME", help="The batch's name, as listed by `duologue batch list`."),
 ]
 
 
@@ -35,7 +36,7 @@ def run(
     ] = None,
     concurrency: Concurrency = 20,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Run the failed cells again.")
+        bool, typer.Option("--retry-failed", help="Run the cells (sessions) that failed again.")
     ] = False,
     limit: Annotated[
         int | None,

@@ -24,7 +24,7 @@ from .terminal.console import on_screen, one_line, stderr
 class ExitCode(IntEnum):
     """The exit codes, each with its meaning."""
 
-    DONE = 0, "the conversation ended by its rules, or the command is done"
+    DONE = 0, "the conversation ended under its rules, or the command succeeded"
     FAILED = 1, "an unexpected error"
     BAD_INPUT = 2, "bad input: an argument, a conversation, its file or a setting"
     MODEL = 3, "a model is not available or did not answer"

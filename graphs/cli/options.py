@@ -155,7 +155,8 @@ OutputOption = Annotated[
     typer.Option("--output", metavar="FILE", help="The file to write. [default: standard output]"),
 ]
 Session = Annotated[
-    str, typer.Argument(metavar="SESSION", help="The session's id, as in `duologue sessions`.")
+    str,
+    typer.Argument(metavar="SESSION", help="The session's id, as listed by `duologue sessions`."),
 ]
 
 

@@ -51,11 +51,11 @@ def chat(
     reset: Reset = False,
     as_json: Json = False,
 ) -> None:
-    """Chat with an agent, which may call tools, until you say exit.
+    """Chat with an agent, which may call tools, until you enter exit.
 
     Your messages can also come from a pipe. At the end of the pipe, or after Ctrl-D, the session
     waits for you.
-    With --json you are not asked: the last event is the question, for `duologue answer`.
+    With --json, no question is asked. The last event contains it; `duologue answer` answers it.
     """
     from ..kinds.chat import chat as make
     from .run import follow

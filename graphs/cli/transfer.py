@@ -51,7 +51,7 @@ def fork(
 ) -> None:
     """Make a new session from any message of another session.
 
-    The other session does not change. The new one keeps its rules, except those given as options.
+    The other session does not change. The new one has the same rules, apart from the options.
     """
     from .sessions import open_session
 

@@ -31,7 +31,7 @@ class Actor(StrEnum):
     TOOLS = "the tools"  # in the tool executor
     JUDGE = "the judge"  # with its second question, or a repeated one
     NEXT = "the judge if due, else the next speaker"  # as `graphs.rules.turns.due` decides
-    NOBODY = "nobody"  # the conversation is over
+    NO_ONE = "no one"  # the conversation is over
 
 
 class Reads(NamedTuple):
@@ -174,7 +174,7 @@ MOVES: Final[Mapping[Phase, Move]] = {
     Phase.JUDGED: Move(Actor.NEXT, Strength.CAP, (Phase.CHOSEN, *_TURN), _once),
     Phase.CHOSEN: Move(Actor.NEXT, Strength.CAP, _TURN, _once),
     # Once in a conversation.
-    Phase.LEFT: Move(Actor.NOBODY, Strength.CAP, (), _never),
+    Phase.LEFT: Move(Actor.NO_ONE, Strength.CAP, (), _never),
 }
 
 BETWEEN_TURNS: Final = tuple(phase for phase, move in MOVES.items() if move.actor is Actor.NEXT)
