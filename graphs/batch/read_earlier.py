@@ -11,8 +11,6 @@ from typing import Final
 from pydantic import JsonValue, TypeAdapter
 
 from ..common.errors import BatchError, SpecError
-from ..session.stored_session import StoredSession
-from ..speakers.formats import SchemaFormat
 from ..store.batches import BatchLease, CellRow, CellsWanted
 from ..store.open import Store
 from ..store.rows import reading_store
@@ -126,22 +124,10 @@ async def _read_row(store: Store, row: CellRow) -> EarlierResult | str:
     found = await read_result(store, row.session, row.batch)
     if found is None:
         return "deleted"
-    output = output_of(found[0])
+    output: JsonValue = found[0].output
     if output is None:
         return "without an output"
     if isinstance(output, str):
         items: list[JsonValue] = [*find_list_items(output)]
         output = items or output.strip()
     return EarlierResult(session=row.session, varied=row.varied, output=output)
-
-
-def output_of(result: StoredSession) -> JsonValue:
-    """Return the output of a session: its parsed value if it has a schema, or else its text.
-
-    It is None if nothing was said, or if the last message does not fit its schema.
-    """
-    if not result.text.strip():
-        return None
-    speaker = result.conversation.speaker(result.transcript[-1][0])
-    found: JsonValue = result.output if isinstance(speaker.format, SchemaFormat) else result.text
-    return found
