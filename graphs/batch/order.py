@@ -42,17 +42,17 @@ class _Step(NamedTuple):
     period: int
     """Number of combinations of the fields before it."""
     size: int
-    """Number of its values."""
+    """Number of values of the next field."""
     shared: int
     """The greatest common divisor of both."""
     span: int
     """The least common multiple of both."""
     values: Sequence[int]
-    """The permutation of its values."""
+    """The permutation of these values."""
     places: Sequence[int]
     """The inverse permutation."""
     seed: str
-    """The seed of its shifts."""
+    """The seed of the shifts."""
 
     def shift(self, place: int) -> int:
         """Return the shift of the values at a place."""
