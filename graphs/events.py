@@ -202,6 +202,9 @@ class ToolCallFinished(_Event):
     """Whether the call failed."""
     decision: DecisionType | None = None
     """The decision of a person about the call. None if no person was asked."""
+    artifact: Any = Field(default=None, exclude=True)
+    """The artifact of the call, as it is stored. None if there is none. ``model_dump`` leaves it
+    out."""
 
 
 class ToolRoundLimitReached(_Event):

@@ -157,6 +157,8 @@ def make_tool_message(
     decision: DecisionType | None = None,
     refusal: str | None = None,
     parsed: JsonValue = None,
+    artifact: Any = None,  # noqa: ANN401
+    artifact_problem: str | None = None,
     tool_round: int | None = None,
     final: bool = True,
     id: str | None = None,  # noqa: A002  # as LangChain calls it
@@ -176,6 +178,7 @@ def make_tool_message(
         decision=decision,
         refusal=refusal,
         parsed=parsed,
+        artifact_problem=artifact_problem,
         tool_round=tool_round,
     )
     return ToolMessage(
@@ -183,6 +186,7 @@ def make_tool_message(
         id=id or str(uuid4()),
         tool_call_id=call_id,
         status="error" if failure else "success",
+        artifact=artifact,
         additional_kwargs=metadata_kwargs(about, number),
     )
 

@@ -272,6 +272,8 @@ class CallOutcome(MessageMetadata):
     """The person's reason for rejecting the call. None if it was not rejected."""
     parsed: JsonValue = None
     """The result as plain values. None if it is only text."""
+    artifact_problem: str | None = None
+    """Why the tool's artifact was not stored. None if it was stored, or if there is none."""
     tool_round: int | None = None
     """The number of the tool round that this result completes, counted within the turn. Only rounds
     in which a call succeeded count. None for all results but the last of such a round."""

@@ -144,6 +144,7 @@ def outcome(
         warnings=(
             *conversation.sandbox.warnings,
             *_of_tool_rounds(conversation, log),
+            *_of_artifacts(log),
             *_of_unanswered_token(conversation, reasons, whole),
         ),
     )
@@ -163,6 +164,12 @@ def _of_tool_rounds(conversation: Conversation, log: Sequence[BaseMessage]) -> I
             f"{speaker} reached max_tool_rounds ({most}){times} and had to answer without tools; "
             "raise this limit if its work is not done"
         )
+
+
+def _of_artifacts(log: Sequence[BaseMessage]) -> Iterator[str]:
+    """Yield each reason why an artifact was not stored once."""
+    results = (about for about in map(metadata, log) if isinstance(about, ToolResult))
+    yield from dict.fromkeys(one.artifact_problem for one in results if one.artifact_problem)
 
 
 def _of_unanswered_token(

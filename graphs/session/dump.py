@@ -15,8 +15,16 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import ToolCall
-from pydantic import BeforeValidator, Field, JsonValue, PlainSerializer, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    JsonValue,
+    PlainSerializer,
+    field_validator,
+    model_validator,
+)
 
+from ...nodes.models.storable_json import why_unstorable
 from ..common.data import Data
 from ..common.errors import SpecError
 from ..common.files import read_file
@@ -25,6 +33,7 @@ from ..common.versions import Migration, Versions, upgrade
 from ..conversation.conversation import Conversation, migrate_spec, restore_conversation
 from ..conversation.sandbox import Kept, new_key
 from ..conversation.usage import Usage, read_usage, select_response_metadata
+from ..log.artifacts import pack_artifact, unpack_artifact
 from ..log.messages import (
     make_message,
     metadata,
@@ -92,6 +101,12 @@ class Message(Data):
     """
     failed: bool = False
     """Whether the tool call failed, if the message is a tool's result."""
+    artifact: JsonValue = None
+    """The artifact of the tool call. None if there is none, or if it is not JSON."""
+    packed_artifact: str | None = None
+    """An artifact that is not JSON, such as bytes: msgpack, as a store writes it, in base64. None
+    if there is none.
+    """
     message_id: str | None = None
     """The unique id of the message. If None, a new id is made."""
     metadata: Annotated[AnyMetadata, Field(discriminator="kind")]
@@ -103,6 +118,16 @@ class Message(Data):
     model: dict[str, JsonValue] = Field(default_factory=dict)
     """The response metadata that the model's client returned, such as the model's name."""
 
+    @field_validator("packed_artifact")
+    @classmethod
+    def _check_packed_artifact(cls, packed: str | None) -> str | None:
+        if packed is not None:
+            try:
+                unpack_artifact(packed)
+            except Exception as error:
+                raise ValueError(f"can't be read: {error}; remove it") from error
+        return packed
+
     def restore(self) -> AnyMessage:
         """Return the message for the log."""
         extra = metadata_kwargs(self.metadata, number_of(self.id))
@@ -112,6 +137,9 @@ class Message(Data):
                 id=self.message_id or str(uuid4()),
                 tool_call_id=self.call_id,
                 status="error" if self.failed else "success",
+                artifact=self.artifact
+                if self.packed_artifact is None
+                else unpack_artifact(self.packed_artifact),
                 additional_kwargs=extra,
             )
         # A removed message keeps its type.
@@ -157,7 +185,13 @@ def dumped(message: BaseMessage) -> Message:
             ],
         }
     if isinstance(message, ToolMessage):
-        known = {"call_id": message.tool_call_id, "failed": message.status == "error"}
+        is_json = why_unstorable({"artifact": message.artifact}) is None
+        known = {
+            "call_id": message.tool_call_id,
+            "failed": message.status == "error",
+            "artifact": message.artifact if is_json else None,
+            "packed_artifact": None if is_json else pack_artifact(message.artifact),
+        }
     return Message(
         id=place_of(message),
         message_id=message.id,
@@ -252,10 +286,10 @@ def _check_position(
         raise ValueError(f"{where}: the next step runs tool calls, but the log contains none")
 
 
-DUMP_VERSION: Final = 7
+DUMP_VERSION: Final = 8
 """The version of the dumps that this release writes. The specs in them have their own version."""
 
-DUMP_VERSIONS: Final = Versions[Migration](oldest=7)
+DUMP_VERSIONS: Final = Versions[Migration](oldest=8)
 """The supported versions of a dump. The newest is `DUMP_VERSION`."""
 
 
@@ -311,7 +345,7 @@ class SessionDump(Data):
 
     format: Literal["duologue.session"]
     """The name of the format."""
-    version: Literal[7]
+    version: Literal[8]
     """The version of the format."""
     session: str
     """The id of the session that was dumped."""

@@ -16,6 +16,7 @@ from ..events import (
     MessageSaid,
     MessageStarted,
     MessageToken,
+    Notice,
     ReplyRejected,
     SpeakerChosen,
     TaskSpecified,
@@ -87,7 +88,10 @@ def _events_of_message(conversation: Conversation, message: BaseMessage) -> Iter
                 text=message.text,
                 failed=message.status == "error",
                 decision=about.decision,
+                artifact=message.artifact,
             )
+            if about.artifact_problem:
+                yield Notice(text=f"{about.artifact_problem}.")
             if about.tool_round == conversation.max_tool_rounds:
                 yield ToolRoundLimitReached(
                     id=place_of(message), speaker=speaker, rounds=about.tool_round

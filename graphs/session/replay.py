@@ -88,10 +88,14 @@ def compare_ends(recorded: StoredSession, again: StoredSession) -> None:
         )
 
 
+_NOT_COMPARED: Final = {"message_id", "usage", "model", "artifact", "packed_artifact"}
+"""Values of a message that may differ in a replay. Artifacts are not part of what is said."""
+
+
 def _compared_values(message: BaseMessage) -> dict[str, Any]:
     """Return a message's values to compare, without unique ids, usage and duologue's own texts."""
     # A recorded model uses no tokens.
-    says = dumped(message).model_dump(mode="json", exclude={"message_id", "usage", "model"})
+    says = dumped(message).model_dump(mode="json", exclude=_NOT_COMPARED)
     text, about = says.pop("text"), says.pop("metadata") | {"problem": None}
     # A newer release may word these texts differently.
     ours = isinstance(metadata(message), JudgeQuestion | Instruction)

@@ -8,6 +8,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from ..common.sanitize import dump_exact_json, escape_invisible
 from ..conversation.conversation import Conversation
+from ..log.artifacts import describe_artifact
 from ..log.memory import memory
 from ..log.messages import metadata, place_of
 from ..log.metadata import (
@@ -87,6 +88,7 @@ def read_lines(
         kind = _kind_of(about) if note is None else "note"
         if kind is None:
             continue
+        artifacts = () if in_memory else describe_artifact(message, about)
         line = Line(
             anchor=found[place],
             place=place if place == found[place] else "",
@@ -94,7 +96,7 @@ def read_lines(
             speaker=numbers.get(about.speaker or ""),
             name=name_author(about),
             text=_text(message) if note is None else note,
-            remarks=list_remarks(about),
+            remarks=(*list_remarks(about), *artifacts),
             is_person=is_by_person(about),
             folds=tuple(_folds(message, about, called, in_memory=in_memory)),
         )

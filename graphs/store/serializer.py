@@ -106,8 +106,17 @@ class PlainSerializer(JsonPlusSerializer):
 
 def check_storable(value: object) -> None:
     """Raise an error if a value can't be stored and read back."""
+    plain_copy(value)
+
+
+def plain_copy(value: object) -> Any:  # noqa: ANN401
+    """Return a value as a store returns it after it was stored.
+
+    Raises:
+        TypeError: It has no plain form.
+    """
     serializer = PlainSerializer()
-    serializer.loads_typed(serializer.dumps_typed(value))
+    return serializer.loads_typed(serializer.dumps_typed(value))
 
 
 def _pack(value: object) -> bytes:

@@ -15,6 +15,7 @@ from langgraph.types import Command
 from pydantic import JsonValue, ValidationError
 
 from ...graphs.conversation.questions import describe_misfit
+from ...graphs.log.artifacts import store_artifact
 from ...graphs.log.memory import memory
 from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import CallOutcome, Failure, UnheardResult
@@ -43,6 +44,10 @@ class CallResult(NamedTuple):
     """Decision of a person about the call. None if no person was asked."""
     refusal: str | None = None
     """Reason that a person gave for refusing the call. None if there is none."""
+    artifact: Any = None
+    """The artifact of the tool, as a store returns it. None if there is none."""
+    artifact_problem: str | None = None
+    """Why the artifact can't be stored. None if it can, or if there is none."""
 
     def recorded(self) -> dict[str, Any]:
         """Return the result as plain values."""
@@ -69,7 +74,15 @@ def read_result(message: ToolMessage) -> CallResult:
         about.tool,
         about.decision,
         about.refusal,
+        message.artifact,
+        about.artifact_problem,
     )
+
+
+def read_new_result(message: ToolMessage, tool: str) -> CallResult:
+    """Return the result in a message that a tool or a hook has returned, as it can be stored."""
+    artifact, problem = store_artifact(tool, message.artifact)
+    return read_result(message)._replace(artifact=artifact, artifact_problem=problem)
 
 
 def _text_of(message: ToolMessage) -> str:
@@ -173,7 +186,7 @@ def _failed(name: str, tool: BaseTool, error: BaseException) -> CallResult:
             return CallResult(f"{name} failed: ValidationError: {error.source}", Failure.TOOL)
         case ArgumentsError():
             return CallResult(f"{unfit}: {error}", Failure.CALL)
-        case ToolException() | _ExitError():
+        case ToolException() | _ExitError() | _CommandError():
             # ToolException is meant for the model (Yacana's ToolError).
             return CallResult(f"{name} failed: {error}", Failure.TOOL)
         case _:
@@ -184,22 +197,41 @@ class _ExitError(Exception):
     """A tool raised SystemExit or another BaseException that is not an Exception."""
 
 
+class _CommandError(Exception):
+    """A tool returned a `Command`. LangGraph's own error would ask for another `Command`."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "it returned a Command, but a tool can't change a conversation; return text"
+        )
+
+
 def _contained(tool: BaseTool) -> BaseTool:
-    """Return a tool that raises only exceptions, since a SystemExit would end the event loop."""
+    """Return a tool that raises only exceptions, since a SystemExit would end the event loop.
+
+    It raises an error instead of returning a `Command`.
+    """
 
     @wraps(tool._run)
     def run(*args: object, **arguments: object) -> object:
         with _exceptions_alone():
-            return tool._run(*args, **arguments)
+            return _without_command(tool._run(*args, **arguments))
 
     @wraps(tool._arun)
     async def arun(*args: object, **arguments: object) -> object:
         with _exceptions_alone():
-            return await tool._arun(*args, **arguments)
+            return _without_command(await tool._arun(*args, **arguments))
 
     # LangChain runs a tool's coroutine in its own task, so ToolNode's `awrap_tool_call` is too
     # late. A subclass does not work either, since LangChain looks at the tool's class.
     return tool.model_copy(update={"_run": run, "_arun": arun})
+
+
+def _without_command(result: object) -> object:
+    parts = result if isinstance(result, list | tuple) else [result]
+    if any(isinstance(one, Command) for one in parts):
+        raise _CommandError
+    return result
 
 
 @contextmanager
@@ -223,6 +255,5 @@ def _read(name: str, found: object) -> CallResult:
     messages = found.get("messages") if isinstance(found, dict) else None
     if not messages or not isinstance(messages[0], ToolMessage):
         what = type(found[0] if isinstance(found, list) and found else found).__name__
-        hint = ", which is not supported" if isinstance(found, Command | list) else ""
-        return CallResult(f"{name} failed: it returned a {what}{hint}", Failure.TOOL)
-    return read_result(messages[0])
+        return CallResult(f"{name} failed: it returned a {what}; return text", Failure.TOOL)
+    return read_new_result(messages[0], name)

@@ -28,7 +28,7 @@ from ..turn.log_writer import exit_code_of
 from ..turn.node_context import NodeContext
 from ..turn.running_sessions import record_as_task
 from .approval import apply_decision, instead_of_tool, kind_of
-from .call import CallResult, read_result, run_call, tool_state, unknown_tool
+from .call import CallResult, read_new_result, run_call, tool_state, unknown_tool
 from .results import Answers
 
 
@@ -186,7 +186,7 @@ class CallsRun:
                         f"a before_tool hook of {self.speaker.name!r} set the argument `code` to a "
                         "value that is not text; return a string"
                     )
-                answer = None if instead is None else read_result(instead).recorded()
+                answer = instead and read_new_result(instead, call["name"]).recorded()
                 made.append({"args": call["args"], "instead": answer})
             return {"calls": made}
 

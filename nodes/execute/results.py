@@ -16,7 +16,7 @@ from ..turn.hooks import Hooks, after_tool, turn_of
 from ..turn.interrupt import Interruption
 from ..turn.node_context import NodeContext
 from .approval import edit_told
-from .call import CallResult, read_result
+from .call import CallResult, read_new_result, read_result
 
 Answers = Mapping[str, CallResult]
 """The result of each call by its id, in the order of the calls."""
@@ -42,11 +42,21 @@ async def run_result_hooks(
                 type="tool_call",
             )
             seen = ToolMessage(
-                found.text, tool_call_id=found.tool_call_id, name=run["name"], status=found.status
+                found.text,
+                tool_call_id=found.tool_call_id,
+                name=run["name"],
+                status=found.status,
+                artifact=found.artifact,
             )
-            made = read_result(await after_tool(hooks, turn, run, seen))
-            failure = made.failure and (answer.failure or made.failure)
-            answer = answer._replace(text=made.text, failure=failure)
+            made = read_new_result(await after_tool(hooks, turn, run, seen), run["name"])
+            answer = answer._replace(
+                text=made.text,
+                failure=made.failure and (answer.failure or made.failure),
+                artifact=made.artifact,
+                # A hook that adds no artifact does not change why there is none.
+                artifact_problem=made.artifact_problem
+                or (answer.artifact_problem if made.artifact is None else None),
+            )
         # Otherwise no tool was called: a person refused the call, or its arguments were invalid.
         answers[found.tool_call_id] = answer
     return answers

@@ -44,6 +44,12 @@ def note(number: int) -> int:
 
 
 @server.tool()
+def survey(bed: int) -> dict[str, Any]:
+    """Returns a text, and a table as structured content."""
+    return {"bed": bed, "plants": ["bean", "pea"]}
+
+
+@server.tool()
 def fail(reason: str) -> str:
     """Always fails."""
     raise OSError(reason)

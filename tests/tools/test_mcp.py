@@ -194,6 +194,15 @@ def test_whatever_a_call_comes_to_is_told_to_the_model(
     assert run([calls(call), "Well."], conversation, servers) == [(text, failure)]
 
 
+def test_structured_content_is_the_artifact_unless_it_only_repeats_the_text(web: Web) -> None:
+    asked = calls(("web.survey", {"bed": 7}), ("web.note", {"number": 7}))
+    model = ScriptedChatModel(script=[asked, "Well."])
+    conversation, servers = talk("web.survey", "web.note"), {"web": web.server}
+    result = converse(conversation, model=model, store="memory:", mcp_servers=servers)
+    found = [one.artifact for one in result.messages if isinstance(one, ToolMessage)]
+    assert found == [{"structured_content": {"bed": 7, "plants": ["bean", "pea"]}}, None]
+
+
 def test_a_session_that_goes_on_does_not_repeat_a_call(web: Web, tmp_path: Path) -> None:
     web.folder.joinpath("notes").unlink(missing_ok=True)
     store = tmp_path / "s.db"

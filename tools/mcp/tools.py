@@ -12,7 +12,7 @@ import os
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import IO, Any, TextIO, TypeVar, cast
+from typing import IO, Any, Literal, TextIO, TypeVar, cast
 
 import anyio
 import httpx
@@ -48,17 +48,21 @@ logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 
 class McpTool(BaseTool):
-    """A tool of an MCP server. Its schema alone defines the arguments and their names."""
+    """A tool of an MCP server. Its schema alone defines the arguments and their names.
 
+    As in ``langchain-mcp-adapters``, the structured content of a result is its artifact.
+    """
+
+    response_format: Literal["content", "content_and_artifact"] = "content_and_artifact"
     server: Server
     """The server that runs the tool."""
     at_server: str
     """Name of the tool on the server."""
 
-    def _run(self, /, *args: object, **arguments: object) -> str:
+    def _run(self, /, *args: object, **arguments: object) -> tuple[str, object]:
         raise NotImplementedError("MCP tools are asynchronous; call ainvoke instead")
 
-    async def _arun(self, /, *args: object, **arguments: Any) -> str:
+    async def _arun(self, /, *args: object, **arguments: Any) -> tuple[str, object]:
         async def call(session: ClientSession) -> CallToolResult:
             return await session.call_tool(self.at_server, arguments)
 
@@ -68,7 +72,10 @@ class McpTool(BaseTool):
             raise ToolException(f"its MCP server {error}") from error
         if result.isError:
             raise ToolException(result_text(result))
-        return result_text(result)
+        text, found = result_text(result), result.structuredContent
+        # Servers wrap a text or a number, which then says the same as the text.
+        is_more = found is not None and (found.keys() != {"result"} or str(found["result"]) != text)
+        return text, {"structured_content": found} if is_more else None
 
 
 async def tools_of(server: Server, name: str) -> dict[str, BaseTool]:

@@ -191,13 +191,13 @@ def test_a_conversation_that_is_nested_too_deep_is_one_sentence(
     )
     file, dump = tmp_path / "deep.json", tmp_path / "dump.json"
     file.write_text(text)
-    dump.write_text(f'{{"format": "duologue.session", "version": 7, "spec": {text}}}')
+    dump.write_text(f'{{"format": "duologue.session", "version": 8, "spec": {text}}}')
     for read, given_ in (
         (load_conversation, conversation),
         (load_conversation, file),
         (converse, conversation),
         (read_dump, dump),
-        (read_dump, {"format": "duologue.session", "version": 7, "spec": conversation}),
+        (read_dump, {"format": "duologue.session", "version": 8, "spec": conversation}),
         (read_dump, {"format": conversation}),
     ):
         with pytest.raises(SpecError) as caught:

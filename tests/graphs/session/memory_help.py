@@ -18,7 +18,7 @@ from support.fork_help import (
 )
 
 SPEC = {"version": SPEC_VERSION, "task": "Plan", "speakers": [{"name": "Ann"}, {"name": "Ben"}]}
-SESSION = {"format": "duologue.session", "version": 7, "session": "one", "spec": SPEC}
+SESSION = {"format": "duologue.session", "version": 8, "session": "one", "spec": SPEC}
 MESSAGE = {"id": "m0000", "text": "Hi", "metadata": {"kind": "speech", "speaker": "Ann"}}
 
 

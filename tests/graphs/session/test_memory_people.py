@@ -155,7 +155,7 @@ def test_words_said_beside_calls_are_remembered_as_what_they_are(tmp_path: Path)
 
 
 SPEC = {"task": "Plan", "speakers": [{"name": "Ann"}, {"name": "Ben"}]}
-SESSION = {"format": "duologue.session", "version": 7, "session": "one", "spec": SPEC}
+SESSION = {"format": "duologue.session", "version": 8, "session": "one", "spec": SPEC}
 ENDED = {"reasons": [], "explanations": ["x"], "rounds": 0, "messages": 0}
 
 

@@ -161,8 +161,8 @@ BAD: list[tuple[object, str]] = [
     ),
     (SESSION | {"format": 3}, "format: 3 is not a duologue dump"),
     (
-        SESSION | {"version": 8, "mood": "good"},
-        "version: this release reads versions up to 7, not 8; upgrade duologue",
+        SESSION | {"version": 9, "mood": "good"},
+        "version: this release reads versions up to 8, not 9; upgrade duologue",
     ),
     (
         SESSION | {"version": 5},

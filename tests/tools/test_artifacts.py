@@ -1,0 +1,338 @@
+"""Artifacts of tools: stored beside the log, the same everywhere, and never sent to a model."""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import ToolCall, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
+from pydantic import BaseModel
+
+from duologue import (
+    Conversation,
+    Result,
+    Session,
+    Speaker,
+    SpecError,
+    aconverse,
+    aload_session,
+    astream,
+    build_graph,
+)
+from duologue.graphs.events import ConversationEnded, Notice, ToolCallFinished
+from duologue.graphs.session.stored_session import StoredSession
+from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.tools import Hook, Turn
+
+PICTURE = b"\x89PNG\r\n\x1a\n\xff\x00"
+
+
+class Chart(BaseModel):
+    """A pydantic object, which is stored as a dict."""
+
+    title: str
+    day: date
+
+
+@tool(response_format="content_and_artifact")
+def draw(kind: str) -> tuple[str, object]:
+    """Draw something."""
+    drawn: dict[str, object] = {
+        "plain": {"rows": [1, 2.5, None, True], "name": "é"},
+        "bytes": PICTURE,
+        "object": Chart(title="Rain", day=date(2026, 11, 23)),
+        "documents": [Document("Bees dance.", metadata={"page": 3})],
+        "nothing": None,
+        "deep": _nested(120),
+        "odd": {"a": object()},
+        "large": 2**70,
+    }
+    return f"A {kind} picture.", drawn[kind]
+
+
+KEPT: dict[str, Any] = {
+    "plain": {"rows": [1, 2.5, None, True], "name": "é"},
+    "bytes": PICTURE,
+    "object": {"title": "Rain", "day": date(2026, 11, 23)},
+    "documents": [
+        {"id": None, "metadata": {"page": 3}, "page_content": "Bees dance.", "type": "Document"}
+    ],
+    "nothing": None,
+}
+
+
+def _nested(levels: int) -> object:
+    return [] if levels == 1 else [_nested(levels - 1)]
+
+
+@tool
+def ask() -> str:
+    """Ask a person."""
+    return f"They say {interrupt('Who?')}."
+
+
+def gives(kind: str, call_id: str = "c1") -> ScriptedToolCall:
+    return ScriptedToolCall(name="draw", args={"kind": kind}, id=call_id)
+
+
+def talk(*tools: BaseTool, **fields: Any) -> Conversation:
+    return Conversation(
+        "Draw.",
+        [Speaker("Ann", tools=tools or (draw,), **fields), Speaker("Bob")],
+        end_chat={"max_iterations": 1},
+    )
+
+
+async def drawn(kinds: Sequence[str], conversation: Conversation | None = None) -> Result:
+    """Run a conversation in which Ann draws pictures of some kinds with one message."""
+    calls = [gives(kind, f"c{number}") for number, kind in enumerate(kinds)]
+    model = ScriptedChatModel([Reply(tool_calls=calls), "There.", "Nice."])
+    return await aconverse(conversation or talk(), model=model, store="memory:")
+
+
+def artifacts(result: StoredSession) -> list[Any]:
+    return [one.artifact for one in result.messages if isinstance(one, ToolMessage)]
+
+
+async def test_an_artifact_is_on_the_message_of_its_result_as_plain_data() -> None:
+    result = await drawn([*KEPT])
+    assert artifacts(result) == [*KEPT.values()]
+    assert result.outcome is not None
+    assert result.outcome.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("odd", "not msgpack serializable: object"),
+        ("large", "exceeds 64-bit range"),
+        ("deep", "nested too deep; use at most 100 levels"),
+    ],
+)
+async def test_an_artifact_that_cannot_be_stored_is_reported_and_the_call_succeeds(
+    kind: str, why: str
+) -> None:
+    model = ScriptedChatModel([Reply(tool_calls=[gives(kind)]), "There.", "Nice."])
+    events = [one async for one in astream(talk(), model=model, store="memory:")]
+    (notice,) = [one.text for one in events if isinstance(one, Notice)]
+    assert notice.startswith("The artifact of draw was not stored: ")
+    assert why in notice
+    (ended,) = [one for one in events if isinstance(one, ConversationEnded)]
+    assert ended.warnings == (notice.removesuffix("."),)
+    (told,) = [one for one in events if isinstance(one, ToolCallFinished)]
+    assert (told.text, told.failed, told.artifact) == (f"A {kind} picture.", False, None)
+
+
+async def test_no_prompt_contains_an_artifact(tmp_path: Path) -> None:
+    prompts: list[Prompt] = []
+
+    def answer(prompt: Prompt) -> Line:
+        prompts.append(prompt)
+        is_first = len(prompts) == 1
+        return Reply(tool_calls=[gives("plain")]) if is_first else "There."
+
+    result = await aconverse(talk(), model=ScriptedChatModel(answer), store="memory:")
+    assert len(prompts) == 3
+    assert "A plain picture." in json.dumps(prompts)
+    assert "rows" not in json.dumps(prompts)
+    seen = [*result.viewpoint("Ann"), *result.memory("Ann"), *result.session.prompt("Ann")]
+    assert [one.artifact for one in seen if isinstance(one, ToolMessage)] == [None, None, None]
+    assert "rows" not in json.dumps(result.trajectory())
+
+
+async def test_events_bring_the_artifact_and_their_json_leaves_it_out() -> None:
+    model = ScriptedChatModel([Reply(tool_calls=[gives("bytes")]), "There.", "Nice."])
+    run = astream(talk(), model=model, store="memory:")
+    (told,) = [one async for one in run if isinstance(one, ToolCallFinished)]
+    assert told.artifact == PICTURE
+    assert "artifact" not in json.loads(told.model_dump_json())
+
+
+async def test_it_survives_a_question_and_its_tool_does_not_run_again(tmp_path: Path) -> None:
+    """The record of the finished call contains the artifact, as after a kill."""
+    runs: list[str] = []
+
+    @tool(response_format="content_and_artifact")
+    def once() -> tuple[str, bytes]:
+        """Draw once."""
+        runs.append("once")
+        return "Drawn.", PICTURE
+
+    conversation, store = talk(once, ask), tmp_path / "sessions.db"
+    both = [ScriptedToolCall(name=name, args={}, id=name) for name in ("once", "ask")]
+    first = ScriptedChatModel([Reply(tool_calls=both)])
+    waiting = await aconverse(conversation, model=first, session="one", store=store)
+    assert waiting.pending
+    rest = ScriptedChatModel(["There.", "Nice."])
+    session = Session("one", store=store)
+    result = await session.aanswer("Bob", model=rest, tools=[once, ask])
+    assert artifacts(result) == [PICTURE, None]
+    assert runs == ["once"]
+    assert artifacts(await session.astate()) == [PICTURE, None]
+
+
+async def test_it_survives_forks_dumps_and_copies_without_a_change(tmp_path: Path) -> None:
+    calls = [gives(kind, kind) for kind in KEPT]
+    model = ScriptedChatModel([Reply(tool_calls=calls), "There.", "Nice."])
+    result = await aconverse(talk(), model=model, session="one", store=tmp_path / "sessions.db")
+    fork = await result.session.afork(at=result.messages[-2])
+    assert artifacts(await fork.astate()) == [*KEPT.values()]
+    copy = await result.session.acopy(to=tmp_path / "other.db")
+    assert artifacts(await copy.astate()) == [*KEPT.values()]
+    dump = json.loads(json.dumps(await result.session.adump()))
+    loaded = await aload_session(dump, into="two", store=tmp_path / "other.db")
+    assert artifacts(await loaded.astate()) == [*KEPT.values()]
+    written = {one["call_id"]: one for one in messages_of(dump) if "call_id" in one}
+    assert written["plain"]["artifact"] == KEPT["plain"]
+    assert not {"artifact", "packed_artifact"} & written["nothing"].keys()
+    assert "artifact" not in written["bytes"]
+
+
+def messages_of(dump: dict[str, Any]) -> list[dict[str, Any]]:
+    return [one for step in dump["steps"] for one in step.get("messages", ())]
+
+
+@pytest.mark.parametrize("packed", ["%%%", "kwE=", "AAAA"])
+async def test_a_dump_with_a_damaged_artifact_is_refused_by_one_error(packed: str) -> None:
+    dump = await (await drawn(["bytes"])).session.adump()
+    (written,) = [one for one in messages_of(dump) if "packed_artifact" in one]
+    written["packed_artifact"] = packed
+    with pytest.raises(
+        SpecError, match=r"messages\.0\.packed_artifact: can't be read: .*remove it"
+    ):
+        await aload_session(dump, into="two", store="memory:")
+
+
+async def test_a_hook_sees_it_and_the_result_that_it_returns_brings_its_own() -> None:
+    seen: list[object] = []
+
+    def shorten(turn: Turn, call: ToolCall, result: ToolMessage) -> ToolMessage | None:
+        seen.append(result.artifact)
+        if call["args"]["kind"] == "plain":
+            return result.model_copy(update={"content": "Short."})
+        if call["args"]["kind"] == "bytes":
+            return ToolMessage("Other.", tool_call_id=call["id"], artifact={1, 2})
+        return None
+
+    conversation = talk(draw, hooks=[Hook(after_tool=shorten)])
+    result = await drawn(["plain", "bytes", "nothing", "large"], conversation)
+    plain = KEPT["plain"]
+    assert seen == [plain, PICTURE, None, None]
+    # The log also contains each result as the tool returned it.
+    assert artifacts(result) == [plain, PICTURE, None, None, plain, {1, 2}, None, None]
+    assert result.outcome is not None
+    (warning,) = result.outcome.warnings
+    assert warning.startswith("The artifact of draw was not stored: ")
+
+
+async def test_a_hooks_own_result_keeps_its_artifact() -> None:
+    def instead(turn: Turn, call: ToolCall) -> ToolMessage:
+        return ToolMessage(
+            "Known.", tool_call_id=call["id"], artifact=Chart.model_construct(title="a")
+        )
+
+    result = await drawn(["plain"], talk(draw, hooks=[Hook(before_tool=instead)]))
+    assert artifacts(result) == [{"title": "a"}]
+
+
+async def test_pages_and_exports_show_its_type_and_size_alone() -> None:
+    result = await drawn(["plain", "bytes", "large"])
+    shown = [await result.session.aexport("html"), result._repr_html_()]
+    shown.append(await result.session.aexport("markdown"))
+    for page in shown:
+        assert "Artifact: dict, 28 bytes" in page
+        assert "Artifact: bytes, 10 bytes" in page
+        assert "The artifact of draw was not stored" in page
+        assert "rows" not in page
+
+
+async def test_a_replay_compares_what_is_said_and_not_artifacts() -> None:
+    runs: list[int] = []
+
+    @tool(response_format="content_and_artifact")
+    def count() -> tuple[str, int]:
+        """Count the runs."""
+        runs.append(1)
+        return "Counted.", len(runs)
+
+    call = ScriptedToolCall(name="count", args={}, id="c1")
+    model = ScriptedChatModel([Reply(tool_calls=[call]), "There.", "Nice."])
+    result = await aconverse(talk(count), model=model, store="memory:")
+    again = await result.session.areplay(tools=[count])
+    assert (artifacts(result), artifacts(again)) == ([1], [2])
+
+
+@pytest.mark.parametrize("name", ["ainvoke", "invoke"])
+async def test_a_graph_with_langgraphs_own_saver_keeps_it_in_its_state(name: str) -> None:
+    model = ScriptedChatModel(
+        [Reply(tool_calls=[gives("object"), gives("bytes", "c2")]), "There.", "Nice."]
+    )
+    graph = build_graph(model=model, tools=[draw], checkpointer=InMemorySaver())
+    config: RunnableConfig = {"configurable": {"thread_id": "one"}}
+    if name == "invoke":
+        await asyncio.to_thread(graph.invoke, {"conversation": talk().stored()}, config)
+    else:
+        await graph.ainvoke({"conversation": talk().stored()}, config)
+    messages = graph.get_state(config).values["messages"]
+    found = [one.artifact for one in messages if isinstance(one, ToolMessage)]
+    assert found == [KEPT["object"], PICTURE]
+
+
+# Results that are not text
+
+
+@tool
+def see() -> list[dict[str, Any]]:
+    """Look at a picture."""
+    text = {"type": "text", "text": "A bee."}
+    return [text, {"type": "image", "base64": "aGk=", "mime_type": "image/png"}]
+
+
+@tool
+def look() -> list[dict[str, Any]]:
+    """Look at a picture on the web."""
+    return [{"type": "image_url", "image_url": {"url": "https://example.org/bee.png"}}]
+
+
+async def test_a_picture_in_a_result_is_replaced_by_its_type() -> None:
+    calls = [ScriptedToolCall(name=name, args={}, id=name) for name in ("see", "look")]
+    model = ScriptedChatModel([Reply(tool_calls=calls), "There.", "Nice."])
+    result = await aconverse(talk(see, look), model=model, store="memory:")
+    told = [one.text for one in result.messages if isinstance(one, ToolMessage)]
+    assert told == ["A bee.\n[image/png, not shown]", "[image_url, not shown]"]
+
+
+def update() -> Command[Any]:
+    """Change the state, with no message: LangGraph's own error would ask for a message in it."""
+    return Command(update={"outcome": {}})
+
+
+def leave() -> Command[Any]:
+    """Go to a node of the parent graph."""
+    return Command(graph=Command.PARENT, goto="__end__")
+
+
+async def both() -> list[Any]:
+    """Return a command among other values."""
+    return ["a", Command(goto="__end__")]
+
+
+@pytest.mark.parametrize("function", [update, leave, both])
+async def test_a_command_is_refused_by_one_sentence_and_changes_nothing(
+    function: Callable[..., Any],
+) -> None:
+    call = ScriptedToolCall(name=function.__name__, args={}, id="c1")
+    model = ScriptedChatModel([Reply(tool_calls=[call]), "There.", "Nice."])
+    result = await aconverse(talk(tool(function)), model=model, store="memory:")
+    (told,) = [one.text for one in result.messages if isinstance(one, ToolMessage)]
+    refusal = "it returned a Command, but a tool can't change a conversation; return text"
+    assert told == f"{function.__name__} failed: {refusal}"
+    assert result.stop_reason == "max_iterations"
