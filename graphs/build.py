@@ -9,6 +9,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.store.base import BaseStore
 from pydantic import Field
 from pydantic.fields import FieldInfo
 from typing_extensions import TypedDict, get_type_hints
@@ -80,6 +81,7 @@ def build_graph(
     description: str | None = None,
     allow_host: bool = False,
     allow_paths: bool = False,
+    runtime_store: BaseStore | None = None,
     **registered: Unpack[Registered],
 ) -> Graph:
     """Build a graph that runs any conversation, or only the one that you pass.
@@ -110,6 +112,9 @@ def build_graph(
             starts a run can run programs on this machine.
         allow_paths: Whether conversations may name models by the paths of weight files. If True,
             anyone who starts a run can make the process read files of this machine.
+        runtime_store: LangGraph's store, which tools and agents read as ``runtime.store``. Pass
+            None for LangGraph's own servers, which provide one, and for a node of another graph,
+            which gets that graph's store.
         **registered: The tools, functions, hooks and other objects that conversations may name; see
             `Registered`.
 
@@ -141,7 +146,7 @@ def build_graph(
             allow_host=allow_host,
             allow_paths=allow_paths,
         )
-        return compile_graph(resources, checkpointer, name)
+        return compile_graph(resources, checkpointer, name, runtime_store=runtime_store)
     if form is not None:
         raise SpecError("conversation: can't be set together with form; set one of them")
     served = _read_served(conversation, registry, allow_host=allow_host)
@@ -158,7 +163,9 @@ def build_graph(
     schema = _served_input(served, name, description or describe_graph(served))
     template = _compile_template(schema, _typed_dict("Context", {}))
     check = partial(_check_input, resources)
-    return ConversationGraph.from_template(template, checkpointer, name, resources, check)
+    return ConversationGraph.from_template(
+        template, checkpointer, name, resources, check, runtime_store
+    )
 
 
 def _read_served(source: ConversationLike, registry: Registry, *, allow_host: bool) -> Conversation:
@@ -185,6 +192,7 @@ def compile_graph(
     checkpointer: BaseCheckpointSaver[Any] | None = None,
     name: str | None = None,
     *,
+    runtime_store: BaseStore | None = None,
     checks_inputs: bool = True,
 ) -> Graph:
     """Compile a graph from resources, which `build_graph` makes from its options.
@@ -194,7 +202,9 @@ def compile_graph(
     form = resources.form
     name = name or (_NAME if form is None else form.kind())
     check = partial(_check_input, resources) if checks_inputs else None
-    return ConversationGraph.from_template(_template(form), checkpointer, name, resources, check)
+    return ConversationGraph.from_template(
+        _template(form), checkpointer, name, resources, check, runtime_store
+    )
 
 
 @lru_cache(maxsize=16)

@@ -14,6 +14,7 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer, Command, StateUpdate, ensure_valid_checkpointer
 
 from ..nodes.turn.node_context import Resources
@@ -68,11 +69,13 @@ class ConversationGraph(CompiledStateGraph[State, Any, Any, Output]):
         name: str,
         resources: Resources,
         check_input: CheckInput,
+        runtime_store: BaseStore | None = None,
     ) -> "ConversationGraph":
         """Return a graph with the nodes of a template. The template itself does not change."""
         fields = {name: one for name, one in vars(template).items() if name != "__orig_class__"}
         fields |= {"nodes": {**template.nodes}, "channels": {**template.channels}, "name": name}
         fields["checkpointer"] = ensure_valid_checkpointer(checkpointer)
+        fields["store"] = runtime_store
         made = cls(resources=resources, check_input=check_input, **fields)
         # The constructor drops some fields, such as the types that a checkpoint may contain.
         vars(made).update(fields)

@@ -78,6 +78,7 @@ async def read_start(state: State, resources: Resources, context: object) -> Sta
         SpecError: The input is not valid.
         SessionError: The input does not fit the session.
     """
+    context = context if resources.serves_clients else None
     begun: dict[str, Any] = {**hide_removed(state)}
     state = apply_update(state, begun)
     brought = RunInput.of(state)

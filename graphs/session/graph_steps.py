@@ -63,6 +63,8 @@ class RunOptions(NamedTuple):
     """LangChain callback handlers."""
     durability: Literal["sync", "async"]
     """When a step is written: see `SharedOptions.durability`."""
+    context: Any
+    """The context of LangGraph's runtime."""
     progress: StepProgress
     """The progress of the run's newest step."""
 
@@ -224,6 +226,7 @@ class Steps:
             # Not "messages": its handler costs more than half a step. The nodes send tokens
             # themselves.
             stream_mode=["updates", "custom"],
+            context=self._options.context,
             durability=self._options.durability,
         )
         reading = StepStream(cast("AsyncGenerator[Part, None]", stream), self._options.progress)
@@ -332,11 +335,17 @@ async def play(
     progress = StepProgress()
     # `run_session` has checked the conversation, and that the session belongs to it.
     running_in = replace(resources, progress=progress)
-    graph = compile_graph(running_in, held.checkpointer, checks_inputs=False)
+    graph = compile_graph(
+        running_in,
+        held.checkpointer,
+        runtime_store=options.get("runtime_store"),
+        checks_inputs=False,
+    )
     runs_code = bool(resources.registry.languages_of(conversation))
     running = RunOptions(
         list(options.get("callbacks") or ()),
         options.get("durability") or "sync",
+        options.get("context"),
         progress,
     )
     answer, message = options.get("answer"), options.get("message")

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage
+from langgraph.store.base import BaseStore
 
 from ...nodes.models.adapters.composed import Chat
 from ...tools.registry.options import Default, check_options
@@ -17,7 +18,22 @@ MessageLike: TypeAlias = BaseMessage | str | int
 """A reference to a message: the message, its id, its place such as ``m0007``, or that number."""
 
 
-class SharedOptions(Registered, total=False):
+class RuntimeOptions(Registered, total=False):
+    """The options of a replay: objects that conversations may name, and values for tools."""
+
+    context: Any
+    """A value that tools and agents read as LangGraph's ``runtime.context``, such as the current
+    user. It sets no field of the conversation, and no model receives it. It is not stored, so each
+    run of a session needs it.
+    """
+    runtime_store: BaseStore | None
+    """LangGraph's store, in which tools and agents keep facts across sessions: ``runtime.store``,
+    and arguments marked with ``InjectedStore``. It contains no sessions: ``store`` names the store
+    of the sessions.
+    """
+
+
+class SharedOptions(RuntimeOptions, total=False):
     """The options of every run. All are keyword arguments."""
 
     model: Chat | str | None
@@ -97,6 +113,22 @@ def check_run(options: Mapping[str, Any]) -> None:
     if durability not in (None, "sync", "async"):
         raise TypeError(f"durability: must be 'sync' or 'async', not {durability!r}")
     _check_callbacks(options.get("callbacks"))
+    check_stores(options)
+
+
+def check_stores(options: Mapping[str, Any]) -> None:
+    """Raise `TypeError` if LangGraph's store and the store of the sessions are confused."""
+    store = options.get("runtime_store")
+    if store is not None and not isinstance(store, BaseStore):
+        raise TypeError(
+            f"runtime_store must be a store of LangGraph (a BaseStore), not {name_type(store)}; "
+            "the option store names the store of the sessions"
+        )
+    if isinstance(options.get("store"), BaseStore):
+        raise TypeError(
+            "store names the store of the sessions, by its path or address; pass LangGraph's store "
+            "as runtime_store"
+        )
 
 
 def _check_callbacks(given: object) -> None:

@@ -45,6 +45,7 @@ from ..rules.position import Position
 from ..rules.transitions import Node
 from .checkpoints import config_of, settle, write_state
 from .dump import dumped
+from .options import RuntimeOptions
 from .recorded_answers import (
     answers,
     decisions_given,
@@ -104,20 +105,23 @@ def _compared_values(message: BaseMessage) -> dict[str, Any]:
     return {"id": says.pop("id"), "text": text, **about, **says}
 
 
-async def replay_session(recorded: StoredSession, registered: Registered) -> StoredSession:
+async def replay_session(recorded: StoredSession, options: RuntimeOptions) -> StoredSession:
     """Run a recorded session again from its record, and return the replayed session."""
+    given: dict[str, Any] = {**options}
+    context, runtime_store = given.pop("context", None), given.pop("runtime_store", None)
     conversation = recorded.conversation
     # If models have prices, the recorded model, which replaces all of them, needs a price as well.
     name = next(iter(conversation.prices), "recorded")
     model = _Recorded([*answers(conversation, recorded.messages)], name)
     named = {name: model for name in conversation.model_names if name is not None}
-    given = {**registered, "agents": _agents(recorded)}
-    models, registry = Models(model, named), Registry(cast("Registered", given))
+    registered = cast("Registered", {**given, "agents": _agents(recorded)})
+    models, registry = Models(model, named), Registry(registered)
     resources = Resources(models, registry, allow_host=True, allow_paths=True, serves_clients=False)
     await resources.find(conversation)
-    graph = compile_graph(resources, InMemorySaver())
+    resources.registry.check_runtime_store(conversation, runtime_store)
+    graph = compile_graph(resources, InMemorySaver(), runtime_store=runtime_store)
     try:
-        return await _run(graph, recorded)
+        return await _run(graph, recorded, context)
     finally:
         await _close_interpreter(graph, recorded.session_id)
 
@@ -140,7 +144,7 @@ def _agents(recorded: StoredSession) -> dict[str, Runnable[Any, Any]]:
     return dict.fromkeys(recorded.conversation.agents, agent)
 
 
-async def _run(graph: Graph, recorded: StoredSession) -> StoredSession:
+async def _run(graph: Graph, recorded: StoredSession, context: object) -> StoredSession:
     """Run the session to the record's end, and continue it after each earlier end."""
     native = _replayable_conversation(recorded)
     said: list[AnyMessage] = []
@@ -149,7 +153,7 @@ async def _run(graph: Graph, recorded: StoredSession) -> StoredSession:
         if said:
             await _continue_after_end(graph, native, recorded, said)
             given = None
-        again = await _until_end(graph, given, native, part, said)
+        again = await _until_end(graph, given, native, part, said, context)
     compare_ends(recorded, again)
     return replace(again, conversation=recorded.conversation)
 
@@ -187,12 +191,13 @@ async def _until_end(
     conversation: Conversation,
     recorded: StoredSession,
     said: list[AnyMessage],
+    context: object,
 ) -> StoredSession:
     """Run the session to its end, the record's end, or the first difference."""
     while True:
         misfit, is_over = "", False
         try:
-            is_over = await _run_to_question(graph, given, recorded, said)
+            is_over = await _run_to_question(graph, given, recorded, said, context)
         except (ScriptExhaustedError, _NoMoreError):
             # The record ends here, or the run has diverged, which the comparison of the messages
             # shows.
@@ -214,11 +219,12 @@ async def _run_to_question(
     given: Any,  # noqa: ANN401
     recorded: StoredSession,
     said: list[AnyMessage],
+    context: object,
 ) -> bool:
     """Run the graph to its end or a question; return whether the record ends here."""
     most_steps = max_steps(recorded.conversation)
     config: RunnableConfig = {**config_of(recorded.session_id), "recursion_limit": most_steps}
-    steps = graph.astream(given, config, stream_mode="updates")
+    steps = graph.astream(given, config, context=context, stream_mode="updates")
     # LangGraph starts the next step only when it is requested.
     async with aclosing(cast("AsyncGenerator[dict[str, Any], None]", steps)) as updates:
         async for update in updates:

@@ -95,6 +95,7 @@ async def run_session(
             if reset and given is not None and row is not None:
                 # A run that would fail at once must not delete the old session.
                 await resources.check(given)
+                resources.registry.check_runtime_store(given, options.get("runtime_store"))
                 await models.prepare(given, lambda text: None)
                 await held.erase()
                 before = row = None
@@ -117,6 +118,7 @@ async def run_session(
             # The check of the context window is only for new sessions: a session that has begun can
             # always be resumed.
             conversation = await (resources.check if row is None else resources.find)(conversation)
+            resources.registry.check_runtime_store(conversation, options.get("runtime_store"))
             yield started
             await _forget_stop(held, before)
             async for event in _prepare_models(models, conversation):
@@ -153,6 +155,7 @@ async def check_here(
     check_run(options)
     resources = make_resources(options, await asyncio.to_thread(load_settings), gate)
     await resources.check(conversation)
+    resources.registry.check_runtime_store(conversation, options.get("runtime_store"))
     await resources.models.prepare(conversation, lambda text: None)
 
 

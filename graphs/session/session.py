@@ -10,14 +10,20 @@ from langchain_core.callbacks import BaseCallbackHandler
 
 from ...nodes.models.adapters.composed import Chat
 from ...tools.registry.options import check_options, list_changes, list_options
-from ...tools.registry.registry import Registered
 from ..common.threads import in_background, iterate_in_background
 from ..conversation.conversation_options import Changes
 from ..conversation.judges import SeparateJudge, Verdict
 from ..events import Event
 from .base_session import BaseSession
 from .listing import known_store
-from .options import GivenAnswer, MessageLike, Options, SessionOptions
+from .options import (
+    GivenAnswer,
+    MessageLike,
+    Options,
+    RuntimeOptions,
+    SessionOptions,
+    check_stores,
+)
 from .stored_session import StoredSession
 
 # Importing `converse` or creating a handle must not load the nodes and the models. So each method
@@ -279,7 +285,7 @@ class Session(BaseSession):
     fork = in_background(afork)
 
     @list_options
-    async def areplay(self, **registered: Unpack[Registered]) -> "Result":
+    async def areplay(self, **options: Unpack[RuntimeOptions]) -> "Result":
         """Run the recorded session again without a model, and compare the messages.
 
         The answers of models, of your agents and of people come from the record. Tools,
@@ -288,7 +294,8 @@ class Session(BaseSession):
         message from `add_message` before its end.
 
         Args:
-            **registered: The objects that the conversation names: tools, functions, hooks …
+            **options: The objects that the conversation names, such as tools, functions and hooks,
+                and the context and the store that the tools read.
 
         Returns:
             A result with the same messages. Tokens and seconds are not recorded for each call, so
@@ -302,10 +309,11 @@ class Session(BaseSession):
         from .replay import replay_session
         from .session_row import read_stored_session
 
-        check_options(registered, Registered)
+        check_options(options, RuntimeOptions)
+        check_stores(options)
         async with known_store(self.store) as store:
             recorded = await read_stored_session(store, self.id)
-        return result_of(await replay_session(recorded, registered), store.url)
+        return result_of(await replay_session(recorded, options), store.url)
 
     replay = in_background(areplay)
 

@@ -33,6 +33,8 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand, is_invalid_resume
 from langgraph.pregel.protocol import PregelProtocol
+from langgraph.runtime import Runtime
+from langgraph.store.base import BaseStore
 from pydantic import JsonValue, ValidationError
 from pydantic_core import to_json, to_jsonable_python
 
@@ -58,6 +60,9 @@ from .running_sessions import runs_in_threads
 
 _LENT = "__pregel_checkpointer"
 """The key under which LangGraph lends a subgraph the checkpointer."""
+
+_RUNTIME = "__pregel_runtime"
+"""The key under which LangGraph passes a subgraph the context and the store."""
 
 
 def for_loop(config: RunnableConfig) -> RunnableConfig:
@@ -102,6 +107,19 @@ class _InThreads(BaseCheckpointSaver[Any]):
     ) -> Any:  # noqa: ANN401  # the type that LangGraph uses
         found = partial(self.get_delta_channel_history, config=config, channels=channels)
         return await in_thread(found)
+
+
+def _with_own_store(agent: Agent, config: RunnableConfig) -> RunnableConfig:
+    """Return a configuration with the agent's own store if the conversation has no store.
+
+    LangGraph passes a subgraph the store of its parent, even if that is None.
+    """
+    configurable = config.get("configurable", {})
+    runtime, own = configurable.get(_RUNTIME), getattr(agent, "store", None)
+    if not isinstance(runtime, Runtime) or not isinstance(own, BaseStore):
+        return config
+    lent = runtime if runtime.store is not None else runtime.override(store=own)
+    return {**config, "configurable": {**configurable, _RUNTIME: lent}}
 
 
 _STEPS: Final = 10_000
@@ -225,6 +243,7 @@ async def _run(agent: Agent, name: str, turn: Turn, calls: ModelCalls) -> object
         recursion_limit=own.get("recursion_limit", _STEPS),
     )
     whole, messages = _located(agent, turn, merge_configs(ensure_config(), config))
+    whole = _with_own_store(agent, whole)
     where = f"the turn of {turn.speaker!r}"
     given = {"messages": messages} if takes_state(agent) else messages
     try:

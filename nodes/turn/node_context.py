@@ -68,9 +68,10 @@ class Resources:
     """Whether a conversation may name a model by a path or an address."""
     serves_clients: bool = True
     """Whether clients of the graph start its runs. If a client's answer does not fit, the same
-    interrupt asks again, and a client's message needs no interrupt. If false, each question to a
-    person is an interrupt, and an answer that does not fit raises an error, which the caller can
-    report.
+    interrupt asks again, and a client's message needs no interrupt. A run's context may contain an
+    assistant's settings. If false, each question to a person is an interrupt, and an answer that
+    does not fit raises an error, which the caller can report. Only tools and agents read the
+    context.
     """
     running: RunningSessions = field(default_factory=RunningSessions)
     """The running sessions, as read so far."""

@@ -85,6 +85,13 @@ BESIDE = 'I add that up:\n"one moment" …'
 """The text in the same message as the call of the calculator."""
 
 
+def take_notes(prompt: Prompt) -> Line:
+    """Call the tool that uses the server's store, then report its result."""
+    if prompt[-1]["role"] == "tool":
+        return f"So: {prompt[-1]['content']}"
+    return Reply(tool_calls=[ScriptedToolCall(name="note", args={"fact": "bees"}, id="note")])
+
+
 def write_code(prompt: Prompt) -> str:
     """Write code that keeps a number, then code that uses it, then the answer."""
     said = ["```python\nkept = 6\n```", "```python\nprint(kept * 7)\n```", "It is 42."]
@@ -100,6 +107,7 @@ PARTS: dict[str, Callable[[Prompt], Line]] = {
     "You solve": write_code,
     "You use tools": use_tools,
     "You add up": add_up,
+    "You take notes": take_notes,
     "You review": lambda prompt: (
         "SATISFIED" if turn_of(prompt) == 2 else f"Mend place {turn_of(prompt)}."
     ),
@@ -152,6 +160,36 @@ specify_task = false
 """
 
 
+NOTES_PROGRAM = '''
+from typing import Any
+
+from langchain_core.tools import tool
+from langgraph.prebuilt import ToolRuntime
+
+from duologue import Conversation, Speaker, build_graph
+
+
+@tool(response_format="content_and_artifact")
+async def note(fact: str, runtime: ToolRuntime[Any, Any]) -> tuple[str, Any]:
+    """Note a fact."""
+    user = runtime.context["user"]
+    await runtime.store.aput((user,), "fact", {"text": fact})
+    return f"Noted for {user}.", {"fact": fact, "data": b"\\xff"}
+
+
+bob = Speaker("Bob", replies=[{"kind": "text", "text": "Good."}])
+speakers = [Speaker("Ann", "You take notes.", tools=[note]), bob]
+graph = build_graph(
+    conversation=Conversation("Take notes.", speakers, end_chat={"max_iterations": 1}),
+    name="notes",
+    description="Takes notes.",
+)
+'''
+
+NOTES = {"path": "./notes.py:graph", "description": "Takes notes."}
+"""A graph whose tool uses the server's own store and the context of the run."""
+
+
 def page_blocks(language: str) -> list[str]:
     """Return the blocks of docs/studio.md in a language."""
     page = (ROOT / "docs" / "studio.md").read_text(encoding="utf-8")
@@ -162,10 +200,12 @@ def write_config(folder: Path) -> Path:
     """Write the project's graphs and the conversation that docs/studio.md serves to a folder."""
     config = json.loads((ROOT / "langgraph.json").read_text(encoding="utf-8"))
     program, entry = page_blocks("py")[-1], json.loads(page_blocks("json")[-1])
-    config |= {"dependencies": [str(ROOT)], "graphs": {**config["graphs"], **entry["graphs"]}}
+    graphs = {**config["graphs"], **entry["graphs"], "notes": NOTES}
+    config |= {"dependencies": [str(ROOT)], "graphs": graphs}
     for name, text in {
         "garden.py": program,
         "garden.toml": SERVED_FILE,
+        "notes.py": NOTES_PROGRAM,
         "langgraph.json": json.dumps(config),
     }.items():
         (folder / name).write_text(text, encoding="utf-8")

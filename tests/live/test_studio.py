@@ -270,7 +270,9 @@ async def test_each_graph_is_a_tool_of_its_own_at_the_mcp_endpoint(
         await session.initialize()
         listed = await session.list_tools()
         called = await session.call_tool("role_play", FORM)
-    assert sorted(tool.name for tool in listed.tools) == sorted([*forms_by_kind(), "garden"])
+    assert sorted(tool.name for tool in listed.tools) == sorted(
+        [*forms_by_kind(), "garden", "notes"]
+    )
     found = {one["graph_id"]: one["description"] for one in await client.assistants.search()}
     for tool in listed.tools:
         assert tool.description

@@ -72,6 +72,22 @@ async def test_nothing_that_a_client_sends_changes_it(
     assert {call.body["temperature"] for call in model_server.calls[before:]} == {0.2}
 
 
+async def test_its_tools_use_the_servers_store_and_the_runs_context(
+    client: LangGraphClient,
+) -> None:
+    on = str((await client.threads.create())["thread_id"])
+    for user in ("Zoe", "Max"):
+        found: Any = await client.runs.wait(on, "notes", input={}, context={"user": user})
+    kept = await client.store.get_item(["Zoe"], "fact")
+    assert kept["value"] == {"text": "bees"}
+    state: Any = await client.threads.get_state(on)
+    (result,) = [one for one in state["values"]["messages"] if one["type"] == "tool"]
+    assert result["content"] == "Noted for Zoe."
+    # The server writes bytes in base64.
+    assert result["artifact"] == {"fact": "bees", "data": "/w=="}
+    assert found["messages"] == state["values"]["messages"]
+
+
 async def test_studio_shows_its_own_schema(client: LangGraphClient) -> None:
     (assistant,) = await client.assistants.search(graph_id="garden")
     schemas: Any = await client.assistants.get_schemas(assistant["assistant_id"])

@@ -32,6 +32,7 @@ from duologue.graphs.session.stored_session import StoredSession
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.tools import Hook, Turn
 
+DAY = date(2026, 11, 23)
 PICTURE = b"\x89PNG\r\n\x1a\n\xff\x00"
 
 
@@ -48,7 +49,7 @@ def draw(kind: str) -> tuple[str, object]:
     drawn: dict[str, object] = {
         "plain": {"rows": [1, 2.5, None, True], "name": "é"},
         "bytes": PICTURE,
-        "object": Chart(title="Rain", day=date(2026, 11, 23)),
+        "object": Chart(title="Rain", day=DAY),
         "documents": [Document("Bees dance.", metadata={"page": 3})],
         "nothing": None,
         "deep": _nested(120),
@@ -61,7 +62,7 @@ def draw(kind: str) -> tuple[str, object]:
 KEPT: dict[str, Any] = {
     "plain": {"rows": [1, 2.5, None, True], "name": "é"},
     "bytes": PICTURE,
-    "object": {"title": "Rain", "day": date(2026, 11, 23)},
+    "object": {"title": "Rain", "day": DAY},
     "documents": [
         {"id": None, "metadata": {"page": 3}, "page_content": "Bees dance.", "type": "Document"}
     ],
@@ -235,12 +236,10 @@ async def test_a_hook_sees_it_and_the_result_that_it_returns_brings_its_own() ->
 
 async def test_a_hooks_own_result_keeps_its_artifact() -> None:
     def instead(turn: Turn, call: ToolCall) -> ToolMessage:
-        return ToolMessage(
-            "Known.", tool_call_id=call["id"], artifact=Chart.model_construct(title="a")
-        )
+        return ToolMessage("Known.", tool_call_id=call["id"], artifact=Chart(title="a", day=DAY))
 
     result = await drawn(["plain"], talk(draw, hooks=[Hook(before_tool=instead)]))
-    assert artifacts(result) == [{"title": "a"}]
+    assert artifacts(result) == [{"title": "a", "day": DAY}]
 
 
 async def test_pages_and_exports_show_its_type_and_size_alone() -> None:

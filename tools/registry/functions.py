@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable, iscoroutinefunction, signature
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast, get_args, get_type_hints
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableSequence, RunnableWithFallbacks
@@ -100,6 +100,25 @@ def parameters_of(tool: BaseTool) -> dict[str, Any]:
     """Return the JSON schema of a tool's arguments, as models see it."""
     found: dict[str, Any] = convert_to_openai_tool(tool)["function"].get("parameters") or {}
     return found
+
+
+def needs_store(tool: BaseTool) -> bool:
+    """Return whether an argument of a tool is marked with LangGraph's ``InjectedStore``."""
+    # Not imported, since the import takes long. If the module is not loaded, there is no such mark.
+    prebuilt = sys.modules.get("langgraph.prebuilt.tool_node")
+    if prebuilt is None:
+        return False
+    function = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
+    try:
+        hints = {} if function is None else get_type_hints(function, include_extras=True)
+    except (NameError, TypeError):
+        # The types of the arguments can't be read. The schema may contain the mark.
+        hints = {}
+    marks = [mark for hint in hints.values() for mark in get_args(hint)[1:]]
+    fields = getattr(tool.get_input_schema(), "model_fields", {})
+    marks += [mark for field in fields.values() for mark in field.metadata]
+    kind = prebuilt.InjectedStore
+    return any(mark is kind or isinstance(mark, kind) for mark in marks)
 
 
 def check_arguments(schema: dict[str, Any], arguments: dict[str, Any]) -> None:

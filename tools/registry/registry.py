@@ -27,7 +27,14 @@ from ...graphs.speakers.replies import AgentReply, FunctionReply, HumanReply
 from ...graphs.speakers.speaker import TO_USER, Speaker
 from ..mcp.named_tools import find_tools
 from ..mcp.servers import McpServer, Server, configured_servers, hint_of, is_at, read_given_servers
-from .functions import Agent, OrderFunction, PredicateFunction, ReplyFunction, parameters_of
+from .functions import (
+    Agent,
+    OrderFunction,
+    PredicateFunction,
+    ReplyFunction,
+    needs_store,
+    parameters_of,
+)
 from .hooks import Hook, languages_of
 from .loading import as_tool, by_name, check_name, load_entry_points, tools_in
 from .registrable import NOUNS, check_kind
@@ -238,6 +245,15 @@ class Registry:
         ]
         self._found["tools"].update(await find_tools(self._servers, wanted))
         self._check_to_user(conversation)
+
+    def check_runtime_store(self, conversation: Conversation, store: object) -> None:
+        """Check that LangGraph's store is not None if a tool has an argument for it."""
+        for number, speaker in enumerate(conversation.speakers if store is None else ()):
+            for tool in filter(needs_store, self.tools_of(speaker)):
+                raise SpecError(
+                    f"speakers.{number}.tools: {tool.name!r} needs a store of LangGraph; pass one "
+                    "as runtime_store, such as InMemoryStore()"
+                )
 
     def _check_to_user(self, conversation: Conversation) -> None:
         """Check that no tool known so far has an argument called `TO_USER`."""

@@ -78,6 +78,11 @@ def pack_config(worker: Worker, limits: BatchLimits, patience: float) -> WorkerC
     # The address as it was passed in: the store's own URL lacks the password of a database.
     store = url if url.startswith("sqlite:") else str(target)
     options: Options = {**worker.options, "store": store}
+    if options.get("runtime_store") is not None:
+        # Some stores can be copied to the workers, but each copy would keep its own facts.
+        raise SpecError(
+            "runtime_store: Ray's workers can't share it; open it within the tools that use it"
+        )
     for name, value in options.items():
         _check(name, value)
     for name, function in worker.scores.items():
