@@ -1,4 +1,4 @@
-"""Artifacts: the values that tools return for programs and people, stored beside their texts.
+"""The parts of a tool's result: its text, and its artifact for programs and people.
 
 An artifact is the second part of a result in LangChain's format ``content_and_artifact``. No model
 and no speaker receives it.
@@ -17,6 +17,23 @@ from .metadata import CallOutcome, MessageMetadata
 
 _DEEPEST: Final = 100
 """Maximum depth of an artifact, in levels. Logs of about 200 levels can't be read."""
+
+
+def text_of_result(message: ToolMessage) -> str:
+    """Return a tool's result as text. Images and other content are replaced by their type."""
+    blocks = message.content if isinstance(message.content, list) else []
+    kinds = [block.get("type") for block in blocks if isinstance(block, dict)]
+    if all(kind == "text" for kind in kinds):
+        return str(message.text)
+    parts = [
+        block
+        if isinstance(block, str)
+        else str(block.get("text"))
+        if block.get("type") == "text"
+        else f"[{block.get('mime_type') or block.get('type')}, not shown]"
+        for block in blocks
+    ]
+    return "\n".join(parts)
 
 
 def store_artifact(tool: str, artifact: object) -> tuple[Any, str | None]:

@@ -15,7 +15,7 @@ from langgraph.types import Command
 from pydantic import JsonValue, ValidationError
 
 from ...graphs.conversation.questions import describe_misfit
-from ...graphs.log.artifacts import store_artifact
+from ...graphs.log.artifacts import store_artifact, text_of_result
 from ...graphs.log.memory import memory
 from ...graphs.log.messages import metadata
 from ...graphs.log.metadata import CallOutcome, Failure, UnheardResult
@@ -67,7 +67,7 @@ def read_result(message: ToolMessage) -> CallResult:
         about = UnheardResult()
     failed = message.status == "error"
     return CallResult(
-        _text_of(message),
+        text_of_result(message),
         (about.failure or Failure.TOOL) if failed else None,
         about.arguments,
         about.parsed,
@@ -83,23 +83,6 @@ def read_new_result(message: ToolMessage, tool: str) -> CallResult:
     """Return the result in a message that a tool or a hook has returned, as it can be stored."""
     artifact, problem = store_artifact(tool, message.artifact)
     return read_result(message)._replace(artifact=artifact, artifact_problem=problem)
-
-
-def _text_of(message: ToolMessage) -> str:
-    """Return a tool's result as text. Images and other content are replaced by their type."""
-    blocks = message.content if isinstance(message.content, list) else []
-    kinds = [block.get("type") for block in blocks if isinstance(block, dict)]
-    if all(kind == "text" for kind in kinds):
-        return str(message.text)
-    parts = [
-        block
-        if isinstance(block, str)
-        else str(block.get("text"))
-        if block.get("type") == "text"
-        else f"[{block.get('mime_type') or block.get('type')}, not shown]"
-        for block in blocks
-    ]
-    return "\n".join(parts)
 
 
 def unknown_tool(name: str, allowed: Sequence[str]) -> CallResult:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, JsonValue
 
 from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.handoffs import first_allowed, may_be_private
+from ...graphs.log.artifacts import store_artifact, text_of_result
 from ...graphs.log.memory import is_told
 from ...graphs.log.messages import (
     make_message,
@@ -166,12 +167,15 @@ def calls_of_agent(
         answer = message.model_copy(update={"tool_calls": made, "invalid_tool_calls": []})
         yield _line_of(number, answer, about)
         for number, found in enumerate(results, start=number + 1):  # noqa: B020
+            artifact, problem = store_artifact(found.name or "a tool", found.artifact)
             yield make_tool_message(
                 number,
-                found.text,
+                text_of_result(found),
                 speaker=speaker.name,
                 call_id=new[found.tool_call_id],
                 failure=Failure.TOOL if found.status == "error" else None,
+                artifact=artifact,
+                artifact_problem=problem,
                 id=found.id,
             )
         number += 1

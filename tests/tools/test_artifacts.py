@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain.agents import create_agent
 from langchain_core.documents import Document
 from langchain_core.messages import ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -115,7 +116,7 @@ async def test_an_artifact_is_on_the_message_of_its_result_as_plain_data() -> No
     [
         ("odd", "not msgpack serializable: object"),
         ("large", "exceeds 64-bit range"),
-        ("deep", "nested too deep; use at most 100 levels"),
+        ("deep", "nested too deeply; use at most 100 levels"),
     ],
 )
 async def test_an_artifact_that_cannot_be_stored_is_reported_and_the_call_succeeds(
@@ -283,6 +284,17 @@ async def test_a_graph_with_langgraphs_own_saver_keeps_it_in_its_state(name: str
     messages = graph.get_state(config).values["messages"]
     found = [one.artifact for one in messages if isinstance(one, ToolMessage)]
     assert found == [KEPT["object"], PICTURE]
+
+
+async def test_artifacts_of_an_agents_own_tools_are_stored_likewise() -> None:
+    calls = [gives(kind, kind) for kind in ("bytes", "object")]
+    model = ScriptedChatModel([Reply(tool_calls=calls), "There.", "Nice."])
+    agent = create_agent(model, [draw])
+    conversation = Conversation(
+        "Draw.", [Speaker("Ann", replies=[agent]), Speaker("Bob")], end_chat={"max_iterations": 1}
+    )
+    result = await aconverse(conversation, model=model, store="memory:")
+    assert artifacts(result) == [PICTURE, KEPT["object"]]
 
 
 # Results that are not text
