@@ -8,7 +8,7 @@ import secrets
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import NamedTuple, Unpack, cast
+from typing import Final, NamedTuple, Unpack, cast
 
 from ...nodes.models.gate import Gate
 from ...nodes.models.model import Models
@@ -121,7 +121,7 @@ async def run_session(
             resources.registry.check_runtime_store(conversation, options.get("runtime_store"))
             yield started
             await _forget_stop(held, before)
-            async for event in _prepare_models(models, conversation):
+            async for event in _prepare_models(models, conversation, is_new=row is None):
                 yield event
             if row is None:
                 spec = json.dumps(conversation.stored(), ensure_ascii=False)
@@ -159,17 +159,30 @@ async def check_here(
     await resources.models.prepare(conversation, lambda text: None)
 
 
-IDLE_JUDGE = (
-    "The judge will not be asked: with end_chat.mode max_iterations_only it is only asked at a "
-    "cap, and judge.final_verdict is off."
+_REMEDY: Final = "Set another mode, such as end_chat_after_first_completion"
+
+IDLE_JUDGE: Final = (
+    "The judge will not be asked, because end_chat.mode is max_iterations_only. "
+    f"{_REMEDY}, or remove the judge."
 )
-"""The notice for a user whose criteria have no effect."""
+"""The notice that the judge has no effect."""
+
+LATE_JUDGE: Final = (
+    "The judge is asked only at a cap and can't end the conversation, because end_chat.mode is "
+    f"max_iterations_only by default. {_REMEDY}, or set max_iterations_only to keep it so."
+)
+"""The notice that a separate judge only gives a final verdict, though nobody has set the mode."""
 
 
-def _judge_is_idle(conversation: Conversation) -> bool:
-    judge = conversation.judge
-    idle = isinstance(judge, SeparateJudge) and not judge.final_verdict
-    return idle and conversation.end_chat.mode is EndChatMode.MAX_ITERATIONS_ONLY
+def _judge_notice(conversation: Conversation) -> str | None:
+    """Return a notice if the judge can't end the conversation, and the user may not expect that."""
+    judge, end_chat = conversation.judge, conversation.end_chat
+    if end_chat.mode is not EndChatMode.MAX_ITERATIONS_ONLY:
+        return None
+    if isinstance(judge, SeparateJudge) and judge.final_verdict:
+        return None if "mode" in end_chat.model_fields_set else LATE_JUDGE
+    is_set = "judge" in conversation.model_fields_set
+    return IDLE_JUDGE if is_set or isinstance(judge, SeparateJudge) else None
 
 
 async def _forget_stop(held: SessionLease, row: SessionRow | None) -> None:
@@ -208,11 +221,13 @@ def _choose_conversation(
 
 
 async def _prepare_models(
-    models: Models, conversation: Conversation
+    models: Models, conversation: Conversation, *, is_new: bool
 ) -> AsyncGenerator[Event, None]:
     """Prepare the models before anything is stored; yield warnings and notices of slow steps."""
-    if _judge_is_idle(conversation):
-        yield Notice(text=IDLE_JUDGE)
+    # A stored spec does not contain which defaults were set, so the user reads this once.
+    about_judge = _judge_notice(conversation) if is_new else None
+    if about_judge is not None:
+        yield Notice(text=about_judge)
     for warning in conversation.sandbox.warnings:
         yield Notice(text=warning)
     notices: asyncio.Queue[str | None] = asyncio.Queue()
@@ -325,6 +340,7 @@ def _note(event: Event) -> None:
     """Log the progress, without the text of messages."""
     match event:
         case Notice():
-            _log.info("%s", event.text)
+            is_warning = event.text in (IDLE_JUDGE, LATE_JUDGE)
+            _log.log(logging.WARNING if is_warning else logging.INFO, "%s", event.text)
         case MessageSaid():
             _log.info("%s said %d characters (%s)", event.speaker, len(event.text), event.id)

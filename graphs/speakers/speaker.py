@@ -99,8 +99,9 @@ class Speaker(Spec):
     that the model is known to support."""
     interrupt_on: dict[Named, Rule] = Field(default_factory=dict)
     """The tools that need a person's approval before they run, by their registered names, or in
-    Python the functions themselves. True allows all decisions; a table lists the allowed decisions
-    (LangChain's human in the loop); False asks no person."""
+    Python the functions themselves; a LangChain tool can't be a dict's key. True allows all
+    decisions; a table lists the allowed decisions (LangChain's human in the loop); False asks no
+    person."""
     speaks_with_tool_calls: bool = False
     """Whether the speaker may send text to the others with a tool call, in an optional argument
     ``to_user`` of every tool (Agere)."""

@@ -23,7 +23,7 @@ from duologue.graphs import (
 )
 from duologue.graphs.conversation.handoffs import read_name
 from duologue.graphs.conversation.judges import Finding
-from duologue.graphs.events import Notice, SpeakerChosen, VerdictGiven
+from duologue.graphs.events import SpeakerChosen, VerdictGiven
 from duologue.graphs.log.messages import metadata
 from duologue.graphs.log.metadata import SpeakerChoice
 from duologue.graphs.prompts import judging, speaking
@@ -484,12 +484,38 @@ def test_criteria_that_stand_there_twice_are_refused() -> None:
         judged(judge={"criteria": ["Met.", "Met."]})
 
 
-def test_a_judge_that_nobody_will_ask_is_worth_a_notice() -> None:
-    spec = judged(end_chat={"mode": EndChatMode.MAX_ITERATIONS_ONLY, "max_iterations": 1})
-    model = ScriptedChatModel(script=["Line one.", "Line two."])
-    options: dict[str, Any] = {"models": {"judge": model}, "store": "memory:idle"}
-    notices = [event for event in stream(spec, model=model, **options) if isinstance(event, Notice)]
-    assert any("The judge will not be asked" in notice.text for notice in notices)
+AT_CAPS = {"criteria": ["Met."]}
+NEVER = AT_CAPS | {"final_verdict": False}
+CAP_ONLY = {"mode": "max_iterations_only"}
+
+
+@pytest.mark.parametrize(
+    ("judge", "mode", "begins"),
+    [
+        (AT_CAPS, {}, "The judge is asked only at a cap and can't end the conversation"),
+        (AT_CAPS, CAP_ONLY, None),
+        (AT_CAPS, {"mode": FIRST}, None),
+        (NEVER, {}, "The judge will not be asked"),
+        (NEVER, CAP_ONLY, "The judge will not be asked"),
+        ({"kind": "speaker"}, {}, "The judge will not be asked"),
+        (None, {}, None),
+    ],
+)
+def test_a_judge_that_cannot_end_the_conversation_is_worth_one_warning_before_any_call(
+    judge: dict[str, Any] | None,
+    mode: dict[str, Any],
+    begins: str | None,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    spec = talk(end_chat=mode, **({} if judge is None else {"judge": judge}))
+    options: dict[str, Any] = {"session": f"judge-{uuid4().hex}", "store": "memory:judges"}
+    for _ in range(2):
+        # The stored spec does not contain a mode that is the default, so the second run is silent.
+        with pytest.raises(OSError, match="gone"):
+            converse(spec, model=ScriptedChatModel([OSError("gone")]), **options)
+    found = [one.message for one in caplog.records if one.levelname == "WARNING"]
+    assert len(found) == (begins is not None)
+    assert all(one.startswith(str(begins)) for one in found)
 
 
 @tool
