@@ -8,6 +8,7 @@ from typing import Any
 from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
 from langchain_core.tools import tool
+from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 from pydantic import BaseModel
 
@@ -317,6 +318,8 @@ result = converse(
     callbacks=[UsageMetadataCallbackHandler()],
     answer=answer,
     durability="async",
+    context={"user": "Zoe"},
+    runtime_store=InMemoryStore(),
     message="More?",
 )
 for name, text in result.transcript:
