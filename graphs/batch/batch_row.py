@@ -11,6 +11,7 @@ from ..build import build_graph
 from ..common.errors import BatchError, DuologueError, SpecError
 from ..common.versions import VersionError
 from ..conversation.conversation import SPEC_VERSIONS, Conversation, migrate_spec
+from ..conversation.merge import first_difference
 from ..conversation.usage import Usage, add_usage, read_usage
 from ..log.state import State
 from ..rules.outcome import Outcome
@@ -121,8 +122,10 @@ async def read_known_row(store: Store, name: str, cells: Cells) -> BatchRow | No
     except VersionError as error:
         raise BatchError(f"Batch {name!r} in {store.url}: {error}; {remedy}") from error
     if spec != cells.spec:
-        differs = "has a different conversation or different varied fields"
-        raise BatchError(f"Batch {name!r} in {store.url} {differs}; {remedy}")
+        differs = first_difference(json.loads(spec), json.loads(cells.spec))
+        raise BatchError(
+            f"Batch {name!r} in {store.url} has a different conversation: {differs} differs; {remedy}"
+        )
     return known
 
 

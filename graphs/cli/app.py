@@ -1,6 +1,7 @@
 """The commands of `duologue` and their arguments.
 
-The commands in which a person takes part are in `graphs.cli.people`; those that fork, dump, load,
+The commands in which a person takes part are in `graphs.cli.people`; those that list and delete
+sessions are in `graphs.cli.manage`; those that fork, dump, load,
 reset, copy or export sessions are in `graphs.cli.transfer`; those for conversation files are in
 `graphs.cli.file`. Each command imports its modules inside its function, so that help and a mistyped
 option load nothing that runs a conversation.
@@ -18,6 +19,7 @@ from .batch import app as batch
 from .exit import EXIT_CODES
 from .file import check, graph, init
 from .judge import judge
+from .manage import delete, sessions
 from .options import (
     BEGIN,
     HELP,
@@ -203,14 +205,7 @@ def resume(
 
 _add(chat, answer, init, check, graph, judge)
 app.add_typer(batch, name="batch")
-
-
-@app.command(epilog=example_of("sessions"))
-def sessions(store: StoreOption = None, as_json: Json = False) -> None:
-    """List the sessions, newest first."""
-    from .sessions import show_sessions
-
-    show_sessions(store, as_json=as_json)
+_add(sessions)
 
 
 @app.command(epilog=example_of("show"))
@@ -304,14 +299,7 @@ def stop(session: Session, store: StoreOption = None) -> None:
         plain(stdout(), f"Asked {session} to stop after its current turn.")
 
 
-@app.command(epilog=example_of("delete"))
-def delete(session: Session, store: StoreOption = None) -> None:
-    """Delete a session with all its messages."""
-    from .sessions import delete_stored
-    from .terminal.console import plain, stdout
-
-    delete_stored(session, store)
-    plain(stdout(), f"Deleted {session}.")
+_add(delete)
 
 
 @app.command(epilog=example_of("models"))

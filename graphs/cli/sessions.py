@@ -5,16 +5,25 @@ This module does not load LangGraph, which would take longer than the rest of th
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
+import typer
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from ..common.errors import StoreError
-from ..session.listing import known_store
+from ..common.errors import SpecError, StoreError
+from ..session.listing import (
+    Deletion,
+    SessionFilter,
+    delete_unchanged,
+    find_sessions,
+    known_store,
+    read_sessions,
+)
 from ..session.stop import stop_session
 from ..store.base import Store
 from ..store.errors import unknown_session
@@ -26,22 +35,75 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_ON_A_SCREEN = 50  # sessions in a list, unless --limit says otherwise
 _TITLE = 30  # minimum columns for a title on the session's line; if fewer, on the next line
 
 
-def show_sessions(store: str | None, *, as_json: bool) -> None:
-    """Print the sessions of a store, newest first."""
-    rows = asyncio.run(_rows(store))
-    out = stdout()
+def show_sessions(store: str | None, chosen: SessionFilter, *, as_json: bool) -> None:
+    """Print the sessions of a store that match a filter, newest first."""
     if as_json:
-        for row, status in rows:
+        asyncio.run(_print_json(store, chosen))
+        return
+    limit = chosen.limit or _ON_A_SCREEN
+    # One more than is shown, to find out whether there are older sessions.
+    rows = asyncio.run(_rows(store, chosen.model_copy(update={"limit": limit + 1})))
+    if rows:
+        _print_table(stdout(), rows[:limit])
+    if len(rows) > limit:
+        last = rows[limit - 1][0].session
+        plain(stderr(), f"There are older sessions; show them with --after {last}", "dim")
+    elif not rows and chosen == SessionFilter(limit=chosen.limit):
+        plain(stderr(), "There are no sessions yet. `duologue run` starts one.", "dim")
+    elif not rows:
+        plain(stderr(), "No session matches.", "dim")
+
+
+async def _print_json(store: str | None, chosen: SessionFilter) -> None:
+    async with known_store(store) as opened:
+        async for row, status in _with_status(opened, chosen):
             found = row.model_dump(mode="json", exclude={"spec", "digest", "stop_requested"})
             json_line(json.dumps(found | {"status": status.partition(":")[0]}))
+
+
+def delete_old(store: str | None, chosen: SessionFilter, *, dry_run: bool, yes: bool) -> None:
+    """Delete the sessions that match a filter, after the person at the terminal has agreed."""
+    rows = asyncio.run(_read_rows(store, chosen))
+    number = _counted(len(rows))
+    if dry_run or not rows:
+        plain(stdout(), f"{number} would be deleted." if rows else "No session matches.")
         return
-    if not rows:
-        plain(stderr(), "There are no sessions yet. `duologue run` starts one.", "dim")
-        return
-    _print_table(out, rows)
+    if not yes:
+        if not can_ask():
+            raise SpecError(
+                f"--yes is missing: {number} would be deleted, and nobody can be asked; add --yes"
+            )
+        if not typer.confirm(f"Delete {number} with all messages?"):
+            plain(stdout(), "Nothing was deleted.")
+            return
+    done = asyncio.run(_delete_rows(store, rows))
+    plain(stdout(), f"Deleted {_counted(done.deleted)}.")
+    if done.busy:
+        names = ", ".join(map(cell, done.busy))
+        plain(stderr(), f"Not deleted, because a run is using them: {names}")
+
+
+def can_ask() -> bool:
+    """Return whether a person at the terminal can answer a question."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _counted(number: int) -> str:
+    return f"{number:,} {'session' if number == 1 else 'sessions'}"
+
+
+async def _read_rows(store: str | None, chosen: SessionFilter) -> list[SessionRow]:
+    async with known_store(store) as opened:
+        return await read_sessions(opened, chosen)
+
+
+async def _delete_rows(store: str | None, rows: list[SessionRow]) -> Deletion:
+    async with known_store(store) as opened:
+        return await delete_unchanged(opened, rows)
 
 
 def require_session(session: str, store: str | None) -> None:
@@ -89,10 +151,19 @@ async def _in_store(store: str | None, do: Callable[[Store, str], Awaitable[T]],
         return await do(opened, check_session_id(session))
 
 
-async def _rows(store: str | None) -> list[tuple[SessionRow, str]]:
+async def _rows(store: str | None, chosen: SessionFilter) -> list[tuple[SessionRow, str]]:
     async with known_store(store) as opened:
-        rows = await opened.list()
-        return [(row, _status(row, locked=await opened.is_locked(row.session))) for row in rows]
+        return [found async for found in _with_status(opened, chosen)]
+
+
+async def _with_status(
+    store: Store, chosen: SessionFilter
+) -> AsyncIterator[tuple[SessionRow, str]]:
+    """Yield the rows of sessions, each with its status in words."""
+    async for rows in find_sessions(store, chosen):
+        locked = await store.locked([row.session for row in rows])
+        for row in rows:
+            yield row, _status(row, locked=row.session in locked)
 
 
 def _status(row: SessionRow, *, locked: bool) -> str:

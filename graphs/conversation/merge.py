@@ -95,11 +95,11 @@ def require_fields(given: object, field: str, what: str) -> Mapping[str, Any]:
     return given
 
 
-def first_difference(known: BaseModel, given: BaseModel) -> str:
+def first_difference(known: object, given: object) -> str:
     """Return the path of the first field that is set in `given` and differs from `known`.
 
-    The path is empty if no field differs. Fields that are not set, at any depth, are not compared,
-    because a default may have changed since.
+    Both are models or plain values. The path is empty if no field differs. Fields of models that
+    are not set, at any depth, are not compared, because a default may have changed since.
     """
     return _difference_path(known, given) or ""
 
@@ -113,7 +113,7 @@ def _difference_path(one: object, other: object) -> str | None:
             for name in type(other).model_fields
             if name in set_
         }
-    elif isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
+    elif isinstance(one, tuple | list) and type(one) is type(other) and len(one) == len(other):
         parts = {str(place): pair for place, pair in enumerate(zip(one, other, strict=True))}
     elif isinstance(one, dict) and isinstance(other, dict):
         parts = {str(key): (one.get(key), other.get(key)) for key in [*one, *other]}

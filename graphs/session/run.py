@@ -120,7 +120,7 @@ async def run_session(
             conversation = await (resources.check if row is None else resources.find)(conversation)
             resources.registry.check_runtime_store(conversation, options.get("runtime_store"))
             yield started
-            await _forget_stop(held, before)
+            await _note_resumption(held, row, before)
             async for event in _prepare_models(models, conversation, is_new=row is None):
                 yield event
             if row is None:
@@ -185,10 +185,13 @@ def _judge_notice(conversation: Conversation) -> str | None:
     return IDLE_JUDGE if is_set or isinstance(judge, SeparateJudge) else None
 
 
-async def _forget_stop(held: SessionLease, row: SessionRow | None) -> None:
-    """Clear a stop that was requested for an earlier run."""
-    if row is not None and row.stop_requested:
-        await held.clear_stop()
+async def _note_resumption(
+    held: SessionLease, row: SessionRow | None, before: SessionRow | None
+) -> None:
+    """Note in a session's row that it runs again, and clear a stop of an earlier run."""
+    if row is not None:
+        stops = before is not None and before.stop_requested
+        await (held.clear_stop if stops else held.touch)()
 
 
 async def _load_source(source: ConversationLike | None) -> Conversation | None:

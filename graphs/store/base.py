@@ -3,7 +3,7 @@
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 
@@ -76,6 +76,10 @@ class SessionLease(ABC):
     @abstractmethod
     async def clear_stop(self) -> None:
         """Clear a stop request for the session, as a starting run does."""
+
+    @abstractmethod
+    async def touch(self) -> None:
+        """Note in the session's row that it was used now."""
 
     @abstractmethod
     async def put_verdict(self, number: int, verdict: str) -> None:
@@ -171,6 +175,10 @@ class Store(ABC):
     async def is_locked(self, session: str) -> bool:
         """Return whether a run has a lease on `session` now."""
         return await self._is_leased(LeaseSubject("session", session))
+
+    @abstractmethod
+    async def locked(self, sessions: Sequence[str]) -> Collection[str]:
+        """Return those of the sessions on which a run has a lease now."""
 
     @asynccontextmanager
     async def lock_batch(self, batch: str) -> AsyncIterator[BatchLease]:

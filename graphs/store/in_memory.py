@@ -125,6 +125,11 @@ class MemorySessionLease(SessionLease):
         self.check(self.session)
         self._space.change(self.session, self.url, stop_requested=False)
 
+    async def touch(self) -> None:
+        """See `SessionLease.touch`."""
+        self.check(self.session)
+        self._space.change(self.session, self.url)
+
 
 class MemoryStore(Store):
     """A store in memory, shared by all users of the same URL in this process."""
@@ -181,7 +186,18 @@ class MemoryStore(Store):
         if wanted.after is not None:
             places = [place(row) for row in rows]
             rows = rows[places.index(wanted.after) + 1 :] if wanted.after in places else []
-        return [row for row in rows if wanted.has(row)][: wanted.limit]
+        cells = None if wanted.batch is None else self._space.cells.get(wanted.batch, {})
+        return [
+            row
+            for row in rows
+            if wanted.has(row)
+            and (cells is None or row.session in cells)
+            and (not wanted.is_leased or row.session in self._space.leases)
+        ][: wanted.limit]
+
+    async def locked(self, sessions: Sequence[str]) -> frozenset[str]:
+        """See `Store.locked`."""
+        return frozenset(self._space.leases.keys() & sessions)
 
     async def list(self) -> list[SessionRow]:
         """See `Store.list`."""

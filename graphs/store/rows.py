@@ -76,6 +76,12 @@ class Wanted(Data):
     """The status of the sessions. Any if None."""
     reason: str | None = None
     """The reason for the end of the sessions. Any if None."""
+    batch: str | None = None
+    """The name of the batch whose cells the sessions are. Any session if None."""
+    is_leased: bool = False
+    """Whether only sessions with a lease are returned. A lease may be left by a killed process."""
+    changed_before: AwareDatetime | None = None
+    """Only sessions whose rows have not changed since this time. Any if None."""
     after: tuple[str, str] | None = None
     """The `place` of a session in the list: only sessions after it are returned. If None, the list
     starts at the newest."""
@@ -83,12 +89,14 @@ class Wanted(Data):
     """Maximum number of sessions."""
 
     def has(self, row: SessionRow) -> bool:
-        """Return whether a session matches, apart from `after` and `limit`."""
+        """Return whether the fields of a session's row match, apart from `after` and `limit`."""
         text = self.text.casefold()
+        before = self.changed_before
         return (
             (text in row.title.casefold() or text in row.session.casefold())
             and self.status in (None, row.status)
             and self.reason in (None, row.reason)
+            and (before is None or row.updated_at < before)
         )
 
 
@@ -99,7 +107,7 @@ def place(row: SessionRow) -> tuple[str, str]:
 
 def moment(when: datetime) -> str:
     """Format a time as text of fixed width, so that texts sort like times."""
-    return when.isoformat(timespec="microseconds")
+    return when.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def new_row(session: str, title: str, spec: str, forked_from: str | None = None) -> SessionRow:

@@ -1,5 +1,6 @@
 """The table of sessions, in the SQL that SQLite and PostgreSQL share."""
 
+import json
 import re
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -122,6 +123,14 @@ class SqlStore(LeasedStore):
         if wanted.reason is not None:
             conditions.append("reason = ?")
             values.append(wanted.reason)
+        if wanted.batch is not None:
+            conditions.append("session IN (SELECT session FROM duologue_cells WHERE batch = ?)")
+            values.append(wanted.batch)
+        if wanted.is_leased:
+            conditions.append("session IN (SELECT session FROM duologue_leases)")
+        if wanted.changed_before is not None:
+            conditions.append("updated_at < ?")
+            values.append(moment(wanted.changed_before))
         if wanted.after is not None:
             created_at, session = wanted.after
             # The first condition can use a range of the index; the second alone could not.
@@ -134,6 +143,13 @@ class SqlStore(LeasedStore):
         where: LiteralString = " WHERE " + " AND ".join(conditions) if conditions else ""
         found = await self._read(_ROW + where + _ORDER + " LIMIT ?", *values, wanted.limit)
         return [read_row(row, self.url) for row in found]
+
+    async def locked(self, sessions: Sequence[str]) -> frozenset[str]:
+        """See `Store.locked`."""
+        sql: LiteralString = "SELECT session, owner, number FROM duologue_leases WHERE session IN "
+        found = await self._read(sql + f"({self.each_of})", json.dumps([*sessions]))
+        leases = [(name, (owner, number)) for name, owner, number in found]
+        return frozenset([name for name, lease in leases if await self._is_in_use(lease)])
 
     async def list(self) -> list[SessionRow]:
         """See `Store.list`."""
@@ -246,6 +262,10 @@ class SqlSessionLease(SessionLease):
     async def clear_stop(self) -> None:
         """See `SessionLease.clear_stop`."""
         await self._store.update(self.session, "stop_requested = 0", lease=self.lease)
+
+    async def touch(self) -> None:
+        """See `SessionLease.touch`."""
+        await self._store.update(self.session, "status = status", lease=self.lease)
 
 
 def _pattern(text: str) -> str:

@@ -116,7 +116,9 @@ async def test_another_conversation_under_the_same_name_is_refused_and_nothing_i
 ) -> None:
     before = await arun_batch(batch(), name="b", store=store, model=Player().model)
     other = batch(conversation=batch().conversation | {"task": "Plan a house"})  # type: ignore[operator]
-    with pytest.raises(BatchError, match=r"'b' .* has a different conversation"):
+    with pytest.raises(
+        BatchError, match=r"'b' .* a different conversation: conversation.task differs;"
+    ):
         await arun_batch(other, name="b", store=store, model=Player().model)
     assert await BatchRun("b", store=store).astatus() == before
 

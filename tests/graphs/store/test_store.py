@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,6 +23,7 @@ from typing_extensions import TypedDict
 from duologue.graphs.common.errors import SessionError, StoreError
 from duologue.graphs.common.versions import Versions
 from duologue.graphs.store import sql_tables as tables
+from duologue.graphs.store.batches import CellRow
 from duologue.graphs.store.errors import store_errors
 from duologue.graphs.store.open import SessionLease, Store, open_store
 from duologue.graphs.store.rows import SessionRow, Wanted, check_session_id, place
@@ -180,6 +181,17 @@ async def test_sessions_are_found_by_what_is_said_of_them_page_by_page(store: St
     assert await found(status="waiting") == "c"
     assert await found(reason="quit") == "b"
     assert await found(text="PLAN", status="finished", limit=1) == "d"
+    later = (await row_of(store, "c")).updated_at
+    assert await found(changed_before=later, text="plan") == "ba"
+    async with store.lock("d"):
+        assert await found(is_leased=True) == "d"
+        assert set(await store.locked(["a", "d"])) == {"d"}
+    async with store.lock_batch("lot") as lease:
+        await lease.put_cell(
+            CellRow(batch="lot", number=1, session="b", updated_at=datetime.now(UTC))
+        )
+    assert await found(batch="lot") == "b"
+    assert await found(batch="other") == ""
     pages, after = "", None
     while rows := await store.find(Wanted(limit=2, after=after)):
         pages, after = pages + "".join(row.session for row in rows) + " ", place(rows[-1])

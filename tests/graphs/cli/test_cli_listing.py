@@ -1,0 +1,178 @@
+"""Filtered lists of sessions, their pages, and the deletion of old sessions."""
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import typer
+
+from duologue.graphs import BatchError, SessionError, SpecError, list_sessions
+from duologue.graphs.cli import sessions
+from duologue.graphs.store import rows
+from duologue.graphs.store.batches import BatchRow, CellRow
+from duologue.graphs.store.open import open_store
+from support.cli_help import duologue, isolate
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    isolate(monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return a store with sessions of 1, 10, 20 … days, the oldest of them finished."""
+    ages = {"day": 1, "ten": 10, "twenty": 20, "thirty": 30, "forty": 40}
+
+    async def fill() -> None:
+        async with open_store("kept.db") as opened:
+            for name, days in reversed(ages.items()):
+                then = datetime.now(UTC) - timedelta(days=days)
+                row = rows.new_row(name, f"Plan {name}", "{}").model_copy(
+                    update={"created_at": then, "updated_at": then}
+                )
+                with monkeypatch.context() as patched:
+                    patched.setattr(
+                        "duologue.graphs.store.sql_tables.new_row", lambda *_, row=row: row
+                    )
+                    async with opened.lock(name) as held:
+                        await held.add(title="", spec="")
+                        if days > 15:
+                            patched.setattr(
+                                "duologue.graphs.store.sql_tables._now",
+                                lambda then=then: rows.moment(then),
+                            )
+                            await held.finish("quit" if days > 35 else "done_token")
+            async with opened.lock_batch("lot") as lease:
+                now = datetime.now(UTC)
+                await lease.put(
+                    BatchRow(
+                        batch="lot",
+                        title="",
+                        spec="{}",
+                        settings="{}",
+                        cells=1,
+                        created_at=now,
+                        updated_at=now,
+                    )
+                )
+                await lease.put_cell(
+                    CellRow(batch="lot", number=1, session="twenty", updated_at=now)
+                )
+
+    asyncio.run(fill())
+    return "kept.db"
+
+
+def listed(*options: str) -> list[str]:
+    """Return the ids in a list, which are the same with `--json`."""
+    arguments = ("sessions", *options, "--store", "kept.db")
+    lines = duologue(*arguments).stdout.splitlines()
+    objects = duologue(*arguments, "--json").stdout.splitlines()
+    found = [line.split()[0] for line in lines]
+    assert [json.loads(line)["session"] for line in objects] == found
+    return found
+
+
+def test_sessions_are_listed_by_status_reason_batch_text_and_age(store: str) -> None:
+    assert listed() == ["day", "ten", "twenty", "thirty", "forty"]
+    assert listed("--status", "finished") == ["twenty", "thirty", "forty"]
+    assert listed("--status", "finished", "--reason", "quit") == ["forty"]
+    assert listed("--batch", "lot") == ["twenty"]
+    assert listed("PLAN T") == ["ten", "twenty", "thirty"]
+    assert listed("--older-than", "25d") == ["thirty", "forty"]
+    assert listed("--status", "running") == []
+
+
+def test_a_long_list_is_shown_in_pages(store: str) -> None:
+    first = duologue("sessions", "--limit", "2", "--store", store)
+    assert [line.split()[0] for line in first.stdout.splitlines()] == ["day", "ten"]
+    assert first.stderr == "There are older sessions; show them with --after ten\n"
+    assert listed("--limit", "2", "--after", "ten") == ["twenty", "thirty"]
+    rest = duologue("sessions", "--after", "twenty", "--store", store)
+    assert (len(rest.stdout.splitlines()), rest.stderr) == (2, "")
+
+
+def test_a_running_session_is_found_by_its_lease(store: str) -> None:
+    async def look() -> tuple[str, str]:
+        async with open_store(store) as opened, opened.lock("ten"):
+            arguments = ("sessions", "--status", "running", "--store", store)
+            ran = await asyncio.to_thread(duologue, *arguments)
+            done = await asyncio.to_thread(
+                duologue, "delete", "--older-than", "5d", "--yes", "--store", store
+            )
+            return ran.stdout, done.output
+
+    shown, deleted = asyncio.run(look())
+    assert shown.split()[:2] == ["ten", "running"]
+    assert "Deleted 3 sessions." in deleted
+    assert "Not deleted, because a run is using them: ten" in deleted
+    assert listed() == ["day", "ten"]
+
+
+def test_the_list_in_python_has_the_same_filters(store: str) -> None:
+    def found(**filters: object) -> list[str]:
+        return [row.session for row in list_sessions(store=store, **filters)]  # type: ignore[arg-type]
+
+    assert found(status="finished", limit=1) == ["twenty"]
+    assert found(older_than=timedelta(days=35)) == ["forty"]
+    assert found(batch="lot") == ["twenty"]
+    assert found(after="thirty") == ["forty"]
+    with pytest.raises(SpecError, match=r"^reason: 'quitt' is unknown; did you mean 'quit'\?$"):
+        found(reason="quitt")
+    with pytest.raises(BatchError, match="There is no batch 'none'"):
+        found(batch="none")
+    with pytest.raises(SessionError, match="There is no session 'none'"):
+        found(after="none")
+
+
+def test_old_sessions_are_counted_then_deleted(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = ("delete", "--older-than", "15d", "--status", "finished", "--store", store)
+    assert duologue(*old, "--dry-run").stdout == "3 sessions would be deleted.\n"
+    refused = duologue(*old)
+    assert refused.exit_code == 2
+    assert "--yes is missing: 3 sessions would be deleted" in refused.stderr
+    monkeypatch.setattr(sessions, "can_ask", lambda: True)
+    assert "Nothing was deleted." in duologue(*old, lines="n\n").stdout
+    assert len(listed()) == 5
+    assert "Deleted 3 sessions." in duologue(*old, lines="y\n").stdout
+    assert listed() == ["day", "ten"]
+    assert duologue(*old, "--yes").stdout == "No session matches.\n"
+
+
+def test_a_session_that_runs_again_before_it_is_deleted_stays(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def use() -> None:
+        async with open_store(store) as opened, opened.lock("forty") as held:
+            await held.touch()
+
+    def confirm(question: str) -> bool:
+        asyncio.run(use())
+        return True
+
+    monkeypatch.setattr(sessions, "can_ask", lambda: True)
+    monkeypatch.setattr(typer, "confirm", confirm)
+    assert duologue("delete", "--older-than", "35d", "--store", store).stdout == (
+        "Deleted 0 sessions.\n"
+    )
+    assert "forty" in listed()
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--older-than", "30"], "--older-than: '30' is not an age"),
+        ([], "either SESSION or --older-than is needed"),
+        (["day", "--older-than", "1d"], "either SESSION or --older-than is needed"),
+        (["day", "--yes"], "--yes works only with --older-than"),
+        (["--older-than", "1d", "--status", "x"], "status: input should be 'running', 'waiting'"),
+    ],
+)
+def test_wrong_options_of_a_deletion_are_named(options: list[str], named: str, store: str) -> None:
+    ran = duologue("delete", *options, "--store", store)
+    assert ran.exit_code == 2
+    assert named in ran.stderr
+    assert len(listed()) == 5
