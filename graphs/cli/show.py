@@ -11,11 +11,22 @@ from rich.text import Text
 from ..events import ConversationEnded, QuestionAsked
 from ..rules.outcome import OutcomeStep, OutcomeStepKind
 from ..session.events import events_of, events_of_session
+from ..session.later_verdicts import describe_later
 from ..session.session import Session
 from ..session.session_row import check_speaker, title_of
 from ..session.stored_session import StoredSession
 from .question import print_question, ways_on
-from .terminal.console import cell, json_line, on_screen, one_line, pad, plain, stderr, stdout
+from .terminal.console import (
+    cell,
+    json_line,
+    on_screen,
+    one_line,
+    pad,
+    plain,
+    prose,
+    stderr,
+    stdout,
+)
 from .terminal.events import JsonLines, Transcript
 from .terminal.follow_up import FollowUp
 
@@ -50,6 +61,9 @@ def show_session(
     else:
         _print_messages(transcript, result.viewpoint(speaker))
     _print_end(out, result, transcript, follow_up, is_told=why)
+    if speaker is None:
+        for line in describe_later(result.messages, result.later_verdicts):
+            prose(out, line)
 
 
 def show_prompt(session: str, follow_up: FollowUp, speaker: str, *, as_json: bool) -> None:

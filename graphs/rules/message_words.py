@@ -111,12 +111,15 @@ def describe_verdict(verdict: Verdict, *, separate: bool) -> str:
     if not verdict.readable:
         return f"{whose}: unreadable verdict, which counts as not complete"
     if verdict.findings:
-        found = (
-            f"{text.rstrip(' .')} ({finding.in_words})"
-            for text, finding in verdict.findings.items()
-        )
-        return f"{whose}: {'; '.join(found)}"
+        return f"{whose}: {describe_findings(verdict)}"
     if verdict.complete:
         return f"{whose}: complete"
     left = "; ".join(verdict.objectives_left)
     return f"{whose}: not complete" + (f": {left}" if left else "")
+
+
+def describe_findings(verdict: Verdict) -> str:
+    """Return a separate judge's decision on each criterion. Empty if it could not be read."""
+    return "; ".join(
+        f"{text.rstrip(' .')} ({finding.in_words})" for text, finding in verdict.findings.items()
+    )

@@ -58,6 +58,7 @@ from ..rules.outcome import Outcome
 from ..rules.position import Position
 from ..rules.transitions import decide
 from ..speakers.interrupt_on import AnyDecision
+from .later_verdicts import LaterVerdict
 
 
 class DumpedCall(Data):
@@ -353,6 +354,8 @@ class SessionDump(Data):
     """The spec with which the session is resumed."""
     steps: tuple[DumpedStep, ...] = ()
     """The steps, oldest first. Empty if the session has not begun."""
+    later_verdicts: tuple[LaterVerdict, ...] = ()
+    """The verdicts of judges who were asked without running the session, oldest first."""
 
     @model_validator(mode="after")
     def _hangs_together(self) -> Self:
@@ -398,7 +401,10 @@ def _read(data: object, where: str) -> SessionDump:
 
 
 def read_whole_dump(
-    session: str, conversation: Conversation, states: Sequence[State]
+    session: str,
+    conversation: Conversation,
+    states: Sequence[State],
+    later_verdicts: tuple[LaterVerdict, ...] = (),
 ) -> SessionDump:
     """Return the dump of a whole session."""
     return SessionDump(
@@ -407,6 +413,7 @@ def read_whole_dump(
         session=session,
         spec=conversation,
         steps=_steps_of(conversation, states),
+        later_verdicts=later_verdicts,
     )
 
 

@@ -21,6 +21,7 @@ from ..rules.outcome import Outcome
 from ..show.page_data import Line
 from ..show.transcript import read_lines
 from .dump import dumped
+from .later_verdicts import describe_later
 from .session_row import title_of
 from .stored_session import StoredSession
 
@@ -59,6 +60,9 @@ def as_markdown(result: StoredSession, speaker: str | None = None) -> str:
         if line.kind != "code" and (is_memory or line.kind != "told"):
             parts += _paragraphs(message, line)
     parts += ["---", *_end(result.outcome)]
+    if not is_memory:
+        later = describe_later(result.messages, result.later_verdicts)
+        parts += map(escape_markdown, later)
     return clean_page("\n\n".join(parts)) + "\n"
 
 

@@ -1,7 +1,6 @@
 """Judging a stored session, without running it again."""
 
 import asyncio
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -27,7 +26,14 @@ from ..conversation.judges import SeparateJudge, Verdict
 from ..store.errors import unknown_session
 from ..store.open import SessionLease, Store
 from .checkpoints import stored_conversation
-from .later_verdicts import LaterVerdict, hash_log, read_verdicts, verdict_at_end, verdicts_on
+from .later_verdicts import (
+    LaterVerdict,
+    hash_log,
+    read_verdicts,
+    verdict_at_end,
+    verdicts_on,
+    write_verdict,
+)
 from .options import Options, check_run
 from .run import make_resources
 from .session_row import read_session
@@ -200,6 +206,5 @@ async def _store(
         batch=batch,
         created_at=datetime.now(UTC),
     )
-    # As ASCII, because a model may have written lone surrogates, which have no encoding.
-    await held.put_verdict(number, json.dumps(verdict.model_dump(mode="json")))
+    await write_verdict(held, number, verdict)
     return verdict

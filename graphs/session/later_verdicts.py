@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from datetime import UTC
 from hashlib import sha256
 
 from langchain_core.messages import AnyMessage
@@ -13,7 +14,8 @@ from ..conversation.usage import Usage
 from ..log.messages import metadata
 from ..log.metadata import Reflection, Speech
 from ..log.viewpoint import overheard
-from ..store.base import Store
+from ..rules.message_words import describe_findings
+from ..store.base import SessionLease, Store
 from ..store.rows import reading_store
 
 
@@ -36,6 +38,12 @@ class LaterVerdict(Data):
     """The time of the answer, in UTC."""
 
 
+async def write_verdict(held: SessionLease, number: int, verdict: LaterVerdict) -> None:
+    """Store a verdict beside a session's log, under its number among the session's verdicts."""
+    # As ASCII, because a model may have written lone surrogates, which have no encoding.
+    await held.put_verdict(number, json.dumps(verdict.model_dump(mode="json")))
+
+
 async def read_verdicts(store: Store, session: str) -> tuple[LaterVerdict, ...]:
     """Return the verdicts that are stored beside a session's log, oldest first."""
     found = await store.verdicts(session)
@@ -52,6 +60,20 @@ def verdicts_on(log: Sequence[AnyMessage], verdicts: Sequence[LaterVerdict]) -> 
     """Return the verdicts of judges who have read exactly these messages, oldest first."""
     read = hash_log(log) if verdicts else ""
     return [one for one in verdicts if one.log == read]
+
+
+def describe_later(log: Sequence[AnyMessage], verdicts: Sequence[LaterVerdict]) -> list[str]:
+    """Return one line for each verdict about a session, oldest first."""
+    current = {id(one) for one in verdicts_on(log, verdicts)}
+    lines = []
+    for one in verdicts:
+        model = ", ".join(one.usage) or one.judge.model
+        by = f" by {model}" if model else ""
+        about = "" if id(one) in current else ", about other messages than the present ones"
+        when = f"{one.created_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        found = describe_findings(one.verdict) or "the verdict could not be read"
+        lines.append(f"Judged later{by} ({when}{about}): {found}")
+    return lines
 
 
 def verdict_at_end(log: Sequence[AnyMessage]) -> Verdict | None:

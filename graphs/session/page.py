@@ -25,6 +25,7 @@ from ..show.page import PageSession, memory_page_of, page_of
 from ..show.page_data import Spent
 from ..store.open import Store
 from .checkpoints import config_of, read_states, reading_session
+from .later_verdicts import describe_later, read_verdicts
 from .session_row import check_speaker, known_session, read_session, title_of
 from .stored_session import StoredSession
 
@@ -60,6 +61,7 @@ async def read_for_page(
         position=told.position,
         steps=told.steps,
         prompts=told.prompts,
+        later=describe_later(result.messages, await read_verdicts(store, session)),
     )
 
 

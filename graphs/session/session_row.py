@@ -52,8 +52,9 @@ async def new_session(
     async with store.lock(session) as held:
         if await store.get(session) is not None:
             raise taken_session(session, store.url)
-        # A process that was killed in this block leaves a state without a row.
+        # A process that was killed in this block leaves a state and verdicts without a row.
         await held.checkpointer.adelete_thread(session)
+        await held.delete_verdicts()
         yield held
         spec = json.dumps(conversation.stored(), ensure_ascii=False)
         await held.add(title=title_of(conversation), spec=spec, forked_from=forked_from)

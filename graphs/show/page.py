@@ -41,6 +41,8 @@ class PageSession:
     """The current position, which counts the turns and facts so far."""
     steps: Sequence[Spent] = ()
     """The usage of each step."""
+    later: Sequence[str] = ()
+    """A line for each verdict of a judge who was asked without running the session."""
     prompts: Mapping[str, Sequence[BaseMessage]] = field(default_factory=dict)
     """The last prompt to each speaker's model, by the speaker's name. Unknown prompts are missing.
     """
@@ -57,7 +59,7 @@ def page_of(session: PageSession) -> Page:
         lines=tuple(lines_of(conversation, log)),
         ending=ending_of(
             conversation, log, session.position, session.outcome, session.pending, found
-        ),
+        ).model_copy(update={"later": tuple(session.later)}),
         spending=spending_of(conversation, session.steps),
     )
 

@@ -158,6 +158,8 @@ class Ending(Data):
     """The text that states when the session ended, or how it continues."""
     also: tuple[str, ...] = ()
     """Further reasons that were met."""
+    later: tuple[str, ...] = ()
+    """The verdicts of judges who were asked without running the session."""
     anchor: str | None = None
     """The anchor of the line that caused the end. None if there is no such line."""
     questions: tuple[str, ...] = ()

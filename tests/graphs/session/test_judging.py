@@ -1,5 +1,7 @@
 """Stored sessions judged later: their verdicts, and what is asked, repeated and deleted."""
 
+import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from duologue.graphs import (
     SessionError,
     SpecError,
     aconverse,
+    aload_session,
 )
 from duologue.graphs.common.settings import load_settings
 from duologue.graphs.conversation.judges import Finding
@@ -21,6 +24,7 @@ from duologue.graphs.session.judging import judge_session
 from duologue.graphs.session.run import make_resources
 from duologue.graphs.store.open import open_store
 from duologue.nodes.testing import Line, ScriptedChatModel
+from support.cli_help import duologue
 
 PRICE, DAY = "A price is named.", "A day is named."
 TALK: dict[str, Any] = {
@@ -174,3 +178,43 @@ async def test_a_model_that_is_missing_is_named(store: str) -> None:
     session = await talked(store)
     with pytest.raises(ModelUnavailableError):
         await session.ajudge([DAY], model="nosuchprovider:x")
+
+
+async def test_later_verdicts_are_shown_with_the_session_and_travel_with_it(
+    store: str, tmp_path: Path
+) -> None:
+    session = await talked(store)
+    judge = ScriptedChatModel(lambda prompt: HALF)
+    await session.ajudge([PRICE, DAY], model=judge)
+    line = "A price is named (met); A day is named (not met)"
+    for form in ("html", "markdown"):
+        text = (await session.aexport(form)).replace("\\", "")
+        assert "Judged later by " in text
+        assert line in text
+        # A speaker does not know the verdict.
+        assert line not in (await session.aexport(form, speaker="Ann"))
+    shown = await asyncio.to_thread(duologue, "show", "s", "--store", store)
+    assert line in shown.stdout
+    assert "about other messages" not in shown.stdout
+    known = (await session.astate()).later_verdicts
+    there = str(tmp_path / "there.db")
+    copies = [
+        await aload_session(json.loads(json.dumps(await session.adump())), store=there),
+        await session.acopy(),
+    ]
+    for copy in copies:
+        assert (await copy.astate()).later_verdicts == known
+        # The judge who has read these messages is not asked again.
+        await copy.ajudge([PRICE, DAY], model=judge)
+    assert len(judge.calls) == 1
+
+
+async def test_a_verdict_about_messages_that_have_changed_since_is_shown_as_such(
+    store: str,
+) -> None:
+    session = await talked(store)
+    await session.ajudge([PRICE, DAY], model=ScriptedChatModel(lambda prompt: HALF))
+    await session.aadd_message("Ann", "Fifty.")
+    assert ", about other messages than the present ones): A price is named (met)" in (
+        await session.aexport("markdown")
+    ).replace("\\", "")
