@@ -1,6 +1,7 @@
 """A batch's row in the store, and the rows of the cells."""
 
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -20,7 +21,7 @@ from ..session.checkpoints import config_of, reading_session, still_open, stored
 from ..session.later_verdicts import LaterVerdict, read_verdicts
 from ..session.session_row import title_of
 from ..session.stored_session import StoredSession
-from ..store.batches import BatchLease, BatchRow, CellRow, CellStatus, CellsWanted
+from ..store.batches import SUMMED, BatchLease, BatchRow, CellRow, CellStatus, CellsWanted
 from ..store.open import Store
 from .cells import Cell, Cells
 from .order import STORED
@@ -172,6 +173,14 @@ async def read_usage_before(store: Store, name: str) -> Usage:
     used = [_usage(one.model_dump()) for one in await store.batches.count(name)]
     used += [_usage(figures) async for _, figures in _under_way(store, name)]
     return add_usage(used)
+
+
+async def read_interrupted(store: Store, name: str) -> dict[str, float]:
+    """Return the total figures of the cells that were running when a batch was killed."""
+    found: Counter[str] = Counter()
+    async for _, figures in _under_way(store, name):
+        found.update({field: figures[field] for field in SUMMED})
+    return dict(found)
 
 
 async def _under_way(store: Store, name: str) -> AsyncIterator[tuple[CellRow, dict[str, Any]]]:

@@ -156,13 +156,27 @@ async def read_status(store: Store, batch: str, row: BatchRow | None = None) -> 
         cells=row.cells,
         sample_of=known.sample_of,
         seed=known.order.seed,
-        counts=tuple(await store.batches.count(batch)),
+        counts=await _read_counts(store, batch, is_running=is_running),
         is_running=is_running,
         seconds=row.seconds,
         stopped=row.stopped,
         created_at=row.created_at,
         updated_at=row.updated_at,
     )
+
+
+async def _read_counts(store: Store, batch: str, *, is_running: bool) -> tuple[CellCount, ...]:
+    """Read the counts of a batch, with the usage of the cells that a kill has interrupted.
+
+    The rows of these cells do not contain their usage yet; their sessions do.
+    """
+    counts = tuple(await store.batches.count(batch))
+    if is_running or not any(one.status == "running" for one in counts):
+        return counts
+    from .batch_row import read_interrupted  # loads LangGraph
+
+    used = await read_interrupted(store, batch)
+    return tuple(one.model_copy(update=used) if one.status == "running" else one for one in counts)
 
 
 def format_duration(seconds: float) -> str:
@@ -172,6 +186,12 @@ def format_duration(seconds: float) -> str:
     if hours:
         return f"{hours:,} h {minutes} min"
     return f"{minutes} min {rest} s" if minutes else f"{seconds:.3g} s"
+
+
+async def read_statuses(store: Store) -> list[BatchStatus]:
+    """Read the status of all batches of a store, newest first."""
+    rows = await store.batches.list()
+    return [await read_status(store, row.batch, row) for row in rows]
 
 
 async def alist_batches(*, store: str | Path | None = None) -> list[BatchStatus]:
@@ -188,8 +208,7 @@ async def alist_batches(*, store: str | Path | None = None) -> list[BatchStatus]
         StoreError: The store cannot be opened or read.
     """
     async with known_store(store) as opened:
-        rows = await opened.batches.list()
-        return [await read_status(opened, row.batch, row) for row in rows]
+        return await read_statuses(opened)
 
 
 list_batches = in_background(alist_batches)

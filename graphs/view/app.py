@@ -4,10 +4,10 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, cast, get_args
+from typing import Annotated, Any, Final, cast, get_args
 from urllib.parse import parse_qsl
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -15,7 +15,15 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 
 from ...nodes.models.adapters.composed import Chat
-from ..common.errors import AnswerError, DuologueError, SessionError, StoreError
+from ..batch.status import read_status, read_statuses
+from ..common.errors import (
+    AnswerError,
+    BatchError,
+    DuologueError,
+    SessionError,
+    SpecError,
+    StoreError,
+)
 from ..common.threads import in_thread
 from ..conversation.questions import EXIT, ApprovalQuestion, MessageQuestion, Question
 from ..ends.all_ends import Reason
@@ -23,6 +31,7 @@ from ..session.listing import known_store
 from ..session.page import read_for_page
 from ..session.session_row import count_messages, read_stored_session
 from ..session.stop import stop_session
+from ..store.batches import CellStatus, CellsWanted, check_batch_name
 from ..store.errors import unknown_session
 from ..store.open import Store
 from ..store.rows import SessionRow, SessionStatus, Wanted, check_session_id
@@ -30,6 +39,8 @@ from .live import Runs, follow
 from .pages import (
     Drawn,
     ListedSession,
+    draw_batch,
+    draw_batches,
     draw_listing,
     draw_notice,
     draw_session_page,
@@ -98,6 +109,7 @@ _MOST: Final = 1_000_000
 _GONE: Final = "this question was already answered or withdrawn, so your answer was not used"
 
 _PLACE: Final = TypeAdapter(tuple[str, str])
+_CELL: Final = TypeAdapter(tuple[Annotated[int, Field(ge=0, lt=2**63)], str])
 
 
 def view_app(
@@ -114,6 +126,8 @@ def view_app(
     return Starlette(
         routes=[
             Route("/", view.sessions),
+            Route("/batches", view.batches),
+            Route("/batches/{batch}", view.batch),
             Route("/sessions/{session}", view.session),
             Route("/sessions/{session}/events", view.events),
             Route("/sessions/{session}/answer", view.answer, methods=["POST"]),
@@ -159,6 +173,19 @@ class _View:
         with suppress(StoreError):
             messages = await count_messages(self.store, row.session)
         return ListedSession(row, await status_of(self.store, row), messages)
+
+    async def batches(self, request: Request) -> Response:
+        """Show the list of batches."""
+        return _page(draw_batches(await read_statuses(self.store), self.store.url))
+
+    async def batch(self, request: Request) -> Response:
+        """Show the progress of a batch, and the cells that match the filter."""
+        status = await read_status(self.store, check_batch_name(request.path_params["batch"]))
+        wanted = _wanted_cells(request, status.batch)
+        cells = await self.store.batches.find(wanted)
+        return _page(
+            draw_batch(status, cells, wanted, is_first="after" not in request.query_params)
+        )
 
     async def session(self, request: Request) -> Response:
         """Show a session."""
@@ -228,6 +255,20 @@ def _wanted(request: Request) -> Wanted:
     )
 
 
+def _wanted_cells(request: Request, batch: str) -> CellsWanted:
+    """Read the filter of a batch's cells from a request. Invalid values are ignored."""
+    show = request.query_params.get("status", "")
+    after = (0, "")
+    with suppress(ValidationError):
+        after = _CELL.validate_json(request.query_params.get("after", ""))
+    return CellsWanted(
+        batch=batch,
+        status=cast("CellStatus", show) if show in get_args(CellStatus) else None,
+        after=after,
+        limit=_ON_A_PAGE + 1,
+    )
+
+
 async def _form(request: Request) -> Form:
     """Read a submitted form."""
     body = b""
@@ -252,7 +293,8 @@ def _back(row: SessionRow, place: str = "") -> Response:
 
 
 def _failed(request: Request, error: Exception) -> Response:
-    is_unknown = isinstance(error, SessionError)
+    # A name that is not valid is the name of no batch.
+    is_unknown = isinstance(error, SessionError | BatchError | SpecError)
     return _page(draw_notice("This page is not available", str(error)), 404 if is_unknown else 500)
 
 

@@ -4,18 +4,20 @@ import json
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args
 from urllib.parse import urlencode
 
 from jinja2 import Environment
 from markupsafe import Markup
 
+from ..batch.status import BatchStatus, format_duration
 from ..common.data import Data
 from ..conversation.questions import Question
 from ..ends.all_ends import Reason
 from ..show.page import PageSession, page_of
 from ..show.page_data import Ending, Line, Page
 from ..show.render import policy_of, script_of, style_of, templates
+from ..store.batches import CellRow, CellStatus, CellsWanted
 from ..store.open import Store
 from ..store.rows import SessionRow, Wanted, place
 
@@ -117,6 +119,49 @@ def draw_listing(
         reasons=[reason.value for reason in Reason],
         older=older,
     )
+
+
+def draw_batches(found: Sequence[BatchStatus], store_url: str) -> Drawn:
+    """Draw the list of batches."""
+    return _drawn(_templates(), "batches.html", "sessions.js", batches=found, store_url=store_url)
+
+
+def draw_batch(
+    status: BatchStatus, cells: Sequence[CellRow], wanted: CellsWanted, *, is_first: bool
+) -> Drawn:
+    """Draw the page of a batch: its progress and its cells.
+
+    Args:
+        status: The status of the batch.
+        cells: The cells: one more than the page shows if there are more.
+        wanted: The filter of the cells.
+        is_first: Whether the page begins with the first cell.
+    """
+    on_page = cells[: wanted.limit - 1]
+    more = ""
+    if len(cells) > len(on_page):
+        after = json.dumps([on_page[-1].number, on_page[-1].session])
+        more = urlencode({"status": wanted.status or "", "after": after})
+    return _drawn(
+        _templates(),
+        "batch.html",
+        "sessions.js",
+        batch=status,
+        duration=format_duration(status.seconds),
+        cells=[(cell, _values_of(cell)) for cell in on_page],
+        statuses=get_args(CellStatus),
+        wanted=wanted,
+        is_first=is_first,
+        more=more,
+    )
+
+
+def _values_of(cell: CellRow) -> list[tuple[str, str]]:
+    """Return the varied values of a cell as texts, by their paths."""
+    return [
+        (path, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        for path, value in cell.varied.items()
+    ]
 
 
 def draw_session_page(session: PageSession, standing: Standing) -> Drawn:

@@ -214,7 +214,7 @@ async def test_what_was_broken_off_is_told_and_counts_for_the_budget_when_it_goe
     with pytest.raises(asyncio.CancelledError):
         await running
     status = await BatchRun("b", store=store).astatus()
-    assert (status.is_running, dict(status.rows()), status.calls) == (False, {"interrupted": 4}, 0)
+    assert (status.is_running, dict(status.rows()), status.calls) == (False, {"interrupted": 4}, 4)
     again = Player()
     spent = batch(limits=BatchLimits(max_tokens=1))
     status = await arun_batch(spent, name="b", store=store, model=again.model)

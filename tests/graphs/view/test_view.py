@@ -5,6 +5,7 @@ import json
 import re
 import socket
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -22,6 +23,7 @@ from duologue.graphs import (
     converse,
 )
 from duologue.graphs.common.errors import SpecError
+from duologue.graphs.store.batches import BatchRow, CellRow
 from duologue.graphs.store.open import open_store
 from duologue.graphs.view.app import Form, answer_of, view_app
 from duologue.graphs.view.security import HEADERS, Guard
@@ -442,3 +444,55 @@ def test_a_port_is_free_again_at_once_and_not_shared() -> None:
             with pytest.raises(SpecError, match=f"--port: {port} is not available"):
                 bind_port(port)
     bind_port(port).close()
+
+
+def lot(store: str, text: str = "Cook") -> None:
+    """Store a batch of 70 cells: 60 have ended, and one was interrupted."""
+
+    async def put() -> None:
+        times = {"updated_at": datetime.now(UTC)}
+        row = {"title": text, "stopped": text, "cells": 70, "spec": "{}", "settings": "{}"}
+        ended = {"status": "finished", "reason": "done_token", "messages": 3}
+        async with open_store(store) as opened, opened.lock_batch("lot") as lease:
+            begun = {"created_at": times["updated_at"]}
+            await lease.put(BatchRow.model_validate({"batch": "lot", **row, **times, **begun}))
+            for number in range(1, 62):
+                cell = {"number": number, "session": f"lot-{number}", "varied": {"role": text}}
+                found = {"batch": "lot", **cell, **(ended if number <= 60 else {}), **times}
+                await lease.put_cell(CellRow.model_validate(found))
+
+    asyncio.run(put())
+
+
+def test_batches_are_listed_with_their_progress_and_their_cells_page_by_page(
+    user: TestClient, store: str
+) -> None:
+    assert "There are no batches in" in user.get("/batches").text
+    assert 'href="/batches"' in user.get("/").text
+    lot(store)
+    assert "60 of 70 cells done" in user.get("/batches").text
+
+    def cells(path: str) -> tuple[list[str], str]:
+        links = [str(one["href"]) for one in Seen(user.get(path).text).all("a")]
+        named = [one.removeprefix("/sessions/lot-") for one in links if "/sessions/" in one]
+        return named, next((one for one in links if "after=" in one), "")
+
+    first, more = cells("/batches/lot")
+    assert first == [str(number) for number in range(1, 51)]
+    assert cells(more) == ([str(number) for number in range(51, 62)], "")
+    assert cells("/batches/lot?status=running")[0] == ["61"]
+    assert cells("/batches/lot?status=failed&after=x")[0] == []
+    page = user.get("/batches/lot").text
+    assert "interrupted" in page
+    assert "done token" in page
+    for unknown in ("/batches/none", "/batches/a%20b"):
+        assert user.get(unknown).status_code == 404
+
+
+def test_hostile_texts_of_a_batch_stay_texts(user: TestClient, store: str) -> None:
+    lot(store, "\n".join(HOSTILE))
+    for path in ("/batches", "/batches/lot", "/batches/lot?status=%3Cb%3E&after=%5B-1%5D"):
+        page = Seen(user.get(path).text)
+        assert not page.all("img") + page.all("iframe") + page.all("base") + page.all("object")
+        assert len(page.all("script")) <= 1
+        assert not [name for _, found in page.tags for name in found if name.startswith("on")]
