@@ -125,7 +125,8 @@ async def read_known_row(store: Store, name: str, cells: Cells) -> BatchRow | No
     if spec != cells.spec:
         differs = first_difference(json.loads(spec), json.loads(cells.spec))
         raise BatchError(
-            f"Batch {name!r} in {store.url} has a different conversation: {differs} differs; {remedy}"
+            f"Batch {name!r} in {store.url} has a different conversation: {differs} differs; "
+            f"{remedy}"
         )
     return known
 
