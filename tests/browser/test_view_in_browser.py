@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from duologue.graphs import Conversation, MaxMessages, Session, Speaker, chat, converse
+from duologue.graphs import Conversation, MaxMessages, Session, Speaker, chat, converse, run_batch
 from duologue.nodes.testing import Prompt, Reply, ScriptedChatModel
 from duologue.nodes.testing.server import ScriptedServer
 
@@ -154,3 +154,19 @@ def test_a_question_is_answered_and_the_answer_comes_by_itself(
     tab.get_by_role("button", name="Leave the conversation").click()
     tab.locator(".standing .finished").wait_for()
     assert len(Session("shade", store=store).state().transcript) == 2
+
+
+def test_the_cells_of_a_batch_are_visible_and_lead_to_their_sessions(
+    tab: "Page", address: str, tmp_path: Path
+) -> None:
+    talk = {"task": "Plan", "speakers": [{"name": "Ann"}, {"name": "Ben"}]}
+    batch = {"conversation": {**talk, "end_chat": {"max_iterations": 1}}, "trials": 2}
+    model = ScriptedChatModel(lambda _: "Dig.")
+    run_batch(batch, name="plans", model=model, store=tmp_path / "s.db")
+    tab.goto(address)
+    tab.click("text=Batches")
+    tab.click("text=plans")
+    assert tab.is_visible("th a >> nth=1")
+    assert tab.is_visible("text=finished: max iterations >> nth=0")
+    tab.click("th a >> nth=1")
+    assert tab.is_visible("text=Dig. >> nth=0")
