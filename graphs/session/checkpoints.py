@@ -1,22 +1,23 @@
 """Functions that find, check, copy and write the steps of a session in its checkpoints."""
 
 import json
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final, cast
-from uuid import uuid4
 
 from langchain_core.messages import AnyMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels.base import BaseChannel
 from langgraph.checkpoint.base import (
     BaseCheckpointSaver,
+    Checkpoint,
     CheckpointMetadata,
     CheckpointTuple,
     empty_checkpoint,
 )
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import StateSnapshot
 
 from ..build import Graph
@@ -26,12 +27,14 @@ from ..conversation.conversation import Conversation, restore_conversation
 from ..conversation.questions import MessageQuestion, Question, check_message, read_question
 from ..log.messages import metadata, place_name, place_of
 from ..log.metadata import RemovedMessage
-from ..log.state import State, log_of
+from ..log.state import State, apply_update, log_of
 from ..rules.transitions import Node
+from ..store.base import SessionLease
 from ..store.rows import SessionRow, reading_store
 from .client_turn import client_question
 from .dump import read_whole_dump
 from .options import MessageLike
+from .past import pack_past, unpack_past
 
 
 @contextmanager
@@ -77,12 +80,15 @@ class StoredStep:
 
     state: State
     """The state after the step."""
-    known: list[AnyMessage]
-    """The log before the step."""
-    before: list[CheckpointTuple]
-    """The checkpoints before the step, oldest first."""
+    before: list[State]
+    """The states before the step, oldest first."""
     removed: list[str]
     """The ids of the messages that have been removed from the log up to now."""
+
+    @property
+    def known(self) -> list[AnyMessage]:
+        """The log before the step."""
+        return log_of(self.before[-1]) if self.before else []
 
 
 def config_of(session: str) -> RunnableConfig:
@@ -102,29 +108,23 @@ async def find_step(graph: Graph, session: str, message: MessageLike | None) -> 
 
 
 async def _locate_step(graph: Graph, session: str, name: str | None) -> StoredStep:
-    now = await _read(graph, config_of(session))
-    log = log_of(now)
+    states = await _states(graph, session)
+    log = log_of(states[-1])
     if not log:
         raise SessionError(f"Session {session!r} has no message yet to fork at; resume it first.")
     wanted = len(log) - 1 if name is None else _index_of(log, session, name)
-    steps = [found async for found in checkpointer_of(graph).alist(config_of(session))]
-    steps.reverse()
-    # If the process was killed before a checkpoint, the newest messages follow the last checkpoint.
-    places = [*(step.config for step in steps), config_of(session)]
     # A message that is in the log now is also in the log after every step since the step that wrote
     # it. So a binary search finds the first step whose log contains the message and all before it;
-    # reading a log is slow. Ids are compared, not places: messages may have been inserted before it
+    # merging a log is slow. Ids are compared, not places: messages may have been inserted before it
     # later, and its place may have belonged to a message that was taken back.
     sought = {one.id for one in log[: wanted + 1]}
-    first, last = 0, len(places) - 1
+    first, last = 0, len(states) - 1
     while first < last:
         middle = (first + last) // 2
-        held = {one.id for one in log_of(await _read(graph, places[middle]))}
+        held = {one.id for one in log_of(states[middle])}
         first, last = (first, middle) if sought <= held else (middle + 1, last)
-    state = await _read(graph, places[first])
-    before = log_of(await _read(graph, places[first - 1])) if first else []
     removed = [str(one.id) for one in log if isinstance(metadata(one), RemovedMessage)]
-    return StoredStep(state, before, steps[:first], removed)
+    return StoredStep(states[first], states[:first], removed)
 
 
 def _name_of(message: MessageLike) -> str:
@@ -146,30 +146,6 @@ def _index_of(log: Sequence[BaseMessage], session: str, name: str) -> int:
     raise SessionError(f"Session {session!r} has no message {name!r}; it has {ends}.")
 
 
-async def copy_steps(graph: Graph, steps: list[CheckpointTuple], session: str) -> None:
-    """Copy checkpoints into a session that has none, so that it can be forked from older messages.
-
-    The writes after the last checkpoint are not copied: the new session continues with another
-    step.
-    """
-    saver = checkpointer_of(graph)
-    for number, step in enumerate(steps, start=1):
-        config = config_of(session)
-        if step.parent_config is not None:
-            parent = step.parent_config["configurable"]["checkpoint_id"]
-            config["configurable"]["checkpoint_id"] = parent
-        versions = step.checkpoint["channel_versions"]
-        config = await saver.aput(config, step.checkpoint, step.metadata, versions)
-        if number == len(steps):
-            return
-        # The log is stored as the writes of each step.
-        writes: dict[str, list[tuple[str, Any]]] = defaultdict(list)
-        for task, channel, value in step.pending_writes or ():
-            writes[task].append((channel, value))
-        for task, written in writes.items():
-            await saver.aput_writes(config, written, task)
-
-
 async def read_steps(graph: Graph, session: str) -> list[State]:
     """Read everything that a session's steps wrote, in one pass over its checkpoints."""
     with reading_session(graph, session):
@@ -186,29 +162,61 @@ async def read_states(graph: Graph, session: str, *, logs: int | None = None) ->
 
 
 async def _states(graph: Graph, session: str, logs: int | None = None) -> list[State]:
+    states = _states_of(graph, await _list_checkpoints(graph, session), logs)
+    # If the process was killed before a checkpoint, the newest messages follow the last checkpoint.
+    return [*states, await _read(graph, config_of(session))]
+
+
+async def _list_checkpoints(graph: Graph, session: str) -> list[CheckpointTuple]:
+    """Read a session's checkpoints, oldest first."""
     found = [one async for one in checkpointer_of(graph).alist(config_of(session))]
     found.reverse()
-    channels = {name: cast("BaseChannel[Any, Any, Any]", graph.channels[name]) for name in _WRITES}
+    return found
+
+
+def _states_of(
+    graph: Graph, found: Sequence[CheckpointTuple], logs: int | None = None
+) -> list[State]:
+    """Return the state after each step, from a session's checkpoints."""
+    past = cast("Mapping[str, Any]", found[0].metadata).get(_PAST) if found else None
+    channels: dict[str, BaseChannel[Any, Any, Any]] = {}
     writes: list[tuple[str, str, Any]] = []
     states: list[State] = []
     for place, one in enumerate(found):
         values = one.checkpoint["channel_values"]
-        is_whole = logs is None or place >= len(found) - logs
-        state: dict[str, Any] = {name: values[name] for name in _WHOLE if name in values}
-        for name, before in channels.items():
+        written: dict[str, list[Any]] = {}
+        for _, name, value in writes:
+            written.setdefault(name, []).append(value)
+        for name in DELTA_CHANNELS:
+            before = channels.get(name) or cast("BaseChannel[Any, Any, Any]", graph.channels[name])
             # From time to time a checkpoint contains the whole channel.
-            channel = before.from_checkpoint(values[name]) if name in values else before.copy()
-            if name not in values:
-                channel.update([value for _, written, value in writes if written == name])
-            channels[name] = channel
-            if is_whole and channel.is_available():
-                state[name] = channel.get()
+            if name in values:
+                channels[name] = before.from_checkpoint(values[name])
+            elif name in written:
+                channels[name] = before.copy()
+                channels[name].update(written[name])
+        # A packed past refers to the messages of the checkpoint that contains it.
+        refers = place == 0 and past is not None
+        is_whole = logs is None or place >= len(found) - logs or refers
+        state: dict[str, Any] = {name: values[name] for name in _WHOLE if name in values}
+        if is_whole:
+            state |= {name: channel.get() for name, channel in channels.items()}
         states.append(cast("State", state))
         writes = list(one.pending_writes or ())
-    return [*states, await _read(graph, config_of(session))]
+    if past is None:
+        return states
+    unpacked = unpack_past(past, states[0], None if logs is None else max(0, logs - len(states)))
+    return [*unpacked, *states]
 
 
-_WRITES: Final = ("spec", "specified_task", "interpreter", "decisions", "messages", "unspoken")
+_PAST: Final = "duologue_past"
+"""The key of a checkpoint's metadata that contains the states before the checkpoint."""
+
+DELTA_CHANNELS: Final = (
+    *("conversation", "spec", "specified_task", "interpreter", "decisions"),
+    *("messages", "unspoken"),
+)
+"""The channels whose values LangGraph computes from the writes of earlier checkpoints."""
 _WHOLE: Final = ("position", "usage", "outcome")
 
 
@@ -232,25 +240,78 @@ def _new_parts(states: Iterable[State]) -> Iterator[State]:
 
 
 async def write_steps(graph: Graph, session: str, steps: Sequence[State]) -> None:
-    """Write the steps of a session that has no checkpoints, so that older messages can be found."""
-    saver = checkpointer_of(graph)
-    config, versions = config_of(session), dict[str, Any]()
-    values: dict[str, Any] = {}
-    # `abulk_update_state` reads all channels again for each step: it takes 8.5 s for 400 steps,
-    # this loop 0.5 s. A past step needs only its writes and its parents; LangGraph itself writes
-    # the last step.
-    for number, step in enumerate(steps):
-        checkpoint = empty_checkpoint()
-        checkpoint["channel_values"] = dict(values)
-        checkpoint["channel_versions"] = dict(versions)
-        metadata: CheckpointMetadata = {"source": "update", "step": number - 1, "parents": {}}
-        config = await saver.aput(config, checkpoint, metadata, versions)
-        if number < len(steps) - 1:
-            await saver.aput_writes(config, list(step.items()), str(uuid4()))
-            values |= {name: value for name, value in step.items() if name in _WHOLE}
-            versions |= {name: saver.get_next_version(versions.get(name), None) for name in step}
+    """Write the steps of a session that has no checkpoints, so that older messages can be found.
+
+    Args:
+        graph: The graph, with the session's checkpointer.
+        session: The session's id.
+        steps: The values that each step writes, oldest first.
+    """
     if steps:
+        _, *states = accumulate(steps[:-1], apply_update, initial=State())
+        await write_past(graph, session, states)
         await write_state(graph, session, steps[-1])
+
+
+async def write_past(graph: Graph, session: str, states: Sequence[State]) -> None:
+    """Write the past of a session that has no checkpoints: its state after each step.
+
+    `write_state` then writes the newest state.
+    """
+    if not states:
+        return
+    saver = checkpointer_of(graph)
+    checkpoint = empty_checkpoint()
+    checkpoint["channel_versions"] = {
+        name: saver.get_next_version(None, None) for name in states[-1]
+    }
+    source: CheckpointMetadata = {"source": "update", "step": len(states) - 2, "parents": {}}
+    whole, about = _with_past(checkpoint, source, states)
+    await saver.aput(config_of(session), whole, about, whole["channel_versions"])
+
+
+async def delete_older_checkpoints(held: SessionLease, graph: Graph) -> None:
+    """Replace a session's checkpoints by its newest, which then contains the states before it.
+
+    Without the checkpoints before it, the newest would have no log: LangGraph computes the log from
+    their writes. So the newest is written anew, with the whole log, in the same transaction.
+    """
+    with reading_session(graph, held.session):
+        found = await _list_checkpoints(graph, held.session)
+        if len(found) < 2 or found[-1].pending_writes:
+            return
+        states = _states_of(graph, found)
+    newest = found[-1]
+    about = {name: one for name, one in newest.metadata.items() if name not in _COUNTS}
+    with suppress(ValueError):  # too large
+        kept = _with_past(newest.checkpoint, cast("CheckpointMetadata", about), states)
+        await held.checkpointer.replace_all(held.session, *kept)
+
+
+_COUNTS: Final = ("counters_since_delta_snapshot",)
+"""The metadata in which LangGraph counts the steps since the last snapshot of each channel."""
+
+
+def _with_past(
+    checkpoint: Checkpoint, about: CheckpointMetadata, states: Sequence[State]
+) -> tuple[Checkpoint, CheckpointMetadata]:
+    """Return a checkpoint, and its metadata, that need no older checkpoint.
+
+    Args:
+        checkpoint: The checkpoint of the newest state.
+        about: Its metadata.
+        states: The states up to the checkpoint, oldest first.
+    """
+    *past, now = states
+    versions = checkpoint["channel_versions"]
+    whole = {
+        name: _DeltaSnapshot(value) if name in DELTA_CHANNELS else value
+        for name, value in now.items()
+        if name in versions
+    }
+    values = checkpoint["channel_values"] | whole
+    packed = cast("CheckpointMetadata", {**about, _PAST: pack_past(past, now)})
+    return {**checkpoint, "channel_values": values}, packed
 
 
 async def write_state(graph: Graph, session: str, state: State) -> None:

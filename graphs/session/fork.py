@@ -33,7 +33,7 @@ from ..rules.transitions import decide, first_read, position_after_removals
 from ..rules.turns import last_words
 from ..store.open import Store
 from ..store.rows import check_session_id
-from .checkpoints import StoredStep, copy_steps, find_step, write_state
+from .checkpoints import StoredStep, find_step, write_past, write_state
 from .options import MessageLike
 from .session_row import known_session, new_session, new_session_id
 
@@ -236,7 +236,7 @@ async def _write(
     reason = Outcome.model_validate(ended).reason.value if ended else None
     async with new_session(store, session, conversation, reason, forked_from) as held:
         graph = build_graph(checkpointer=held.checkpointer)
-        await copy_steps(graph, step.before, session)
+        await write_past(graph, session, step.before)
         # An outcome in the copied steps is not the fork's outcome.
         if "outcome" in step.state:
             state = {"outcome": {}, **state}

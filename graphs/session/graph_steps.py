@@ -7,7 +7,7 @@ from the lease to the outcome, is in `graphs.session.run`.
 import inspect
 import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, cast
 
@@ -19,7 +19,7 @@ from ...nodes.turn.node_context import Resources
 from ...nodes.turn.running_sessions import Part, StepProgress, StepStream
 from ...tools.sandbox import sandbox
 from ..build import Graph, compile_graph
-from ..common.errors import AnswerError, SessionError, function_error
+from ..common.errors import AnswerError, SessionError, StoreError, function_error
 from ..common.threads import in_caller
 from ..conversation.conversation import Conversation
 from ..conversation.handoffs import has_tool
@@ -40,7 +40,13 @@ from ..rules.moves import max_steps
 from ..store.open import SessionLease
 from ..store.serializer import check_storable
 from .answers import BoundAnswer, answered_question
-from .checkpoints import checkpointer_of, config_of, questions_of, write_state
+from .checkpoints import (
+    checkpointer_of,
+    config_of,
+    delete_older_checkpoints,
+    questions_of,
+    write_state,
+)
 from .client_turn import has_no_interrupt
 from .events import TokenStream, events_of
 from .options import Options
@@ -373,6 +379,10 @@ async def play(
             "answer the waiting question first, or stop the session."
         )
     if result.outcome is not None:
+        if not options.get("keep_checkpoints"):
+            # The session has ended and is stored completely: only its size is at stake.
+            with suppress(StoreError, SessionError):
+                await delete_older_checkpoints(held, graph)
         yield ConversationEnded.of(held.session, result.outcome)
     yield result
 

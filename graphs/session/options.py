@@ -50,6 +50,11 @@ class SharedOptions(RuntimeOptions, total=False):
     """When a step is written to the store: ``sync`` writes it before the next step begins,
     ``async`` while the next step runs.
     """
+    keep_checkpoints: Annotated[bool, Default(value=False)]
+    """Whether the store keeps the checkpoint of every step after the session has ended. By default
+    a run that ends the session deletes all but the newest, which then contains the past of the
+    session: nothing that this library reads is lost, only LangGraph's history of the thread.
+    """
     answer: Answer | None
     """A function, sync or async, that receives a question and returns a person's answer. A sync
     function may block: it is called in the thread that called `converse` or, if a coroutine made
@@ -112,6 +117,9 @@ def check_run(options: Mapping[str, Any]) -> None:
         raise TypeError("message: must be text that is not empty")
     if durability not in (None, "sync", "async"):
         raise TypeError(f"durability: must be 'sync' or 'async', not {durability!r}")
+    keeps = options.get("keep_checkpoints")
+    if not isinstance(keeps, bool | None):
+        raise TypeError(f"keep_checkpoints: must be True or False, not {keeps!r}")
     _check_callbacks(options.get("callbacks"))
     check_stores(options)
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     # Code that only lists sessions does not load LangGraph.
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
+    from .saver import GuardedSaver
+
 T = TypeVar("T")
 L = TypeVar("L", bound="LeaseHolder")
 
@@ -46,7 +48,7 @@ class SessionLease(ABC):
     session: str
     url: str
     lease: Lease
-    checkpointer: "BaseCheckpointSaver[str]"
+    checkpointer: "GuardedSaver"
 
     @abstractmethod
     async def add(self, *, title: str, spec: str, forked_from: str | None = None) -> SessionRow:

@@ -8,6 +8,8 @@ from heapq import nsmallest
 from itertools import count
 from typing import Any, Final
 
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
 from langgraph.checkpoint.memory import InMemorySaver
 
 from .base import L, LeaseHolder, SessionLease, Store
@@ -23,11 +25,15 @@ from .batches import (
 from .errors import lost_session, taken_session, unknown_session
 from .lease import Lease, LeaseSubject
 from .rows import SessionRow, SessionStatus, Wanted, new_row, place
-from .saver import GuardedSaver
+from .saver import GuardedSaver, ReplacedReader
 from .serializer import PlainSerializer
 
 _OWNER: Final = "memory"
 _NUMBERS: Final = count(1)
+
+
+class _Reader(ReplacedReader, InMemorySaver):
+    """A checkpointer for everyone who only reads."""
 
 
 @dataclass
@@ -41,7 +47,7 @@ class _Space:
     values: dict[str, dict[str, str]] = field(default_factory=dict)
     verdicts: dict[str, dict[int, str]] = field(default_factory=dict)
     # Serialized, so that reading returns the same values as from a database.
-    saver: InMemorySaver = field(default_factory=lambda: InMemorySaver(serde=PlainSerializer()))
+    saver: _Reader = field(default_factory=lambda: _Reader(serde=PlainSerializer()))
 
     def check(self, lease: Lease) -> None:
         """Raise an error if a lease is lost."""
@@ -76,6 +82,22 @@ class _Saver(GuardedSaver, InMemorySaver):
 
     def _check_writable(self, session: str) -> None:
         self._run.check(session)
+
+    async def replace_all(
+        self, session: str, checkpoint: Checkpoint, metadata: CheckpointMetadata
+    ) -> None:
+        """See `GuardedSaver.replace_all`."""
+        config: RunnableConfig = {"configurable": {"thread_id": session, "checkpoint_ns": ""}}
+        with self._writing(session):
+            self.put(config, checkpoint, metadata, checkpoint["channel_versions"])
+            # Deleted afterwards, so that a reader in another thread always finds the session.
+            kept, versions = checkpoint["id"], checkpoint["channel_versions"]
+            for one in self.storage[session][""].keys() - {kept}:
+                del self.storage[session][""][one]
+                self.writes.pop((session, "", one), None)
+            for key in [*self.blobs]:
+                if key[:2] == (session, "") and versions.get(key[2]) != key[3]:
+                    del self.blobs[key]
 
 
 class MemorySessionLease(SessionLease):

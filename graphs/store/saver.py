@@ -10,10 +10,47 @@ from contextlib import contextmanager
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, DeltaChannelHistory
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+)
 
+from ..common.errors import SessionError
 from .errors import store_errors
+from .lease import Lease
 from .rows import check_checkpoint, reading_store
+
+
+class ReplacedReader(BaseCheckpointSaver[str]):
+    """A mix-in for savers that read sessions whose checkpoints another run may replace by one.
+
+    LangGraph reads a checkpoint first, and then the writes from which it computes the channels that
+    are missing there. If the checkpoints are replaced between both, the writes are gone, and the
+    channels would be empty without an error.
+    """
+
+    lease: Lease | None = None
+    """The lease of the run that uses this saver. No other run can replace its checkpoints."""
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Read the writes of delta channels, or their values if these have replaced the writes."""
+        found = await super().aget_delta_channel_history(config=config, channels=channels)
+        if self.lease is not None:
+            return found
+        now = await self.aget_tuple(config)
+        if now is None:
+            session = _session(config)
+            raise SessionError(
+                f"Session {session!r} was changed by another run while it was read; read it again."
+            )
+        values = now.checkpoint["channel_values"]
+        whole = {name: values[name] for name in channels if name in values}
+        return {**found, **{name: {"writes": [], "seed": one} for name, one in whole.items()}}
 
 
 class GuardedSaver(BaseCheckpointSaver[str]):
@@ -51,6 +88,16 @@ class GuardedSaver(BaseCheckpointSaver[str]):
         """Delete all checkpoints of a session (see LangGraph's `BaseCheckpointSaver`)."""
         with self._writing(thread_id):
             await super().adelete_thread(thread_id)
+
+    @abstractmethod
+    async def replace_all(
+        self, session: str, checkpoint: Checkpoint, metadata: CheckpointMetadata
+    ) -> None:
+        """Replace all checkpoints of a session by one, which must contain the whole state.
+
+        The checkpoints of graphs that run inside the session's graph remain: an agent may keep its
+        memory in them.
+        """
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Read one checkpoint (see LangGraph's `BaseCheckpointSaver`)."""

@@ -18,7 +18,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from ..common.errors import SessionError
 from .errors import lost_session
 from .lease import Lease
-from .saver import GuardedSaver
+from .saver import GuardedSaver, ReplacedReader
 from .writer import Statement, Writer
 
 _NODE: Final = "~__pregel_pull"
@@ -192,7 +192,7 @@ class StepSaver(BaseCheckpointSaver[str]):
         return noted.statements
 
 
-class LeasedSaver(GuardedSaver, StepSaver):
+class LeasedSaver(GuardedSaver, ReplacedReader, StepSaver):
     """A saver that writes under a lease; the commit checks that the lease is still valid."""
 
     def _check_writable(self, session: str) -> None:
@@ -200,3 +200,19 @@ class LeasedSaver(GuardedSaver, StepSaver):
             raise SessionError(f"Session {session!r} can't be written without a lease on it.")
         if session != self.lease.subject.name:
             raise lost_session(session)
+
+    async def replace_all(
+        self, session: str, checkpoint: Checkpoint, metadata: CheckpointMetadata
+    ) -> None:
+        """See `GuardedSaver.replace_all`; one transaction."""
+        config: RunnableConfig = {"configurable": {"thread_id": session, "checkpoint_ns": ""}}
+        versions = checkpoint["channel_versions"]
+        with self._writing(session):
+            await self.flush()
+            put = self._statements(
+                partial(self._noting.put, config, checkpoint, metadata, versions)
+            )
+            # LangGraph's statements end with the condition on the session.
+            own = " AND checkpoint_ns = ''"
+            deletion = [one._replace(sql=one.sql + own) for one in self.deletion(session)]
+            await self._write(*deletion, *put)
