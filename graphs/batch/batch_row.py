@@ -1,7 +1,6 @@
 """A batch's row in the store, and the rows of the cells."""
 
 import json
-from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -18,10 +17,19 @@ from ..log.state import State
 from ..rules.outcome import Outcome
 from ..rules.position import Position
 from ..session.checkpoints import config_of, reading_session, still_open, stored_conversation
-from ..session.later_verdicts import LaterVerdict, read_verdicts
+from ..session.later_verdicts import LaterVerdict, read_verdicts, usage_for
 from ..session.session_row import title_of
 from ..session.stored_session import StoredSession
-from ..store.batches import SUMMED, BatchLease, BatchRow, CellRow, CellStatus, CellsWanted
+from ..store.batches import (
+    SUMMED,
+    BatchLease,
+    BatchRow,
+    CallRow,
+    CellCount,
+    CellRow,
+    CellStatus,
+    CellsWanted,
+)
 from ..store.open import Store
 from .cells import Cell, Cells
 from .order import STORED
@@ -65,8 +73,8 @@ def add_judge_usage(
     figures: dict[str, Any], verdicts: Sequence[LaterVerdict], batch: str
 ) -> dict[str, Any]:
     """Return a session's figures with the usage of the verdicts that a batch asked for."""
-    own = [used for one in verdicts if one.batch == batch for used in one.usage.values()]
-    return figures | _usage_figures(add_usage((_usage(figures), *own)))
+    used = add_usage((_usage(figures), usage_for(batch, verdicts)))
+    return figures | _usage_figures(used)
 
 
 def read_figures(outcome: Outcome) -> dict[str, Any]:
@@ -169,19 +177,60 @@ async def catch_up(store: Store, lease: BatchLease) -> None:
         await lease.put_cell(row.model_copy(update=known))
 
 
+async def mark_lost_calls(store: Store, lease: BatchLease) -> list[CallRow]:
+    """Mark the calls whose answers an earlier run has lost. Return the rows of all calls.
+
+    The rows of the batch's cells must be complete. See `catch_up`.
+    """
+    rows = await store.batches.calls(lease.batch)
+    lost = {row.place: row for row in await _find_lost(store, lease.batch, rows, {})}
+    marked = [row.model_copy(update={"lost": True}) for row in lost.values() if not row.lost]
+    if marked:
+        await lease.put_calls(marked)
+    lost |= {row.place: row for row in marked}
+    # The rows of other calls can be replaced, since their answers are stored.
+    return [lost.get(row.place) or row.model_copy(update={"number": 0}) for row in rows]
+
+
+async def _find_lost(
+    store: Store, name: str, rows: Sequence[CallRow], under_way: Mapping[str, int]
+) -> list[CallRow]:
+    """Return the rows of calls whose answers are lost, if no call is in flight.
+
+    Args:
+        store: The store.
+        name: The batch's name.
+        rows: The rows of calls.
+        under_way: Number of stored calls of each session whose cell's row does not contain it.
+    """
+    cells = await store.batches.known(name, [row.session for row in rows])
+    stored = {**{session: cell.calls for session, cell in cells.items()}, **under_way}
+    return [row for row in rows if row.lost or row.number > stored.get(row.session, 0)]
+
+
+async def read_interrupted(
+    store: Store, name: str, counts: Sequence[CellCount], rows: Sequence[CallRow]
+) -> tuple[list[CellCount], list[CallRow]]:
+    """Return the counts of an interrupted batch, with its sessions' usage, and the lost calls.
+
+    Args:
+        store: The store.
+        name: The batch's name.
+        counts: The counts of the cells' rows.
+        rows: The rows of calls.
+    """
+    found = [(row.session, figures) async for row, figures in _under_way(store, name)]
+    sums = {field: sum(figures[field] for _, figures in found) for field in SUMMED}
+    counts = [one.model_copy(update=sums) if one.status == "running" else one for one in counts]
+    calls = {session: figures["calls"] for session, figures in found}
+    return counts, await _find_lost(store, name, rows, calls)
+
+
 async def read_usage_before(store: Store, name: str) -> Usage:
     """Return the total usage of a batch so far, including sessions that are running."""
     used = [_usage(one.model_dump()) for one in await store.batches.count(name)]
     used += [_usage(figures) async for _, figures in _under_way(store, name)]
     return add_usage(used)
-
-
-async def read_interrupted(store: Store, name: str) -> dict[str, float]:
-    """Return the total figures of the cells that were running when a batch was killed."""
-    found: Counter[str] = Counter()
-    async for _, figures in _under_way(store, name):
-        found.update({field: figures[field] for field in SUMMED})
-    return dict(found)
 
 
 async def _under_way(store: Store, name: str) -> AsyncIterator[tuple[CellRow, dict[str, Any]]]:

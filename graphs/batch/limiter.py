@@ -2,14 +2,18 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from aiolimiter import AsyncLimiter
 
+from ...nodes.models.gate import NO_PERMIT, Permit, PlannedCall
 from ..common.errors import ModelUnavailableError, PausedError
-from ..conversation.usage import Usage, add_usage
+from ..conversation.usage import Usage
+from ..store.batches import CallRow
+from .budget import Budget, Reservation
 from .spec import BatchLimits, RateLimit
 from .status import format_duration
 
@@ -28,6 +32,12 @@ _LATEST: Final = 10
 
 PATIENCE: Final = 3600.0
 """The default time in seconds for which calls wait for a server that is down."""
+
+
+WriteCalls: TypeAlias = Callable[[Sequence[CallRow]], Awaitable[None]]
+"""A function that stores the rows of calls before it returns."""
+
+T = TypeVar("T")
 
 
 class Figures(NamedTuple):
@@ -55,6 +65,9 @@ class Limiter:
         used: The usage of earlier runs of the batch.
         seconds: The running time of earlier runs, in seconds.
         patience: The time in seconds for which calls wait for a server that is down.
+        batch: The batch's name.
+        rows: The stored rows of the batch's calls.
+        write: Stores the rows of calls. If None, they are not stored.
     """
 
     def __init__(
@@ -63,10 +76,15 @@ class Limiter:
         used: Usage | None = None,
         seconds: float = 0,
         patience: float = PATIENCE,
+        *,
+        batch: str = "",
+        rows: Sequence[CallRow] = (),
+        write: WriteCalls | None = None,
     ) -> None:
         self.needs_prices = limits.max_cost is not None
         self._limits = limits
-        self._used = used or Usage()
+        self._budget = Budget(batch, limits, used or Usage(), rows, self.pause)
+        self._write = write
         self._seconds = seconds
         self._patience = patience
         self._paused: str | None = None
@@ -75,7 +93,7 @@ class Limiter:
         self._refusals = 0
         self._latest = deque[float]()
         self._clock: asyncio.TimerHandle | None = None
-        self._check()
+        self._budget.check()
 
     @property
     def paused(self) -> str | None:
@@ -90,45 +108,75 @@ class Limiter:
             speed = len(self._latest) / max(1.0, now - self._latest[0]) if self._latest else 0.0
         waiting = len(self._waits)
         outages = tuple(self._describe_outages())
-        return Figures(self._used, self._refusals, waiting, speed, self._paused, outages)
+        return Figures(self._budget.used, self._refusals, waiting, speed, self._paused, outages)
 
-    async def enter(self, model: str, tokens: int) -> int:
-        """Wait until a model may be called. Calls of the same model are let through in their order.
-
-        Args:
-            model: The model's label.
-            tokens: The estimated number of tokens in the prompt.
-
-        Returns:
-            The number of the current outage of the model's server, or 0 if the server is not down.
+    async def enter(self, call: PlannedCall) -> Permit:
+        """Wait until a call may be made. Calls of the same model are let through in their order.
 
         Raises:
             PausedError: No more calls start for now.
+            StoreError: The reservation of the call can't be stored.
         """
         self._begin()
-        line = self._line(model)
+        line, reserve = self._line(call.model), partial(self._reserve, call)
+        reserved: Reservation | None = None
         if self._paused is None:
             try:
                 async with asyncio.timeout(None) as wait:
                     self._waits.add(wait)
-                    await line.pass_through(tokens)
+                    reserved = await line.pass_through(call.tokens, reserve)
             except TimeoutError:
                 # Only `pause` sets a timeout.
                 pass
             finally:
                 self._waits.discard(wait)
         if self._paused is not None:
-            raise PausedError(self._paused)
-        return 0 if line.outage is None else line.outage.number
+            if not call.is_begun:
+                if reserved is not None:
+                    self._budget.release(reserved)
+                raise PausedError(self._paused)
+            reserved = reserved or await reserve()
+        await self._store(call, reserved)
+        outage = 0 if line.outage is None else line.outage.number
+        return Permit(0 if reserved is None else reserved.place, outage)
 
-    def count(self, model: str, used: Usage) -> None:
+    async def _reserve(self, call: PlannedCall) -> Reservation | None:
+        return await self._budget.reserve(call) if self._budget.is_limited else None
+
+    async def _store(self, call: PlannedCall, reserved: Reservation | None) -> None:
+        """Store the reservation of a call."""
+        if reserved is None:
+            return
+        rows = [*self._budget.place(call, reserved)]
+        if self._write is not None:
+            try:
+                await self._write(rows)
+            except BaseException:
+                self._budget.release(reserved)
+                raise
+
+    def count(self, model: str, used: Usage, permit: Permit = NO_PERMIT) -> None:
         """Add the usage of an answered call."""
-        self._used = add_usage((self._used, used))
+        self._budget.count(model, used, permit.number)
         self._line(model).settle(used.input_tokens + used.output_tokens)
         now = asyncio.get_running_loop().time()
         self._latest.append(now)
         self._forget_older(now)
-        self._check()
+
+    def release(self, permit: Permit) -> None:
+        """See `Gate.release`."""
+        self._budget.release(permit.number)
+
+    async def leave(self, session: str, calls: int) -> None:
+        """End the reservations of a session whose run has ended.
+
+        Args:
+            session: The session's id.
+            calls: Number of its calls whose answers are stored.
+        """
+        rows = self._budget.leave(session, calls)
+        if rows and self._write is not None:
+            await self._write(rows)
 
     def refused(self, model: str, seconds: float | None) -> None:
         """Hold back all calls of a model whose server rejects calls temporarily.
@@ -154,7 +202,7 @@ class Limiter:
         """
         if self._paused is not None:
             raise PausedError(self._paused)
-        is_waited_for = self._used.calls and self._patience
+        is_waited_for = self._budget.used.calls and self._patience
         if not is_waited_for or (seconds is not None and seconds > _LONGEST):
             return None
         number = self._line(model).hold_during_outage(why, seconds, self._patience)
@@ -194,15 +242,6 @@ class Limiter:
             self._clock = asyncio.get_running_loop().call_later(left, self.pause, why)
             if left <= 0:
                 self.pause(why)
-
-    def _check(self) -> None:
-        """Pause if a budget is used up."""
-        limits, used = self._limits, self._used
-        tokens = used.input_tokens + used.output_tokens
-        if limits.max_cost is not None and used.cost >= limits.max_cost:
-            self.pause(f"limits.max_cost of {limits.max_cost:g} is used up")
-        if limits.max_tokens is not None and tokens >= limits.max_tokens:
-            self.pause(f"limits.max_tokens of {limits.max_tokens} is used up")
 
     def _describe_outages(self) -> Iterator[str]:
         """Yield a sentence for each server that is down."""
@@ -265,8 +304,8 @@ class _Line:
         self._outages = 0
         """Number of outages in this run."""
 
-    async def pass_through(self, tokens: int) -> None:
-        """Wait for the call's turn and for capacity."""
+    async def pass_through(self, tokens: int, reserve: Callable[[], Awaitable[T]]) -> T:
+        """Wait for the call's turn and for capacity, and return the reservation of the call."""
         async with self._turn:
             if self._requests is not None:
                 await self._requests.acquire()
@@ -278,8 +317,10 @@ class _Line:
                     await self._tokens.acquire(part)
                     self._owed -= part
             await self._open()
+            reserved = await reserve()
             self._guessed += tokens
             self._passed += 1
+            return reserved
 
     async def _open(self) -> None:
         """Wait until the server accepts calls again. That time may be postponed during the wait."""

@@ -18,7 +18,14 @@ from ..session.run import check_here
 from ..store.batches import check_batch_name
 from ..store.open import open_store
 from ..store.rows import reading_store
-from .batch_row import catch_up, have_ended, read_known_row, read_usage_before, write_begun_row
+from .batch_row import (
+    catch_up,
+    have_ended,
+    mark_lost_calls,
+    read_known_row,
+    read_usage_before,
+    write_begun_row,
+)
 from .cells import Cells, has_separate_judge
 from .driver import CONCURRENCY, BatchSettings, CellExecutor, Driver, LocalExecutor
 from .earlier_results import EarlierBatches
@@ -67,7 +74,15 @@ async def open_driver(
         seconds = 0.0 if known is None else known.seconds
         await catch_up(opened, lease)
         used = await read_usage_before(opened, name)
-        limiter = Limiter(batch.limits, used, seconds, settings.patience)
+        limiter = Limiter(
+            batch.limits,
+            used,
+            seconds,
+            settings.patience,
+            batch=name,
+            rows=await mark_lost_calls(opened, lease),
+            write=lease.put_calls,
+        )
         if not await have_ended(opened, name, len(run)):
             # A batch whose cells have all ended is only read or scored, which needs no model.
             await check_here(cells.cell(1).conversation(), limiter, **options)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from ...nodes.models.gate import MOST_OUTAGES, Gate
 from ..common.errors import (
@@ -56,6 +56,18 @@ _PAUSED: Final[Mapping[str, Any]] = {
 """The fields of a cell that is paused, also if its session has ended but is not judged yet."""
 
 
+class BatchGate(Gate, Protocol):
+    """The gate of a batch."""
+
+    async def leave(self, session: str, calls: int) -> None:
+        """End the reservations of a session whose run has ended.
+
+        Args:
+            session: The session's id.
+            calls: Number of its calls whose answers are stored.
+        """
+
+
 @dataclass(frozen=True)
 class Worker:
     """A runner for cells of one batch. It can run many cells at once."""
@@ -64,7 +76,7 @@ class Worker:
     """The lease on the batch, under which the rows of cells are written."""
     store: Store
     """The store of the sessions."""
-    gate: Gate
+    gate: BatchGate
     """The gate that delays each model call until the limits of the batch allow it."""
     options: Options
     """The options of each session's run."""
@@ -109,6 +121,7 @@ class Worker:
         row = row.model_copy(update=known | figures | outcome)
         row = row.model_copy(update={"updated_at": datetime.now(UTC)})
         await self.lease.put_cell(row)
+        await self.gate.leave(cell.session, row.calls)
         if stops is not None:
             raise stops
         return row

@@ -30,6 +30,7 @@ from .later_verdicts import (
     LaterVerdict,
     hash_log,
     read_verdicts,
+    usage_for,
     verdict_at_end,
     verdicts_on,
     write_verdict,
@@ -100,7 +101,9 @@ async def judge_session(
         alike = [one for one in verdicts_on(found.messages, known) if one.judge == judge]
         tries = 0
         while tries < _MOST_TRIES and not (alike and alike[-1].verdict.readable):
-            answer = await _ask(found, judge, resources, options, is_second=bool(alike))
+            made = usage_for(batch, known).calls
+            made += found.outcome.total.calls if found.outcome is not None else 0
+            answer = await _ask(found, judge, resources, options, made, is_second=bool(alike))
             alike.append(await _store(held, found, judge, answer, len(known) + 1, batch))
             known = *known, alike[-1]
             tries += 1
@@ -172,6 +175,7 @@ async def _ask(
     judge: SeparateJudge,
     resources: Resources,
     options: Options,
+    calls: int,
     *,
     is_second: bool,
 ) -> LogFindings:
@@ -181,6 +185,8 @@ async def _ask(
         found.messages,
         found.specified_task,
         judge,
+        session=found.session_id,
+        calls=calls,
         is_second=is_second,
     )
     config = RunnableConfig(callbacks=[*(options.get("callbacks") or ())])

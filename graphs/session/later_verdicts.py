@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, Field
 
 from ..common.data import Data
 from ..conversation.judges import SeparateJudge, Verdict
-from ..conversation.usage import Usage
+from ..conversation.usage import Usage, add_usage
 from ..log.messages import metadata
 from ..log.metadata import Reflection, Speech
 from ..log.viewpoint import overheard
@@ -49,6 +49,12 @@ async def read_verdicts(store: Store, session: str) -> tuple[LaterVerdict, ...]:
     found = await store.verdicts(session)
     with reading_store(store.url, session):
         return tuple(LaterVerdict.model_validate(json.loads(one)) for one in found)
+
+
+def usage_for(batch: str | None, verdicts: Sequence[LaterVerdict]) -> Usage:
+    """Return the usage of the verdicts that a batch asked for."""
+    own = [used for one in verdicts if one.batch == batch for used in one.usage.values()]
+    return add_usage(own)
 
 
 def hash_log(log: Sequence[AnyMessage]) -> str:

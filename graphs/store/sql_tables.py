@@ -13,7 +13,7 @@ from .base import SessionLease
 from .errors import taken_session, unknown_session
 from .lease import Lease
 from .rows import SessionRow, SessionStatus, Wanted, moment, new_row, read_row, read_version
-from .sql_batches import BATCH_TABLES, VALUES_TABLE, SqlBatches, SqlBatchLease
+from .sql_batches import BATCH_TABLES, CALLS, VALUES_TABLE, SqlBatches, SqlBatchLease
 from .sql_leases import LeasedStore
 from .writer import Statement
 
@@ -37,6 +37,7 @@ STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](
         ("ALTER TABLE duologue_sessions ADD COLUMN forked_from TEXT",),
         (_VERDICTS,),
         (VALUES_TABLE,),
+        (CALLS,),
     ),
 )
 """The versions of the tables; a step is the statements that make the next version of one."""

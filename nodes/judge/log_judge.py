@@ -9,7 +9,7 @@ from ...graphs.conversation.conversation import Conversation
 from ...graphs.conversation.judges import SeparateJudge
 from ...graphs.conversation.usage import Usage
 from ...graphs.rules.position import Phase, Position
-from ..models.gate import Unbroken
+from ..models.gate import StepGate
 from ..turn.node_context import NodeContext, Resources, notify
 from ..turn.running_sessions import RunningSession
 from .separate_judge import Findings, ask_criteria
@@ -33,6 +33,8 @@ async def judge_log(
     task: str | None,
     judge: SeparateJudge,
     *,
+    session: str,
+    calls: int,
     is_second: bool,
 ) -> LogFindings:
     """Ask a judge once about a whole log.
@@ -43,14 +45,17 @@ async def judge_log(
         log: The log of the session.
         task: The task that the speakers were given.
         judge: The judge.
+        session: The id of the session.
+        calls: Number of the session's calls whose answers are stored.
         is_second: Whether an earlier answer could not be read.
     """
-    gate = None if resources.models.gate is None else Unbroken(resources.models.gate)
-    model = await resources.models.get(judge.model or conversation.model, notify, gate)
+    whole, name = resources.models.gate, judge.model or conversation.model
+    gate = None if whole is None else StepGate(whole, session, calls)
+    model = await resources.models.get(name, notify, gate, conversation.prices)
     if gate is not None:
         model.check_price(conversation)
     position = Position(phase=Phase.UNREAD if is_second else Phase.SPOKEN)
-    session = RunningSession(conversation)
-    context = NodeContext(resources, session, position, [*log], {}, task)
+    running = RunningSession(conversation)
+    context = NodeContext(resources, running, position, [*log], {}, task)
     found = await ask_criteria(context, judge, model)
     return LogFindings(found.found, str(found.answer.text), found.usage)

@@ -3,16 +3,13 @@
 OpenAI's client itself repeats some requests, so the HTTP client below it reports each attempt.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import count as count_up
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
-from langchain_core.messages import BaseMessage
-
-from ...graphs.common.errors import PausedError
-from ...graphs.conversation.usage import Usage
-from ...graphs.text.words import tokens_of_message
+from ...graphs.conversation.usage import Charges, Usage
 from .refusals import (
     Refusal,
     find_refusal,
@@ -36,28 +33,65 @@ by a prompt that makes the server break the connection.
 """
 
 
+class PlannedCall(NamedTuple):
+    """A model call that has not been made yet, as a gate sees it."""
+
+    model: str
+    """The model's label."""
+    tokens: int
+    """Estimated number of tokens in the prompt."""
+    max_tokens: int | None = None
+    """Maximum number of tokens in the answer. None if there is no limit."""
+    price: Charges | None = None
+    """The model's price. None if it is not known."""
+    session: str | None = None
+    """The id of the session. None if the session has no id."""
+    stored: int = 0
+    """Number of the session's calls whose answers are stored."""
+    number: int = 1
+    """The place of the call among the session's calls, above `stored`."""
+    is_begun: bool = False
+    """Whether a pause would lose answers: the step has answers that are not stored yet."""
+
+
+class Permit(NamedTuple):
+    """The permission to make one call."""
+
+    number: int = 0
+    """The number of the call's reservation. 0 if nothing is reserved for the call."""
+    outage: int = 0
+    """The number of the outage that ends if the server answers. 0 if there is none."""
+
+
+NO_PERMIT: Final = Permit()
+"""The permit of a call for which nothing is reserved."""
+
+
 class Gate(Protocol):
     """A gate through which each model call of a run passes. It can delay or pause the calls."""
 
     needs_prices: bool
     """Whether the gate counts costs, so that each model must have a price."""
 
-    async def enter(self, model: str, tokens: int) -> int:
-        """Wait until a model may be called.
-
-        Args:
-            model: The model's label.
-            tokens: Estimated number of tokens in the prompt.
-
-        Returns:
-            The number of the outage that the call ends if its server answers. 0 if there is none.
+    async def enter(self, call: PlannedCall) -> Permit:
+        """Wait until a call may be made.
 
         Raises:
             PausedError: No more calls are made for now. The session can be resumed.
         """
+        ...
 
-    def count(self, model: str, used: Usage) -> None:
-        """Count the usage of one answered call."""
+    def count(self, model: str, used: Usage, permit: Permit = NO_PERMIT) -> None:
+        """Count the usage of one answered call.
+
+        Args:
+            model: The model's label.
+            used: The usage of the call.
+            permit: The permit of the call. Some calls of agents have none.
+        """
+
+    def release(self, permit: Permit) -> None:
+        """Take back the permit of a call that was refused or has failed."""
 
     def refused(self, model: str, seconds: float | None) -> None:
         """Delay all calls of a model whose server refuses them for now.
@@ -93,33 +127,65 @@ class Gate(Protocol):
         """
 
 
-class Unbroken:
-    """A gate for several calls recorded as one step. It pauses only before the first answer.
+class StepGate:
+    """A gate for the calls of one step, which are stored together.
 
-    A later pause would lose the answers so far, and their calls would be repeated.
+    Args:
+        gate: The gate of all sessions.
+        session: The id of the session. None if it has no id.
+        stored: Number of the session's calls whose answers are stored.
     """
 
-    def __init__(self, gate: Gate) -> None:
+    is_resumable: bool = False
+    """Whether a pause between two calls of the step loses no answer."""
+
+    def __init__(self, gate: Gate, session: str | None, stored: int) -> None:
         self.needs_prices = gate.needs_prices
         self.refused = gate.refused
         self.report_outage = gate.report_outage
         self.end_outage = gate.end_outage
         self._gate = gate
+        self._session = session
+        self._stored = stored
         self._is_answered = False
+        self._numbers = set[int]()
+        """The places of the calls that are in flight or answered."""
+        self._open: dict[Permit, int] = {}
+        """The calls in flight, with their places."""
 
-    async def enter(self, model: str, tokens: int) -> int:
-        """Wait until a model may be called."""
+    async def enter(self, call: PlannedCall) -> Permit:
+        """See `Gate.enter`."""
+        number = next(one for one in count_up(self._stored + 1) if one not in self._numbers)
+        self._numbers.add(number)
         try:
-            return await self._gate.enter(model, tokens)
-        except PausedError:
-            if not self._is_answered:
-                raise
-        return 0
+            permit = await self._gate.enter(
+                call._replace(
+                    session=self._session,
+                    stored=self._stored,
+                    number=number,
+                    is_begun=self._is_answered and not self.is_resumable,
+                )
+            )
+        except BaseException:
+            self._numbers.discard(number)
+            raise
+        self._open[permit] = number
+        return permit
 
-    def count(self, model: str, used: Usage) -> None:
-        """Count the usage of one answered call."""
+    def count(self, model: str, used: Usage, permit: Permit = NO_PERMIT) -> None:
+        """See `Gate.count`."""
         self._is_answered = True
-        self._gate.count(model, used)
+        self._open.pop(permit, None)
+        self._gate.count(model, used, permit)
+
+    def count_answer(self, model: str, used: Usage) -> None:
+        """Count the usage of the only call in flight, which has been answered."""
+        self.count(model, used, next(iter(self._open), NO_PERMIT))
+
+    def release(self, permit: Permit) -> None:
+        """See `Gate.release`."""
+        self._numbers.discard(self._open.pop(permit, 0))
+        self._gate.release(permit)
 
 
 async def report_outage(gate: Gate, model: str, server: str, refusal: Refusal | None) -> int | None:
@@ -134,25 +200,36 @@ class AtGate:
 
     Args:
         gate: The gate.
-        model: The model's label.
-        prompt: The prompt of the call.
+        call: The call.
         server: The server's name in messages. If None, the call does not wait for a server that
             is down.
     """
 
-    def __init__(
-        self, gate: Gate, model: str, prompt: Sequence[BaseMessage], server: str | None
-    ) -> None:
+    def __init__(self, gate: Gate, call: PlannedCall, server: str | None) -> None:
         self._gate = gate
-        self._model = model
-        self._tokens = sum(map(tokens_of_message, prompt))
+        self._call = call
         self._server = server
-        self._outage = 0
-        """Number of the outage that ends if the server answers this call. 0 if there is none."""
+        self._permit: Permit | None = None
+        """The permit of the current attempt."""
         self._outages = set[int]()
         """Numbers of the outages that this call has met."""
 
+    def limit_answer(self, max_tokens: int | None) -> None:
+        """Set the maximum number of tokens in the answer, or None."""
+        self._call = self._call._replace(max_tokens=max_tokens)
+
     async def make_call(self, once: Callable[[], Awaitable[T]]) -> T:
+        """Make the call when the gate allows it. If it fails, take back its permit.
+
+        The permit of a cancelled call is kept: the server may charge for the answer.
+        """
+        try:
+            return await self._make_call(once)
+        except Exception:
+            self._release()
+            raise
+
+    async def _make_call(self, once: Callable[[], Awaitable[T]]) -> T:
         """Make the call when the gate allows it.
 
         If the server refuses the call for now, delay all calls of the model.
@@ -177,17 +254,24 @@ class AtGate:
         return await send()
 
     async def _enter(self) -> None:
-        self._outage = await self._gate.enter(self._model, self._tokens)
+        # An earlier attempt was refused or has failed.
+        self._release()
+        self._permit = await self._gate.enter(self._call)
+
+    def _release(self) -> None:
+        if self._permit is not None:
+            self._gate.release(self._permit)
+            self._permit = None
 
     def _end_outage(self) -> None:
-        if self._outage:
-            self._gate.end_outage(self._model, self._outage)
+        if self._permit is not None and self._permit.outage:
+            self._gate.end_outage(self._call.model, self._permit.outage)
 
     def _hold_back(self, found: Refusal | None) -> bool:
         """Delay all calls of the model and return True if the server refuses them for now."""
         if found is None or not found.is_for_now:
             return False
-        self._gate.refused(self._model, read_retry_seconds(found.headers))
+        self._gate.refused(self._call.model, read_retry_seconds(found.headers))
         return True
 
     async def _waits_for_server(self, failed: Exception | Refusal) -> bool:
@@ -196,7 +280,7 @@ class AtGate:
         is_down = is_outage(failed) if isinstance(failed, Exception) else failed.is_outage
         if self._server is None or not is_down:
             return False
-        number = await report_outage(self._gate, self._model, self._server, found)
+        number = await report_outage(self._gate, self._call.model, self._server, found)
         if number is None:
             return False
         self._outages.add(number)
@@ -206,7 +290,7 @@ class AtGate:
 class TriesAtGate(AtGate):
     """A model call through this project's HTTP client. Each attempt waits for the gate."""
 
-    async def make_call(self, once: Callable[[], Awaitable[T]]) -> T:
+    async def _make_call(self, once: Callable[[], Awaitable[T]]) -> T:
         """Make the call; each attempt waits for the gate."""
         while True:
             try:

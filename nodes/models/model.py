@@ -27,13 +27,14 @@ from ...graphs.log.metadata import ModelOutput, Speech, kind_name
 from ...graphs.speakers.formats import LabelledFormat
 from ...graphs.speakers.structured_answers import read_structured
 from ...graphs.text.json_objects import UnreadableJsonError
+from ...graphs.text.words import tokens_of_message
 from .adapters.base import Adapter, Ask, SettingRefusedError, ToolCalling, make_call
 from .adapters.composed import Chat
 from .adapters.families import Families, Notify, adapter_of, check_chat, refuse_place
 from .adapters.list_prices import ListPrice
 from .answers import count_usage, structured_text
 from .client.connections import clients_of_loop
-from .gate import Gate
+from .gate import Gate, PlannedCall, StepGate
 from .listeners import Listener
 from .refusals import find_refusal
 from .settings import CallSettings
@@ -69,8 +70,10 @@ class Model:
     listed: ListPrice | None = None
     """The provider's price, used if a conversation has no prices. None if the price is not known.
     """
-    gate: Gate | None = None
+    gate: StepGate | None = None
     """The gate through which the model's calls pass. No gate if None."""
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    """The prices by which the gate reserves the cost of a call, as in a conversation."""
 
     def __post_init__(self) -> None:
         """Copy the label of the adapter."""
@@ -210,9 +213,12 @@ class Model:
                     raise
             return read(adapter.checked(found))
 
-        return await make_call(
-            adapter, settings, once, prompt=prompt, gate=self.gate, notify=self.notify
-        )
+        at_gate = None
+        if self.gate is not None:
+            tokens = sum(map(tokens_of_message, prompt))
+            planned = PlannedCall(self.label, tokens, price=self.price(self.prices))
+            at_gate = adapter.at_gate(self.gate, planned)
+        return await make_call(adapter, settings, once, at_gate=at_gate, notify=self.notify)
 
 
 @dataclass(eq=False)
@@ -255,7 +261,13 @@ class Models:
             check_chat(one, f"models: {name!r} must be {chat}, not")
             self._objects[name] = adapter_of(name, one)
 
-    async def get(self, name: str | None, notify: Notify, gate: Gate | None = None) -> Model:
+    async def get(
+        self,
+        name: str | None,
+        notify: Notify,
+        gate: StepGate | None = None,
+        prices: Mapping[str, Price] | None = None,
+    ) -> Model:
         """Return the model of this name, and start it if needed.
 
         Args:
@@ -263,7 +275,8 @@ class Models:
                 ``.gguf`` file, or a name with a provider, such as ``anthropic:claude-…``. The
                 default model if None.
             notify: Called with a notice before a step that takes a moment.
-            gate: The gate through which the model's calls pass. The gate of all models if None.
+            gate: The gate through which the model's calls pass. No gate if None.
+            prices: The conversation's prices.
 
         Raises:
             ModelUnavailableError: There is no model of this name, or it can't be started.
@@ -276,8 +289,8 @@ class Models:
         if label not in self._listed:
             # In a thread, since the price list is a file.
             self._listed[label] = await asyncio.to_thread(adapter.list_price)
-        listed, gate = self._listed[label], gate or self.gate
-        return Model(adapter, notify=notify, name=called, listed=listed, gate=gate)
+        listed, prices = self._listed[label], prices or {}
+        return Model(adapter, notify=notify, name=called, listed=listed, gate=gate, prices=prices)
 
     def refuse_place(self, name: str) -> None:
         """Refuse a file or an address as the name of a model, unless the name is registered.
@@ -311,8 +324,9 @@ class Models:
             ModelUnavailableError: A model is not available.
             SpecError: A price is missing, or a setting is invalid.
         """
+        gate = None if self.gate is None else StepGate(self.gate, None, 0)
         for name in conversation.model_names:
-            model = await self.get(name, notify)
+            model = await self.get(name, notify, gate)
             model.check_price(conversation)
             for where, model_settings in conversation.settings_of(name):
                 model.adapter.check(CallSettings.of(model_settings, where))

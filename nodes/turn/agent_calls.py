@@ -33,7 +33,7 @@ from ..models.adapters.list_prices import (
     list_price_of_call,
 )
 from ..models.answers import count_usage
-from ..models.gate import Gate, report_outage
+from ..models.gate import NO_PERMIT, Permit, PlannedCall, StepGate, report_outage
 from ..models.refusals import find_refusal, is_for_now, is_outage, read_retry_seconds
 from .running_sessions import record_as_task
 
@@ -151,11 +151,11 @@ class ModelCalls(BaseCallbackHandler):
             return
         call = self._counted(model, message, prompt)
         if asyncio.get_running_loop() is self._loop:
-            await self._begin_recording(call)
+            await self._begin_recording(call, run_id)
             return
         # Not awaited: code that is not async may block the loop.
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._begin_recording, call)
+            self._loop.call_soon_threadsafe(self._begin_recording, call, run_id)
 
     def _counted(
         self, model: str, answer: AIMessage, prompt: Sequence[BaseMessage]
@@ -164,7 +164,9 @@ class ModelCalls(BaseCallbackHandler):
         self._used.append((model, used))
         return {"model": model, "used": used.model_dump(mode="json")}
 
-    def _begin_recording(self, call: dict[str, Any]) -> asyncio.Task[None]:
+    def _begin_recording(
+        self, call: dict[str, Any], run_id: UUID | None = None
+    ) -> asyncio.Task[None]:
         async def begun() -> None:
             await _recorded(call)
 
@@ -201,15 +203,13 @@ class GatedModelCalls(ModelCalls):
     # If an inline callback raises, LangChain never awaits the callbacks after it.
     run_inline = False
 
-    def __init__(self, agent: str, conversation: Conversation, gate: Gate) -> None:
+    def __init__(self, agent: str, conversation: Conversation, gate: StepGate) -> None:
         super().__init__(agent, conversation)
         self._counts_money = self._counts_money or gate.needs_prices
         self._gate = gate
         self._paused: PausedError | None = None
-        self._outages: dict[UUID, tuple[str, int]] = {}
-        """The outages that end if a call is answered: the model and the outage's number, by the
-        call's id.
-        """
+        self._permits: dict[UUID, Permit] = {}
+        """The permits of the calls in flight, by the calls' ids."""
         self._down: DuologueError | None = None
 
     async def recorded(self) -> None:
@@ -237,13 +237,15 @@ class GatedModelCalls(ModelCalls):
         if asyncio.get_running_loop() is not self._loop:
             return
         model, prompt = self._asked[run_id]
+        longest = (kwargs.get("metadata") or {}).get("ls_max_tokens")
+        planned = PlannedCall(
+            model, sum(map(tokens_of_message, prompt)), longest, self._prices.get(model)
+        )
         try:
-            number = await self._gate.enter(model, sum(map(tokens_of_message, prompt)))
+            self._permits[run_id] = await self._gate.enter(planned)
         except PausedError as error:
             self._paused = error
             raise
-        if number:
-            self._outages[run_id] = model, number
 
     async def on_llm_start(
         self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **kwargs: Any
@@ -253,14 +255,17 @@ class GatedModelCalls(ModelCalls):
 
     async def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Count an answered call, which ends an outage."""
-        if (outage := self._outages.pop(run_id, None)) is not None:
-            self._gate.end_outage(*outage)
+        permit = self._permits.get(run_id, NO_PERMIT)
+        if permit.outage:
+            self._gate.end_outage(self._asked[run_id][0], permit.outage)
         await super().on_llm_end(response, run_id=run_id, **kwargs)
 
     async def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Delay all calls of a model if its server refuses this call only for now, or is down."""
         model, _ = self._asked.pop(run_id, ("", ()))
-        self._outages.pop(run_id, None)
+        permit = self._permits.pop(run_id, None)
+        if permit is not None and isinstance(error, Exception):
+            self._gate.release(permit)
         found = find_refusal(error)
         if model and is_outage(error) and asyncio.get_running_loop() is self._loop:
             why = f"the server of the model {model} is down"
@@ -288,6 +293,9 @@ class GatedModelCalls(ModelCalls):
         if self._down is not None and is_outage(error):
             raise self._down from error
 
-    def _begin_recording(self, call: dict[str, Any]) -> asyncio.Task[None]:
-        self._gate.count(call["model"], Usage.model_validate(call["used"]))
+    def _begin_recording(
+        self, call: dict[str, Any], run_id: UUID | None = None
+    ) -> asyncio.Task[None]:
+        permit = NO_PERMIT if run_id is None else self._permits.pop(run_id, NO_PERMIT)
+        self._gate.count(call["model"], Usage.model_validate(call["used"]), permit)
         return super()._begin_recording(call)

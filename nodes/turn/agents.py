@@ -51,7 +51,7 @@ from ...graphs.log.messages import storable
 from ...tools.registry.functions import Agent, is_cancelled, is_remote, takes_state
 from ...tools.registry.hooks import Turn
 from ..models.answers import THOUGHT, normalise_answer
-from ..models.gate import Gate, Unbroken
+from ..models.gate import StepGate
 from ..models.model import NO_STREAM
 from .agent_calls import GatedModelCalls, ModelCalls
 from .interrupt import describe_unstorable
@@ -146,15 +146,15 @@ async def ask_agent(
     turn: Turn,
     usage: Mapping[str, Usage],
     conversation: Conversation,
-    gate: Gate | None,
+    gate: StepGate | None,
 ) -> AgentAnswer:
     """Ask an agent for a reply."""
     if gate is None:
         calls = ModelCalls(name, conversation)
     else:
         # A graph stores its steps, so it can be resumed. Any other agent runs again as a whole.
-        is_graph = isinstance(agent, PregelProtocol)
-        calls = GatedModelCalls(name, conversation, gate if is_graph else Unbroken(gate))
+        gate.is_resumable = isinstance(agent, PregelProtocol)
+        calls = GatedModelCalls(name, conversation, gate)
     await calls.begin()
     try:
         found = await _run(agent, name, turn, calls)

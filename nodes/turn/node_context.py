@@ -30,7 +30,7 @@ from ...graphs.speakers.speaker import Speaker
 from ...tools.registry.functions import call
 from ...tools.registry.registry import Registry
 from ...tools.sandbox import sandbox
-from ..models.gate import Gate, Unbroken
+from ..models.gate import StepGate
 from ..models.model import Model, Models
 from ..models.settings import CallSettings
 from ..models.tool_binding import check_room
@@ -154,13 +154,14 @@ class NodeContext:
         return self.session.conversation
 
     @cached_property
-    def gate(self) -> Gate | None:
+    def gate(self) -> StepGate | None:
         """The gate for the model calls of this step, which may delay or refuse a call.
 
         None if calls pass without a gate.
         """
         gate = self.resources.models.gate
-        return None if gate is None else Unbroken(gate)
+        stored = sum(used.calls for used in self.usage.values())
+        return None if gate is None else StepGate(gate, session_id(), stored)
 
     @cached_property
     def reader(self) -> Reader:
@@ -184,7 +185,8 @@ class NodeContext:
         """
         name = name or self.conversation.model
         self.resources.check_model(name)
-        model = await self.resources.models.get(name, notify, self.gate)
+        prices = self.conversation.prices
+        model = await self.resources.models.get(name, notify, self.gate, prices)
         model.check_price(self.conversation)
         if self.resources.progress is not None:
             self.resources.progress.note_asking()
@@ -227,7 +229,7 @@ class NodeContext:
         usage = self.usage if usage is None else usage
         before, price = usage.get(model.label, Usage()), model.price(self.conversation.prices)
         if model.gate is not None:
-            model.gate.count(model.label, Usage().plus(answer, price))
+            model.gate.count_answer(model.label, Usage().plus(answer, price))
         if self.resources.progress is not None:
             self.resources.progress.note_answer()
         return usage | {model.label: before.plus(answer, price)}

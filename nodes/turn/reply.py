@@ -371,7 +371,7 @@ async def _by_agent(
         turn,
         context.usage,
         context.conversation,
-        context.resources.models.gate,
+        context.gate,
     )
     number = len(context.log) + len(new)
     lines = [*new, *calls_of_agent(context, speaker, number, found.calls)]

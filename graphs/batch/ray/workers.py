@@ -11,6 +11,7 @@ from typing import Any
 import ray
 from ray import cloudpickle
 
+from ....nodes.models.gate import NO_PERMIT, Permit, PlannedCall
 from ...common.errors import (
     BatchError,
     DuologueError,
@@ -135,17 +136,29 @@ class LimiterActor:
         self._open = AsyncExitStack()
         self._watching: asyncio.Task[None] | None = None
 
-    async def enter(self, model: str, tokens: int) -> int | PausedError:
+    async def enter(self, call: PlannedCall) -> Permit | DuologueError:
         """Return the result of `Gate.enter`, or the error that it raises."""
         limiter = await self._ensure_open()
         try:
-            return await limiter.enter(model, tokens)
-        except PausedError as error:
+            return await limiter.enter(call)
+        except (PausedError, StoreError, LostBatchError) as error:
             return error
 
-    async def count(self, model: str, used: Usage) -> None:
+    async def count(self, model: str, used: Usage, permit: Permit) -> None:
         """See `Gate.count`."""
-        (await self._ensure_open()).count(model, used)
+        (await self._ensure_open()).count(model, used, permit)
+
+    async def release(self, permit: Permit) -> None:
+        """See `Gate.release`."""
+        (await self._ensure_open()).release(permit)
+
+    async def leave(self, session: str, calls: int) -> DuologueError | None:
+        """Call `BatchGate.leave`, and return the error that it raises, or None."""
+        try:
+            await (await self._ensure_open()).leave(session, calls)
+        except (StoreError, LostBatchError) as error:
+            return error
+        return None
 
     async def refused(self, model: str, seconds: float | None) -> None:
         """See `Gate.refused`."""
@@ -187,8 +200,19 @@ class LimiterActor:
                         raise BatchError(f"Batch {kit.batch!r} has been deleted.")
                     used = await read_usage_before(store, kit.batch)
                     self._open = stack.pop_all()
-                self._limiter = Limiter(kit.limits, used, row.seconds, kit.patience)
-                watch = self._watch(kit.share_lease(store), self._limiter)
+                lease = kit.share_lease(store)
+                # The workers' calls may be in flight if only this actor was restarted.
+                rows = await store.batches.calls(kit.batch)
+                self._limiter = Limiter(
+                    kit.limits,
+                    used,
+                    row.seconds,
+                    kit.patience,
+                    batch=kit.batch,
+                    rows=rows,
+                    write=lease.put_calls,
+                )
+                watch = self._watch(lease, self._limiter)
                 self._watching = asyncio.create_task(watch)
             return self._limiter
 
@@ -217,17 +241,28 @@ class RemoteGate:
         self.needs_prices = kit.limits.max_cost is not None
         self._limiter: Any = ray.get_actor(limiter)
 
-    async def enter(self, model: str, tokens: int) -> int:
+    async def enter(self, call: PlannedCall) -> Permit:
         """See `Gate.enter`."""
         with ray_errors("Asking for a model call"):
-            found: int | PausedError = await self._limiter.enter.remote(model, tokens)
-        if isinstance(found, PausedError):
+            found: Permit | DuologueError = await self._limiter.enter.remote(call)
+        if isinstance(found, DuologueError):
             raise found
         return found
 
-    def count(self, model: str, used: Usage) -> None:
+    def count(self, model: str, used: Usage, permit: Permit = NO_PERMIT) -> None:
         """See `Gate.count`."""
-        self._limiter.count.remote(model, used)
+        self._limiter.count.remote(model, used, permit)
+
+    def release(self, permit: Permit) -> None:
+        """See `Gate.release`."""
+        self._limiter.release.remote(permit)
+
+    async def leave(self, session: str, calls: int) -> None:
+        """See `BatchGate.leave`."""
+        with ray_errors("Ending the reservations of a session"):
+            found: DuologueError | None = await self._limiter.leave.remote(session, calls)
+        if found is not None:
+            raise found
 
     def refused(self, model: str, seconds: float | None) -> None:
         """See `Gate.refused`."""

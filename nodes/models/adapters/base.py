@@ -26,7 +26,7 @@ from ....graphs.speakers.formats import LabelledFormat
 from ....graphs.speakers.model_settings import SmallModelPrompt
 from ....graphs.speakers.speaker import Speaker
 from ..client.failures import broke_off, describe_retry, name_of
-from ..gate import AtGate, Gate, announce_tries
+from ..gate import AtGate, Gate, PlannedCall, announce_tries
 from ..refusals import is_for_now, text_of
 from ..settings import CallSettings, Learned, check_collisions, message_of, refused_setting
 from ..tool_calls import Names, normalise_calls
@@ -204,9 +204,9 @@ class Adapter(ABC):
         """
         return normalise_calls(answer, names)
 
-    def at_gate(self, gate: Gate, prompt: Sequence[BaseMessage]) -> AtGate:
+    def at_gate(self, gate: Gate, call: PlannedCall) -> AtGate:
         """Return the object through which one call passes the gate."""
-        return AtGate(gate, self.label, prompt, self.server)
+        return AtGate(gate, call, self.server)
 
     @property
     def server(self) -> str | None:
@@ -248,8 +248,7 @@ async def make_call(
     settings: CallSettings,
     once: Callable[[CallSettings], Awaitable[T]],
     *,
-    prompt: Sequence[BaseMessage],
-    gate: Gate | None,
+    at_gate: AtGate | None,
     notify: Callable[[str], None],
 ) -> T:
     """Call a model.
@@ -265,8 +264,7 @@ async def make_call(
         adapter: The adapter of the model.
         settings: The settings of the call.
         once: Makes the call once, with the settings to send.
-        prompt: The prompt of the call.
-        gate: The gate that the call passes.
+        at_gate: The call's way through a gate. None if it passes no gate.
         notify: Called with a notice when the call is repeated.
 
     Raises:
@@ -275,12 +273,13 @@ async def make_call(
     """
     if settings.is_set:
         adapter.check(settings)
-    at_gate = None if gate is None else adapter.at_gate(gate, prompt)
 
     def call(sent: CallSettings) -> Awaitable[T]:
+        if at_gate is not None:
+            at_gate.limit_answer(sent.values.get("max_tokens", adapter.longest_answer))
         return _answer(adapter, partial(once, sent), at_gate, notify)
 
-    with adapter.errors(of_many=gate is not None):
+    with adapter.errors(of_many=at_gate is not None):
         return await _negotiate(adapter, settings, call)
 
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
-from langchain_core.messages import BaseMessage
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 
@@ -19,7 +18,7 @@ from ....graphs.log.metadata import ModelOutput
 from ....graphs.speakers.formats import LabelledFormat
 from ..client.connections import Endpoint
 from ..client.failures import address_of, failures
-from ..gate import AtGate, Gate, TriesAtGate
+from ..gate import AtGate, Gate, PlannedCall, TriesAtGate
 from ..refusals import comes_from
 from ..settings import CallSettings, learned_of_name
 from .base import Adapter, Ask, Offer
@@ -130,9 +129,9 @@ class OpenAICompatible(Adapter):
         chat, options = self.prepare(settings, {**self.sampling(purpose, None), **form})
         return lambda prompt, config: chat.ainvoke(prompt, config=config, **options)
 
-    def at_gate(self, gate: Gate, prompt: Sequence[BaseMessage]) -> AtGate:
+    def at_gate(self, gate: Gate, call: PlannedCall) -> AtGate:
         """Return a call whose attempts each pass the gate."""
-        return TriesAtGate(gate, self.label, prompt, self.server)
+        return TriesAtGate(gate, call, self.server)
 
     def errors(self, *, of_many: bool) -> AbstractContextManager[None]:
         """Turn the errors of the client into errors of duologue."""

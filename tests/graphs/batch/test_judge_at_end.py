@@ -129,14 +129,16 @@ async def test_the_judges_calls_obey_the_limits_and_count_for_them(store: str) -
     rows = await run(other, judge, limits=BatchLimits(max_tokens=spoken))
     assert [(row["status"], row["reason"]) for row in rows] == [("paused", None)]
     assert len(judge.calls) == 2
-    # The judge's call uses up the next budget, so that no other session begins.
-    rows = await run(other, judge, limits=BatchLimits(max_tokens=tokens))
-    assert [(row["status"], row["score.criteria"]) for row in rows] == [("finished", 0.5)]
+    # The judge's call fits into the next budget, which ends within the second session.
+    most = tokens + 100
+    first, second = await run(other, judge, limits=BatchLimits(max_tokens=most))
+    assert [(row["status"], row["score.criteria"]) for row in (first, second)] == [
+        ("finished", 0.5),
+        ("paused", None),
+    ]
     status = await BatchRun("b", store=other).astatus()
-    assert (status.tokens, status.stopped) == (
-        tokens,
-        f"limits.max_tokens of {tokens} is used up",
-    )
+    assert tokens < status.tokens <= most
+    assert (status.stopped or "").startswith(f"limits.max_tokens of {most} is used up")
 
 
 async def test_a_verdict_that_is_stored_is_not_asked_for_again_after_a_kill(

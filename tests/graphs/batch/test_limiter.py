@@ -11,6 +11,7 @@ from duologue.graphs.batch.limiter import Limiter
 from duologue.graphs.batch.spec import BatchLimits
 from duologue.graphs.common.errors import ModelUnavailableError, PausedError
 from duologue.graphs.conversation.usage import Usage
+from duologue.nodes.models.gate import PlannedCall
 from support.virtual_time import VirtualLoop, virtually
 
 
@@ -31,7 +32,7 @@ async def times(gate: Limiter, calls: int, model: str = "m", tokens: int = 0) ->
     found: list[tuple[int, float]] = []
 
     async def call(number: int) -> None:
-        await gate.enter(model, tokens)
+        await gate.enter(PlannedCall(model, tokens))
         found.append((number, now()))
 
     await asyncio.gather(*map(call, range(calls)))
@@ -68,7 +69,7 @@ def test_what_answers_really_used_counts_in_the_end(guessed: int, real: int) -> 
 
     async def talk() -> float:
         for _ in range(200):
-            await gate.enter("m", guessed)
+            await gate.enter(PlannedCall("m", guessed))
             gate.count("m", used(real))
         return now()
 
@@ -90,14 +91,14 @@ def test_each_other_model_has_the_rate_of_the_star_for_itself() -> None:
 def test_a_server_that_refuses_holds_back_all_calls_of_its_model() -> None:
     async def talk() -> None:
         gate = limiter()
-        await gate.enter("m", 1)
+        await gate.enter(PlannedCall("m", 1))
         gate.refused("m", 30)
         waiting = asyncio.create_task(times(gate, 100))
         await asyncio.sleep(20)
         assert gate.figures().waiting == 100
         gate.refused("m", 5)
         gate.refused("m", 40)
-        await gate.enter("other", 1)
+        await gate.enter(PlannedCall("other", 1))
         assert now() == pytest.approx(20, abs=0.01)
         assert await waiting == pytest.approx([60] * 100, abs=0.01)
         assert gate.figures().refusals == 3
@@ -114,12 +115,12 @@ def test_where_a_server_does_not_say_how_long_it_is_longer_each_time() -> None:
             gate.refused("m", None)
             gate.refused("m", None)
             before = now()
-            await gate.enter("m", 1)
+            await gate.enter(PlannedCall("m", 1))
             waits.append(round(now() - before))
         gate.count("m", used())
         gate.refused("m", None)
         before = now()
-        await gate.enter("m", 1)
+        await gate.enter(PlannedCall("m", 1))
         assert [*waits, round(now() - before)] == [1, 2, 4, 8, 16, 32, 60, 60, 60, 1]
 
     virtually(talk())
@@ -130,7 +131,7 @@ def test_a_server_that_takes_no_calls_for_hours_pauses_the_batch() -> None:
         gate = limiter()
         gate.refused("m", 7200)
         with pytest.raises(PausedError, match="model m refuses calls for the next 120 minutes"):
-            await gate.enter("other", 1)
+            await gate.enter(PlannedCall("other", 1))
 
     virtually(talk())
 
@@ -150,9 +151,9 @@ def test_an_outage_delays_all_calls_longer_each_time_until_the_patience_is_over(
             assert outage.startswith(f"{DOWN}; its calls wait, for up to ")
             assert ("1 min" in outage) == (left >= 60)
             before = now()
-            await asyncio.gather(gate.enter("m", 1), gate.enter("m", 1))
+            await asyncio.gather(gate.enter(PlannedCall("m", 1)), gate.enter(PlannedCall("m", 1)))
             waits.append(round(now() - before))
-            await gate.enter("other", 1)
+            await gate.enter(PlannedCall("other", 1))
         assert waits == [1, 2, 4, 8, 16, 32, 37]
         with pytest.raises(ModelUnavailableError, match="after a wait of 1 min 40 s"):
             await gate.report_outage("m", DOWN, None)
@@ -167,7 +168,7 @@ def test_each_answer_ends_an_outage_and_restores_the_patience() -> None:
             for _ in range(6):
                 assert await gate.report_outage("m", DOWN, None) == number
                 before = now()
-                assert await gate.enter("m", 1) == number
+                assert (await gate.enter(PlannedCall("m", 1))).outage == number
                 assert now() - before <= 33
             # A call that was sent before the outage is answered.
             gate.count("m", used())
@@ -178,7 +179,7 @@ def test_each_answer_ends_an_outage_and_restores_the_patience() -> None:
             assert gate.figures().outages == ()
         assert await gate.report_outage("m", DOWN, 50) == 5
         before = now()
-        await gate.enter("m", 1)
+        await gate.enter(PlannedCall("m", 1))
         assert now() - before == pytest.approx(50, abs=0.01)
         for model in ("m", "n"):
             await gate.report_outage(model, DOWN, 0)
@@ -192,13 +193,13 @@ def test_nobody_waits_before_the_first_answer_without_patience_or_during_a_pause
         for gate in (Limiter(BatchLimits()), Limiter(BatchLimits(), used(), patience=0)):
             assert await gate.report_outage("m", DOWN, None) is None
             before = now()
-            await gate.enter("m", 1)
+            await gate.enter(PlannedCall("m", 1))
             assert now() - before < 0.1
         gate = Limiter(BatchLimits())
         gate.count("other", used())
         assert await gate.report_outage("m", DOWN, 7200) is None
         assert await gate.report_outage("m", DOWN, None) == 1
-        waiting = asyncio.create_task(gate.enter("m", 1))
+        waiting = asyncio.create_task(gate.enter(PlannedCall("m", 1)))
         await asyncio.sleep(0.5)
         gate.pause("enough")
         with pytest.raises(PausedError, match="enough"):
@@ -212,7 +213,7 @@ def test_nobody_waits_before_the_first_answer_without_patience_or_during_a_pause
 def test_a_pause_is_told_to_all_that_wait_at_once_and_the_first_reason_stays() -> None:
     async def talk() -> None:
         gate = limiter(rates={"m": {"requests_per_minute": 1, "tokens_per_minute": 10}})
-        calls = [asyncio.create_task(gate.enter("m", 100)) for _ in range(500)]
+        calls = [asyncio.create_task(gate.enter(PlannedCall("m", 100))) for _ in range(500)]
         await asyncio.sleep(1)
         calls[7].cancel()
         await asyncio.sleep(1)
@@ -225,7 +226,7 @@ def test_a_pause_is_told_to_all_that_wait_at_once_and_the_first_reason_stays() -
         assert {type(one) for one in ended} == {PausedError}
         assert {str(one) for one in ended} == {gate.paused} == {"somebody pressed Ctrl-C"}
         with pytest.raises(PausedError):
-            await gate.enter("other", 1)
+            await gate.enter(PlannedCall("other", 1))
         assert gate.figures().waiting == 0
         gate.count("m", used(5))
         assert gate.figures().used == used(5)
@@ -247,8 +248,8 @@ def test_a_budget_holds_for_all_runs_together(
     async def talk() -> int:
         gate, calls = limiter(used(earlier * 100, earlier * 1), **limits), 0
         while gate.paused is None:
-            await gate.enter("m", 1)
-            gate.count("m", used(100, 1))
+            permit = await gate.enter(PlannedCall("m", 1))
+            gate.count("m", used(100, 1), permit)
             calls += 1
         assert gate.paused == reason
         assert limiter(gate.figures().used, **limits).paused == reason
@@ -261,13 +262,13 @@ def test_the_time_of_all_runs_is_measured_from_the_first_call() -> None:
     async def talk() -> None:
         gate = limiter(seconds=100, max_seconds=130, rates={"*": {"requests_per_minute": 1}})
         await asyncio.sleep(1000)
-        await gate.enter("m", 1)
+        await gate.enter(PlannedCall("m", 1))
         before = now()
         with pytest.raises(PausedError, match="max_seconds of 130 is used up"):
-            await gate.enter("m", 1)
+            await gate.enter(PlannedCall("m", 1))
         assert now() - before == pytest.approx(30, abs=0.01)
         with pytest.raises(PausedError, match="is used up"):
-            await limiter(seconds=130, max_seconds=130).enter("m", 1)
+            await limiter(seconds=130, max_seconds=130).enter(PlannedCall("m", 1))
 
     virtually(talk())
 
@@ -299,7 +300,7 @@ def test_many_that_wait_cost_no_rounds_of_the_loop() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         gate = limiter(rates={"m": {"requests_per_minute": 60, "tokens_per_minute": 6000}})
-        calls = [asyncio.create_task(gate.enter("m", 100)) for _ in range(waiting)]
+        calls = [asyncio.create_task(gate.enter(PlannedCall("m", 100))) for _ in range(waiting)]
         await asyncio.sleep(1)
         before = loop.rounds
         await asyncio.sleep(60)
