@@ -7,7 +7,7 @@ finds the calls whose answers were lost, and counts them as used.
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import ceil
@@ -182,23 +182,36 @@ class Budget:
             raise
         return found
 
-    def place(self, call: PlannedCall, reserved: Reservation) -> Iterator[CallRow]:
-        """Find a place for the row of a call, and yield the rows to store before the call."""
-        for old in [*self._by_session[call.session or ""]]:
-            is_stored = old.number <= call.stored
-            if old is reserved or (old.number != call.number and not is_stored):
-                continue
-            if is_stored or old.state is _State.RELEASED:
-                self._drop(old, is_stored=is_stored)
-            else:
-                # The step of the earlier call was interrupted, and is repeated.
-                yield self._lose(old)
+    def settle(self, call: PlannedCall) -> list[CallRow]:
+        """End the earlier reservations of a call's session. Return the rows of lost calls to store.
+
+        Its earlier calls are either stored now, or their step was interrupted and is repeated.
+        """
+        lost = list[CallRow]()
+
+        def is_repeated(old: Reservation) -> bool:
+            first = call.repeats
+            return first is not None and old.number >= first and old.state is not _State.RELEASED
+
+        for old in [*self._by_session.get(call.session or "", ())]:
+            if old.number <= call.stored:
+                self._drop(old, is_stored=True)
+            elif is_repeated(old):
+                lost.append(self._lose(old))
+        self._admit()
+        return lost
+
+    def place(self, reserved: Reservation) -> CallRow:
+        """Find a place for the row of a call, and return the row."""
+        for old in [*self._by_session[reserved.session]]:
+            if old.number == reserved.number and old.state is _State.RELEASED:
+                self._drop(old, is_stored=False)
         if not self._free:
             self._next += 1
             self._free.append(self._next)
         reserved.place = self._free.pop()
         self._by_place[reserved.place] = reserved
-        yield reserved.row(self.batch)
+        return reserved.row(self.batch)
 
     def count(self, model: str, used: Usage, place: int) -> None:
         """Add the usage of an answered call."""

@@ -119,6 +119,7 @@ class Limiter:
         """
         self._begin()
         line, reserve = self._line(call.model), partial(self._reserve, call)
+        await self._store(self._budget.settle(call))
         reserved: Reservation | None = None
         if self._paused is None:
             try:
@@ -136,24 +137,21 @@ class Limiter:
                     self._budget.release(reserved)
                 raise PausedError(self._paused)
             reserved = reserved or await reserve()
-        await self._store(call, reserved)
+        if reserved is not None:
+            try:
+                await self._store([self._budget.place(reserved)])
+            except BaseException:
+                self._budget.release(reserved)
+                raise
         outage = 0 if line.outage is None else line.outage.number
         return Permit(0 if reserved is None else reserved.place, outage)
 
     async def _reserve(self, call: PlannedCall) -> Reservation | None:
         return await self._budget.reserve(call) if self._budget.is_limited else None
 
-    async def _store(self, call: PlannedCall, reserved: Reservation | None) -> None:
-        """Store the reservation of a call."""
-        if reserved is None:
-            return
-        rows = [*self._budget.place(call, reserved)]
-        if self._write is not None:
-            try:
-                await self._write(rows)
-            except BaseException:
-                self._budget.release(reserved)
-                raise
+    async def _store(self, rows: Sequence[CallRow]) -> None:
+        if rows and self._write is not None:
+            await self._write(rows)
 
     def count(self, model: str, used: Usage, permit: Permit = NO_PERMIT) -> None:
         """Add the usage of an answered call."""
@@ -174,9 +172,7 @@ class Limiter:
             session: The session's id.
             calls: Number of its calls whose answers are stored.
         """
-        rows = self._budget.leave(session, calls)
-        if rows and self._write is not None:
-            await self._write(rows)
+        await self._store(self._budget.leave(session, calls))
 
     def refused(self, model: str, seconds: float | None) -> None:
         """Hold back all calls of a model whose server rejects calls temporarily.

@@ -50,6 +50,10 @@ class PlannedCall(NamedTuple):
     """Number of the session's calls whose answers are stored."""
     number: int = 1
     """The place of the call among the session's calls, above `stored`."""
+    repeats: int | None = None
+    """The place from which on an earlier run of the step may have made calls, which are repeated
+    now. None if the step has made a call in this run.
+    """
     is_begun: bool = False
     """Whether a pause would lose answers: the step has answers that are not stored yet."""
 
@@ -155,7 +159,9 @@ class StepGate:
 
     async def enter(self, call: PlannedCall) -> Permit:
         """See `Gate.enter`."""
-        number = next(one for one in count_up(self._stored + 1) if one not in self._numbers)
+        first = self._stored + 1
+        number = next(one for one in count_up(first) if one not in self._numbers)
+        repeats = None if self._numbers else first
         self._numbers.add(number)
         try:
             permit = await self._gate.enter(
@@ -163,6 +169,7 @@ class StepGate:
                     session=self._session,
                     stored=self._stored,
                     number=number,
+                    repeats=repeats,
                     is_begun=self._is_answered and not self.is_resumable,
                 )
             )
