@@ -152,7 +152,7 @@ class Budget:
 
     @property
     def is_limited(self) -> bool:
-        """Whether the batch has a budget, so that calls need reservations."""
+        """Return whether the batch has a budget, so that calls need reservations."""
         return self.limits.max_cost is not None or self.limits.max_tokens is not None
 
     def check(self) -> None:
