@@ -75,7 +75,7 @@ def delete_old(store: str | None, chosen: SessionFilter, *, dry_run: bool, yes: 
     if not yes:
         if not can_ask():
             raise SpecError(
-                f"--yes is missing: {number} would be deleted, and nobody can be asked; add --yes"
+                f"--yes: {number} would be deleted, and there is no terminal to ask; add --yes"
             )
         if not typer.confirm(f"Delete {number} with all messages?"):
             plain(stdout(), "Nothing was deleted.")

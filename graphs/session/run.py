@@ -171,7 +171,7 @@ LATE_JUDGE: Final = (
     "The judge is asked only at a cap and can't end the conversation, because end_chat.mode is "
     f"max_iterations_only by default. {_REMEDY}, or set max_iterations_only to keep it so."
 )
-"""The notice that a separate judge only gives a final verdict, though nobody has set the mode."""
+"""The notice that a separate judge only makes a final verdict, because no mode is set."""
 
 
 def _judge_notice(conversation: Conversation) -> str | None:

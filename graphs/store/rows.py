@@ -16,6 +16,7 @@ from pydantic import (
     AwareDatetime,
     BaseModel,
     ConfigDict,
+    Field,
     PositiveInt,
     StringConstraints,
     TypeAdapter,
@@ -57,8 +58,8 @@ class SessionRow(BaseModel):
 
     session: str
     title: str
-    spec: str
-    digest: str
+    spec: str = Field(repr=False)
+    digest: str = Field(repr=False)
     status: SessionStatus = "unfinished"
     reason: str | None = None
     stop_requested: bool = False

@@ -42,7 +42,7 @@ async def choose(context: NodeContext) -> dict[str, Any]:
     if isinstance(order, Handoff):
         name = next_speaker(context.conversation, context.turn.speaker, context.log)
         return await _chosen(context, AIMessage(name), name)
-    assert isinstance(order, Moderator)  # noqa: S101  # in a round-robin nobody chooses
+    assert isinstance(order, Moderator)  # noqa: S101  # no one chooses in a round-robin
     # A moderator never chooses the current speaker.
     names = [name for name in context.conversation.names if name != context.position.speaker]
     if len(names) == 1:

@@ -133,7 +133,7 @@ def test_old_sessions_are_counted_then_deleted(store: str, monkeypatch: pytest.M
     assert duologue(*old, "--dry-run").stdout == "3 sessions would be deleted.\n"
     refused = duologue(*old)
     assert refused.exit_code == 2
-    assert "--yes is missing: 3 sessions would be deleted" in refused.stderr
+    assert "--yes: 3 sessions would be deleted" in refused.stderr
     monkeypatch.setattr(sessions, "can_ask", lambda: True)
     assert "Nothing was deleted." in duologue(*old, lines="n\n").stdout
     assert len(listed()) == 5
