@@ -101,6 +101,16 @@ def log_of(state: Mapping[str, Any]) -> list[AnyMessage]:
     return without_removed([message for _, message in placed])
 
 
+def new_messages(update: Mapping[str, Any]) -> list[AnyMessage]:
+    """Return the messages that an update adds to the log, in order.
+
+    A message that the update only moves from `messages` to `unspoken` is not among them.
+    """
+    written = update.get("messages") or ()
+    moved = {one.id for one in written if isinstance(one, RemoveMessage)}
+    return [one for one in log_of(update) if one.id not in moved]
+
+
 class GrowingLog:
     """The log of a running session. When its state grows, only the new messages are sorted in."""
 

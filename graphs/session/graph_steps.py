@@ -34,7 +34,7 @@ from ..conversation.questions import (
 )
 from ..events import ConversationEnded, Event, Notice, QuestionAsked
 from ..log.messages import storable
-from ..log.state import log_of
+from ..log.state import new_messages
 from ..rules.approval_question import check_decisions
 from ..rules.moves import max_steps
 from ..store.open import SessionLease
@@ -260,7 +260,7 @@ class Steps:
             yield from streamed.thought(**found["thought"])
         elif mode == "updates" and "__interrupt__" not in found:
             for update in found.values():
-                for event in events_of(self._conversation, log_of(update or {})):
+                for event in events_of(self._conversation, new_messages(update or {})):
                     yield from streamed.whole(event)
 
     async def _value(self, question: Question) -> Any:  # noqa: ANN401

@@ -39,7 +39,7 @@ from ..log.metadata import (
     original_metadata,
     outcome_of,
 )
-from ..log.state import State, log_of
+from ..log.state import State, log_of, new_messages
 from ..rules.moves import max_steps
 from ..rules.position import Position
 from ..rules.transitions import Node
@@ -232,7 +232,7 @@ async def _run_to_question(
             written = [update[node.value] for node in Node if update.get(node.value)]
             for one in written:
                 known = len(said)
-                said += log_of(one)
+                said += new_messages(one)
                 compare(recorded, said, known, "")
             if len(said) == len(recorded.messages) and _ended_from_outside(recorded):
                 return True

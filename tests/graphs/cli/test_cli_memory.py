@@ -152,7 +152,7 @@ def test_a_session_is_exported_as_a_page_and_as_json_lines(store: Path, tmp_path
             "no/such/folder.json: can't be written",
         ),
         (["load", "gone.json"], 2, "gone.json: can't be read"),
-        (["load", "new.json"], 2, "new.json: version: this release reads versions up to 7, not 8"),
+        (["load", "new.json"], 2, "new.json: version: this release reads versions up to 8, not 9"),
         (["load", "g.json"], 4, "Session 'g' already exists in"),
         (["load", "owner.json"], 2, "owner.json: format: is missing: this is not a dump of a"),
         (["load", "owner.json", "--as", "Owner"], 2, "--into is missing"),
@@ -170,7 +170,7 @@ def test_bad_input_is_named(
     duologue("dump", "g", "--output", "g.json")
     duologue("dump", "g", "--as", "Owner", "--output", "owner.json")
     dump = json.loads((tmp_path / "g.json").read_text(encoding="utf-8"))
-    (tmp_path / "new.json").write_text(json.dumps(dump | {"version": 8}))
+    (tmp_path / "new.json").write_text(json.dumps(dump | {"version": 9}))
     ran = duologue(*arguments)
     assert (ran.exit_code, ran.stdout) == (code, "")
     *_, error = ran.stderr.splitlines()

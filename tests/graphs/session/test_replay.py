@@ -9,11 +9,16 @@ from langchain_core.messages import AIMessage
 from duologue.graphs import (
     ContextTooLongError,
     Conversation,
+    EndChat,
+    SeparateJudge,
     Session,
     SessionError,
+    Speaker,
     SpecError,
     converse,
+    stream,
 )
+from duologue.graphs.events import MessageSaid
 from duologue.graphs.log.messages import place_of
 from duologue.graphs.prompts import judging, speaking
 from duologue.graphs.prompts.texts import Prompt as PromptText
@@ -186,3 +191,20 @@ def test_what_duologue_says_itself_may_be_worded_otherwise_meanwhile(
                 render_prompt = PromptText(text.name, f"In other words: {text}")
                 monkeypatch.setattr(module, field, render_prompt)
     assert Session("one", store=store).replay(**FORKED).transcript == recorded.transcript
+
+
+def test_a_message_after_the_output_is_streamed_and_replayed_once() -> None:
+    """The judge ends this session a step after Bob's message, which then leaves `messages`."""
+    spec = Conversation(
+        "Plan a garden.",
+        [Speaker("Ann", writes_output=True), Speaker("Bob")],
+        judge=SeparateJudge(["They name a plant."]),
+        end_chat=EndChat(mode="end_chat_after_first_completion"),
+    )
+    model = ScriptedChatModel(["Beans.", "Good.", {"criterion_1": "met"}])
+    options: dict[str, Any] = {"session": "one", "store": "memory:after-output"}
+    events = [*stream(spec, model=model, **options)]
+    assert [one.text for one in events if isinstance(one, MessageSaid)] == ["Beans.", "Good."]
+    session = Session("one", store="memory:after-output")
+    assert session.replay().transcript == [("Ann", "Beans."), ("Bob", "Good.")]
+    assert session.state().output == "Beans."
