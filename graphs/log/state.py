@@ -106,6 +106,9 @@ def new_messages(update: Mapping[str, Any]) -> list[AnyMessage]:
 
     A message that the update only moves from `messages` to `unspoken` is not among them.
     """
+    if not update.get("outcome"):
+        # Only an end moves messages.
+        return log_of(update)
     written = update.get("messages") or ()
     moved = {one.id for one in written if isinstance(one, RemoveMessage)}
     return [one for one in log_of(update) if one.id not in moved]

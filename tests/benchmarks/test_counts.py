@@ -30,7 +30,7 @@ current values.
 """
 
 MOST_FRAMES = {
-    "two": {WORDS: 870, 600: 870},
+    "two": {WORDS: 875, 600: 875},
     "two with a format": {WORDS: 970, 600: 1010},
 }
 """Limits for an utterance, by the kind of conversation and the number of words in a message. About
