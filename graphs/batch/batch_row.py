@@ -183,19 +183,34 @@ async def mark_lost_calls(store: Store, lease: BatchLease) -> list[CallRow]:
     The rows of the batch's cells must be complete. See `catch_up`.
     """
     rows = await store.batches.calls(lease.batch)
-    lost = {row.place: row for row in await _find_lost(store, lease.batch, rows, {})}
-    marked = [row.model_copy(update={"lost": True}) for row in lost.values() if not row.lost]
+    found = await _find_not_stored(store, lease.batch, rows, {})
+    marked = [row.model_copy(update={"lost": True}) for row in found if not row.lost]
     if marked:
         await lease.put_calls(marked)
-    lost |= {row.place: row for row in marked}
-    # The rows of other calls can be replaced, since their answers are stored.
-    return [lost.get(row.place) or row.model_copy(update={"number": 0}) for row in rows]
+    return _free_stored(rows, [*(row for row in found if row.lost), *marked])
 
 
-async def _find_lost(
+async def read_calls(store: Store, name: str) -> tuple[Usage, list[CallRow]]:
+    """Return the usage of a batch so far, and the rows of all calls, if calls may be in flight.
+
+    A call that is stored during the reading may count twice, but never zero times.
+    """
+    rows = await store.batches.calls(name)
+    calls = {row.session: figures["calls"] async for row, figures in _under_way(store, name)}
+    found = await _find_not_stored(store, name, rows, calls)
+    return await read_usage_before(store, name), _free_stored(rows, found)
+
+
+def _free_stored(rows: Sequence[CallRow], kept: Sequence[CallRow]) -> list[CallRow]:
+    """Return the rows of calls, and mark those that can be replaced: their answers are stored."""
+    by_place = {row.place: row for row in kept}
+    return [by_place.get(row.place) or row.model_copy(update={"number": 0}) for row in rows]
+
+
+async def _find_not_stored(
     store: Store, name: str, rows: Sequence[CallRow], under_way: Mapping[str, int]
 ) -> list[CallRow]:
-    """Return the rows of calls whose answers are lost, if no call is in flight.
+    """Return the rows of calls whose answers are not stored. They are lost, or in flight.
 
     Args:
         store: The store.
@@ -223,7 +238,7 @@ async def read_interrupted(
     sums = {field: sum(figures[field] for _, figures in found) for field in SUMMED}
     counts = [one.model_copy(update=sums) if one.status == "running" else one for one in counts]
     calls = {session: figures["calls"] for session, figures in found}
-    return counts, await _find_lost(store, name, rows, calls)
+    return counts, await _find_not_stored(store, name, rows, calls)
 
 
 async def read_usage_before(store: Store, name: str) -> Usage:

@@ -27,7 +27,7 @@ from ...session.options import Options
 from ...store.batches import BatchLease, CellRow
 from ...store.errors import LostBatchError
 from ...store.open import Store, open_store
-from ..batch_row import read_usage_before
+from ..batch_row import read_calls
 from ..cells import Cell
 from ..driver import BEAT
 from ..limiter import Figures, Limiter
@@ -198,11 +198,10 @@ class LimiterActor:
                     row = await store.batches.get(kit.batch)
                     if row is None:
                         raise BatchError(f"Batch {kit.batch!r} has been deleted.")
-                    used = await read_usage_before(store, kit.batch)
+                    # The workers' calls may be in flight if only this actor was restarted.
+                    used, rows = await read_calls(store, kit.batch)
                     self._open = stack.pop_all()
                 lease = kit.share_lease(store)
-                # The workers' calls may be in flight if only this actor was restarted.
-                rows = await store.batches.calls(kit.batch)
                 self._limiter = Limiter(
                     kit.limits,
                     used,
