@@ -2,12 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import islice
 from typing import Final, Protocol
+
+from langchain_core.utils.iter import batch_iterate
 
 from ..common.errors import BatchError, StoreError
 from ..store.batches import BatchLease, BatchRow, CellRow
@@ -176,7 +177,7 @@ class Driver:
 
     async def _to_run(self) -> AsyncIterator[Cell]:
         """Yield the cells to run. The rows of other cells do not change."""
-        for window in _windows(iter(self.cells)):
+        for window in batch_iterate(_WINDOW, self.cells):
             sessions = [cell.session for cell in window]
             known = await self.store.batches.known(self.row.batch, sessions)
             for cell in window:
@@ -219,8 +220,3 @@ class Driver:
         finally:
             beating.cancel()
             tell()
-
-
-def _windows(cells: Iterator[Cell]) -> Iterator[list[Cell]]:
-    while window := list(islice(cells, _WINDOW)):
-        yield window

@@ -4,10 +4,10 @@ import asyncio
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping
 from typing import Final
 
+from langchain_core.utils.iter import batch_iterate
 from pydantic import JsonValue, TypeAdapter
 
 from ..common.errors import BatchError, SpecError
@@ -99,7 +99,7 @@ async def _read_results(store: Store, earlier: str, key: str) -> str:
         )
     results: list[EarlierResult] = []
     without = Counter[str]()
-    for chunk in _chunks(rows):
+    for chunk in batch_iterate(_AT_ONCE, rows):
         found = await asyncio.gather(*(_read_row(store, row) for row in chunk))
         results += (one for one in found if isinstance(one, EarlierResult))
         without.update(one for one in found if isinstance(one, str))
@@ -109,12 +109,6 @@ async def _read_results(store: Store, earlier: str, key: str) -> str:
             raise error(f"no cell of batch {earlier!r} has a result ({why}); run it again")
         _log.warning("Batch %s: cells without a result are left out: %s.", earlier, why)
     return json.dumps([one.model_dump() for one in results])
-
-
-def _chunks(rows: Sequence[CellRow]) -> Iterator[list[CellRow]]:
-    left = iter(rows)
-    while chunk := list(islice(left, _AT_ONCE)):
-        yield chunk
 
 
 async def _read_row(store: Store, row: CellRow) -> EarlierResult | str:

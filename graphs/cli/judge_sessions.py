@@ -5,8 +5,9 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
+
+from langchain_core.utils.iter import batch_iterate
 
 from ..batch.status import known_batch
 from ..common.errors import DuologueError, ModelUnavailableError, SpecError, StoreError
@@ -117,9 +118,8 @@ class _Run:
 async def _windows(store: Store, sessions: Sequence[str] | str) -> AsyncIterator[list[str]]:
     """Yield the ids of the sessions, or of a batch's sessions that have ended, some at a time."""
     if not isinstance(sessions, str):
-        names = iter([check_session_id(session) for session in sessions])
-        while window := [*islice(names, _WINDOW)]:
-            yield window
+        for some in batch_iterate(_WINDOW, [check_session_id(session) for session in sessions]):
+            yield some
         return
     await known_batch(store, sessions)
     window = []
