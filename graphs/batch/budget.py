@@ -240,6 +240,8 @@ class Budget:
     def leave(self, session: str, calls: int) -> list[CallRow]:
         """End the reservations of a session, and return the rows to store.
 
+        `free` must be called with the rows when they are stored.
+
         Args:
             session: The id of a session whose run has ended.
             calls: Number of its calls whose answers are stored.
@@ -248,13 +250,22 @@ class Budget:
         for old in [*self._by_session.get(session, ())]:
             if old.state is _State.RELEASED:
                 rows.append(old.row(self.batch))
-            if old.state is _State.RELEASED or old.number <= calls:
-                self._drop(old, is_stored=old.state is not _State.RELEASED)
+                self._forget(old)
+            elif old.number <= calls:
+                self._drop(old, is_stored=True)
             else:
                 rows.append(self._lose(old))
         self._by_session.pop(session, None)
         self._admit()
         return rows
+
+    def free(self, rows: Sequence[CallRow]) -> None:
+        """Let other calls replace rows that `leave` returned, except those of lost calls.
+
+        If another call replaced such a row before it is stored, the two writes could overlap, and
+        the row of the other call could be lost.
+        """
+        self._free += [row.place for row in rows if not row.lost]
 
     def _admit(self) -> None:
         """Reserve for waiting calls, in their order, as long as the next one fits."""
@@ -351,16 +362,18 @@ class Budget:
             # Its answer is stored, but it was never counted: the process that did it was killed.
             self._end(old, _State.ANSWERED)
             self.used = add_usage((self.used, old.used))
-        self._by_session[old.session].remove(old)
+        self._forget(old)
         if old.place:
-            del self._by_place[old.place]
             self._free.append(old.place)
+
+    def _forget(self, old: Reservation) -> None:
+        self._by_session[old.session].remove(old)
+        self._by_place.pop(old.place, None)
 
     def _lose(self, old: Reservation) -> CallRow:
         """Count a call whose answer is lost. Its place is kept. Return the row to store."""
         if old.state is _State.OPEN:
             self._end(old, _State.ANSWERED)
             self.lost = add_usage((self.lost, old.used))
-        self._by_session[old.session].remove(old)
-        self._by_place.pop(old.place, None)
+        self._forget(old)
         return old.row(self.batch, lost=True)

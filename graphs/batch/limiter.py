@@ -172,7 +172,9 @@ class Limiter:
             session: The session's id.
             calls: Number of its calls whose answers are stored.
         """
-        await self._store(self._budget.leave(session, calls))
+        rows = self._budget.leave(session, calls)
+        await self._store(rows)
+        self._budget.free(rows)
 
     def refused(self, model: str, seconds: float | None) -> None:
         """Hold back all calls of a model whose server rejects calls temporarily.
