@@ -158,6 +158,12 @@ def postgres_url(postgres_server: str) -> Iterator[str]:
 
 
 @pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count a session as busy at once, not after a second."""
+    monkeypatch.setattr("duologue.graphs.store.base._PATIENCE", 0.0)
+
+
+@pytest.fixture
 def faults(request: pytest.FixtureRequest) -> Faults:
     """Return the number of faults that this test draws: see `--faults` and `--faults-seed`."""
     config = request.config

@@ -127,6 +127,7 @@ def test_an_answer_goes_on_and_asks_further(server: ScriptedServer) -> None:
     ]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_an_answer_is_refused_while_another_run_asks(server: ScriptedServer) -> None:
     asks, answered = threading.Event(), threading.Event()
 

@@ -133,6 +133,7 @@ def test_json_in_a_pipe_is_all_there_is_on_stdout(monkeypatch: pytest.MonkeyPatc
     assert events[-1]["event"] == "outcome"
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_session_that_is_running_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     garden = role_play("Plan a garden", "Owner", "Gardener", specify_task=False)
     with ScriptedServer([FIRST, ANSWER, DONE], hold=[1]) as server:

@@ -565,6 +565,7 @@ def test_what_can_not_be_forked_or_made_is_named(store: str) -> None:
     assert len(list_sessions(store=store)) == 2
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_an_id_that_is_being_run_and_a_session_without_messages_are_refused(
     store: str,
 ) -> None:

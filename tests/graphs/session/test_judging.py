@@ -165,6 +165,7 @@ async def test_what_cannot_be_judged_is_refused_before_a_call(
     assert not judge.calls
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_session_that_is_unknown_or_busy_is_not_judged(store: str) -> None:
     session = await talked(store)
     with pytest.raises(SessionError, match="nowhere"):

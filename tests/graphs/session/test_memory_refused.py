@@ -109,6 +109,7 @@ def test_what_can_not_be_done_is_named(here: str, there: str) -> None:
     assert len(list_sessions(store=there)) == 1
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_running_session_is_read_but_not_changed(store: str) -> None:
     await asyncio.to_thread(stopped, plain(), ["A1"], store, "one")
     memory = (await Session("one", store=store).astate()).memory("Ann")

@@ -196,6 +196,7 @@ def test_bad_input_is_one_error(
     assert Session("one", store=store).state() == before
 
 
+@pytest.mark.usefixtures("impatient")
 def test_nothing_is_said_while_somebody_runs_it_or_in_its_opening(store: str) -> None:
     refused: list[str] = []
 

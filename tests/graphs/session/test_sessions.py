@@ -204,6 +204,7 @@ class Gate:
         return speak(prompt)
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_session_that_runs_is_busy_for_other_runs_and_for_deletion(store: str) -> None:
     gate = Gate()
 

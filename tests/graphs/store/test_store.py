@@ -277,6 +277,7 @@ async def test_deleting_takes_the_checkpoints_of_that_session_only(store: Store)
     assert await texts(store, "two") == ["I am two", "reply 1"]
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_lock_is_refused_to_others_until_it_is_free(store: Store, target: str) -> None:
     await add(store, "s")
     async with open_store(target) as other:
