@@ -108,7 +108,10 @@ def delete(
 
     given = {"--status": status, "--batch": batch, "--dry-run": dry_run, "--yes": yes}
     if (session is None) is (older_than is None):
-        raise SpecError("either SESSION or --older-than is needed, not both; give one of them")
+        raise SpecError(
+            "SESSION or --older-than: exactly one of the two is needed; name a session, or pass an "
+            "age such as 30d"
+        )
     if session is None:
         chosen = _filter(status=status, batch=batch, older_than=_read_age(older_than))
         delete_old(store, chosen, dry_run=dry_run, yes=yes)

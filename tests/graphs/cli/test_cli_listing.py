@@ -165,8 +165,11 @@ def test_a_session_that_runs_again_before_it_is_deleted_stays(
     ("options", "named"),
     [
         (["--older-than", "30"], "--older-than: '30' is not an age"),
-        ([], "either SESSION or --older-than is needed"),
-        (["day", "--older-than", "1d"], "either SESSION or --older-than is needed"),
+        ([], "exactly one of the two is needed; name a session"),
+        (
+            ["day", "--older-than", "1d"],
+            "exactly one of the two is needed; name a session",
+        ),
         (["day", "--yes"], "--yes works only with --older-than"),
         (["--older-than", "1d", "--status", "x"], "status: input should be 'running', 'waiting'"),
     ],
