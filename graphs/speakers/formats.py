@@ -76,7 +76,7 @@ class LabelledFormat(Kinded):
     kind: Literal["lines"] = "lines"
     """The kind of format."""
     lines: Accepts[tuple[Mark, ...], Sequence[str]] = Field(min_length=1, kw_only=False)
-    """The marks that begin the lines, in this order. The first one begins the reply."""
+    """The marks that begin the lines, in this order. The first mark begins the reply."""
     end: Mark | None = None
     """The mark that ends the reply. None if there is none."""
     optional: Accepts[tuple[Mark, ...], Sequence[str]] = default(())
@@ -132,7 +132,7 @@ def _check_mark(mark: str, others: tuple[str, ...]) -> None:
 class BlockFormat(Kinded):
     r"""A format with blocks between two marks, anywhere in a reply (Lagent's ``ToolParser``).
 
-    A reply is parsed to the list of all its blocks in order (Lagent keeps the first one only).
+    A reply is parsed to the list of all its blocks in order (Lagent keeps only the first block).
 
     Raises:
         SpecError: A mark is blank, or one contains the other.

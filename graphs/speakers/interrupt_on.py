@@ -24,7 +24,7 @@ class InterruptOn(Spec):
     """The approval rule of a tool (LangChain's ``InterruptOnConfig``).
 
     Raises:
-        SpecError: The allowed decisions are empty, or contain a duplicate or an unknown one.
+        SpecError: The allowed decisions are empty, or contain a duplicate or an unknown decision.
     """
 
     allowed_decisions: Accepts[
@@ -99,7 +99,7 @@ class Edit(Data):
 
     type: Literal["edit"]
     edited_action: Action
-    """The call that runs: the same tool, or another one of the speaker's tools."""
+    """The call that runs: the same tool, or another of the speaker's tools."""
 
 
 class Reject(Data):
@@ -107,7 +107,7 @@ class Reject(Data):
 
     type: Literal["reject"]
     message: str | None = None
-    """The reason. None if the person gave none."""
+    """The reason. None if there is none."""
 
 
 class Respond(Data):

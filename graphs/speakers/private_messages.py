@@ -31,7 +31,7 @@ from ..common.validation import DEEPEST, check_depth, name_type
 
 _ARGUMENTS: Final = TypeAdapter(dict[str, JsonValue])
 _DEEPEST_ARGUMENTS: Final = DEEPEST - 10
-"""A spec has some levels above the arguments of a call."""
+"""Maximum nesting depth of a call's arguments, which a spec contains some levels below its top."""
 
 
 def _read_message(given: object) -> AnyMessage:

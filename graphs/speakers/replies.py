@@ -102,7 +102,7 @@ class AgentReply(_Reply):
     """A reply by a user's own agent: a compiled graph, or any other LangChain Runnable.
 
     The agent receives the messages that the speaker's model would receive, as a list. It returns a
-    text, a message, or a state with ``messages``, whose last one is the reply.
+    text, a message, or a state with ``messages``, the last of which is the reply.
     """
 
     kind: Literal["agent"] = "agent"

@@ -33,16 +33,17 @@ class Speaker(Spec):
     """One participant of a conversation.
 
     Raises:
-        SpecError: A field is missing, unknown or wrong; the examples do not begin with a message of
-            the user and end with one of the assistant; a reply is never reached; or the speaker has
+        SpecError: A field is missing, unknown or wrong; the examples do not begin with a user
+            message and end with an assistant message; a reply is never reached; or the speaker has
             tools that its replies or its format can't call.
     """
 
     name: Name = Field(kw_only=False)
     """The name that the others see. It must be unique."""
     system_prompt: Text | None = Field(default=None, kw_only=False)
-    """The system prompt. ``{task}`` in it is replaced by the conversation's task; without it, the
-    task follows the prompt. A neutral prompt that names the participants if None."""
+    """The system prompt. ``{task}`` in it is replaced by the conversation's task; if there is no
+    ``{task}``, the task follows the prompt. A neutral prompt that names the participants if
+    None."""
     task: Text | None = None
     """The speaker's own task, which the others do not see. No own task if None."""
     private_opening: PrivateOpening | None = None
@@ -58,12 +59,12 @@ class Speaker(Spec):
     the reply is blank."""
     examples: Examples = ()
     """Examples of the speaker's answers, which follow its system prompt (few-shot): messages as in
-    ``memory``, the first one from the user and the last one from the assistant."""
+    ``memory``, the first from the user and the last from the assistant."""
     prefixes: dict[Name, Text] = Field(default_factory=dict)
     """Text prepended to each message that this speaker hears from another speaker, by the name of
     the other speaker."""
     labels: bool | None = None
-    """Whether each message that this speaker hears begins with the sender's name. If None,
+    """Whether each message that this speaker hears begins with the sender's name. If None, it does
     only if there are more than two speakers or opening answers are reconciled."""
     speaks_to: tuple[Name, ...] | None = None
     """The names of the only speakers that hear this speaker's messages in the rounds. All hear them
@@ -201,7 +202,7 @@ class Speaker(Spec):
 
     @property
     def has_model(self) -> bool:
-        """Return whether a model may write its replies."""
+        """Return whether a model may write the speaker's replies."""
         return _has_model(self.replies)
 
     @field_validator("tools")

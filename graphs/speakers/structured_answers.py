@@ -206,7 +206,7 @@ def _fold_keys(given: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:
 
 
 def _unambiguous_names(names: Sequence[str]) -> dict[str, str]:
-    """Return names by their normalized spelling, without ambiguous ones."""
+    """Return names by their normalized spelling, without ambiguous names."""
     counts = Counter(map(_fold, names))
     return {_fold(name): name for name in names if counts[_fold(name)] == 1}
 
