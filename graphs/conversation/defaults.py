@@ -1,4 +1,4 @@
-"""Marks for values that a short form fills in; unset values are not compared with stored ones."""
+"""Marks for values that a short form fills in; unset values are not compared with stored values."""
 
 from collections.abc import Iterator, Mapping, Set as AbstractSet
 from dataclasses import dataclass

@@ -63,7 +63,8 @@ class Opening(Spec):
     """Whether each speaker first answers its own task alone. The others do not hear the answers."""
     reconcile: bool = False
     """Whether the other speakers hear these tasks and answers after all (Yacana). A speaker hears
-    the earlier ones before it gives its own answer, and the later ones when the rounds begin."""
+    those of earlier speakers before it answers, and those of later speakers when the rounds
+    begin."""
     first_speaker: Name | None = None
     """The name of the speaker of the first turn in the rounds. If None, the first speaker in the
     list, or with ``answers`` the second (Yacana's owner of the shift message)."""
@@ -105,10 +106,10 @@ class ConversationFields(Spec):
     # field without a default after one with a default. `Conversation` declares its signature for
     # them.
     speakers: Annotated[tuple[Speaker, ...], AtLeast(2), Field(kw_only=False)]
-    """The speakers, in the order of a round. The first one is the user agent, the others are
-    assistant agents."""
+    """The speakers, in the order of a round. The first is the user agent, the others are assistant
+    agents."""
     turn_order: TurnOrder = RoundRobin()
-    """The rule that selects the next speaker. If it is not a round-robin, a round is as many turns
+    """The rule that selects the next speaker. If it is not a round-robin, a round has as many turns
     as there are speakers."""
     task_specification: TaskSpecification | None = None
     """How a model makes the task more specific first. The task is used unchanged if None."""

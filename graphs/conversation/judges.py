@@ -64,8 +64,8 @@ class SeparateJudge(Kinded):
     criteria: Accepts[
         Annotated[tuple[Text, ...], AfterValidator(check_distinct)], Sequence[str]
     ] = Field(min_length=1, max_length=MOST_CRITERIA, kw_only=False)
-    """The criteria, each a statement such as "They agree on a price." These words also tell a
-    speaker with ``keep_self_reflection`` which criteria are met."""
+    """The criteria, each a statement such as "They agree on a price." A speaker with
+    ``keep_self_reflection`` sees these words with the judge's findings."""
     prompt: Text | None = None
     """The judge's system prompt. A neutral prompt if None. The task and the criteria follow it."""
     model: Text | None = None

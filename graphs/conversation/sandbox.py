@@ -88,7 +88,7 @@ class Kept(Data):
         return self.model_copy(update={"memory": memory, "started": True, "runs": self.runs + 1})
 
     def without_key(self) -> "Kept":
-        """Return a copy without the key, which gives access to the interpreter.
+        """Return a copy without the key, which allows access to the interpreter.
 
         Only such a copy may leave the store.
         """

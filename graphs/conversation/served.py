@@ -31,7 +31,7 @@ def name_graph(conversation: Conversation, source: object, default: str) -> str:
         conversation: The conversation.
         source: Where it comes from. If it is a path, the file's name without its ending is used,
             otherwise the conversation's title or task.
-        default: The name if these contain no letter or digit of ASCII.
+        default: The name if these contain no ASCII letter or digit.
     """
     text = Path(source).stem if isinstance(source, str | Path) else ""
     words = (_NO_NAME.sub("_", one.casefold()).strip("_") for one in _texts(text, conversation))

@@ -51,7 +51,7 @@ class Price(Spec):
         """Return the cost of a call.
 
         Args:
-            prompt: Tokens of the prompt, including cached ones.
+            prompt: Tokens of the prompt, including cached tokens.
             cached: Prompt tokens that came from a cache.
             answer: Tokens of the answer.
 

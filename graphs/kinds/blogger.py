@@ -62,7 +62,7 @@ def blogger(
 
     After Lagent's blogging agents: writer and critic speak in turn for ``rounds`` rounds, and the
     writer writes a final version, which makes ``2 * rounds + 1`` model calls. Here the critic may
-    also be satisfied earlier; then the version that it has just read is the final one.
+    also be satisfied earlier; then the version that it has just read is final.
 
     Args:
         task: The subject of the text.

@@ -40,7 +40,7 @@ def group_solve(
     end_chat: Annotated[AnyEndChat, ReadAs(EndChat)] = _AS_ALWAYS,
     **options: Unpack[OptionsBesideEndChat],
 ) -> Parts:
-    """Build a conversation of speakers that have a task each.
+    """Build a conversation of speakers that each have their own task.
 
     After Yacana's group solve: each speaker answers its own task alone, then the first speaker of
     the rounds (the shift owner) receives an instruction to begin, and all speak in turn.

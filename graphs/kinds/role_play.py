@@ -1,6 +1,6 @@
-"""Role-play: a user gives instructions and an assistant solves them, after CAMEL and LazyLLM.
+"""Role-play: a user instructs and an assistant solves, after CAMEL and LazyLLM.
 
-The user gives one instruction at a time, and the assistant answers each with a solution. The
+The user sends one instruction at a time, and the assistant answers each with a solution. The
 conversation ends with the user's done token or at the round cap.
 """
 
@@ -81,7 +81,7 @@ def role_play(
     """Build a role-play of two experts.
 
     After CAMEL's role-playing and LazyLLM's multi-turn dialogue: the task is made more specific,
-    then ``user_role`` gives one ``Instruction:`` with its ``Input:`` at a time and
+    then ``user_role`` sends one ``Instruction:`` with its ``Input:`` at a time and
     ``assistant_role`` answers with a ``Solution:``, until the user says the done token.
 
     Args:
@@ -90,8 +90,8 @@ def role_play(
         assistant_role: The role of the speaker who solves, such as ``Python Programmer``.
         user: Other fields of the speaker who instructs, as a `Speaker`. No other fields if None.
         assistant: Other fields of the speaker who solves, as a `Speaker`. No other fields if None.
-        specify_task: Whether a model makes the task more specific first. Any model except the
-            embedded one, which makes most tasks worse, does so if None.
+        specify_task: Whether a model makes the task more specific first. If None, it does unless it
+            is the embedded model, which makes most tasks worse.
         word_limit: Maximum length of the specified task, in words.
         mode: The effect of completed tasks. In all modes except ``max_iterations_only``, the user
             is asked after each turn whether the task is complete.

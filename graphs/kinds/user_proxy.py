@@ -79,8 +79,8 @@ def user_proxy(
     - ``ALWAYS``: at every message. A text is sent and resets the count of automatic replies. An
       empty answer leaves the reply to the next source, or ends the conversation after a termination
       message. ``exit`` leaves. The cap does not apply.
-    - ``TERMINATE``: at a termination message, where an empty answer ends the conversation; and when
-      the cap is reached, then at each message until a text resets the count.
+    - ``TERMINATE``: at a termination message; an empty answer then ends the conversation. Also when
+      the cap is reached, and after that at each message until a text resets the count.
 
     There are three differences from AutoGen: a termination message is a message that ends with the
     word, code in such a message runs first, and no blank message is sent if the cap is 0.
