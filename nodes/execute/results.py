@@ -110,7 +110,7 @@ async def interrupt_calls(
 
 
 async def return_turn(context: NodeContext, speaker: Speaker, message: AIMessage) -> dict[str, Any]:
-    """End a turn without running its calls when a guard gives the turn to a person."""
+    """End a turn without running its calls when a guard passes the turn to a person."""
     calls = (*message.tool_calls, *message.invalid_tool_calls)
     answers = {str(call["id"]): CallResult(NOT_RUN, Failure.PERSON) for call in calls}
     position = after_reply(context.conversation, context.position, context.turn)

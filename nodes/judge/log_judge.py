@@ -43,7 +43,7 @@ async def judge_log(
         resources: The models.
         conversation: The spec of the session.
         log: The log of the session.
-        task: The task that the speakers were given.
+        task: The task that the speakers received.
         judge: The judge.
         session: The id of the session.
         calls: Number of the session's calls whose answers are stored.

@@ -1,4 +1,4 @@
-"""Reading of verdicts that a judge gives in words, and of words that withdraw them. Pure functions.
+"""Reading of verdicts in words, and of words that withdraw them. Pure functions.
 
 The first word of a verdict's line decides, never a word in the middle. A doubtful answer counts as
 unreadable, and the judge is asked again. The phrases are in ``phrases.toml``.

@@ -110,7 +110,7 @@ def _go_on(last: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
 
 
 def _text(found: object, depth: int = 0) -> str:
-    """Return the text in part of an answer. Each provider has its own form."""
+    """Return the text in a part of an answer. Each provider has its own form."""
     if isinstance(found, str):
         return found
     if depth == _DEEPEST:
@@ -125,7 +125,7 @@ def _text(found: object, depth: int = 0) -> str:
 
 
 def _is_paragraph(part: object) -> bool:
-    """Return whether part of an answer is a whole paragraph, not a piece of a paragraph."""
+    """Return whether a part of an answer is a whole paragraph, not a piece of a paragraph."""
     return isinstance(part, Mapping) and part.get("type") == "summary_text"
 
 
@@ -219,7 +219,7 @@ def thought_of(answer: AIMessage, *, goes_back: bool = False) -> Thought | None:
 
     Args:
         answer: The answer.
-        goes_back: Whether the answer calls tools, so that the model gets its thought back.
+        goes_back: Whether the answer calls tools, so that the model receives its thought again.
     """
     found: Thought | None = answer.additional_kwargs.get(THOUGHT)
     if found is None or goes_back:

@@ -51,8 +51,8 @@ class PlannedCall(NamedTuple):
     number: int = 1
     """The place of the call among the session's calls, above `stored`."""
     repeats: int | None = None
-    """The place from which on an earlier run of the step may have made calls, which are repeated
-    now. None if the step has made a call in this run.
+    """The place of the first call that an earlier run of the step may have made. The calls from
+    this place on are repeated now. None if the step has made a call in this run.
     """
     is_begun: bool = False
     """Whether a pause would lose answers: the step has answers that are not stored yet."""

@@ -75,7 +75,7 @@ class CallSettings:
 
     @cached_property
     def values(self) -> Mapping[str, Any]:
-        """Return the settings and defaults to send, without the extra ones of the user."""
+        """Return the settings and defaults to send, without the user's extra settings."""
         return {**self.defaults, **self.chosen}
 
     def without(self, names: Collection[str]) -> Self:

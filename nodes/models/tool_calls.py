@@ -211,7 +211,7 @@ def read_call(name: object, arguments: object, call_id: object) -> ToolCall | In
 def read_calls(
     raw: Iterable[Mapping[str, Any]], *, cut_off: bool = False
 ) -> tuple[list[ToolCall], list[InvalidToolCall]]:
-    """Read the calls of one answer, and return the valid and the invalid ones."""
+    """Read the calls of one answer, and return the valid calls and the invalid calls."""
     whole: list[dict[str, Any]] = []
     for part in raw:
         before = whole[-1] if whole else None
@@ -230,7 +230,7 @@ def read_calls(
 def split_calls(
     calls: Sequence[ToolCall | InvalidToolCall],
 ) -> tuple[list[ToolCall], list[InvalidToolCall]]:
-    """Return the valid calls and the invalid ones."""
+    """Return the valid calls and the invalid calls."""
     good = [call for call in calls if call["type"] == "tool_call"]
     return good, [call for call in calls if call["type"] == "invalid_tool_call"]
 

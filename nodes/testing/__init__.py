@@ -1,4 +1,4 @@
-"""A scripted chat model, for testing conversations without a real one.
+"""A scripted chat model, for testing conversations without a real model.
 
 `duologue.nodes.testing.server.ScriptedServer` plays the same scripts over HTTP.
 """

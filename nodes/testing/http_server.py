@@ -184,7 +184,7 @@ class HttpServer(ABC, Generic[RequestT]):
         """Return the JSON body of an error."""
 
     def adapt_reply(self, reply: Reply, request: RequestT, number: int) -> Reply:
-        """Return the reply as a model of this API would give it. By default, it is unchanged."""
+        """Return the reply as a model of this API would send it. By default, it is unchanged."""
         return reply
 
     async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -46,7 +46,7 @@ class ScriptedToolCall(BaseModel):
 
     @property
     def pieces(self) -> tuple[str, ...]:
-        """The streamed pieces of the arguments, without empty ones."""
+        """The streamed pieces of the arguments, without empty pieces."""
         raw = self.arguments
         halves = (raw[: len(raw) // 2], raw[len(raw) // 2 :])
         return tuple(filter(None, self.chunks or halves))
@@ -117,7 +117,7 @@ class Reply(BaseModel):
 
     @property
     def pieces(self) -> tuple[str, ...]:
-        """The streamed pieces of the text, without empty ones."""
+        """The streamed pieces of the text, without empty pieces."""
         return tuple(filter(None, _words(self.text) if self.chunks is None else self.chunks))
 
     @property

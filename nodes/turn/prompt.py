@@ -349,8 +349,8 @@ async def summarize(
 ) -> tuple[AnyMessage, dict[str, Usage]]:
     """Ask a model to summarize the messages that are left out of a speaker's prompts from now on.
 
-    If a model refuses the request as too long, only the newer half is sent. A blank answer, or a
-    single message that is too long, keeps the earlier summary.
+    If a model refuses the request as too long, only the newer half is sent. If the answer is blank,
+    or a single message is too long, the earlier summary stays.
     """
     policy = speaker.context
     assert isinstance(policy, RunningSummary)  # noqa: S101  # only this policy has a summary

@@ -136,7 +136,7 @@ class Adapter(ABC):
         """Return whether the next attempt sends a refused setting by another name.
 
         Args:
-            name: Our name for the setting.
+            name: duologue's name for the setting.
             text: The refusal, in lower case.
         """
         return False
@@ -166,7 +166,7 @@ class Adapter(ABC):
         Args:
             settings: The settings of the call.
             schema: The pydantic model of the answer.
-            instead: The setting that avoids structured output, which errors recommend.
+            instead: The setting that errors recommend instead of structured output.
         """
 
     @abstractmethod
@@ -264,7 +264,7 @@ async def make_call(
         adapter: The adapter of the model.
         settings: The settings of the call.
         once: Makes the call once, with the settings to send.
-        at_gate: The call's way through a gate. None if it passes no gate.
+        at_gate: The object through which the call passes a gate. None if it passes no gate.
         notify: Called with a notice when the call is repeated.
 
     Raises:

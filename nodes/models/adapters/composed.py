@@ -85,7 +85,7 @@ def bound_options(chat: object) -> dict[str, Any]:
 
 
 def configure(chat: Chat, config: RunnableConfig | None = None) -> Chat:
-    """Replace the configurable parts of a chat model, as the configuration of the run says."""
+    """Replace the configurable parts of a chat model, as the run's configuration requires."""
     match chat:
         case DynamicRunnable():
             return configure(chat.prepare(ensure_config(config))[0], config)

@@ -214,7 +214,7 @@ def ask_with_schema(
         schema: The pydantic model of the answer, whose schema is sent as strict if possible, or a
             JSON schema.
         settings: The settings of the call.
-        instead: The setting that avoids structured output, which errors recommend.
+        instead: The setting that errors recommend instead of structured output.
 
     Raises:
         ModelError: The model has no structured output.
