@@ -21,7 +21,6 @@ from ..session.later_verdicts import LaterVerdict, read_verdicts, usage_for
 from ..session.session_row import title_of
 from ..session.stored_session import StoredSession
 from ..store.batches import (
-    SUMMED,
     BatchLease,
     BatchRow,
     CallRow,
@@ -29,6 +28,7 @@ from ..store.batches import (
     CellRow,
     CellStatus,
     CellsWanted,
+    add_counts,
 )
 from ..store.open import Store
 from .cells import Cell, Cells
@@ -235,7 +235,7 @@ async def read_interrupted(
         rows: The rows of calls.
     """
     found = [(row.session, figures) async for row, figures in _under_way(store, name)]
-    sums = {field: sum(figures[field] for _, figures in found) for field in SUMMED}
+    sums = add_counts(figures for _, figures in found)
     counts = [one.model_copy(update=sums) if one.status == "running" else one for one in counts]
     calls = {session: figures["calls"] for session, figures in found}
     return counts, await _find_not_stored(store, name, rows, calls)

@@ -46,8 +46,6 @@ class Reservation:
     """Estimated tokens of the prompt, without a correction."""
     used: Usage
     """The reserved usage, or the actual one if the call is answered."""
-    is_priced: bool
-    """Whether the model's price is known."""
     place: int = 0
     """The place of its row among the rows of the batch, from 1. 0 if it has no row yet."""
     state: _State = _State.OPEN
@@ -61,22 +59,20 @@ class Reservation:
             number=0 if self.state is _State.RELEASED else self.number,
             input_tokens=self.used.input_tokens,
             output_tokens=self.used.output_tokens,
-            cost=self.used.cost if self.is_priced else None,
+            cost=self.used.cost,
             lost=lost,
         )
 
     @classmethod
     def of(cls, row: CallRow) -> "Reservation":
         """Return the reservation that a row describes."""
-        used = usage_of(row)
-        has_price = row.cost is not None
-        return cls(row.session, row.number, row.input_tokens, used, has_price, row.place)
+        return cls(row.session, row.number, row.input_tokens, usage_of(row), row.place)
 
 
 def usage_of(row: CallRow) -> Usage:
     """Return the estimated usage of a call."""
     tokens = {"input_tokens": row.input_tokens, "output_tokens": row.output_tokens}
-    return Usage(calls=1, estimated_calls=1, cost=row.cost or 0, **tokens)
+    return Usage(calls=1, estimated_calls=1, cost=row.cost, **tokens)
 
 
 class _Part(NamedTuple):
@@ -96,10 +92,6 @@ class _Part(NamedTuple):
     def left(self) -> float:
         """The rest of the budget."""
         return max(0.0, self.limit - self.amount)
-
-
-def _tokens_of(used: Usage) -> int:
-    return used.input_tokens + used.output_tokens
 
 
 @dataclass
@@ -303,20 +295,18 @@ class Budget:
             # Nothing is known about the answers yet. One call is needed to find out.
             used = self._usage(call, prompt, 0)
             problem = self._problem(used)
-        has_price = call.price is not None
-        found = Reservation(call.session or "", call.number, call.tokens, used, has_price)
-        return found, problem
+        return Reservation(call.session or "", call.number, call.tokens, used), problem
 
     @staticmethod
     def _usage(call: PlannedCall, prompt: int, answer: int) -> Usage:
-        cost = 0 if call.price is None else call.price.of(prompt, 0, answer)
+        cost = None if call.price is None else call.price.of(prompt, 0, answer)
         tokens = {"input_tokens": prompt, "output_tokens": answer}
         return Usage(calls=1, estimated_calls=1, cost=cost, **tokens)
 
     def _problem(self, needed: Usage) -> str | None:
         """Return the reason why a call does not fit, as a sentence, or None."""
         reserved = self._parts(self._tokens, self._cost)
-        own = self._parts(_tokens_of(needed), needed.cost)
+        own = self._parts(needed.tokens, needed.cost or 0.0)
         for part, held, need in zip(self._taken(), reserved, own, strict=True):
             if held.amount + need.amount > part.left + _ROUNDING * part.limit:
                 return (
@@ -327,8 +317,8 @@ class Budget:
 
     def _taken(self) -> list["_Part"]:
         """Return the part of each budget that calls have used, lost ones included."""
-        tokens = _tokens_of(self.used) + _tokens_of(self.lost)
-        return self._parts(tokens, self.used.cost + self.lost.cost)
+        taken = add_usage((self.used, self.lost))
+        return self._parts(taken.tokens, taken.cost or 0.0)
 
     def _parts(self, tokens: int, cost: float) -> list["_Part"]:
         """Return the part of each budget that so many tokens and so much money are."""
@@ -342,8 +332,8 @@ class Budget:
 
     def _add(self, reserved: Reservation) -> None:
         self._in_flight += 1
-        self._tokens += _tokens_of(reserved.used)
-        self._cost += reserved.used.cost
+        self._tokens += reserved.used.tokens
+        self._cost += reserved.used.cost or 0.0
         self._by_session[reserved.session].append(reserved)
         if reserved.place:
             self._by_place[reserved.place] = reserved
@@ -351,9 +341,9 @@ class Budget:
     def _end(self, reserved: Reservation, state: _State) -> None:
         """End the flight of a call."""
         self._in_flight -= 1
-        self._tokens -= _tokens_of(reserved.used)
+        self._tokens -= reserved.used.tokens
         # Without a rest of rounded sums.
-        self._cost = self._cost - reserved.used.cost if self._in_flight else 0.0
+        self._cost = self._cost - (reserved.used.cost or 0.0) if self._in_flight else 0.0
         reserved.state = state
 
     def _drop(self, old: Reservation, *, is_stored: bool) -> None:

@@ -156,7 +156,7 @@ class Limiter:
     def count(self, model: str, used: Usage, permit: Permit = NO_PERMIT) -> None:
         """Add the usage of an answered call."""
         self._budget.count(model, used, permit.number)
-        self._line(model).settle(used.input_tokens + used.output_tokens)
+        self._line(model).settle(used.tokens)
         now = asyncio.get_running_loop().time()
         self._latest.append(now)
         self._forget_older(now)

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from pydantic import AwareDatetime, NonNegativeFloat, NonNegativeInt
 
+from ..common.counts import sum_known
 from ..common.data import Data
 from ..common.display import Panel, Shown
 from ..common.sanitize import escape_invisible
@@ -28,22 +29,21 @@ class LostCalls(Data):
     """Number of calls."""
     tokens: NonNegativeInt = 0
     """Tokens of the prompts and of the longest possible answers."""
-    cost: NonNegativeFloat | None = 0
-    """Cost, in the currency of the price table. None if a model's price is not known."""
+    cost: NonNegativeFloat | None = None
+    """Cost of the calls whose prices are known. None if no price is known."""
 
     @classmethod
     def of(cls, rows: Sequence[CallRow]) -> Self:
         """Return the sum of calls."""
-        costs = [row.cost for row in rows if row.cost is not None]
         return cls(
             calls=len(rows),
-            tokens=sum(row.input_tokens + row.output_tokens for row in rows),
-            cost=sum(costs) if len(costs) == len(rows) else None,
+            tokens=sum(row.tokens for row in rows),
+            cost=sum_known(row.cost for row in rows),
         )
 
     def __str__(self) -> str:
         calls = "1 answer was" if self.calls == 1 else f"{self.calls:,} answers were"
-        cost = f", cost {self.cost:.4g}" if self.cost else ""
+        cost = f", cost {self.cost:.4g}" if self.cost is not None else ""
         return f"{calls} lost to a kill: about {self.tokens:,} tokens{cost}."
 
 
@@ -120,18 +120,21 @@ class BatchStatus(Shown, Data):
     @property
     def tokens(self) -> int:
         """Number of tokens used, in prompts and answers."""
-        return sum(one.input_tokens + one.output_tokens for one in self.counts)
+        return sum(one.tokens for one in self.counts)
 
     @property
-    def cost(self) -> float:
-        """Cost of the calls whose prices are known, in the currency of the price table."""
-        return sum(one.cost for one in self.counts)
+    def cost(self) -> float | None:
+        """Cost of the calls whose prices are known, in the currency of the price table.
+
+        None if no price is known.
+        """
+        return sum_known(one.cost for one in self.counts)
 
     def __str__(self) -> str:
         return self._panel().text()
 
     def _panel(self) -> Panel:
-        cost = f", cost {self.cost:.4g}" if self.cost else ""
+        cost = f", cost {self.cost:.4g}" if self.cost is not None else ""
         used = f"{self.calls:,} model calls, {self.tokens:,} tokens{cost}."
         lost = str(self.lost) if self.lost.calls else None
         return Panel(

@@ -89,8 +89,7 @@ class BatchView:
         if pace is not None:
             # The rows of running cells do not contain their calls yet.
             whole = pace.used
-            calls, cost = whole.calls, whole.cost
-            tokens = whole.input_tokens + whole.output_tokens
+            calls, tokens, cost = whole.calls, whole.tokens, whole.cost
         used = [f"{calls:,} calls", f"{tokens:,} tokens"]
         if cost:
             used.append(f"{money(cost)} spent")

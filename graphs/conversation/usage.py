@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from langchain_core.messages import AIMessage
 from pydantic import Field, NonNegativeInt
 
+from ..common.counts import WithTokens, sum_known
 from ..common.data import Data, Spec
 
 _MILLION = 1_000_000
@@ -71,7 +72,7 @@ class Charges(Protocol):
         ...
 
 
-class Usage(Data):
+class Usage(WithTokens, Data):
     """Token usage and cost of model calls."""
 
     calls: NonNegativeInt = 0
@@ -84,15 +85,15 @@ class Usage(Data):
     """Tokens of the prompts that came from a provider's cache; included in ``input_tokens``."""
     estimated_calls: NonNegativeInt = 0
     """Number of calls whose tokens are estimated, because the model does not report them."""
-    cost: float = Field(default=0, ge=0)
-    """Total cost of the calls whose prices are known."""
+    cost: float | None = Field(default=None, ge=0)
+    """Total cost of the calls whose prices are known. None if no price is known."""
 
     def plus(self, answer: AIMessage, price: "Charges | None" = None) -> "Usage":
         """Add one answered call.
 
         Args:
             answer: The model's answer, with its ``usage_metadata`` if it has any.
-            price: The model's price. No cost is added if None.
+            price: The model's price. The cost of the call is not known if None.
 
         Returns:
             The sum.
@@ -107,19 +108,21 @@ class Usage(Data):
             output_tokens=used["output_tokens"],
             cached_tokens=cached,
             estimated_calls=ESTIMATED in answer.response_metadata,
-            cost=0
+            cost=None
             if price is None
             else price.of(used["input_tokens"], cached, used["output_tokens"]),
         )
         return add_usage((self, one))
 
 
+_COUNTS = tuple(name for name in Usage.model_fields if name != "cost")
+
+
 def add_usage(parts: Iterable[Usage]) -> Usage:
     """Return the total usage of several models."""
     found = list(parts)
-    return Usage.model_validate(
-        {name: sum(map(attrgetter(name), found)) for name in Usage.model_fields}
-    )
+    counts = {name: sum(map(attrgetter(name), found)) for name in _COUNTS}
+    return Usage(cost=sum_known(map(attrgetter("cost"), found)), **counts)
 
 
 def read_usage(state: Mapping[str, Any]) -> dict[str, Usage]:

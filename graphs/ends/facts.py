@@ -18,7 +18,7 @@ class Facts(Data):
     tokens: NonNegativeInt = 0
     """Number of tokens of prompts and answers."""
     cost: NonNegativeFloat = 0
-    """Cost of the model calls, by the price table."""
+    """Cost of the model calls whose prices are known. 0 if no price is known."""
     seconds: NonNegativeFloat = 0
     """Seconds of running time."""
     stop_requested: bool = False

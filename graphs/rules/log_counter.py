@@ -166,8 +166,8 @@ class LogCounter:
 def with_usage(facts: Facts, usage: Iterable[Usage]) -> Facts:
     """Add the usage of model calls to the facts of a log."""
     spent = add_usage(usage)
-    tokens = spent.input_tokens + spent.output_tokens
-    return facts.model_copy(update={"calls": spent.calls, "tokens": tokens, "cost": spent.cost})
+    new = {"calls": spent.calls, "tokens": spent.tokens, "cost": spent.cost or 0.0}
+    return facts.model_copy(update=new)
 
 
 class _AutoReplies:

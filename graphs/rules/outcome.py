@@ -74,8 +74,8 @@ class Outcome(Shown, Data):
     def used(self) -> tuple[tuple[str, str], ...]:
         """Return the usage as labelled texts. The seconds are left out: they differ in each run."""
         sums = self.total
-        cost = (("Cost", f"{sums.cost:.4g}"),) if sums.cost else ()
-        tokens = f"{sums.input_tokens + sums.output_tokens:,}"
+        cost = (("Cost", f"{sums.cost:.4g}"),) if sums.cost is not None else ()
+        tokens = f"{sums.tokens:,}"
         return (("Model calls", f"{sums.calls:,}"), ("Tokens", tokens), *cost)
 
     def _panel(self) -> Panel:

@@ -130,7 +130,7 @@ def _spent(conversation: Conversation, states: Sequence[State]) -> Iterator[Spen
             input_tokens=max(0, spent.input_tokens - used.input_tokens),
             output_tokens=max(0, spent.output_tokens - used.output_tokens),
             seconds=max(0.0, now.facts.seconds - was.facts.seconds),
-            cost=max(0.0, spent.cost - used.cost),
+            cost=None if spent.cost is None else max(0.0, spent.cost - (used.cost or 0.0)),
         )
 
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from langchain_core.messages import BaseMessage
 
+from ..common.counts import sum_known
 from ..conversation.conversation import Conversation
 from ..log.messages import metadata, place_of
 from ..log.metadata import Speech
@@ -78,9 +79,9 @@ def spending_of(conversation: Conversation, steps: Sequence[Spent]) -> Spending 
         for first in range(0, len(turns), each)
     ]
     measures: list[tuple[str, Callable[[Spent], float], str]] = [
-        ("Tokens", lambda one: one.input_tokens + one.output_tokens, "{:,.0f}"),
+        ("Tokens", lambda one: one.tokens, "{:,.0f}"),
         ("Seconds", lambda one: one.seconds, "{:.2f}"),
-        ("Cost", lambda one: one.cost, "{:.4g}"),
+        ("Cost", lambda one: one.cost or 0.0, "{:.4g}"),
     ]
     charts = (_chart(title, form, bars, of, colours) for title, of, form in measures)
     return Spending(
@@ -91,7 +92,7 @@ def spending_of(conversation: Conversation, steps: Sequence[Spent]) -> Spending 
         ),
         charts=tuple(chart for chart in charts if chart is not None),
         turns_a_bar=each,
-        has_cost=any(step.cost for step in steps),
+        has_cost=any(step.cost is not None for step in steps),
     )
 
 
@@ -112,12 +113,14 @@ def _share(name: str, of_colour: str, turns: Sequence[Sequence[Spent]]) -> Share
     mine = [step for turn in turns for step in turn if step.who == name]
     if not mine:
         return None
-    added = ("calls", "input_tokens", "output_tokens", "seconds", "cost")
+    added = ("calls", "input_tokens", "output_tokens", "seconds")
     sums = {field: sum(getattr(step, field) for step in mine) for field in added}
     if of_colour == colour(None) and not sums["calls"] and sums["seconds"] < _BRIEF:
         return None
     taken = sum(any(step.who == name for step in turn) for turn in turns)
-    return Share(who=name, colour=of_colour, turns=taken, **sums)
+    return Share(
+        who=name, colour=of_colour, turns=taken, cost=sum_known(step.cost for step in mine), **sums
+    )
 
 
 def _chart(

@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
+from ..common.counts import WithTokens
 from ..common.data import Data
 
 Tone = Literal["good", "plain", "warn", "bad", "open"]
@@ -180,7 +181,7 @@ class Ending(Data):
     """The messages and steps on a timeline. None if there are no messages."""
 
 
-class Spent(Data):
+class Spent(WithTokens, Data):
     """The usage of a step."""
 
     who: str
@@ -195,8 +196,8 @@ class Spent(Data):
     """Number of tokens in the answers."""
     seconds: NonNegativeFloat = 0
     """Duration in seconds."""
-    cost: NonNegativeFloat = 0
-    """Cost, in the currency of the price table."""
+    cost: NonNegativeFloat | None = None
+    """Cost, in the currency of the price table. None if no price is known."""
 
 
 class Share(Spent):

@@ -5,8 +5,8 @@ A cell is one conversation of a batch.
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Final, Literal
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any, Final, Literal
 
 from pydantic import (
     AwareDatetime,
@@ -17,6 +17,7 @@ from pydantic import (
     PositiveInt,
 )
 
+from ..common.counts import WithTokens, sum_known
 from ..common.data import Data
 from ..common.errors import SpecError
 from .lease import Lease
@@ -51,7 +52,7 @@ class BatchRow(Data):
     """The time when the row last changed, in UTC."""
 
 
-class CellRow(Data):
+class CellRow(WithTokens, Data):
     """The row of one cell of a batch, which can be read without its session."""
 
     batch: str
@@ -83,8 +84,8 @@ class CellRow(Data):
     """Tokens of the prompts."""
     output_tokens: NonNegativeInt = 0
     """Tokens of the answers."""
-    cost: NonNegativeFloat = 0
-    """Total cost of the calls whose prices are known."""
+    cost: NonNegativeFloat | None = None
+    """Total cost of the calls whose prices are known. None if no price is known."""
     seconds: NonNegativeFloat = 0
     """Running time of the cell, in seconds of wall time."""
     scores: dict[str, float] = Field(default_factory=dict)
@@ -97,7 +98,7 @@ class CellRow(Data):
         return name in self.scores or any(one.startswith(f"{name}.") for one in self.scores)
 
 
-class CallRow(Data):
+class CallRow(WithTokens, Data):
     """The row of a model call of a batch with a budget, which is written before the call.
 
     It is replaced by the row of another call when the answer is stored.
@@ -144,7 +145,7 @@ class CellsWanted(Data):
         )
 
 
-class CellCount(Data):
+class CellCount(WithTokens, Data):
     """Number and total usage of the cells of a batch with the same status and reason."""
 
     status: CellStatus
@@ -161,8 +162,15 @@ class CellCount(Data):
     """Tokens of the prompts."""
     output_tokens: NonNegativeInt
     """Tokens of the answers."""
-    cost: NonNegativeFloat
-    """Total cost of the calls."""
+    cost: NonNegativeFloat | None
+    """Total cost of the calls whose prices are known. None if no price is known."""
+
+
+def add_counts(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the sums of the fields in `SUMMED`."""
+    found = list(rows)
+    counts = {name: sum(row[name] for row in found) for name in SUMMED if name != "cost"}
+    return {**counts, "cost": sum_known(row["cost"] for row in found)}
 
 
 SUMMED: Final = ("messages", "calls", "input_tokens", "output_tokens", "cost")

@@ -22,6 +22,7 @@ from .batches import (
     CellCount,
     CellRow,
     CellsWanted,
+    add_counts,
 )
 from .errors import lost_session, taken_session, unknown_session
 from .lease import Lease, LeaseSubject
@@ -272,7 +273,7 @@ class MemoryBatches(Batches):
                 status=status,
                 reason=reason,
                 cells=len(rows),
-                **{name: sum(getattr(row, name) for row in rows) for name in SUMMED},
+                **add_counts(row.model_dump(include={*SUMMED}) for row in rows),
             )
             for (status, reason), rows in alike.items()
         ]

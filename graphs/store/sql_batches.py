@@ -45,7 +45,7 @@ BATCH_TABLES: Final[Sequence[LiteralString]] = (
     batch TEXT NOT NULL, number BIGINT NOT NULL, session TEXT NOT NULL, trial BIGINT NOT NULL,
     varied TEXT NOT NULL, status TEXT NOT NULL, reason TEXT, error TEXT, complete BIGINT,
     rounds BIGINT NOT NULL, messages BIGINT NOT NULL, calls BIGINT NOT NULL,
-    input_tokens BIGINT NOT NULL, output_tokens BIGINT NOT NULL, cost DOUBLE PRECISION NOT NULL,
+    input_tokens BIGINT NOT NULL, output_tokens BIGINT NOT NULL, cost DOUBLE PRECISION,
     seconds DOUBLE PRECISION NOT NULL, scores TEXT NOT NULL, updated_at TEXT NOT NULL,
     PRIMARY KEY (batch, session))""",
     """CREATE INDEX IF NOT EXISTS duologue_cells_by_number

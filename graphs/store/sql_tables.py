@@ -38,6 +38,13 @@ STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](
         (_VERDICTS,),
         (VALUES_TABLE,),
         (CALLS,),
+        # SQLite can't remove NOT NULL from a column. A cost of 0 meant that no price was known.
+        (
+            "ALTER TABLE duologue_cells ADD COLUMN new_cost DOUBLE PRECISION",
+            "UPDATE duologue_cells SET new_cost = NULLIF(cost, 0)",
+            "ALTER TABLE duologue_cells DROP COLUMN cost",
+            "ALTER TABLE duologue_cells RENAME COLUMN new_cost TO cost",
+        ),
     ),
 )
 """The versions of the tables; a step is the statements that make the next version of one."""

@@ -260,8 +260,8 @@ def _means(
 def _value(
     name: str, group: Group, colours: Mapping[str, str], scores: Sequence[Estimate | None]
 ) -> Value:
-    def average(total: float) -> float | None:
-        return total / group.ended if group.ended else None
+    def average(total: float | None) -> float | None:
+        return total / group.ended if group.ended and total is not None else None
 
     return Value(
         label=_cut(name, _LABEL),
@@ -300,7 +300,7 @@ def _line(rows: Rows, row: CellRow, colours: Mapping[str, str], links: _Links) -
         values=tuple(_cut(label_value(row.varied.get(path, "")), _VALUE) for path in rows.fields),
         kind=found,
         messages=row.messages,
-        tokens=row.input_tokens + row.output_tokens,
+        tokens=row.tokens,
         cost=row.cost,
         scores=tuple(row.scores.get(name) for name in rows.columns),
     )

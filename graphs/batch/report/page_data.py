@@ -163,8 +163,10 @@ class Line(Link):
     """Number of messages."""
     tokens: NonNegativeInt
     """Number of tokens."""
-    cost: NonNegativeFloat
-    """Cost of the calls whose prices are known, in the currency of the price table."""
+    cost: NonNegativeFloat | None
+    """Cost of the calls whose prices are known, in the currency of the price table. None if no
+    price is known.
+    """
     scores: tuple[float | None, ...] = ()
     """The scores, in the order of `BatchReport.scores`. None for a missing score."""
 
@@ -200,8 +202,10 @@ class BatchReport(Shown, Data):
     """Number of model calls."""
     tokens: NonNegativeInt
     """Number of tokens."""
-    cost: NonNegativeFloat
-    """Cost of the calls whose prices are known, in the currency of the price table."""
+    cost: NonNegativeFloat | None
+    """Cost of the calls whose prices are known, in the currency of the price table. None if no
+    price is known.
+    """
     kinds: tuple[Kind, ...]
     """Number of cells for each reason of the end, and for each status of cells that have not ended.
     """
@@ -231,7 +235,7 @@ class BatchReport(Shown, Data):
     @property
     def has_cost(self) -> bool:
         """True if any cost is known."""
-        return self.cost > 0
+        return self.cost is not None
 
     def of(self, name: str) -> int:
         """Return the number of cells with a reason or a status."""

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 from pydantic import JsonValue
 
+from ...common.counts import sum_known
 from ...store.batches import CellRow
 from .estimates import Trials
 
@@ -93,8 +94,8 @@ class Group:
     """Number of messages of the cells that have ended."""
     tokens: int = 0
     """Number of tokens of the cells that have ended."""
-    cost: float = 0.0
-    """Cost of the cells that have ended."""
+    cost: float | None = None
+    """Cost of the cells that have ended. None if no price is known."""
 
     def add(self, other: "Group") -> None:
         """Add the totals of another group."""
@@ -103,7 +104,7 @@ class Group:
         self.ended += other.ended
         self.messages += other.messages
         self.tokens += other.tokens
-        self.cost += other.cost
+        self.cost = sum_known((self.cost, other.cost))
 
 
 def largest_places(numbers: Sequence[int], most: int) -> Iterator[int]:
@@ -213,8 +214,8 @@ class Rows:
     """Number of model calls. This and the next two totals include cells that have not ended."""
     tokens: int = 0
     """Number of tokens."""
-    cost: float = 0.0
-    """Cost."""
+    cost: float | None = None
+    """Cost. None if no price is known."""
     trials: int = 0
     """Maximum number of trials of a combination."""
     messages_spread: Spread = field(default_factory=Spread)
@@ -259,10 +260,9 @@ class Rows:
             _add_fault(faults, row, row.error)
 
     def _count(self, row: CellRow) -> None:
-        tokens = row.input_tokens + row.output_tokens
         self.calls += row.calls
-        self.tokens += tokens
-        self.cost += row.cost
+        self.tokens += row.tokens
+        self.cost = sum_known((self.cost, row.cost))
         self.trials = max(self.trials, row.trial)
         has_ended = row.status == "finished"
         kind = (row.reason if has_ended else None) or row.status
@@ -272,12 +272,13 @@ class Rows:
             if has_ended:
                 group.ended += 1
                 group.messages += row.messages
-                group.tokens += tokens
-                group.cost += row.cost
+                group.tokens += row.tokens
+                group.cost = sum_known((group.cost, row.cost))
         if has_ended:
             self.messages_spread.add(row.messages)
-            self.tokens_spread.add(tokens)
-            self.cost_spread.add(row.cost)
+            self.tokens_spread.add(row.tokens)
+            if row.cost is not None:
+                self.cost_spread.add(row.cost)
 
     def _groups(self, row: CellRow) -> Iterator[Group]:
         for path, value in row.varied.items():

@@ -118,6 +118,9 @@ def test_in_json_there_is_a_line_for_each_cell_and_one_for_the_batch(player: Pla
     assert told["Plan garden 2."][0] == "failed"
     assert "no such garden" in told["Plan garden 2."][1]
     assert (status["failed"], status["finished"], status["is_running"]) == (1, CELLS - 1, False)
+    # No price of the model is known.
+    assert {status["cost"], *(cell["cost"] for cell in cells)} == {None}
+    assert "Cost" not in duologue("batch", "status", "b").stdout
 
 
 @pytest.mark.exhaustive

@@ -392,7 +392,7 @@ def test_a_budget_holds_after_the_turn_that_reaches_it(end: Any, reason: str) ->
         reason,
         [("Ann", "It found beans 1.")],
     )
-    assert result.outcome.usage["ScriptedChatModel"].cost > 0
+    assert (result.outcome.usage["ScriptedChatModel"].cost or 0) > 0
     again = Session("s", store=f"memory:{reason}").replay()
     assert again.transcript == result.transcript
 
