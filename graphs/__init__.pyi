@@ -63,6 +63,7 @@ from .kinds.coder import coder as coder
 from .kinds.group_solve import group_solve as group_solve
 from .kinds.load import load_conversation as load_conversation
 from .kinds.role_play import role_play as role_play
+from .kinds.simulation import simulation as simulation
 from .kinds.user_proxy import user_proxy as user_proxy
 from .rules.outcome import Outcome as Outcome
 from .session.ask import aask as aask, aremember as aremember, ask as ask, remember as remember

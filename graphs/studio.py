@@ -6,6 +6,7 @@ from .kinds.chat import ChatForm
 from .kinds.coder import CoderForm
 from .kinds.group_solve import GroupSolveForm
 from .kinds.role_play import RolePlayForm
+from .kinds.simulation import SimulationForm
 from .kinds.user_proxy import UserProxyForm
 
 role_play = build_graph(form=RolePlayForm)
@@ -14,3 +15,4 @@ blogger = build_graph(form=BloggerForm)
 coder = build_graph(form=CoderForm)
 user_proxy = build_graph(form=UserProxyForm)
 chat = build_graph(form=ChatForm)
+simulation = build_graph(form=SimulationForm)

@@ -45,9 +45,10 @@ class DoneToken(BaseEnd):
     is neither a letter nor a digit, otherwise ``alone``."""
     by: Name | None = None
     """The name of the speaker whose word counts. Any speaker if None."""
-    answered: bool = False
+    answered: bool | Literal["with_text"] = False
     """Whether the word counts only after the next other speaker has replied and finished its tool
-    calls. This reply is the last message and is allowed even beyond a cap."""
+    calls. This reply is the last message and is allowed even beyond a cap. ``with_text``: only if
+    the message has other text; a message that is only the word ends the conversation at once."""
 
     strength: ClassVar = Strength.SAID
     report: ClassVar = "A speaker said a done token"
@@ -66,9 +67,16 @@ class DoneToken(BaseEnd):
         said = tuple(pair for pair in facts.tokens_said if pair not in waiting)
         return doers(self.token, self.by, said)
 
-    def waits_for_answer(self, token: str, speaker: str) -> bool:
-        """Return whether this speaker's token counts only after another speaker has answered."""
-        return self.answered and self.token == token and self.by in (None, speaker)
+    def waits_for_answer(self, token: str, speaker: str, *, has_text: bool) -> bool:
+        """Return whether this speaker's token counts only after another speaker has answered.
+
+        Args:
+            token: The token.
+            speaker: The speaker who said it.
+            has_text: Whether the message contains other text.
+        """
+        waits = has_text if self.answered == "with_text" else self.answered
+        return waits and self.token == token and self.by in (None, speaker)
 
     def describe(self) -> str:
         return f"{self.token} is answered" if self.answered else f"says {self.token}"
@@ -97,7 +105,7 @@ class DoneToken(BaseEnd):
 
     @classmethod
     def explain(cls, at: AtEnd) -> str:
-        is_answered = all(end.answered for end in at.met_of(DoneToken))
+        is_answered = all(end.answered is True for end in at.met_of(DoneToken))
         answered = " and got an answer" if is_answered else ""
         return f"{listed(_all_speakers(at))} said the done token{answered}"
 

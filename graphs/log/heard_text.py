@@ -53,7 +53,7 @@ def unanswered_token(
 
     None if the message contains no such token. A done token does not end the conversation yet in
     three cases: a token joined to another end condition by ``&`` depends on that condition, a token
-    that must be answered waits for the answer, and a token next to code that another speaker runs
+    with ``answered=True`` waits for the answer, and a token next to code that another speaker runs
     waits until the code has run.
     """
     if not conversation.end_chat.waits_for_another:
@@ -61,7 +61,7 @@ def unanswered_token(
     enough = {
         end.token
         for end in lone(conversation.end_chat.when)
-        if isinstance(end, DoneToken) and not end.answered and end.by in (None, speaker)
+        if isinstance(end, DoneToken) and end.answered is not True and end.by in (None, speaker)
     }
     said = (token for token in done_tokens(conversation, speaker, text) if token in enough)
     token = next(said, None)

@@ -12,7 +12,7 @@ from ..ends.all_ends import GUARDS
 from ..ends.done_token import DoneToken
 from ..ends.end import FactTally, Strength, Tallies, leaves
 from ..ends.facts import Facts
-from ..log.heard_text import done_tokens
+from ..log.heard_text import done_tokens, heard_text
 from ..log.messages import Fold, metadata
 from ..log.metadata import (
     EarlierEnd,
@@ -99,10 +99,14 @@ class LogCounter:
         new = [(token, who) for token in tokens if (token, who) not in self._tokens_said]
         self._tokens_said |= dict.fromkeys(new)
         ends = [end for _, end in leaves(self._conversation.end_chat.when)]
+        has_text = bool(heard_text(self._conversation, message, about).strip())
         self._unanswered += tuple(
             (token, who)
             for token, who in new
-            if any(isinstance(end, DoneToken) and end.waits_for_answer(token, who) for end in ends)
+            if any(
+                isinstance(end, DoneToken) and end.waits_for_answer(token, who, has_text=has_text)
+                for end in ends
+            )
         )
 
     def _begin_guards_anew(self) -> None:

@@ -109,6 +109,8 @@ class AgentReply(_Reply):
     """The kind of source."""
     name: Named = Field(kw_only=False)
     """The registered name."""
+    with_system_prompt: bool = True
+    """Whether the messages begin with the speaker's system prompt."""
 
     if TYPE_CHECKING:
 

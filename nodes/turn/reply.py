@@ -4,6 +4,7 @@ A model's reply is text, tool calls or JSON. A reply that was cut off is continu
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -365,6 +366,9 @@ async def _by_agent(
 ) -> DraftReply:
     agent = context.resources.registry.agent(reply.name)
     turn = turn_of(context, speaker, [*context.log, *new])
+    if not reply.with_system_prompt:
+        heard = tuple(one for one in turn.messages if one.type != "system")
+        turn = replace(turn, messages=heard)
     found = await ask_agent(
         agent,
         reply.name,

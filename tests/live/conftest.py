@@ -112,6 +112,7 @@ PARTS: dict[str, Callable[[Prompt], Line]] = {
         "SATISFIED" if turn_of(prompt) == 2 else f"Mend place {turn_of(prompt)}."
     ),
     "You write": lambda prompt: f"Draft {turn_of(prompt)}.",
+    "You play a person": lambda prompt: f"I ask {turn_of(prompt)}.",
     "You count": lambda prompt: f"I count {turn_of(prompt)}.",
     "You plan": lambda prompt: {"bed": f"bed {turn_of(prompt)}"},
 }

@@ -29,6 +29,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "coder": {"sandbox": "monty"},
     "user_proxy": {"code": False, "assistant_prompt": "You count with {user}."},
     "chat": {"assistant_prompt": "You count with {user}."},
+    "simulation": {"assistant_prompt": "You count with {user}.", "max_iterations": 2},
 }
 """The fields of each graph's input in addition to a message."""
 
@@ -39,6 +40,7 @@ ANSWERS = {
     "coder": "It is 42.",
     "user_proxy": "I count 0.",
     "chat": "I count 0.",
+    "simulation": "I count 0.",
 }
 """The first words of each graph's answer."""
 

@@ -27,6 +27,7 @@ from duologue.graphs import (
     group_solve,
     load_conversation,
     role_play,
+    simulation,
     user_proxy,
 )
 from duologue.graphs.conversation.merge import first_difference
@@ -44,6 +45,7 @@ SHORT: dict[str, dict[str, Any]] = {
     "chat": {"message": "Hi."},
     "user_proxy": {"message": "Hi."},
     "group_solve": {"speakers": PAIR},
+    "simulation": {"goal": "Get a refund."},
 }
 MADE: dict[str, Callable[..., Conversation]] = {
     "role_play": role_play,
@@ -52,6 +54,7 @@ MADE: dict[str, Callable[..., Conversation]] = {
     "chat": chat,
     "user_proxy": user_proxy,
     "group_solve": group_solve,
+    "simulation": simulation,
 }
 WHOLE: list[dict[str, Any]] = [
     {"title": "Mine"},

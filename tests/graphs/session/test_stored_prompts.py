@@ -33,6 +33,7 @@ SOURCES: dict[str, dict[str, Any]] = {
     "chat": {"message": "Hello."},
     "user_proxy": {"message": "Hello.", "human_input_mode": "NEVER"},
     "group_solve": {"speakers": TASKS},
+    "simulation": {"goal": "Get a refund."},
 }
 """The smallest valid input of each kind."""
 
@@ -42,6 +43,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "coder": {"coder_prompt": "Code.", "executions": 9},
     "chat": {"assistant_prompt": "Talk.", "max_iterations": 9},
     "user_proxy": {"assistant_prompt": "Help.", "termination": "END"},
+    "simulation": {"persona": "Rude.", "done_token": "<END>", "max_iterations": 9},
     "group_solve": {"shift_content": "Go.", "max_tool_rounds": 9},
 }
 """Fields that must equal the session's if they are set."""

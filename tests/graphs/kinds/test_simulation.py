@@ -1,0 +1,122 @@
+"""The simulation: its ends, the user's prompt, the messages of the agent, and faulty fields."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableLambda
+
+from duologue.graphs import Result, SpecError, converse, load_conversation, simulation
+from duologue.nodes.testing import ScriptedChatModel
+
+GOAL = "You want order 7 refunded."
+ASKS = "Please refund order 7."
+
+
+def play(*script: str, **options: Any) -> tuple[Result, ScriptedChatModel]:
+    model = ScriptedChatModel(script=script)
+    return converse(simulation(GOAL, **options), model=model, store="memory:"), model
+
+
+@pytest.mark.parametrize(
+    ("said", "reason", "messages"),
+    [
+        ([ASKS, "Refunded.", "###STOP###"], "done_token", 3),
+        ([ASKS, "Shall I?", "Yes, go ahead. ###STOP###", "Done."], "done_token", 4),
+        ([ASKS, "No.", "###GIVE-UP###\nThe agent refuses."], "done_token", 3),
+        ([ASKS, "No.", "###GIVE-UP### The agent refuses."], "done_token", 3),
+        ([ASKS, "No.", "The agent refuses. ###GIVE-UP###"], "done_token", 3),
+        ([ASKS, "I pass you to a colleague.", "###TRANSFER###"], "done_token", 3),
+        ([ASKS, "No.", "What does ###STOP### mean?", "Nothing."], "max_iterations", 4),
+    ],
+)
+def test_each_end_comes_at_its_message(said: list[str], reason: str, messages: int) -> None:
+    result, model = play(*said, max_iterations=2 if len(said) == 4 else 3)
+    assert (result.stop_reason, len(result.transcript)) == (reason, messages)
+    assert len(model.calls) == len(said)
+
+
+def test_an_answer_after_the_token_comes_beyond_the_cap() -> None:
+    result, _ = play(ASKS, "Shall I?", "Yes. ###STOP###", "Done.", "Bye.", max_iterations=2)
+    assert result.transcript[-1] == ("Agent", "Done.")
+    assert result.stop_reason == "done_token"
+
+
+@pytest.mark.parametrize("early", ["###STOP###", f"{ASKS} ###STOP###", "###TRANSFER###"])
+def test_a_token_before_the_agent_has_spoken_is_rejected(early: str) -> None:
+    result, model = play(early, ASKS, "Refunded.", "###STOP###")
+    assert result.transcript == [("User", ASKS), ("Agent", "Refunded."), ("User", "###STOP###")]
+    assert "you have no answer yet" in model.calls[1].messages[-1].text
+
+
+def test_only_the_user_ends_it() -> None:
+    result, _ = play(ASKS, "###STOP###", "Is it refunded?", "###GIVE-UP###", max_iterations=2)
+    assert result.stop_reason == "max_iterations"
+
+
+def test_the_user_reads_its_goal_and_rules_and_the_model_of_the_agent_does_not() -> None:
+    _, model = play(
+        *(ASKS, "Refunded.", "###STOP###"),
+        persona="Rude.",
+        knows="The order number is 7.",
+        must_not_say="The card number.",
+        language="German",
+        assistant_prompt="Serve {user}.",
+    )
+    mine, theirs = (call.messages[0].text for call in model.calls[:2])
+    for words in (GOAL, "Rude.", "number is 7.", "The card number.", "German", "###GIVE-UP###"):
+        assert words in mine
+        assert words not in theirs
+    assert theirs.startswith("Serve User.")
+
+
+def test_no_rule_without_its_field() -> None:
+    prompt = simulation(GOAL).speakers[0].system_prompt or ""
+    assert "{" not in prompt
+    assert "language" not in prompt
+
+
+def test_an_agent_receives_only_the_messages_of_the_conversation() -> None:
+    heard: list[list[tuple[str, str]]] = []
+
+    def reply(messages: Sequence[BaseMessage]) -> str:
+        heard.append([(one.type, one.text) for one in messages])
+        return f"Answer {len(heard)}."
+
+    agent = RunnableLambda(reply, name="help_desk")
+    result, _ = play(ASKS, "And now? ###STOP###", agent=agent)
+    assert result.transcript[-1] == ("Agent", "Answer 2.")
+    begin = [("human", ASKS)]
+    assert heard == [begin, [*begin, ("ai", "Answer 1."), ("human", "And now?")]]
+
+
+def test_the_criteria_are_judged_after_the_end_alone() -> None:
+    spec = simulation(GOAL, criteria=["The agent refunds order 7."])
+    model = ScriptedChatModel(script=[ASKS, "Refunded.", "###STOP###", {"criterion_1": "met"}])
+    result = converse(spec, model=model, store="memory:")
+    assert (result.stop_reason, len(model.calls)) == ("done_token", 3)
+    assert result.session.judge(model=model).complete
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"goal": " "}, "goal: must not be empty"),
+        ({"persona": ""}, "persona: must not be empty"),
+        ({"user": "agent"}, "speakers: two speakers are called 'Agent'"),
+        ({"max_iterations": 0}, "max_iterations: "),
+        ({"done_token": "two\nlines"}, "done_token: must be one line"),
+        ({"criteria": ["a", "a"]}, "criteria: "),
+        ({"agents": "x"}, "agents: there is no such field; did you mean 'agent'?"),
+    ],
+)
+def test_a_faulty_field_is_one_error_that_names_it(fields: dict[str, Any], words: str) -> None:
+    given = {"goal": GOAL} | fields
+    for make in (
+        lambda: simulation(**given),
+        lambda: load_conversation({"kind": "simulation"} | given),
+    ):
+        with pytest.raises(SpecError) as caught:
+            make()
+        assert str(caught.value).startswith(words)
