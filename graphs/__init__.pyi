@@ -20,6 +20,7 @@ from .common.errors import (
     BatchError as BatchError,
     ContextTooLongError as ContextTooLongError,
     DuologueError as DuologueError,
+    InconclusiveResult as InconclusiveResult,
     ModelError as ModelError,
     ModelUnavailableError as ModelUnavailableError,
     SessionError as SessionError,
@@ -66,6 +67,7 @@ from .kinds.role_play import role_play as role_play
 from .kinds.simulation import simulation as simulation
 from .kinds.user_proxy import user_proxy as user_proxy
 from .rules.outcome import Outcome as Outcome
+from .scenario import Scenario as Scenario, asimulate as asimulate, simulate as simulate
 from .session.ask import aask as aask, aremember as aremember, ask as ask, remember as remember
 from .session.converse import (
     aconverse as aconverse,

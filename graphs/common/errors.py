@@ -88,6 +88,10 @@ class BatchError(DuologueError):
     """A batch is unknown, is run by another process, or belongs to other data. Names the batch."""
 
 
+class InconclusiveResult(DuologueError):  # noqa: N818  # an outcome of a test, not a fault
+    """A simulation has neither passed nor failed: a verdict is inconclusive. Names the verdict."""
+
+
 class PausedError(DuologueError):
     """A run stopped before its next model call, because its batch is paused.
 

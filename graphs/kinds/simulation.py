@@ -16,6 +16,7 @@ from ..conversation.defaults import mark_default, mark_shared_default
 from ..conversation.fields import Opening
 from ..conversation.judges import MOST_CRITERIA
 from ..ends.done_token import DoneToken
+from ..ends.end_chat import EndChatMode
 from ..prompts.texts import fill_template, read_kind_prompt
 from .short_form import Parts, form_of, short_form
 
@@ -100,7 +101,8 @@ def simulation(
     - The user says ``hand_over_token``, because the agent passes it to a person.
     - A cap or a guard is reached.
 
-    The criteria do not end the conversation. They are judged once, after the end.
+    The criteria do not end the conversation. They are judged at a cap, and after any other end by
+    `Session.judge` or a batch.
 
     Args:
         goal: The user's private task, written to the user: "You want to …". The agent does not see
@@ -204,7 +206,11 @@ def simulation(
         },
     }
     if criteria:
-        parts["judge"] = mark_default({"kind": "separate", "criteria": criteria}, "criteria")
+        judge = {"kind": "separate", "criteria": criteria}
+        parts["judge"] = mark_default(judge, "criteria")
+        # Set explicitly, because the judge is not meant to end the conversation.
+        mode = EndChatMode.MAX_ITERATIONS_ONLY
+        parts["end_chat"]["mode"] = mark_shared_default(mode, "criteria")
     return parts
 
 

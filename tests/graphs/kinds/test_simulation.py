@@ -113,10 +113,16 @@ def test_the_criteria_are_judged_after_the_end_alone() -> None:
 )
 def test_a_faulty_field_is_one_error_that_names_it(fields: dict[str, Any], words: str) -> None:
     given = {"goal": GOAL} | fields
-    for make in (
-        lambda: simulation(**given),
-        lambda: load_conversation({"kind": "simulation"} | given),
-    ):
-        with pytest.raises(SpecError) as caught:
-            make()
-        assert str(caught.value).startswith(words)
+    with pytest.raises(SpecError) as caught:
+        simulation(**given)
+    assert str(caught.value).startswith(words)
+    with pytest.raises(SpecError) as caught:
+        load_conversation({"kind": "simulation"} | given)
+    assert str(caught.value).startswith(words)
+
+
+def test_the_judge_is_asked_at_a_cap_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    said = (ASKS, "No.", '{"criterion_1": "not_met"}')
+    result, model = play(*said, criteria=["The agent refunds order 7."], max_iterations=1)
+    assert (result.stop_reason, len(model.calls)) == ("max_iterations", 3)
+    assert not caplog.records

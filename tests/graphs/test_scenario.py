@@ -1,0 +1,353 @@
+"""Simulations of agents: kinds of agents, ends, verdicts, checks, reports, and bad input."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import RunnableLambda
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
+
+from duologue import InconclusiveResult, Scenario, SpecError, asimulate, simulate
+from duologue.graphs.scenario import SimulationResult
+from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing.server import ScriptedServer
+
+GOAL = "You were charged twice for order 1042 and want one charge refunded."
+LOOKS_UP = "The agent looks the order up before it promises anything."
+CRITERION = [LOOKS_UP]
+
+
+def user(*script: str) -> ScriptedChatModel:
+    return ScriptedChatModel(script=script or ("Refund order 1042.", "###STOP###"))
+
+
+def refunds(messages: Sequence[BaseMessage]) -> str:
+    return f"Refunded after {len(messages)} messages."
+
+
+def play(
+    agent: object = refunds,
+    *script: str,
+    judge: Line | Callable[[Prompt], Line] | None = None,
+    options: dict[str, Any] | None = None,
+    **fields: Any,
+) -> SimulationResult:
+    lines: Any = judge if callable(judge) else [judge or "met"] * 2
+    judging = ScriptedChatModel(script=lines)
+    given: dict[str, Any] = {"judge_model": judging} | (options or {})
+    scenario = Scenario(GOAL, **fields)
+    return simulate(scenario, agent, model=user(*script), store="memory:", **given)
+
+
+def verdict(finding: str, reason: str = "It did.", message: int = 1) -> dict[str, Any]:
+    return {"criterion_1": {"reason": reason, "message": message, "finding": finding}}
+
+
+def get_order(number: int) -> str:
+    """Look an order up."""
+    return f"order {number}: charged twice"
+
+
+def refund(number: int, amount: float) -> str:
+    """Refund an order."""
+    return f"refunded {amount}"
+
+
+CALLS = {
+    "get_order": ScriptedToolCall(name="get_order", args={"number": 1042}, id="a"),
+    "refund": ScriptedToolCall(name="refund", args={"number": 1042, "amount": 9.5}, id="b"),
+}
+
+
+def shop(*lines: str, **options: Any) -> Any:  # noqa: ANN401
+    """Return an agent that plays these lines; the name of a tool is a call of the tool."""
+    script = [Reply(tool_calls=[CALLS[one]]) if one in CALLS else one for one in lines]
+    model = ScriptedChatModel(script=script)
+    return create_agent(model, [get_order, refund], name="shop", **options)
+
+
+# Agents
+
+
+async def async_refunds(messages: Sequence[BaseMessage]) -> AIMessage:
+    await asyncio.sleep(0)
+    return AIMessage(refunds(messages))
+
+
+class Desk:
+    def __call__(self, messages: Sequence[BaseMessage]) -> str:
+        return refunds(messages)
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [refunds, async_refunds, lambda messages: refunds(messages), Desk(), RunnableLambda(refunds)],
+    ids=["function", "coroutine", "lambda", "object", "runnable"],
+)
+def test_an_agent_may_be_any_function_of_messages_or_runnable(agent: object) -> None:
+    result = play(agent, "Hello.", "And now?", "###STOP###")
+    texts = [text for name, text in result.transcript if name == "Agent"]
+    assert texts == ["Refunded after 1 messages.", "Refunded after 3 messages."]
+    assert (result.passed, result.agent_state) == (True, None)
+
+
+def test_an_agent_gets_only_the_talk_without_a_system_prompt() -> None:
+    seen: list[tuple[str, str]] = []
+
+    def note(messages: Sequence[BaseMessage]) -> str:
+        seen[:] = [(one.type, one.text) for one in messages]
+        return f"Noted {len(messages)}."
+
+    play(note, "Hello.", "Go ahead. ###STOP###")
+    assert seen == [("human", "Hello."), ("ai", "Noted 1."), ("human", "Go ahead.")]
+
+
+def test_an_agent_may_be_the_address_of_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    with ScriptedServer(["It is refunded."], models=["agent"]) as server:
+        result = play(server.url)
+        (made,) = server.calls
+    assert result.transcript[1] == ("Agent", "It is refunded.")
+    assert [one["content"] for one in made.prompt] == ["Refund order 1042."]
+    assert "secret" not in str(made.headers)
+
+
+@pytest.mark.parametrize("options", [{}, {"checkpointer": InMemorySaver()}], ids=["plain", "kept"])
+def test_a_graph_s_calls_and_final_state_are_in_the_result(options: dict[str, Any]) -> None:
+    agent = shop("get_order", "I see it. Refund?", "refund", "Done.", **options)
+    result = play(agent, "Refund order 1042.", "Yes.", "###STOP###")
+    assert result.passed
+    assert [name for name, _ in result.tool_calls()] == ["get_order", "refund"]
+    assert result.called("get_order")
+    assert result.called("refund", amount=9.5)
+    assert not result.called("refund", amount=0)
+    assert not result.called("refund", card=None)
+    talk = [one.text for one in result.agent_state["messages"] if one.type == "human"]
+    assert talk == ["Refund order 1042.", "Yes."]
+
+
+def counting(**options: Any) -> Any:  # noqa: ANN401
+    """Return a graph that counts its turns in its own state."""
+
+    class State(MessagesState):
+        count: int
+
+    def step(state: State) -> dict[str, Any]:
+        count = state.get("count", 0) + 1
+        return {"count": count, "messages": [AIMessage(f"Turn {count}.")]}
+
+    graph: Any = StateGraph(State)
+    return graph.add_node("step", step).add_edge(START, "step").compile(**options)
+
+
+def test_a_graph_with_a_checkpointer_has_a_thread_for_each_simulation() -> None:
+    agent = counting(checkpointer=InMemorySaver())
+    for _ in range(2):
+        result = play(agent, "One.", "Two.", "###STOP###")
+        assert result.agent_state["count"] == 2
+    assert play(counting(), "One.", "Two.", "###STOP###").agent_state["count"] == 1
+
+
+def test_interrupts_are_answered_by_a_function_or_are_an_error() -> None:
+    def ask(_: MessagesState) -> dict[str, Any]:
+        return {"messages": [AIMessage(f"Answer: {interrupt('Refund?')}")]}
+
+    graph: Any = StateGraph(MessagesState)
+    agent = graph.add_node("ask", ask).add_edge(START, "ask").compile(checkpointer=InMemorySaver())
+    result = play(agent, options={"on_interrupt": lambda value: f"{value} yes"})
+    assert result.transcript[1] == ("Agent", "Answer: Refund? yes")
+    with pytest.raises(SpecError, match=r"on_interrupt: the agent .* asks 'Refund\?'; pass a"):
+        play(agent)
+
+
+def test_the_user_may_have_tools_which_do_not_count_as_the_agent_s() -> None:
+    script: Any = [Reply(tool_calls=[CALLS["get_order"]]), "Refund order 1042.", "###STOP###"]
+    result = play(refunds, *script, tools=[get_order])
+    assert result.transcript[0] == ("User", "Refund order 1042.")
+    assert not result.tool_calls()
+    assert result.passed
+
+
+# Ends
+
+
+@pytest.mark.parametrize(
+    ("script", "kind", "words"),
+    [
+        (["Hi.", "###STOP###"], "done", "the user's goal is met"),
+        (["Hi.", "Yes, go ahead. ###STOP###"], "done", "the user's goal is met"),
+        (["Hi.", "###GIVE-UP###\nIt refuses."], "gave_up", "the user gave up: It refuses."),
+        (["Hi.", "It refuses. ###GIVE-UP###"], "gave_up", "the user gave up: It refuses."),
+        (["Hi.", "###TRANSFER###"], "handed_over", "the agent passed the user to a person"),
+        (["Hi.", "So?", "Well?"], "stopped", "stopped: the round cap was reached"),
+    ],
+)
+def test_each_end_says_which_it_is(script: list[str], kind: str, words: str) -> None:
+    result = play(refunds, *script, max_iterations=3)
+    assert (result.ended.kind, str(result.ended)) == (kind, words)
+    assert result.passed is (kind == "done")
+    assert play(refunds, *script, max_iterations=3, expected_ends=[kind]).passed
+    assert f"Ended: {words}" in result.report()
+
+
+def test_endless_farewells_end_by_a_guard() -> None:
+    farewells = ["Thank you, goodbye!", "Bye, thanks!", "Goodbye!", "Bye bye!", "Thanks, bye!"]
+    replies = iter(["You are welcome, goodbye!", "Bye!", "Goodbye to you!", "Take care, bye!"] * 3)
+    result = play(lambda _: next(replies), "Refund it.", *farewells * 2, max_iterations=9)
+    assert result.ended.kind == "stopped"
+    assert result.ended.stop_reason != "max_iterations"
+
+
+# Verdicts
+
+
+def judge_order(prompt: Prompt) -> Line:
+    """Decide from the transcript alone whether the look-up comes before the first promise."""
+    lines = prompt[-1]["content"].splitlines()
+    places = {
+        what: next((at for at, one in enumerate(lines) if what in one), None)
+        for what in ("called get_order", "refund it")
+    }
+    looked, promised = places["called get_order"], places["refund it"]
+    if promised is None:
+        return verdict("inconclusive", "No promise.", 0)
+    number = int(lines[promised].split(".")[0])
+    is_first = looked is not None and looked < promised
+    return verdict("met" if is_first else "not_met", "By the order of messages.", number)
+
+
+def test_a_sound_agent_passes_and_faulty_ones_fail() -> None:
+    sound = shop("get_order", "I refund it now.")
+    assert play(sound, judge=judge_order, criteria=CRITERION).passed
+    hasty = play(shop("I refund it now."), judge=judge_order, criteria=CRITERION)
+    assert not hasty.passed
+    (found,) = hasty.verdicts
+    assert (found.finding.value, found.message) == ("not_met", 2)
+    assert "2. Agent: I refund it now." in hasty.report()
+    wrong = play(shop("get_order", "refund", "Done."), checks=[no_wrong_amount])
+    assert [str(one) for one in wrong.verdicts] == ["[not met] no_wrong_amount: it returned False"]
+
+
+def no_wrong_amount(result: SimulationResult) -> bool:
+    return not result.called("refund", amount=9.5)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        verdict("inconclusive"),
+        verdict("met", message=99),
+        verdict("met", "Not met: it promised first."),
+        "I cannot decide.",
+    ],
+    ids=["inconclusive", "no such message", "contradiction", "unreadable"],
+)
+def test_a_doubtful_verdict_is_inconclusive_and_neither_passed_nor_failed(answer: Line) -> None:
+    result = play(refunds, judge=answer, criteria=CRITERION)
+    with pytest.raises(InconclusiveResult, match="inconclusive, 'The agent looks"):
+        _ = result.passed
+    assert "[inconclusive]" in result.report()
+    failed = play(refunds, judge=answer, criteria=CRITERION, checks=[no_way])
+    assert not failed.passed
+
+
+def no_way(_: SimulationResult) -> None:
+    raise AssertionError("no way")  # a check may raise it itself
+
+
+async def slow_check(result: SimulationResult) -> None:
+    await asyncio.sleep(0)
+    assert result.transcript
+
+
+def test_checks_return_or_assert_and_may_be_async() -> None:
+    result = play(refunds, checks=[slow_check, no_way])
+    assert [str(one) for one in result.verdicts] == ["[met] slow_check", "[not met] no_way: no way"]
+
+
+def test_the_judge_is_asked_once_and_reads_numbered_messages_with_calls() -> None:
+    prompts: list[str] = []
+
+    def judge(prompt: Prompt) -> Line:
+        prompts.append(prompt[-1]["content"])
+        return verdict("met")
+
+    play(shop("get_order", "I see it."), judge=judge, criteria=CRITERION)
+    (asked,) = prompts
+    assert "1. User: Refund order 1042." in asked
+    assert "2. (Agent called get_order with {'number': 1042})" in asked
+    assert "3. (result of get_order) order 1042: charged twice" in asked
+    assert "4. Agent: I see it." in asked
+    assert GOAL in asked
+
+
+def test_a_report_shows_the_end_of_a_long_talk_alone() -> None:
+    talk = [f"Question {number} about {number * 7}?" for number in range(8)]
+    report = play(refunds, *talk, "###STOP###").report()
+    assert "Question 0" not in report
+    assert "\n…\n12. Agent: " in report
+
+
+async def test_each_call_runs_a_new_session() -> None:
+    scenario = Scenario(GOAL)
+    runs = [await asimulate(scenario, refunds, model=user(), store="memory:") for _ in "ab"]
+    assert runs[0].session.id != runs[1].session.id
+    assert runs[0].transcript == runs[1].transcript
+
+
+# Bad input
+
+
+@pytest.mark.parametrize("agent", [None, 7, "shop", "ftp://x", dict, ["x"]])
+def test_another_type_of_agent_is_one_type_error(agent: object) -> None:
+    model = user()
+    with pytest.raises(TypeError, match=r"^agent: must be a Runnable, such as a compiled graph, a"):
+        simulate(Scenario(GOAL), agent, model=model, store="memory:")
+    assert not model.calls
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"goal": " "}, "goal: must not be empty"),
+        ({"persona": ""}, "persona: must not be empty"),
+        ({"max_iterations": 0}, "max_iterations: "),
+        ({"expected_ends": ["finished"]}, "expected_ends.0: "),
+        ({"expected_ends": []}, "expected_ends: "),
+        ({"criteria": ["a", "a"]}, "criteria: "),
+        ({"checks": ["x"]}, "checks.0: "),
+        ({"criterion": "x"}, "criterion: there is no such field; did you mean 'criteria'?"),
+    ],
+)
+def test_a_faulty_field_is_one_error_that_names_it(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        Scenario(**{"goal": GOAL} | fields)
+    assert str(caught.value).startswith(words)
+
+
+def test_wrong_options_and_faults_of_the_agent_and_of_checks_are_named() -> None:
+    with pytest.raises(TypeError, match="there is no option 'models_'"):
+        play(options={"models_": {}})
+    with pytest.raises(TypeError, match="on_interrupt: must be a function"):
+        play(options={"on_interrupt": 3})
+    with pytest.raises(TypeError, match="scenario: must be a Scenario, not str"):
+        simulate("Refund", refunds)  # type: ignore[arg-type]
+
+    def broken(_: object) -> str:
+        raise KeyError("order")
+
+    with pytest.raises(SpecError, match=r"the agent 'broken' failed.*KeyError: 'order'"):
+        play(broken)
+    with pytest.raises(SpecError, match="the check 'broken' failed: KeyError"):
+        play(checks=[broken])
+    with pytest.raises(SpecError, match="the check 'refunds_seven' failed: it must return True"):
+        play(checks=[refunds_seven])
+
+
+def refunds_seven(_: SimulationResult) -> int:
+    return 7
