@@ -195,7 +195,7 @@ def simulation(
         | DoneToken(token=hand_over_token, by=by)
     )
     parts: Parts = {
-        "title": mark_default(shorten(goal, _TITLE, placeholder=" …"), "goal"),
+        "title": mark_default(shorten(goal, _TITLE, placeholder=" …")),
         "speakers": (simulated, tested),
         "opening": mark_default(Opening(first_line=BEGIN_ASKING)),
         "end_chat": {

@@ -237,6 +237,47 @@ def no_wrong_amount(result: SimulationResult) -> bool:
     return not result.called("refund", amount=9.5)
 
 
+def calls_once(result: SimulationResult) -> None:
+    calls = [str(one) for one in result.tool_calls()]
+    assert len(calls) == len(set(calls)), "a call is repeated"
+
+
+def keeps_secrets(result: SimulationResult) -> None:
+    assert "order 1043" not in str(result.transcript), "another customer's order"
+
+
+def refunds_the_charge(result: SimulationResult) -> bool:
+    return result.called("get_order") and result.called("refund", number=1042, amount=9.5)
+
+
+@pytest.mark.parametrize(
+    ("lines", "script", "failed"),
+    [
+        (["get_order", "I see it.", "refund", "Done."], ["Yes. ###STOP###"], []),
+        (["get_order", "get_order", "Hm.", "refund", "Done."], ["So?", "###STOP###"], ["calls_on"]),
+        (["get_order", "It is order 1043.", "refund", "Done."], ["So?", "###STOP###"], ["keeps_s"]),
+        (["get_order", "Done."], ["###STOP###"], ["refunds"]),
+        (
+            ["get_order", "Wait.", "Wait, please.", "Soon."],
+            ["So?", "Well?"],
+            ["stopped", "refunds"],
+        ),
+        (["I refuse."], ["###GIVE-UP### It refuses."], ["gave_up", "refunds"]),
+    ],
+    ids=["sound", "calls twice", "leaks", "ends too early", "never ends", "refuses"],
+)
+def test_checks_and_ends_find_each_planted_fault(
+    lines: list[str], script: list[str], failed: list[str]
+) -> None:
+    checks = [calls_once, keeps_secrets, refunds_the_charge]
+    result = play(shop(*lines), "Refund order 1042.", *script, checks=checks, max_iterations=3)
+    found = [] if result.ended.kind == "done" else [result.ended.kind]
+    found += [one.name for one in result.verdicts if one.finding.value != "met"]
+    assert len(found) == len(failed)
+    assert all(name.startswith(part) for name, part in zip(found, failed, strict=True))
+    assert result.passed is not bool(failed)
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -298,6 +339,15 @@ async def test_each_call_runs_a_new_session() -> None:
     runs = [await asimulate(scenario, refunds, model=user(), store="memory:") for _ in "ab"]
     assert runs[0].session.id != runs[1].session.id
     assert runs[0].transcript == runs[1].transcript
+
+
+async def test_simulations_at_once_do_not_share_threads_or_states() -> None:
+    agent = counting(checkpointer=InMemorySaver())
+    scripts = [[*["Next."] * turns, "###STOP###"] for turns in (1, 2, 3)]
+    scripts = [[f"{text} {at}" for at, text in enumerate(one[:-1])] + one[-1:] for one in scripts]
+    runs = (asimulate(Scenario(GOAL), agent, model=user(*one), store="memory:") for one in scripts)
+    found = await asyncio.gather(*runs)
+    assert [one.agent_state["count"] for one in found] == [1, 2, 3]
 
 
 # Bad input
