@@ -271,7 +271,7 @@ def test_checks_and_ends_find_each_planted_fault(
 ) -> None:
     checks = [calls_once, keeps_secrets, refunds_the_charge]
     result = play(shop(*lines), "Refund order 1042.", *script, checks=checks, max_iterations=3)
-    found = [] if result.ended.kind == "done" else [result.ended.kind]
+    found: list[str] = [] if result.ended.kind == "done" else [result.ended.kind]
     found += [one.name for one in result.verdicts if one.finding.value != "met"]
     assert len(found) == len(failed)
     assert all(name.startswith(part) for name, part in zip(found, failed, strict=True))

@@ -40,7 +40,7 @@ ANSWERS = {
     "coder": "It is 42.",
     "user_proxy": "I count 0.",
     "chat": "I count 0.",
-    "simulation": "I count 0.",
+    "simulation": "I count 1.",
 }
 """The first words of each graph's answer."""
 

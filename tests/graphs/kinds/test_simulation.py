@@ -71,6 +71,11 @@ def test_the_user_reads_its_goal_and_rules_and_the_model_of_the_agent_does_not()
     assert theirs.startswith("Serve User.")
 
 
+def test_the_title_is_the_beginning_of_the_goal_unless_it_is_set() -> None:
+    assert simulation(GOAL).title == GOAL
+    assert simulation(GOAL, title="Refund").title == "Refund"
+
+
 def test_no_rule_without_its_field() -> None:
     prompt = simulation(GOAL).speakers[0].system_prompt or ""
     assert "{" not in prompt
