@@ -273,6 +273,8 @@ class SimulateOptions(StoreOptions, total=False):
     on_interrupt: OnInterrupt | None
     """A function, sync or async, that receives the value of a graph's ``interrupt()`` and returns
     the answer. The graph needs a checkpointer. If None, an interrupt is an error."""
+    agent_timeout: float | None
+    """Seconds after which a reply of the agent is cancelled, which is an error. 300 if None."""
 
 
 @list_options
@@ -321,7 +323,8 @@ async def asimulate(
     check_options(options, SimulateOptions, "agent")
     given: dict[str, Any] = {**options}
     judge_model = given.pop("judge_model", None) or given.get("model")
-    tested = TestedAgent.of(agent, given.pop("on_interrupt", None))
+    own = given.pop("on_interrupt", None), given.pop("agent_timeout", None)
+    tested = TestedAgent.of(agent, *own)
     found = await aconverse(scenario.conversation(tested.runnable()), **given)
     result = SimulationResult(scenario, found, _ending(found), tested.state)
     judged = await _judge(result, {**given, "model": judge_model}) if scenario.criteria else ()

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 OnInterrupt: TypeAlias = Callable[[Any], Any | Awaitable[Any]]
 """Accepts the value of a graph's interrupt. Returns the answer."""
 
+PATIENCE: Final = 300.0
+"""The default time in seconds after which a reply is cancelled."""
+
 _NAMELESS = ("<lambda>", "")
 
 
@@ -34,13 +37,20 @@ class TestedAgent:
     """The Runnable, or the function of the messages."""
     on_interrupt: OnInterrupt | None = None
     """A function that answers a graph's interrupts. None if there is none."""
+    timeout: float = PATIENCE
+    """Seconds after which a reply is cancelled."""
     state: Any = None
     """The newest state of a graph. None for other agents."""
     thread: str = field(default_factory=lambda: str(uuid4()))
     """The thread of a graph that has a checkpointer."""
 
     @classmethod
-    def of(cls, agent: object, on_interrupt: OnInterrupt | None = None) -> "TestedAgent":
+    def of(
+        cls,
+        agent: object,
+        on_interrupt: OnInterrupt | None = None,
+        timeout: float | None = None,
+    ) -> "TestedAgent":
         """Return the agent under test.
 
         Raises:
@@ -49,17 +59,21 @@ class TestedAgent:
         """
         if on_interrupt is not None and not callable(on_interrupt):
             raise TypeError(f"on_interrupt: must be a function, not {name_type(on_interrupt)}")
+        if timeout is not None and (not isinstance(timeout, int | float) or not timeout > 0):
+            raise TypeError(f"agent_timeout: must be a number of seconds above 0, not {timeout!r}")
+        seconds = PATIENCE if timeout is None else timeout
         if isinstance(agent, str) and agent.startswith(("http://", "https://")):
             # Imported here, since the import takes long.
             from langchain_openai import ChatOpenAI
 
             # The server at this address must not receive a key of the environment.
-            return cls(ChatOpenAI(base_url=agent, model="agent", api_key=lambda: "none"))
+            model = ChatOpenAI(base_url=agent, model="agent", api_key=lambda: "none")
+            return cls(model, timeout=seconds)
         if isinstance(agent, Runnable):
             check_agent(agent, "agent: it")
-            return cls(agent, on_interrupt)
+            return cls(agent, on_interrupt, seconds)
         if callable(agent) and not isinstance(agent, type):
-            return cls(agent, on_interrupt)
+            return cls(agent, on_interrupt, seconds)
         shown = repr(agent) if isinstance(agent, str) else name_type(agent)
         raise TypeError(
             "agent: must be a Runnable, such as a compiled graph, a function of the messages, or a "
@@ -82,7 +96,16 @@ class TestedAgent:
             context = copy_context()
             context.run(var_child_runnable_config.set, None)
             asked = self._reply(messages, config)
-            return await asyncio.create_task(asked, context=context)
+            try:
+                async with asyncio.timeout(self.timeout) as limit:
+                    return await asyncio.create_task(asked, context=context)
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+                raise SpecError(
+                    f"agent_timeout: the agent {self.name!r} did not answer in {self.timeout:g} s, "
+                    "so its reply was cancelled; raise the limit or make the agent faster"
+                ) from None
 
         return RunnableLambda(reply, name=self.name)
 

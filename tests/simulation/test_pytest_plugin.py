@@ -1,0 +1,244 @@
+"""The pytest plugin: fixtures, trials, inconclusive tests, and what a run prints."""
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from itertools import product
+
+import pytest
+
+# `pytester` removes modules that its runs import, so they are imported before.
+from duologue.graphs.pytest_plugin import decide
+
+pytest_plugins = ["pytester"]
+
+HEAD = """
+import pytest
+from duologue import Scenario
+from duologue.nodes.testing import ScriptedChatModel
+
+refund = Scenario(
+    "Get one charge for order 1042 refunded.", criteria=["The agent looks the order up."]
+)
+
+def agent(messages):
+    return "Order 1042 is refunded."
+
+def run(simulate, finding, **options):
+    verdict = {"reason": "I read it.", "message": 2, "finding": finding}
+    user = ScriptedChatModel(["Refund order 1042! ###STOP###", "Refund order 1042! ###STOP###"])
+    judge = ScriptedChatModel([{"criterion_1": verdict}])
+    result = simulate(refund, agent, model=user, judge_model=judge, store="memory:", **options)
+    assert result.passed, result.report()
+"""
+
+
+@pytest.fixture
+def plain(pytester: pytest.Pytester) -> pytest.Pytester:
+    pytester.makeini(
+        "[pytest]\naddopts = -p no:langsmith_plugin -p no:nbmake -p no:xdist\n"
+        "asyncio_default_fixture_loop_scope = function\n"
+    )
+    return pytester
+
+
+def test_a_test_passes_fails_or_is_inconclusive_and_the_summary_says_why(
+    plain: pytest.Pytester,
+) -> None:
+    plain.makepyfile(
+        HEAD
+        + """
+def test_good(simulate):
+    run(simulate, "met")
+
+def test_bad(simulate):
+    run(simulate, "not_met")
+
+def test_unclear(simulate):
+    run(simulate, "inconclusive")
+
+def test_without_a_user():
+    pass
+"""
+    )
+    ran = plain.runpytest_inprocess("--junitxml=found.xml")
+    assert ran.ret == pytest.ExitCode.TESTS_FAILED
+    ran.stdout.fnmatch_lines(
+        [
+            "*FI.*",
+            "*Ended: the user's goal is met*",
+            "*[[]not met[]] The agent looks the order up.: I read it. (message 2)*",
+            "*test_unclear (inconclusive)*",
+            "*InconclusiveResult: criteria: inconclusive*",
+            "*= simulated users =*",
+            "*test_good: passed",
+            "  Get one charge for order 1042 refunded.",
+            "    ended: the user's goal is met",
+            "    [[]met[]] The agent looks the order up.",
+            "*test_bad: failed",
+            "    file://*test_bad-1.html",
+            "*test_unclear: inconclusive",
+            "*1 failed, 2 passed, 1 inconclusive*",
+        ]
+    )
+    (page,) = plain.path.glob(".pytest_cache/d/duologue/*test_bad-1.html")
+    assert "Order 1042 is refunded." in page.read_text(encoding="utf-8")
+    found = ET.parse(plain.path / "found.xml")  # noqa: S314  # made by this test
+    names = {one.get("name"): one.get("value") for one in found.iter("property")}
+    assert names["simulation.ended"] == "the user's goal is met"
+
+
+@pytest.mark.parametrize(
+    ("findings", "at_least", "outcome", "said"),
+    [
+        ("met not_met met", 2, {"passed": 1}, "2 of 3 trials passed; at least 2 must pass."),
+        ("met not_met met", 3, {"failed": 1}, "2 of 3 trials passed; at least 3 must pass."),
+        (
+            "met inconclusive not_met",
+            2,
+            {"inconclusive": 1},
+            "1 of 3 trials passed, 1 inconclusive; at least 2 must pass.",
+        ),
+    ],
+)
+def test_the_trials_of_a_test_decide_together_and_each_has_new_fixtures(
+    findings: str, at_least: int, outcome: dict[str, int], said: str, plain: pytest.Pytester
+) -> None:
+    plain.makepyfile(
+        HEAD
+        + f"""
+FINDINGS = iter({findings.split()})
+MODULES = []
+
+@pytest.fixture(scope="module")
+def server():
+    MODULES.append(1)
+
+@pytest.fixture
+def finding(server):
+    return next(FINDINGS)
+
+@pytest.mark.simulation(trials=3, at_least={at_least})
+def test_refund(simulate, finding):
+    run(simulate, finding)
+    assert MODULES == [1]
+"""
+    )
+    ran = plain.runpytest_inprocess()
+    assert ran.parseoutcomes() == outcome
+    ran.stdout.fnmatch_lines([f"  {said} pass^1 *"])
+    assert ran.ret == (0 if "passed" in outcome else 1)
+
+
+def test_the_option_runs_each_test_with_a_user_several_times_and_async_tests_too(
+    plain: pytest.Pytester,
+) -> None:
+    plain.makepyfile(
+        HEAD
+        + """
+COUNTS = {"sync": 0, "async": 0, "other": 0}
+
+def test_sync(simulate):
+    COUNTS["sync"] += 1
+    run(simulate, "met")
+
+@pytest.mark.asyncio
+async def test_async(asimulate):
+    COUNTS["async"] += 1
+    user = ScriptedChatModel(["Refund order 1042! ###STOP###", "Refund order 1042! ###STOP###"])
+    judge = ScriptedChatModel([{"criterion_1": {"reason": "So.", "message": 2, "finding": "met"}}])
+    result = await asimulate(refund, agent, model=user, judge_model=judge, store="memory:")
+    assert result.passed
+
+def test_other():
+    COUNTS["other"] += 1
+    assert COUNTS == {"sync": 4, "async": 4, "other": 1}
+"""
+    )
+    ran = plain.runpytest_inprocess("--simulate-trials=4")
+    ran.assert_outcomes(passed=3)
+    ran.stdout.fnmatch_lines(["  4 of 4 trials passed; at least 4 must pass. pass^1 1.00 *"])
+
+
+@pytest.mark.parametrize(
+    ("mark", "said"),
+    [
+        ("trials=2, at_least=3", "*at_least: 3 of 2 trials can't pass; reduce it, or raise trials"),
+        ("trials=0", "*trials: 0 is not a number above 0*"),
+        ("trails=3", "*the mark simulation has no field 'trails'; use trials and at_least*"),
+    ],
+)
+def test_a_wrong_mark_is_one_error(mark: str, said: str, plain: pytest.Pytester) -> None:
+    plain.makepyfile(HEAD + f"@pytest.mark.simulation({mark})\ndef test_it(simulate): ...")
+    ran = plain.runpytest_inprocess()
+    assert ran.ret == pytest.ExitCode.USAGE_ERROR
+    ran.stderr.fnmatch_lines([f"ERROR: {said}"])
+
+
+def test_an_agent_that_hangs_is_cancelled_at_its_time_limit(plain: pytest.Pytester) -> None:
+    plain.makepyfile(
+        HEAD
+        + """
+import asyncio
+CANCELLED = []
+
+async def agent(messages):
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        CANCELLED.append(1)
+        raise
+
+def test_it(simulate):
+    try:
+        run(simulate, "met", agent_timeout=0.1)
+    finally:
+        assert CANCELLED
+"""
+    )
+    ran = plain.runpytest_inprocess()
+    ran.assert_outcomes(failed=1)
+    ran.stdout.fnmatch_lines(["*agent_timeout: the agent 'agent' did not answer in 0.1 s*"])
+
+
+def test_parallel_workers_report_to_one_summary(pytester: pytest.Pytester) -> None:
+    pytester.makeini(
+        "[pytest]\naddopts = -p no:langsmith_plugin -p no:nbmake\n"
+        "asyncio_default_fixture_loop_scope = function\n"
+    )
+    pytester.makepyfile(
+        HEAD
+        + """
+@pytest.mark.simulation(trials=2, at_least=1)
+@pytest.mark.parametrize("finding", ["met", "inconclusive"])
+def test_it(simulate, finding):
+    run(simulate, finding)
+"""
+    )
+    ran = pytester.runpytest_subprocess("-n", "2")
+    assert ran.parseoutcomes() == {"passed": 1, "inconclusive": 1}
+    ran.stdout.fnmatch_lines_random(
+        ["*test_it[[]met[]]: passed", "*test_it[[]inconclusive[]]: inconclusive"]
+    )
+
+
+def test_loading_the_plugin_imports_nothing_else() -> None:
+    program = (
+        "import sys, pytest; before = {*sys.modules}; import duologue.graphs.pytest_plugin; "
+        "print(*sorted(n for n in {*sys.modules} - before if n.startswith(('duologue', 'lang'))))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.split() == ["duologue", "duologue.graphs", "duologue.graphs.pytest_plugin"]
+
+
+def test_the_outcome_is_inconclusive_only_if_inconclusive_trials_could_change_it() -> None:
+    for passed, failed, unclear in product(range(4), repeat=3):
+        count = passed + failed + unclear
+        for at_least in range(1, count + 1):
+            possible = {passed + more >= at_least for more in range(unclear + 1)}
+            expected = "passed" if False not in possible else "failed"
+            if len(possible) > 1:
+                expected = "inconclusive"
+            assert decide(passed, failed, unclear, at_least) == expected
