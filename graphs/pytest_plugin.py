@@ -89,11 +89,13 @@ class _Simulations:
 
 
 _SIMULATIONS: Final = pytest.StashKey[_Simulations]()
+_TRIAL: Final = pytest.StashKey[int]()
 
 
 @pytest.fixture
 def _simulations(request: pytest.FixtureRequest) -> _Simulations:
-    name = re.sub(r"[^\w.-]+", "-", request.node.nodeid).strip("-")[-100:]
+    trial = request.node.stash.get(_TRIAL, 1)
+    name = re.sub(r"[^\w.-]+", "-", f"{request.node.nodeid}-{trial}").strip("-")[-100:]
     cache: pytest.Cache | None = getattr(request.config, "cache", None)
     found = _Simulations(None if cache is None else cache.mkdir("duologue"), name)
     request.node.stash[_SIMULATIONS] = found
@@ -226,6 +228,7 @@ def _run_trials(
         following: Any = nextitem if is_last else item.parent
         item._initrequest()  # type: ignore[attr-defined]  # new fixtures
         item.stash[_SIMULATIONS] = _Simulations(None, "")
+        item.stash[_TRIAL] = number
         item.user_properties.clear()
         reports = runtestprotocol(item, log=False, nextitem=following)
         calls += [one for one in reports if one.when == "call"]

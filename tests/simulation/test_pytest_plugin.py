@@ -7,7 +7,9 @@ from itertools import product
 
 import pytest
 
-# `pytester` removes modules that its runs import, so they are imported before.
+# `pytester` forgets modules that its runs import, so they are imported here.
+import duologue.graphs.scenario
+import duologue.nodes.testing.chat_model  # noqa: F401
 from duologue.graphs.pytest_plugin import decide
 
 pytest_plugins = ["pytester"]
@@ -76,18 +78,19 @@ def test_without_a_user():
             "    ended: the user's goal is met",
             "    [[]met[]] The agent looks the order up.",
             "*test_bad: failed",
-            "    file://*test_bad-1.html",
+            "    file://*test_bad-1-1.html",
             "*test_unclear: inconclusive",
             "*1 failed, 2 passed, 1 inconclusive*",
         ]
     )
-    (page,) = plain.path.glob(".pytest_cache/d/duologue/*test_bad-1.html")
+    (page,) = plain.path.glob(".pytest_cache/d/duologue/*test_bad-1-1.html")
     assert "Order 1042 is refunded." in page.read_text(encoding="utf-8")
     found = ET.parse(plain.path / "found.xml")  # noqa: S314  # made by this test
     names = {one.get("name"): one.get("value") for one in found.iter("property")}
     assert names["simulation.ended"] == "the user's goal is met"
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("findings", "at_least", "outcome", "said"),
     [
@@ -127,6 +130,10 @@ def test_refund(simulate, finding):
     ran = plain.runpytest_inprocess()
     assert ran.parseoutcomes() == outcome
     ran.stdout.fnmatch_lines([f"  {said} pass^1 *"])
+    # Each trial that has not passed has a page.
+    pages = plain.path.glob(".pytest_cache/d/duologue/*.html")
+    not_passed = [place for place, one in enumerate(findings.split(), 1) if one != "met"]
+    assert sorted(page.stem[-3:] for page in pages) == [f"{place}-1" for place in not_passed]
     assert ran.ret == (0 if "passed" in outcome else 1)
 
 
@@ -160,6 +167,7 @@ def test_other():
     ran.stdout.fnmatch_lines(["  4 of 4 trials passed; at least 4 must pass. pass^1 1.00 *"])
 
 
+@pytest.mark.part(1)
 @pytest.mark.parametrize(
     ("mark", "said"),
     [
@@ -201,6 +209,7 @@ def test_it(simulate):
     ran.stdout.fnmatch_lines(["*agent_timeout: the agent 'agent' did not answer in 0.1 s*"])
 
 
+@pytest.mark.exhaustive
 def test_parallel_workers_report_to_one_summary(pytester: pytest.Pytester) -> None:
     pytester.makeini(
         "[pytest]\naddopts = -p no:langsmith_plugin -p no:nbmake\n"
