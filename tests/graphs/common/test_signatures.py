@@ -154,6 +154,7 @@ def test_the_obvious_first_fields_may_be_given_by_position() -> None:
         "NoCodeBlock": "by",
         "Price": "input output",
         "Sandbox": "level",
+        "Scenario": "goal",
         "SeparateJudge": "criteria",
         "Speaker": "name system_prompt",
         "TextReply": "text",
