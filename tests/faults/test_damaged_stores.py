@@ -63,8 +63,8 @@ def assert_names(text: str, file: Path, session: str) -> None:
         ("UPDATE duologue_schema SET version = 1.5", "duologue_schema contains no version"),
         ("INSERT INTO duologue_schema VALUES (1)", "duologue_schema contains no version"),
         (
-            "UPDATE duologue_schema SET version = 11",
-            "have format 11, and this duologue reads up to",
+            "UPDATE duologue_schema SET version = 99",
+            "have format 99, and this duologue reads up to",
         ),
         ("DROP TABLE duologue_sessions", "no such table: duologue_sessions; restore a backup, or "),
         ("ALTER TABLE duologue_sessions RENAME title TO t", "no such column: title; restore "),
