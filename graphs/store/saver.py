@@ -19,7 +19,7 @@ from langgraph.checkpoint.base import (
 )
 
 from ..common.errors import SessionError
-from .errors import store_errors
+from .errors import lost_session, store_errors
 from .lease import Lease
 from .rows import check_checkpoint, reading_store
 
@@ -33,18 +33,21 @@ class ReplacedReader(BaseCheckpointSaver[str]):
     """
 
     lease: Lease | None = None
-    """The lease of the run that uses this saver. No other run can replace its checkpoints."""
+    """The lease of the run that uses this saver, or None if it only reads.
+
+    A run whose process was suspended may have lost its lease without noticing it.
+    """
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """Read the writes of delta channels, or their values if these have replaced the writes."""
         found = await super().aget_delta_channel_history(config=config, channels=channels)
-        if self.lease is not None:
-            return found
         now = await self.aget_tuple(config)
         if now is None:
             session = _session(config)
+            if self.lease is not None:
+                raise lost_session(session)
             raise SessionError(
                 f"Session {session!r} was changed by another run while it was read; read it again."
             )
