@@ -38,7 +38,8 @@ _TYPES: Final = {
     "int": "TYPE_INT32",
     "string": "TYPE_STRING",
 }
-_PATH: Final = re.compile(r"/v1beta/models/([^:]+):(generateContent|streamGenerateContent)")
+_PATH: Final = re.compile(r"/v1(?:beta)?/models/([^:]+):(generateContent|streamGenerateContent)")
+"""The path of a request. Google's client uses the version `v1` since 3.6, and `v1beta` before."""
 
 
 class GenerateRequest(ProviderRequest):
