@@ -67,7 +67,8 @@ from .kinds.role_play import role_play as role_play
 from .kinds.simulation import simulation as simulation
 from .kinds.user_proxy import user_proxy as user_proxy
 from .rules.outcome import Outcome as Outcome
-from .scenario import Scenario as Scenario, asimulate as asimulate, simulate as simulate
+from .scenarios.scenario import Scenario as Scenario
+from .scenarios.simulate import asimulate as asimulate, simulate as simulate
 from .session.ask import aask as aask, aremember as aremember, ask as ask, remember as remember
 from .session.converse import (
     aconverse as aconverse,

@@ -16,7 +16,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .scenario import SimulationResult
+    from .scenarios.result import SimulationResult
 
 _MARK: Final = "simulation"
 _INCONCLUSIVE: Final = "inconclusive"
@@ -105,7 +105,7 @@ def _simulations(request: pytest.FixtureRequest) -> _Simulations:
 @pytest.fixture
 def simulate(_simulations: _Simulations) -> Callable[..., SimulationResult]:
     """Return the function `duologue.simulate`. The summary of the run contains its results."""
-    from .scenario import simulate as run
+    from .scenarios.simulate import simulate as run
 
     return lambda *args, **options: _simulations.add(run(*args, **options))
 
@@ -113,7 +113,7 @@ def simulate(_simulations: _Simulations) -> Callable[..., SimulationResult]:
 @pytest.fixture
 def asimulate(_simulations: _Simulations) -> Callable[..., Awaitable[SimulationResult]]:
     """Return the function `duologue.asimulate`, for async tests."""
-    from .scenario import asimulate as run
+    from .scenarios.simulate import asimulate as run
 
     async def simulate(*args: Any, **options: Any) -> SimulationResult:
         return _simulations.add(await run(*args, **options))

@@ -249,27 +249,24 @@ async def test_a_run_that_loses_its_session_while_it_reads_it_sees_no_empty_log(
     """A suspended process reads the newest checkpoint; when it continues, the writes are gone."""
     store = tmp_path / "s.db"
     await asyncio.to_thread(play, "side_by_side", store, keep_checkpoints=True)
-    async with open_store(store) as opened:
-        # The lease is already lost when the block ends, so nothing is released.
-        async with opened.lock("garden") as held:
-            saver = held.checkpointer
-            get = saver.aget_tuple
+    async with open_store(store) as opened, opened.lock("garden") as held:
+        saver, before = held.checkpointer, await count(opened)
+        get = saver.aget_tuple
 
-            async def get_then_lose_the_session(config: RunnableConfig) -> CheckpointTuple | None:
-                found = await get(config)
-                monkeypatch.setattr(saver, "aget_tuple", get)
-                remove_locks(store)
-                assert await asyncio.to_thread(asyncio.run, shorten(store)) == (before, 1)
-                return found
+        async def get_then_lose_the_session(config: RunnableConfig) -> CheckpointTuple | None:
+            found = await get(config)
+            monkeypatch.setattr(saver, "aget_tuple", get)
+            remove_locks(store)
+            assert await asyncio.to_thread(asyncio.run, shorten(store)) == (before, 1)
+            return found
 
-            before = await count(opened)
-            found = await get(config_of("garden"))
-            assert found is not None
-            monkeypatch.setattr(saver, "aget_tuple", get_then_lose_the_session)
-            graph = build_graph(checkpointer=saver)
-            assert (await graph.aget_state(config_of("garden"))).values["messages"]
-            with pytest.raises(LostSessionError):
-                await saver.aput_writes(found.config, [("position", {})], "task")
+        found = await get(config_of("garden"))
+        assert found is not None
+        monkeypatch.setattr(saver, "aget_tuple", get_then_lose_the_session)
+        graph = build_graph(checkpointer=saver)
+        assert (await graph.aget_state(config_of("garden"))).values["messages"]
+        with pytest.raises(LostSessionError):
+            await saver.aput_writes(found.config, [("position", {})], "task")
 
 
 def test_every_delta_channel_of_the_graph_is_written_whole() -> None:

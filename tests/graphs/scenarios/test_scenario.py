@@ -13,7 +13,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
 from duologue import InconclusiveResult, Scenario, SpecError, asimulate, simulate
-from duologue.graphs.scenario import SimulationResult
+from duologue.graphs.scenarios import SimulationResult
 from duologue.nodes.testing import Line, Prompt, Reply, ScriptedChatModel, ScriptedToolCall
 from duologue.nodes.testing.server import ScriptedServer
 

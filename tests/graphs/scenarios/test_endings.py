@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from duologue import Scenario, simulate
-from duologue.graphs.scenario import EndKind
+from duologue.graphs.scenarios import EndKind
 from duologue.nodes.testing import ScriptedChatModel
 
 STOP, GIVE_UP, TRANSFER = "###STOP###", "###GIVE-UP###", "###TRANSFER###"

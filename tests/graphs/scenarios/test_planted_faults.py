@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from duologue import Scenario, simulate
-from duologue.graphs.scenario import SimulationResult
+from duologue.graphs.scenarios import SimulationResult
 from duologue.nodes.testing import Prompt, ScriptedChatModel
 from support.shop import Fault, shop_agent
 

@@ -11,9 +11,9 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import var_child_runnable_config
 
-from ..tools.registry.functions import Agent, call, check_agent, takes_state
-from .common.errors import SpecError
-from .common.validation import name_type
+from ...tools.registry.functions import Agent, call, check_agent, takes_state
+from ..common.errors import SpecError
+from ..common.validation import name_type
 
 if TYPE_CHECKING:
     from langgraph.pregel import Pregel

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 # `pytester` forgets modules that its runs import, so they are imported here.
-import duologue.graphs.scenario
+import duologue.graphs.scenarios
 import duologue.nodes.testing.chat_model  # noqa: F401
 from duologue.graphs.pytest_plugin import decide
 

@@ -1,0 +1,146 @@
+"""Tests of agents by simulated users: a scenario, its simulation, and the verdicts about it.
+
+`simulate` runs the short form `simulation` as a new session, then asks a judge about the criteria,
+and calls the checks.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Unpack
+
+from ...nodes.models.adapters.composed import Chat
+from ...tools.registry.functions import call
+from ...tools.registry.options import check_options, list_options
+from ..common.errors import SpecError
+from ..common.threads import in_background
+from ..common.validation import name_type
+from ..conversation.judges import Finding
+from ..ends.all_ends import Reason
+from ..kinds.simulation import DONE, GIVE_UP, HAND_OVER
+from ..log.heard_text import done_tokens, heard_text
+from ..log.messages import metadata
+from ..session.converse import aconverse
+from ..session.options import StoreOptions
+from ..session.session import Result
+from .judging import judge_criteria
+from .result import SimulationResult
+from .scenario import Ending, EndKind, Scenario, ScenarioVerdict
+from .tested_agent import OnInterrupt, TestedAgent
+
+_TOKENS: Final[Mapping[str, EndKind]] = {
+    # A user that says several words is taken at its worst.
+    GIVE_UP: "gave_up",
+    HAND_OVER: "handed_over",
+    DONE: "done",
+}
+
+
+class SimulateOptions(StoreOptions, total=False):
+    """The options of `simulate`: the options of a run, and the judge's model."""
+
+    judge_model: Chat | str | None
+    """The model that judges the criteria: a LangChain chat model, or a model's name. The option
+    ``model`` if None."""
+    on_interrupt: OnInterrupt | None
+    """A function, sync or async, that receives the value of a graph's ``interrupt()`` and returns
+    the answer. The graph needs a checkpointer. If None, an interrupt is an error."""
+    agent_timeout: float | None
+    """Seconds after which a reply of the agent is cancelled, which is an error. 300 if None."""
+
+
+@list_options
+async def asimulate(
+    scenario: Scenario,
+    agent: object,
+    **options: Unpack[SimulateOptions],
+) -> SimulationResult:
+    """Test an agent by a conversation with a simulated user.
+
+    Each call runs a new session. The agent receives only the messages of the conversation, with the
+    roles of the user and the assistant, and no system prompt. After the end, a judge is asked once
+    about all criteria, and the checks are called.
+
+    Args:
+        scenario: The scenario.
+        agent: The agent: a compiled graph, an agent of ``create_agent`` or another Runnable; a
+            function, sync or async, that accepts the list of messages and returns text, a message
+            or a state with ``messages``; or the URL of an OpenAI-compatible server, such as
+            ``http://127.0.0.1:8000/v1``. A graph with a checkpointer has one thread for the whole
+            conversation and receives only the new messages. A server is called without a key and
+            with the model name ``agent``; for other values pass a ``ChatOpenAI``.
+        **options: The options of the run. ``model`` is the model of the simulated user.
+
+    Returns:
+        The result. If the judge's answer can't be read or contradicts itself, the verdicts are
+        inconclusive.
+
+    Raises:
+        TypeError: The agent has a wrong type, or an option is unknown.
+        SpecError: The scenario is not valid, or the agent or a check raised an error.
+        DuologueError: The conversation failed, as in `converse`.
+
+    Example:
+        >>> from duologue import Scenario, simulate
+        >>> from duologue.nodes.testing import ScriptedChatModel
+        >>> def shop(messages):
+        ...     return "Order 7 is refunded."
+        >>> model = ScriptedChatModel(script=["Please refund order 7.", "###STOP###"])
+        >>> result = simulate(Scenario("Get order 7 refunded"), shop, model=model, store="memory:")
+        >>> result.passed, str(result.ended)
+        (True, "the user's goal is met")
+    """
+    if not isinstance(scenario, Scenario):
+        raise TypeError(f"scenario: must be a Scenario, not {name_type(scenario)}")
+    check_options(options, SimulateOptions, "agent")
+    given: dict[str, Any] = {**options}
+    judge_model = given.pop("judge_model", None) or given.get("model")
+    own = given.pop("on_interrupt", None), given.pop("agent_timeout", None)
+    tested = TestedAgent.of(agent, *own)
+    found = await aconverse(scenario.conversation(tested.runnable()), **given)
+    result = SimulationResult(scenario, found, _ending(found), tested.state)
+    judged = (
+        await judge_criteria(result, {**given, "model": judge_model}) if scenario.criteria else ()
+    )
+    result = SimulationResult(scenario, found, result.ended, tested.state, judged)
+    checked = [await _check(one, result) for one in scenario.checks]
+    return SimulationResult(scenario, found, result.ended, tested.state, (*judged, *checked))
+
+
+simulate = in_background(asimulate)
+
+
+def _ending(found: Result) -> Ending:
+    """Return how a conversation with a simulated user ended."""
+    if found.outcome is None:
+        waits = ", ".join(one.summary() for one in found.pending)
+        return Ending("unfinished", None, waits)
+    user = found.conversation.names[0]
+    if found.outcome.reason is Reason.DONE_TOKEN:
+        for message in reversed(found.messages):
+            about = metadata(message)
+            if about.speaker != user or not about.is_spoken:
+                continue
+            said = done_tokens(found.conversation, user, message.text)
+            kind = next((kind for token, kind in _TOKENS.items() if token in said), None)
+            if kind is not None:
+                rest = heard_text(found.conversation, message, about).strip(" \n:,;-")
+                return Ending(kind, found.stop_reason, rest if kind == "gave_up" else "")
+    return Ending("stopped", found.stop_reason, "; ".join(found.outcome.explanations))
+
+
+async def _check(check: Callable[..., Any], result: SimulationResult) -> ScenarioVerdict:
+    """Call a check."""
+    name = getattr(check, "__name__", None) or type(check).__name__
+    try:
+        found = await call("check", name, check, result)
+    except SpecError as error:
+        if not isinstance(error.__cause__, AssertionError):
+            raise
+        reason = " ".join(str(error.__cause__).split()) or "an assertion failed"
+        return ScenarioVerdict(name, Finding.NOT_MET, reason)
+    if found is None or found is True:
+        return ScenarioVerdict(name, Finding.MET, "")
+    if found is False:
+        return ScenarioVerdict(name, Finding.NOT_MET, "it returned False")
+    raise SpecError(
+        f"the check {name!r} failed: it must return True, False or None, not {name_type(found)}"
+    )
