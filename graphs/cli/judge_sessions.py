@@ -77,7 +77,7 @@ class _Run:
         async def judge(session: str) -> Verdict | DuologueError:
             async with limit:
                 try:
-                    asked = judge_with(self.store, session, self.judge, self.model, None)
+                    asked = judge_with(self.store, session, self.judge, self.model, {})
                     return (await asked).verdict
                 except (ModelUnavailableError, SpecError, StoreError):
                     # Each of the other sessions would fail, too.
@@ -113,6 +113,8 @@ class _Run:
         plain(stdout(), f"{cell(session)}: {words}")
         for criterion, finding in findings.items():
             plain(stdout(), f"  {finding.in_words}: {cell(criterion)}")
+            if reason := found.describe_reason(criterion):
+                plain(stdout(), f"    {cell(reason)}")
 
 
 async def _windows(store: Store, sessions: Sequence[str] | str) -> AsyncIterator[list[str]]:

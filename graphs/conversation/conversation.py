@@ -265,7 +265,7 @@ def _add_ends(filled: object, changes: dict[str, Any]) -> None:
             filled["when"] = without_marks(filled["when"]) | found
 
 
-SPEC_VERSIONS: Final = Versions[Migration](oldest=13)
+SPEC_VERSIONS: Final = Versions[Migration](oldest=14)
 """The versions of a spec; the newest is `SPEC_VERSION`."""
 
 

@@ -8,10 +8,19 @@ from typing import (
     Any,
     Final,
     Literal,
+    Self,
     TypeAlias,
 )
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PositiveInt, Tag
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    PositiveInt,
+    Tag,
+    model_validator,
+)
 
 from ..common.data import (
     Accepts,
@@ -79,9 +88,22 @@ class SeparateJudge(Kinded):
     max_tokens: PositiveInt | None = None
     """Maximum length of the answer, in tokens. If None, the form of the answer determines it, and a
     repeated question allows more."""
+    with_reasons: bool = False
+    """Whether the judge writes for each finding a reason, and the number of the message that shows
+    it. It then reads numbered lines, with the tool calls and their results. A finding that
+    contradicts its reason, or names a message that does not exist, counts as inconclusive. Needs
+    the form ``structured``."""
     final_verdict: bool = True
     """Whether the judge is asked once more if a cap on rounds or messages ends the conversation
     before it has judged the last message. The cap remains the reason for the end."""
+
+    @model_validator(mode="after")
+    def _has_room_for_reasons(self) -> Self:
+        if self.with_reasons and self.form == "lines":
+            raise ValueError(
+                'with_reasons: a line has no room for a reason; set form = "structured"'
+            )
+        return self
 
 
 class Finding(StrEnum):
@@ -100,6 +122,16 @@ class Finding(StrEnum):
         return self.value.replace("_", " ")
 
 
+class FindingReason(Data):
+    """A separate judge's reason for one finding."""
+
+    text: str
+    """The reason, in the judge's words, or the problem of a finding that counts as inconclusive."""
+    message: PositiveInt | None = None
+    """The number of the message that shows it, among the messages, tool calls and results, from 1.
+    None if no single message shows it."""
+
+
 class Verdict(Data):
     """A judge's answer."""
 
@@ -113,8 +145,23 @@ class Verdict(Data):
     """Whether the answer could be read."""
     findings: dict[str, Finding] = Field(default_factory=dict)
     """A separate judge's decision on each criterion."""
+    reasons: dict[str, FindingReason] = Field(default_factory=dict)
+    """The reason for each finding. Empty if the judge has no ``with_reasons``."""
     final: bool = False
     """Whether the judge was asked only because a cap had been reached."""
+
+    def describe_finding(self, criterion: str) -> str:
+        """Return the decision on a criterion as words, with its reason and its message."""
+        words, reason = self.findings[criterion].in_words, self.describe_reason(criterion)
+        return f"{words}: {reason}" if reason else words
+
+    def describe_reason(self, criterion: str) -> str:
+        """Return the reason for a finding with its message. Empty if the judge wrote none."""
+        reason = self.reasons.get(criterion)
+        if reason is None:
+            return ""
+        at = "" if reason.message is None else f"message {reason.message}"
+        return ", ".join(filter(None, [reason.text.rstrip(" ."), at]))
 
 
 class RoundRobin(Kinded):

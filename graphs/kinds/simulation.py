@@ -49,6 +49,8 @@ ASSISTANT = read_kind_prompt("simulation_assistant")
 
 ASSISTANT_TASK = read_kind_prompt("simulation_assistant_task")
 
+JUDGE = read_kind_prompt("simulation_judge")
+
 _TITLE: Final = 60  # characters
 
 
@@ -101,8 +103,8 @@ def simulation(
     - The user says ``hand_over_token``, because the agent passes it to a person.
     - A cap or a guard is reached.
 
-    The criteria do not end the conversation. They are judged at a cap, and after any other end by
-    `Session.judge` or a batch.
+    The criteria do not end the conversation. They are judged after the end, by `Session.judge` or
+    a batch with ``judge_at_end``.
 
     Args:
         goal: The user's private task, written to the user: "You want to …". The agent does not see
@@ -206,7 +208,14 @@ def simulation(
         },
     }
     if criteria:
-        judge = {"kind": "separate", "criteria": criteria}
+        judge = {
+            "kind": "separate",
+            "criteria": criteria,
+            "prompt": mark_default(JUDGE),
+            "with_reasons": mark_default(True),
+            # The judge is asked once, after the end. Set explicitly, like the mode below.
+            "final_verdict": mark_shared_default(False, "criteria"),
+        }
         parts["judge"] = mark_default(judge, "criteria")
         # Set explicitly, because the judge is not meant to end the conversation.
         mode = EndChatMode.MAX_ITERATIONS_ONLY

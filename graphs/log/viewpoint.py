@@ -389,3 +389,47 @@ def _from_outside(about: MessageMetadata) -> str:
     if about.confidants:
         return f"{about.speaker} (to {' and '.join(about.confidants)} only)"
     return f"{about.speaker} (private)"
+
+
+class TranscriptLine(NamedTuple):
+    """A message, a tool call or a result of a log, as a line of text."""
+
+    place: str
+    """The place of the message in the log."""
+    text: str
+    """The text. It may contain line breaks."""
+
+
+def transcript_lines(log: Sequence[BaseMessage]) -> list[TranscriptLine]:
+    """Return the messages, tool calls and results of a log, private ones included.
+
+    The number of a line, from 1, is the number of a message in reports and in reasons of verdicts.
+    """
+    called: dict[str | None, str] = {}
+    lines: list[TranscriptLine] = []
+    for message in log:
+        about, place = metadata(message), place_of(message)
+        if not about.is_spoken:
+            continue
+        if isinstance(message, ToolMessage):
+            if (name := called.get(message.tool_call_id)) is not None:
+                lines.append(TranscriptLine(place, f"(result of {name}) {message.text}"))
+            continue
+        if message.text.strip():
+            text = f"{_from_outside(about)}: {message.text.strip()}"
+            lines.append(TranscriptLine(place, text))
+        for one in message.tool_calls if isinstance(message, AIMessage) else ():
+            called[one["id"]] = one["name"]
+            text = f"({about.speaker} called {one['name']} with {one['args']})"
+            lines.append(TranscriptLine(place, text))
+    return lines
+
+
+def numbered_transcript(log: Sequence[BaseMessage], part: Sequence[BaseMessage]) -> str:
+    """Return the lines of a part of a log, with their numbers in the whole log."""
+    shown = {place_of(message) for message in part}
+    return "\n".join(
+        f"{number}. {line.text}"
+        for number, line in enumerate(transcript_lines(log), start=1)
+        if line.place in shown
+    )

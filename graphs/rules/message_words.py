@@ -121,5 +121,5 @@ def describe_verdict(verdict: Verdict, *, separate: bool) -> str:
 def describe_findings(verdict: Verdict) -> str:
     """Return a separate judge's decision on each criterion. Empty if it could not be read."""
     return "; ".join(
-        f"{text.rstrip(' .')} ({finding.in_words})" for text, finding in verdict.findings.items()
+        f"{text.rstrip(' .')} ({verdict.describe_finding(text)})" for text in verdict.findings
     )

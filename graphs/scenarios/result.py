@@ -1,16 +1,17 @@
 """The result of a simulation, and its report."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage
 
 from ..common.errors import InconclusiveResult
 from ..common.sanitize import excerpt
 from ..conversation.judges import Finding
 from ..log.messages import metadata
+from ..log.viewpoint import transcript_lines
 from ..session.session import Result, Session
 from .scenario import Ending, Scenario, ScenarioVerdict
 
@@ -121,21 +122,4 @@ class SimulationResult:
 
 def numbered_lines(found: Result) -> list[str]:
     """Return the messages, tool calls and results of a conversation, one line of text each."""
-    return [*_lines(found.messages)]
-
-
-def _lines(log: Sequence[BaseMessage]) -> Iterator[str]:
-    called: dict[str | None, str] = {}
-    for message in log:
-        about = metadata(message)
-        if not about.is_spoken:
-            continue
-        if isinstance(message, ToolMessage):
-            if message.tool_call_id in called:
-                yield f"(result of {called[message.tool_call_id]}) {message.text}"
-            continue
-        if message.text.strip():
-            yield f"{about.speaker}: {message.text.strip()}"
-        for one in message.tool_calls if isinstance(message, AIMessage) else ():
-            called[one["id"]] = one["name"]
-            yield f"({about.speaker} called {one['name']} with {one['args']})"
+    return [line.text for line in transcript_lines(found.messages)]

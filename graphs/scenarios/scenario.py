@@ -85,7 +85,7 @@ class Scenario(Spec):
 
 
 _OF_CONVERSATION: Final = (
-    *("persona", "knows", "must_not_say", "language", "tools", "max_iterations"),
+    *("persona", "knows", "must_not_say", "language", "tools", "criteria", "max_iterations"),
     "temperature",
 )
 

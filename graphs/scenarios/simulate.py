@@ -5,7 +5,8 @@ and calls the checks.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Unpack
+from dataclasses import replace
+from typing import Any, Final, Unpack, cast
 
 from ...nodes.models.adapters.composed import Chat
 from ...tools.registry.functions import call
@@ -19,9 +20,9 @@ from ..kinds.simulation import DONE, GIVE_UP, HAND_OVER
 from ..log.heard_text import done_tokens, heard_text
 from ..log.messages import metadata
 from ..session.converse import aconverse
-from ..session.options import StoreOptions
+from ..session.options import Options, StoreOptions
 from ..session.session import Result
-from .judging import judge_criteria
+from .judging import judge_scenario
 from .result import SimulationResult
 from .scenario import Ending, EndKind, Scenario, ScenarioVerdict
 from .tested_agent import OnInterrupt, TestedAgent
@@ -92,17 +93,15 @@ async def asimulate(
         raise TypeError(f"scenario: must be a Scenario, not {name_type(scenario)}")
     check_options(options, SimulateOptions, "agent")
     given: dict[str, Any] = {**options}
-    judge_model = given.pop("judge_model", None) or given.get("model")
+    judge_model = given.pop("judge_model", None)
     own = given.pop("on_interrupt", None), given.pop("agent_timeout", None)
     tested = TestedAgent.of(agent, *own)
     found = await aconverse(scenario.conversation(tested.runnable()), **given)
-    result = SimulationResult(scenario, found, _ending(found), tested.state)
-    judged = (
-        await judge_criteria(result, {**given, "model": judge_model}) if scenario.criteria else ()
-    )
-    result = SimulationResult(scenario, found, result.ended, tested.state, judged)
+    ended = _ending(found)
+    found, judged = await judge_scenario(scenario, found, judge_model, cast("Options", given))
+    result = SimulationResult(scenario, found, ended, tested.state, judged)
     checked = [await _check(one, result) for one in scenario.checks]
-    return SimulationResult(scenario, found, result.ended, tested.state, (*judged, *checked))
+    return replace(result, verdicts=(*judged, *checked))
 
 
 simulate = in_background(asimulate)

@@ -7,11 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import set_config_context
 
-from ...nodes.judge.log_judge import LogFindings, judge_log
+from ...nodes.judge.log_judge import LogDecisions, judge_log
 from ...nodes.judge.separate_judge import make_verdict
 from ...nodes.models.adapters.composed import Chat
 from ...nodes.models.adapters.families import adapter_of
@@ -115,15 +114,17 @@ async def judge_with(
     session: str,
     criteria: Criteria | None,
     model: Chat | str | None,
-    callbacks: Sequence[BaseCallbackHandler] | None,
+    options: Options,
 ) -> Judged:
-    """Have a stored session judged by the given criteria and model. See `Session.judge`."""
+    """Have a stored session judged by the given criteria and model. See `Session.judge`.
+
+    ``options`` are the models that the judge may name, and the callbacks.
+    """
     judge = None if criteria is None else make_judge(criteria)
-    options = Options(callbacks=callbacks)
     if model is not None and not isinstance(model, str):
         # The verdict is stored with the model's name, and an object has none.
         label = adapter_of(None, model).label
-        options["models"], model = {label: model}, label
+        options, model = options | {"models": {label: model}}, label
     check_run(options)
     resources = make_resources(options, await asyncio.to_thread(load_settings))
     return await judge_session(store, session, judge, resources, options, model=model)
@@ -178,7 +179,7 @@ async def _ask(
     calls: int,
     *,
     is_second: bool,
-) -> LogFindings:
+) -> LogDecisions:
     asking = judge_log(
         resources,
         found.conversation,
@@ -198,7 +199,7 @@ async def _store(
     held: SessionLease,
     found: StoredSession,
     judge: SeparateJudge,
-    answer: LogFindings,
+    answer: LogDecisions,
     number: int,
     batch: str | None,
 ) -> LaterVerdict:
@@ -206,9 +207,9 @@ async def _store(
     verdict = LaterVerdict(
         judge=judge,
         usage=answer.usage,
-        log=hash_log(found.messages),
+        log=hash_log(found.messages, judge),
         answer=answer.text,
-        verdict=make_verdict(spoke, answer.findings, is_final=True),
+        verdict=make_verdict(spoke, answer.decisions, is_final=True),
         batch=batch,
         created_at=datetime.now(UTC),
     )

@@ -13,7 +13,7 @@ from ..conversation.judges import SeparateJudge, Verdict
 from ..conversation.usage import Usage, add_usage
 from ..log.messages import metadata
 from ..log.metadata import Reflection, Speech
-from ..log.viewpoint import overheard
+from ..log.viewpoint import numbered_transcript, overheard
 from ..rules.message_words import describe_findings
 from ..store.base import SessionLease, Store
 from ..store.rows import reading_store
@@ -57,15 +57,21 @@ def usage_for(batch: str | None, verdicts: Sequence[LaterVerdict]) -> Usage:
     return add_usage(own)
 
 
-def hash_log(log: Sequence[AnyMessage]) -> str:
+def hash_log(log: Sequence[AnyMessage], judge: SeparateJudge) -> str:
     """Return the hash of the messages of a log that a judge reads."""
-    return sha256(overheard(log, private=True).encode(errors="surrogatepass")).hexdigest()
+    return _hash_log(log, with_calls=judge.with_reasons)
+
+
+def _hash_log(log: Sequence[AnyMessage], *, with_calls: bool) -> str:
+    read = numbered_transcript(log, log) if with_calls else overheard(log, private=True)
+    return sha256(read.encode(errors="surrogatepass")).hexdigest()
 
 
 def verdicts_on(log: Sequence[AnyMessage], verdicts: Sequence[LaterVerdict]) -> list[LaterVerdict]:
     """Return the verdicts of judges who have read exactly these messages, oldest first."""
-    read = hash_log(log) if verdicts else ""
-    return [one for one in verdicts if one.log == read]
+    kinds = {one.judge.with_reasons for one in verdicts}
+    read = {kind: _hash_log(log, with_calls=kind) for kind in kinds}
+    return [one for one in verdicts if one.log == read[one.judge.with_reasons]]
 
 
 def describe_later(log: Sequence[AnyMessage], verdicts: Sequence[LaterVerdict]) -> list[str]:

@@ -149,7 +149,16 @@ def _judge_answer(conversation: Conversation, text: str, verdict: Verdict | None
     numbered = list(enumerate(found, start=1))
     if judge.form == "lines":
         return "\n".join(f"{number}: {finding.in_words}" for number, finding in numbered)
-    return json.dumps({f"criterion_{number}": finding.value for number, finding in numbered})
+    answers = {f"criterion_{number}": finding.value for number, finding in numbered}
+    if not judge.with_reasons:
+        return json.dumps(answers)
+    reasons = [verdict.reasons[criterion] for criterion in judge.criteria]
+    return json.dumps(
+        {
+            name: {"reason": reason.text, "message": reason.message or 0, "finding": finding}
+            for (name, finding), reason in zip(answers.items(), reasons, strict=True)
+        }
+    )
 
 
 def _is_asked(conversation: Conversation) -> bool:

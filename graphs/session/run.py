@@ -181,6 +181,9 @@ def _judge_notice(conversation: Conversation) -> str | None:
         return None
     if isinstance(judge, SeparateJudge) and judge.final_verdict:
         return None if "mode" in end_chat.model_fields_set else LATE_JUDGE
+    if "mode" in end_chat.model_fields_set and "final_verdict" in judge.model_fields_set:
+        # The judge is meant to be asked after the end, by `Session.judge` or a batch.
+        return None
     is_set = "judge" in conversation.model_fields_set
     return IDLE_JUDGE if is_set or isinstance(judge, SeparateJudge) else None
 

@@ -210,8 +210,9 @@ class Session(BaseSession):
         """
         from .judging import judge_with
 
+        given = Options(callbacks=callbacks)
         async with known_store(self.store) as store:
-            return (await judge_with(store, self.id, criteria, model, callbacks)).verdict
+            return (await judge_with(store, self.id, criteria, model, given)).verdict
 
     judge = in_background(ajudge)
 

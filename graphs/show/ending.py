@@ -172,7 +172,7 @@ def _owed(
 
 def _left(verdict: Verdict) -> Iterator[str]:
     left = [
-        f"{text.rstrip(' .')} ({finding.in_words})"
+        f"{text.rstrip(' .')} ({verdict.describe_finding(text)})"
         for text, finding in verdict.findings.items()
         if finding is not Finding.MET
     ] or [*verdict.objectives_left]

@@ -12,14 +12,14 @@ from ...graphs.rules.position import Phase, Position
 from ..models.gate import StepGate
 from ..turn.node_context import NodeContext, Resources, notify
 from ..turn.running_sessions import RunningSession
-from .separate_judge import Findings, ask_criteria
+from .separate_judge import Decisions, ask_criteria
 
 
-class LogFindings(NamedTuple):
+class LogDecisions(NamedTuple):
     """The answer of a judge who has read a log."""
 
-    findings: Findings | None
-    """The finding for each criterion. None if the answer can't be read."""
+    decisions: Decisions | None
+    """The decision on each criterion. None if the answer can't be read."""
     text: str
     """The text of the answer."""
     usage: dict[str, Usage]
@@ -36,7 +36,7 @@ async def judge_log(
     session: str,
     calls: int,
     is_second: bool,
-) -> LogFindings:
+) -> LogDecisions:
     """Ask a judge once about a whole log.
 
     Args:
@@ -58,4 +58,4 @@ async def judge_log(
     running = RunningSession(conversation)
     context = NodeContext(resources, running, position, [*log], {}, task)
     found = await ask_criteria(context, judge, model)
-    return LogFindings(found.found, str(found.answer.text), found.usage)
+    return LogDecisions(found.found, str(found.answer.text), found.usage)

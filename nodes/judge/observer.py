@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from ...graphs.common.errors import ContextTooLongError
 from ...graphs.log.messages import make_message, metadata, place_of
 from ...graphs.log.metadata import NOBODY, Summary
-from ...graphs.log.viewpoint import overheard
+from ...graphs.log.viewpoint import numbered_transcript, overheard
 from ...graphs.prompts import judging as prompts
 from ...graphs.prompts.summaries import SHORTENED, fill_template
 from ...graphs.text.words import tokens_of
@@ -33,8 +33,9 @@ async def ask_observer(
     *,
     private: bool,
     most: int | None = None,
+    is_numbered: bool = False,
 ) -> ModelAnswer[T]:
-    """Ask an observer who has heard the conversation.
+    """Ask an observer who has heard the conversation, or read its numbered lines.
 
     If the conversation is too long for the model, or leaves no room for a whole answer, its older
     half is left out from then on.
@@ -43,9 +44,11 @@ async def ask_observer(
     usage, has_room = context.usage, False
     render_prompt = context.conversation.render_prompt
     while True:
-        transcript = overheard(_heard(lines), private=private) or render_prompt(
-            prompts.EMPTY_CONVERSATION
-        )
+        transcript = (
+            numbered_transcript(context.log, _heard(lines))
+            if is_numbered
+            else overheard(_heard(lines), private=private)
+        ) or render_prompt(prompts.EMPTY_CONVERSATION)
         # Constant parts first and the question last, so that most of the prompt can be cached.
         heard = render_prompt(prompts.CONVERSATION_SO_FAR, transcript=transcript, question=question)
         try:

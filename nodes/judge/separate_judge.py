@@ -5,14 +5,21 @@ verdict counts as not complete and is recorded as unreadable.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import Field, create_model
 
-from ...graphs.conversation.judges import VERDICT_TEMPERATURE, Finding, SeparateJudge, Verdict
+from ...graphs.conversation.judges import (
+    VERDICT_TEMPERATURE,
+    Finding,
+    FindingReason,
+    SeparateJudge,
+    Verdict,
+)
 from ...graphs.log.messages import make_message
 from ...graphs.log.metadata import NOBODY, JudgeQuestion, Reflection
+from ...graphs.log.viewpoint import transcript_lines
 from ...graphs.prompts import judging as prompts
 from ...graphs.prompts.texts import RenderPrompt
 from ...graphs.rules.transitions import after_verdict
@@ -28,11 +35,28 @@ from .observer import ask_observer
 from .self_judge import answer_limit, is_second, phrase_question, record_unreadable
 from .verdicts import read_lines
 
-_TOKENS, _EACH = 200, 50
-"""Output token limit of a verdict: its constant part, and the part for each criterion."""
+_TOKENS, _EACH, _EACH_REASON = 200, 50, 150
+"""Output token limit of a verdict: its constant part, the part for each criterion, and the part for
+each reason."""
 
-Findings = dict[str, Finding]
-"""The finding for each criterion."""
+
+class Decision(NamedTuple):
+    """A judge's decision on one criterion."""
+
+    finding: Finding
+    reason: FindingReason | None = None
+
+
+Decisions = dict[str, Decision]
+"""The decision on each criterion."""
+
+
+class _ReasonedFinding(OwnAnswer):
+    """A finding, after its reason: a model that writes the reason first decides by it."""
+
+    reason: str = Field(description="The reason, in one sentence")
+    message: int = Field(description="The number of the message that shows it, or 0")
+    finding: Finding
 
 
 async def judge_criteria(context: NodeContext, judge: SeparateJudge) -> dict[str, Any]:
@@ -40,19 +64,19 @@ async def judge_criteria(context: NodeContext, judge: SeparateJudge) -> dict[str
     speaker = context.conversation.speaker(context.turn.speaker)
     model = await context.model(judge.model)
     found = await ask_criteria(context, judge, model)
-    answer, findings = found.answer, found.found
+    answer, decisions = found.answer, found.found
     number = len(context.log) + len(found.new)
     asked = context.conversation.render_prompt(prompts.JUDGE_CRITERIA)
     question = make_message(number, asked, JudgeQuestion(audience=NOBODY))
-    if findings is None and not is_second(context):
+    if decisions is None and not is_second(context):
         return await record_unreadable(context, found, [question], None)
     is_final = not is_judged(context.conversation, context.position)
-    verdict = make_verdict(speaker.name, findings, is_final=is_final)
+    verdict = make_verdict(speaker.name, decisions, is_final=is_final)
     kept = (speaker.name,) if speaker.keep_self_reflection and verdict.readable else NOBODY
     render_prompt = context.conversation.render_prompt
     text = (
-        render_prompt(prompts.JUDGE_VERDICT, verdict=_in_words(findings))
-        if findings
+        render_prompt(prompts.JUDGE_VERDICT, verdict=_in_words(verdict))
+        if decisions
         else str(answer.text)
     )
     about = Reflection(audience=kept, verdict=verdict, thought=thought_of(answer))
@@ -64,50 +88,94 @@ async def judge_criteria(context: NodeContext, judge: SeparateJudge) -> dict[str
     return await context.step(position, [*found.new, *lines], found.usage)
 
 
-def make_verdict(speaker: str, findings: Findings | None, *, is_final: bool) -> Verdict:
-    """Return the verdict with these findings, or an unreadable verdict if they are None."""
+def make_verdict(speaker: str, decisions: Decisions | None, *, is_final: bool) -> Verdict:
+    """Return the verdict with these decisions, or an unreadable verdict if they are None."""
+    found = decisions or {}
+    findings = {criterion: one.finding for criterion, one in found.items()}
     return Verdict(
         speaker=speaker,
-        complete=findings is not None and set(findings.values()) == {Finding.MET},
+        complete=decisions is not None and set(findings.values()) == {Finding.MET},
         objectives_left=tuple(
-            criterion for criterion, found in (findings or {}).items() if found is not Finding.MET
+            criterion for criterion, one in findings.items() if one is not Finding.MET
         ),
-        readable=findings is not None,
-        findings=findings or {},
+        readable=decisions is not None,
+        findings=findings,
+        reasons={
+            criterion: one.reason for criterion, one in found.items() if one.reason is not None
+        },
         final=is_final,
     )
 
 
 async def ask_criteria(
     context: NodeContext, judge: SeparateJudge, model: Model
-) -> ModelAnswer[Findings | None]:
-    """Ask the judge about its criteria. The findings are None if its answer can't be read."""
-    most = answer_limit(context, judge, model, _TOKENS + _EACH * len(judge.criteria))
+) -> ModelAnswer[Decisions | None]:
+    """Ask the judge about its criteria. The decisions are None if its answer can't be read."""
+    each = _EACH + (_EACH_REASON if judge.with_reasons else 0)
+    most = answer_limit(context, judge, model, _TOKENS + each * len(judge.criteria))
     own = ModelSettings(temperature=judge.temperature, max_tokens=judge.max_tokens)
     settings = context.settings("judge", own, VERDICT_TEMPERATURE, most)
-    question = context.conversation.render_prompt(prompts.JUDGE_CRITERIA)
+    render_prompt = context.conversation.render_prompt
+    question = render_prompt(prompts.JUDGE_CRITERIA)
     if judge.form == "lines":
-        question = context.conversation.render_prompt(prompts.JUDGE_IN_LINES, question=question)
+        question = render_prompt(prompts.JUDGE_IN_LINES, question=question)
+    if judge.with_reasons:
+        question = render_prompt(prompts.JUDGE_WITH_REASONS, question=question)
 
     question = phrase_question(context, question)
 
-    async def ask(prompt: list[BaseMessage]) -> tuple[AIMessage, Findings | None]:
+    async def ask(prompt: list[BaseMessage]) -> tuple[AIMessage, Decisions | None]:
         if judge.form == "lines":
             answer = await model.answer(prompt, settings, purpose=Reflection)
-            return answer, read_lines(answer.text, judge.criteria)
+            lines = read_lines(answer.text, judge.criteria)
+            if lines is None:
+                return answer, None
+            return answer, {text: Decision(one) for text, one in lines.items()}
         answer, found = await model.structured(
             prompt,
-            _schema(judge.criteria),
+            _schema(judge),
             settings,
             purpose=Reflection,
             instead='judge.form = "lines"',
         )
-        if found is None:
-            return answer, None
-        return answer, dict(zip(judge.criteria, found.model_dump().values(), strict=True))
+        return answer, None if found is None else _read_decisions(judge, found, context.log)
 
-    system = _system(context, judge)
-    return await ask_observer(context, model, system, question, ask, private=True, most=most)
+    return await ask_observer(
+        context,
+        model,
+        _system(context, judge),
+        question,
+        ask,
+        private=True,
+        most=most,
+        is_numbered=judge.with_reasons,
+    )
+
+
+def _read_decisions(
+    judge: SeparateJudge, answer: OwnAnswer, log: Sequence[BaseMessage]
+) -> Decisions:
+    given = [getattr(answer, name) for name in type(answer).model_fields]
+    if not judge.with_reasons:
+        return {text: Decision(one) for text, one in zip(judge.criteria, given, strict=True)}
+    count = len(transcript_lines(log))
+    return {
+        text: _check_reason(text, one, count)
+        for text, one in zip(judge.criteria, given, strict=True)
+    }
+
+
+def _check_reason(criterion: str, given: _ReasonedFinding, count: int) -> Decision:
+    """Return the decision, which is inconclusive if it contradicts itself or names no message."""
+    finding, reason = given.finding, " ".join(given.reason.split())
+    if not 0 <= given.message <= count:
+        problem = f"the judge named message {given.message}, but there are {count}"
+        return Decision(Finding.INCONCLUSIVE, FindingReason(text=problem))
+    in_words = read_lines(f"1. {reason}", [criterion])
+    if in_words is not None and in_words[criterion] is not finding:
+        reason = f"the judge decided {finding.in_words!r}, but wrote: {reason}"
+        finding = Finding.INCONCLUSIVE
+    return Decision(finding, FindingReason(text=reason, message=given.message or None))
 
 
 def _system(context: NodeContext, judge: SeparateJudge) -> list[str]:
@@ -120,17 +188,18 @@ def _system(context: NodeContext, judge: SeparateJudge) -> list[str]:
     ]
 
 
-def _schema(criteria: tuple[str, ...]) -> type[OwnAnswer]:
+def _schema(judge: SeparateJudge) -> type[OwnAnswer]:
     """Return a model with a field for each criterion, since a list could be too short."""
+    kind = _ReasonedFinding if judge.with_reasons else Finding
     fields: dict[str, Any] = {
-        f"criterion_{number}": (Finding, Field(description=text))
-        for number, text in enumerate(criteria, start=1)
+        f"criterion_{number}": (kind, Field(description=text))
+        for number, text in enumerate(judge.criteria, start=1)
     }
     return create_model("Findings", __base__=OwnAnswer, **fields)
 
 
-def _in_words(findings: Findings) -> str:
-    return "; ".join(f"{criterion} ({found.in_words})" for criterion, found in findings.items())
+def _in_words(verdict: Verdict) -> str:
+    return "; ".join(f"{text} ({verdict.describe_finding(text)})" for text in verdict.findings)
 
 
 def _describe_tasks(

@@ -267,6 +267,8 @@ class Transcript:
             row = f"  {finding.in_words:12}  "
             room = self._out.width - len(row) if self._live else None
             plain(self._out, row + one_line(text, room), "dim")
+            if reason := verdict.describe_reason(text):
+                plain(self._out, " " * len(row) + one_line(reason, room), "dim")
 
     def end(
         self, event: ConversationEnded, why: Callable[[], Iterable[OutcomeStep]] = tuple

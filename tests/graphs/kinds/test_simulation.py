@@ -8,7 +8,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableLambda
 
 from duologue.graphs import Result, SpecError, converse, load_conversation, simulation
-from duologue.nodes.testing import ScriptedChatModel
+from duologue.nodes.testing import Line, ScriptedChatModel
 
 GOAL = "You want order 7 refunded."
 ASKS = "Please refund order 7."
@@ -96,9 +96,12 @@ def test_an_agent_receives_only_the_messages_of_the_conversation() -> None:
     assert heard == [begin, [*begin, ("ai", "Answer 1."), ("human", "And now?")]]
 
 
+MET: Line = {"criterion_1": {"reason": "It refunds it.", "message": 2, "finding": "met"}}
+
+
 def test_the_criteria_are_judged_after_the_end_alone() -> None:
     spec = simulation(GOAL, criteria=["The agent refunds order 7."])
-    model = ScriptedChatModel(script=[ASKS, "Refunded.", "###STOP###", {"criterion_1": "met"}])
+    model = ScriptedChatModel(script=[ASKS, "Refunded.", "###STOP###", MET])
     result = converse(spec, model=model, store="memory:")
     assert (result.stop_reason, len(model.calls)) == ("done_token", 3)
     assert result.session.judge(model=model).complete
@@ -126,8 +129,12 @@ def test_a_faulty_field_is_one_error_that_names_it(fields: dict[str, Any], words
     assert str(caught.value).startswith(words)
 
 
-def test_the_judge_is_asked_at_a_cap_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    said = (ASKS, "No.", '{"criterion_1": "not_met"}')
-    result, model = play(*said, criteria=["The agent refunds order 7."], max_iterations=1)
-    assert (result.stop_reason, len(model.calls)) == ("max_iterations", 3)
+def test_the_judge_is_asked_after_a_cap_without_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    criteria = ["The agent refunds order 7."]
+    result, model = play(ASKS, "No.", criteria=criteria, max_iterations=1)
+    assert (result.stop_reason, len(model.calls)) == ("max_iterations", 2)
+    verdict = result.session.judge(model=ScriptedChatModel([MET]))
+    assert verdict.describe_finding(*criteria) == "met: It refunds it, message 2"
     assert not caplog.records

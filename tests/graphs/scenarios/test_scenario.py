@@ -41,7 +41,7 @@ def play(
     judging = ScriptedChatModel(script=lines)
     given: dict[str, Any] = {"judge_model": judging} | (options or {})
     scenario = Scenario(GOAL, **fields)
-    return simulate(scenario, agent, model=user(*script), store="memory:", **given)
+    return simulate(scenario, agent, **{"model": user(*script), "store": "memory:"} | given)
 
 
 def verdict(finding: str, reason: str = "It did.", message: int = 1) -> dict[str, Any]:
@@ -312,19 +312,36 @@ def test_checks_return_or_assert_and_may_be_async() -> None:
 
 
 def test_the_judge_is_asked_once_and_reads_numbered_messages_with_calls() -> None:
-    prompts: list[str] = []
+    prompts: list[Prompt] = []
 
     def judge(prompt: Prompt) -> Line:
-        prompts.append(prompt[-1]["content"])
+        prompts.append(prompt)
         return verdict("met")
 
     play(shop("get_order", "I see it."), judge=judge, criteria=CRITERION)
-    (asked,) = prompts
+    ((system, heard),) = prompts
+    asked = heard["content"]
     assert "1. User: Refund order 1042." in asked
     assert "2. (Agent called get_order with {'number': 1042})" in asked
     assert "3. (result of get_order) order 1042: charged twice" in asked
     assert "4. Agent: I see it." in asked
-    assert GOAL in asked
+    assert GOAL in system["content"]
+    assert LOOKS_UP in system["content"]
+
+
+def test_the_verdict_is_stored_with_the_session_and_is_shown_with_its_reason() -> None:
+    store = "memory:verdicts"
+    judging = ScriptedChatModel([verdict("not_met", "It promised first.", 2)])
+    result = play(refunds, criteria=CRITERION, options={"judge_model": judging, "store": store})
+    (later,) = result.conversation.later_verdicts
+    assert later.verdict.reasons[LOOKS_UP].text == "It promised first."
+    assert [one.calls for one in later.usage.values()] == [1]
+    state = result.session.state()
+    assert state.later_verdicts == (later,)
+    shown = "promises anything (not met: It promised first, message 2)"
+    assert shown in str(result.session.export("html"))
+    # The same judge is not asked again: the script has no further line.
+    assert result.session.judge(model=judging) == later.verdict
 
 
 def test_a_report_shows_the_end_of_a_long_talk_alone() -> None:

@@ -219,3 +219,66 @@ async def test_a_verdict_about_messages_that_have_changed_since_is_shown_as_such
     assert ", about other messages than the present ones): A price is named (met)" in (
         await session.aexport("markdown")
     ).replace("\\", "")
+
+
+REASONED: Line = {
+    "criterion_1": {"reason": "Ann names forty.", "message": 1, "finding": "met"},
+    "criterion_2": {"reason": "Nobody names a date.", "message": 0, "finding": "not_met"},
+}
+
+
+async def test_a_judge_with_reasons_reads_numbered_lines_and_its_reasons_are_stored(
+    store: str,
+) -> None:
+    session = await talked(store)
+    judge = ScriptedChatModel(script=[REASONED])
+    asked = SeparateJudge([PRICE, DAY], with_reasons=True)
+    verdict = await session.ajudge(asked, model=judge)
+    heard = judge.calls[0].prompt[1]["content"]
+    assert "1. Ann: Forty for the boat.\n2. Bob: Then on Monday." in heard
+    assert verdict.describe_finding(PRICE) == "met: Ann names forty, message 1"
+    assert verdict.describe_finding(DAY) == "not met: Nobody names a date"
+    copy = await session.acopy(into="copied")
+    for stored in (session, copy):
+        (later,) = (await stored.astate()).later_verdicts
+        assert later.verdict == verdict
+    # A judge without reasons is another judge.
+    assert (await session.ajudge([PRICE, DAY], model=ScriptedChatModel([HALF]))).reasons == {}
+
+
+@pytest.mark.parametrize(
+    ("decision", "reason"),
+    [
+        ({"reason": "Not met: no price.", "message": 1}, "the judge decided 'met', but wrote: Not"),
+        ({"reason": "It is.", "message": 3}, "the judge named message 3, but there are 2"),
+        ({"reason": "It is.", "message": -1}, "the judge named message -1, but there are 2"),
+    ],
+)
+async def test_a_finding_that_contradicts_its_reason_counts_as_inconclusive(
+    store: str, decision: dict[str, Any], reason: str
+) -> None:
+    session = await talked(store)
+    judge = ScriptedChatModel(script=[{"criterion_1": {**decision, "finding": "met"}}])
+    verdict = await session.ajudge(SeparateJudge([PRICE], with_reasons=True), model=judge)
+    assert verdict.findings == {PRICE: Finding.INCONCLUSIVE}
+    assert verdict.reasons[PRICE].text.startswith(reason)
+    assert not verdict.complete
+
+
+async def test_a_judge_within_the_run_records_its_reasons_and_replays_them(store: str) -> None:
+    own = {"criteria": [PRICE, DAY], "model": "judge", "with_reasons": True}
+    said = ScriptedChatModel(script=["Forty for the boat.", "Then on Monday."])
+    judge = ScriptedChatModel([REASONED])
+    options: Any = {"model": said, "models": {"judge": judge}, "store": store}
+    result = await aconverse(TALK | {"judge": own}, **options)
+    assert result.outcome is not None
+    (verdict,) = result.outcome.verdicts
+    assert verdict.reasons[PRICE].message == 1
+    replayed = await result.session.areplay()
+    assert replayed.outcome is not None
+    assert replayed.outcome.verdicts == (verdict,)
+
+
+def test_reasons_need_the_structured_form() -> None:
+    with pytest.raises(SpecError, match="with_reasons: a line has no room for a reason; set form"):
+        SeparateJudge([PRICE], with_reasons=True, form="lines")

@@ -496,7 +496,7 @@ CAP_ONLY = {"mode": "max_iterations_only"}
         (AT_CAPS, CAP_ONLY, None),
         (AT_CAPS, {"mode": FIRST}, None),
         (NEVER, {}, "The judge will not be asked"),
-        (NEVER, CAP_ONLY, "The judge will not be asked"),
+        (NEVER, CAP_ONLY, None),
         ({"kind": "speaker"}, {}, "The judge will not be asked"),
         (None, {}, None),
     ],
