@@ -1,6 +1,7 @@
 """The fakes by the names of their APIs, and the client that calls each."""
 
 from collections.abc import Callable
+from pkgutil import resolve_name
 from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel
@@ -8,35 +9,27 @@ from pydantic import SecretStr
 
 from duologue.nodes.testing import Script
 
-from .anthropic_messages import AnthropicMessages
 from .base import FakeServer
-from .deepseek import DeepSeek, DeepSeekR1
-from .google_generative import GoogleGenerative
-from .litellm import LiteLLM
-from .mistral import Mistral
-from .ollama_chat import OllamaChat
-from .openai_chat import OpenAIChat
-from .openai_responses import OpenAIResponses
-from .openrouter import OpenRouter
-from .vllm import Vllm
 
 KEY: Final = SecretStr("any")
 
-FAKES: Final[dict[str, type[FakeServer[Any]]]] = {
-    "openai_chat": OpenAIChat,
-    "openai_responses": OpenAIResponses,
-    "anthropic": AnthropicMessages,
-    "google": GoogleGenerative,
-    "ollama": OllamaChat,
-    "mistral": Mistral,
-    "deepseek": DeepSeek,
-    "openrouter": OpenRouter,
-    "vllm": Vllm,
-    "litellm": LiteLLM,
+# Classes by their modules: clients take seconds to import, and each worker of a parallel run reads
+# this module to list the tests.
+FAKES: Final = {
+    "openai_chat": "openai_chat:OpenAIChat",
+    "openai_responses": "openai_responses:OpenAIResponses",
+    "anthropic": "anthropic_messages:AnthropicMessages",
+    "google": "google_generative:GoogleGenerative",
+    "ollama": "ollama_chat:OllamaChat",
+    "mistral": "mistral:Mistral",
+    "deepseek": "deepseek:DeepSeek",
+    "openrouter": "openrouter:OpenRouter",
+    "vllm": "vllm:Vllm",
+    "litellm": "litellm:LiteLLM",
 }
-"""The fake of each API."""
+"""The module and class of each API's fake."""
 
-OLDER: Final[dict[str, type[FakeServer[Any]]]] = {"deepseek_r1": DeepSeekR1}
+OLDER: Final = {"deepseek_r1": "deepseek:DeepSeekR1"}
 """Fakes of older versions of APIs."""
 
 
@@ -52,7 +45,8 @@ def fake(api: str, script: Script = (), **options: Any) -> FakeServer[Any]:
     Returns:
         The server. Its `calls` are the answered requests, its `refused` the texts of the errors.
     """
-    return {**FAKES, **OLDER}[api](script, **options)
+    found: type[FakeServer[Any]] = resolve_name(f"{__package__}.{(FAKES | OLDER)[api]}")
+    return found(script, **options)
 
 
 def _openai(server: FakeServer[Any], **options: Any) -> BaseChatModel:
