@@ -16,7 +16,13 @@ from ..conversation.usage import Usage, add_usage, read_usage
 from ..log.state import State
 from ..rules.outcome import Outcome
 from ..rules.position import Position
-from ..session.checkpoints import config_of, reading_session, still_open, stored_conversation
+from ..session.checkpoints import (
+    config_of,
+    read_snapshot,
+    reading_session,
+    still_open,
+    stored_conversation,
+)
 from ..session.later_verdicts import LaterVerdict, read_verdicts, usage_for
 from ..session.session_row import title_of
 from ..session.stored_session import StoredSession
@@ -60,7 +66,7 @@ async def read_result(
     conversation = stored_conversation(row, store.url)
     graph = build_graph(checkpointer=store.checkpointer)
     with reading_session(graph, session):
-        state = await graph.aget_state(config_of(session))
+        state = await read_snapshot(graph, session)
         pending = await still_open(graph, config_of(session), state)
         result = StoredSession.of(session, conversation, state.values, pending)
     ended, state_now = result.outcome, cast("State", state.values)

@@ -30,6 +30,7 @@ from ..log.metadata import RemovedMessage
 from ..log.state import State, apply_update, log_of
 from ..rules.transitions import Node
 from ..store.base import SessionLease
+from ..store.errors import ReplacedSessionError
 from ..store.rows import SessionRow, reading_store
 from .client_turn import client_question
 from .dump import read_whole_dump
@@ -162,9 +163,14 @@ async def read_states(graph: Graph, session: str, *, logs: int | None = None) ->
 
 
 async def _states(graph: Graph, session: str, logs: int | None = None) -> list[State]:
-    states = _states_of(graph, await _list_checkpoints(graph, session), logs)
+    # In this order: another run may write between both reads. A newest state that is read after the
+    # list would contain the messages of several steps, none of which would be in the list.
+    newest = await read_snapshot(graph, session)
+    found = await _list_checkpoints(graph, session)
+    if found and found[-1].checkpoint["id"] != newest.config["configurable"].get("checkpoint_id"):
+        return _states_of(graph, found, None if logs is None else logs + 1)
     # If the process was killed before a checkpoint, the newest messages follow the last checkpoint.
-    return [*states, await _read(graph, config_of(session))]
+    return [*_states_of(graph, found, logs), cast("State", newest.values)]
 
 
 async def _list_checkpoints(graph: Graph, session: str) -> list[CheckpointTuple]:
@@ -327,12 +333,12 @@ async def settle(graph: Graph, session: str, conversation: Conversation) -> Stat
     """Write the checkpoint that is missing if the process was killed, and return the state."""
     with reading_session(graph, session):
         # A damaged state must not be written to.
-        check_state(session, conversation, await _read(graph, config_of(session)))
+        check_state(session, conversation, await _read(graph, session))
         found = await checkpointer_of(graph).aget_tuple(config_of(session))
         names = State.__annotations__
         if found is not None and any(name in names for _, name, _ in found.pending_writes or ()):
             await graph.aupdate_state(config_of(session), None, as_node=Node.END.value)
-        return await _read(graph, config_of(session))
+        return await _read(graph, session)
 
 
 def checkpointer_of(graph: Graph) -> BaseCheckpointSaver[Any]:
@@ -342,15 +348,30 @@ def checkpointer_of(graph: Graph) -> BaseCheckpointSaver[Any]:
     return saver
 
 
-async def _read(graph: Graph, config: RunnableConfig) -> State:
-    return cast("State", (await graph.aget_state(config)).values)
+async def _read(graph: Graph, session: str) -> State:
+    return cast("State", (await read_snapshot(graph, session)).values)
+
+
+async def read_snapshot(graph: Graph, session: str) -> StateSnapshot:
+    """Read a session's newest state.
+
+    If another run goes on with the session and replaces its checkpoints between the two reads of
+    LangGraph, the state is read again. Runs often end a moment after they have written a step.
+    """
+    for _ in range(_MOST_READS - 1):
+        with suppress(ReplacedSessionError):
+            return await graph.aget_state(config_of(session))
+    return await graph.aget_state(config_of(session))
+
+
+_MOST_READS: Final = 5
 
 
 async def questions_of(graph: Graph, session: str) -> list[Question]:
     """Return the questions that a session waits for."""
     config = config_of(session)
     with reading_session(graph, session):
-        return await still_open(graph, config, await graph.aget_state(config))
+        return await still_open(graph, config, await read_snapshot(graph, session))
 
 
 async def still_open(graph: Graph, config: RunnableConfig, state: StateSnapshot) -> list[Question]:

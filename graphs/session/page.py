@@ -24,7 +24,7 @@ from ..rules.position import Phase, Position
 from ..show.page import PageSession, memory_page_of, page_of
 from ..show.page_data import Spent
 from ..store.open import Store
-from .checkpoints import config_of, read_states, reading_session
+from .checkpoints import read_snapshot, read_states, reading_session
 from .later_verdicts import describe_later, read_verdicts
 from .session_row import check_speaker, known_session, read_session, title_of
 from .stored_session import StoredSession
@@ -76,7 +76,7 @@ class _Past:
 
 async def _read_now(graph: Graph, result: StoredSession) -> _Past:
     with reading_session(graph, result.session_id):
-        state = await graph.aget_state(config_of(result.session_id))
+        state = await read_snapshot(graph, result.session_id)
         return _Past(_position(cast("State", state.values)))
 
 

@@ -26,6 +26,7 @@ from .checkpoints import (
     check_state,
     config_of,
     failure_of,
+    read_snapshot,
     read_states,
     reading_session,
     still_open,
@@ -96,7 +97,7 @@ async def read_stored_session(store: Store, session: str) -> StoredSession:
 async def read_session(session: str, conversation: Conversation, graph: Graph) -> StoredSession:
     """Read a session from a graph's checkpointer."""
     with reading_session(graph, session):
-        state = await graph.aget_state(config_of(session))
+        state = await read_snapshot(graph, session)
         pending = await still_open(graph, config_of(session), state)
         check_state(session, conversation, cast("State", state.values))
         return StoredSession.of(session, conversation, state.values, pending, failure_of(state))

@@ -18,6 +18,10 @@ class BusySessionError(SessionError):
     """Another run has a lease on the session."""
 
 
+class ReplacedSessionError(SessionError):
+    """Another run has replaced the checkpoints of the session while they were read."""
+
+
 class LostSessionError(SessionError):
     """The run has lost its lease on the session, and writes nothing more to it."""
 

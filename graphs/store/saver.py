@@ -18,8 +18,7 @@ from langgraph.checkpoint.base import (
     DeltaChannelHistory,
 )
 
-from ..common.errors import SessionError
-from .errors import lost_session, store_errors
+from .errors import ReplacedSessionError, lost_session, store_errors
 from .lease import Lease
 from .rows import check_checkpoint, reading_store
 
@@ -48,7 +47,7 @@ class ReplacedReader(BaseCheckpointSaver[str]):
             session = _session(config)
             if self.lease is not None:
                 raise lost_session(session)
-            raise SessionError(
+            raise ReplacedSessionError(
                 f"Session {session!r} was changed by another run while it was read; read it again."
             )
         values = now.checkpoint["channel_values"]
