@@ -137,7 +137,9 @@ def build_graph(
     registry = Registry(registered)
     if conversation is None:
         if description is not None:
-            raise SpecError("description: describes a conversation; set conversation, too")
+            raise SpecError(
+                "description: there is no conversation to describe; set conversation, too"
+            )
         resources = Resources(
             found,
             registry,

@@ -58,7 +58,10 @@ def _read_row(
         fields = item
         if fields.keys().isdisjoint(paths):
             names = excerpt(list_names(fields))
-            raise SpecError(f"the output has none of the fields; it has {names}")
+            raise SpecError(
+                f"the output has {names}, but none of the fields {list_names(paths)}; use a schema "
+                "with them"
+            )
     elif len(others) == 1:
         fields = {others[0]: item}
     else:
@@ -74,10 +77,10 @@ def _read_row(
 def _describe_mismatch(others: Sequence[str]) -> str:
     if not others:
         return (
-            "no field is left for the output, because that batch varies all of them; add the field "
-            "for the output"
+            "the earlier batch varies all of these fields, so none is left for its output; add a "
+            "field for the output"
         )
     return (
-        f"the output is one value for the fields {list_names(others)}; use a schema with these "
-        "fields"
+        f"the output is a single value, but must fill the fields {list_names(others)}; use a "
+        "schema with these fields"
     )

@@ -397,7 +397,7 @@ def _places(base: Base, axes: Sequence[Axis]) -> dict[str, Path]:
             if path[0] != LABELS:
                 found[text] = _find_in_axis(axis, base.place, path)
             elif len(path) != 2:
-                raise axis.error(f"{text} is not a label; write {LABELS}.NAME")
+                raise axis.error(f"{text} is not a label's path; write {LABELS}.NAME")
     try:
         check_apart([(place, text) for text, place in found.items()])
     except ValueError as error:

@@ -59,7 +59,7 @@ async def open_driver(
     check_settings(settings)
     if options.get("message") is not None:
         raise TypeError(
-            "message: a batch has none, as its sessions begin without one; leave it out"
+            "message: the sessions of a batch begin without a message; leave this option out"
         )
     name = batch_name(settings.name, source)
     checked = await check_batch(source, name, options.get("store"))

@@ -104,7 +104,10 @@ def _number(name: str, given: object) -> float:
     try:
         number = float(given)
     except (TypeError, ValueError, ArithmeticError) as error:
-        raise SpecError(f"the score {name!r} returned no number: {error}") from error
+        raise SpecError(
+            f"the score {name!r} returned a value that can't be converted to a number "
+            f"({error}); return a number"
+        ) from error
     if not isfinite(number):
         raise SpecError(f"the score {name!r} returned {number}; return a finite number")
     return number

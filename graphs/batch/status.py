@@ -44,7 +44,7 @@ class LostCalls(Data):
     def __str__(self) -> str:
         calls = "1 answer was" if self.calls == 1 else f"{self.calls:,} answers were"
         cost = f", cost {self.cost:.4g}" if self.cost is not None else ""
-        return f"{calls} lost to a kill: about {self.tokens:,} tokens{cost}."
+        return f"{calls} lost when a process was killed: about {self.tokens:,} tokens{cost}."
 
 
 class BatchStatus(Shown, Data):

@@ -43,7 +43,8 @@ def run(
         typer.Option(
             metavar="N",
             min=1,
-            help="Run only the first N cells; a larger N continues. [default: all]",
+            help="Run only the first N cells. Run again with a larger N for more cells. [default: "
+            "all]",
         ),
     ] = None,
     sample: Annotated[
@@ -51,7 +52,8 @@ def run(
         typer.Option(
             metavar="N",
             min=1,
-            help="Make the batch a random sample of N cells. [default: all, or as begun]",
+            help="Make the batch a random sample of N cells. [default: all cells, or the stored "
+            "sample]",
         ),
     ] = None,
     seed: Annotated[
@@ -59,7 +61,8 @@ def run(
         typer.Option(
             metavar="N",
             min=0,
-            help="The seed of the shuffled order and of the sample. [default: 0, or as begun]",
+            help="The seed of the shuffled order and of the sample. [default: 0, or the stored "
+            "seed]",
         ),
     ] = None,
     no_shuffle: Annotated[
@@ -87,8 +90,8 @@ def run(
         typer.Option(
             metavar="SECONDS",
             min=0,
-            help="How long, in seconds, calls wait for a server that stops answering. "
-            "[default: 3600]",
+            help="Maximum number of seconds that calls wait for a server that is down. [default: "
+            "3600]",
             show_default=False,
         ),
     ] = 3600,
@@ -160,8 +163,8 @@ def report(
         str | None,
         typer.Option(
             metavar="SCORE",
-            help="List the cells with the lowest score first; -SCORE lists the highest first. "
-            "[default: in the order of the run]",
+            help="List the cells with the lowest score first, or with -SCORE those with the "
+            "highest. [default: the order of the run]",
         ),
     ] = None,
     store: StoreOption = None,

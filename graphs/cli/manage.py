@@ -58,7 +58,7 @@ def sessions(
     ] = None,
     after: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="Only sessions after this one in the list."),
+        typer.Option(metavar="ID", help="Only sessions after the one with this id in the list."),
     ] = None,
     store: StoreOption = None,
     as_json: Json = False,

@@ -128,7 +128,9 @@ ModelOption = Annotated[
 ]
 Seed = Annotated[
     int | None,
-    typer.Option("--seed", metavar="N", help="The seed, for models that can repeat their output."),
+    typer.Option(
+        "--seed", metavar="N", help="A random seed, with which some models repeat their output."
+    ),
 ]
 Reset = Annotated[
     bool,

@@ -33,7 +33,7 @@ def fork(
     mode: Annotated[str | None, mode_option("unchanged")] = None,
     max_iterations: Annotated[int | None, cap_option("unchanged")] = None,
     task: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="A new task. It is not rewritten.")
+        str | None, typer.Option(metavar="TEXT", help="A new task, used exactly as written.")
     ] = None,
     prompt: Annotated[
         list[str] | None,
@@ -80,7 +80,7 @@ def _by_speaker(*options: tuple[str, str, list[str] | None]) -> dict[str, dict[s
                 raise SpecError(f"{option}: {pair!r} has no '='; write SPEAKER=TEXT")
             fields = found.setdefault(name.strip(), {})
             if field in fields:
-                raise SpecError(f"{option}: {name.strip()!r} has two values; give one")
+                raise SpecError(f"{option}: {name.strip()!r} has two values; pass one")
             fields[field] = text
     return found
 
@@ -262,7 +262,7 @@ def export(
     ] = None,
     trial: Annotated[
         int | None,
-        typer.Option(metavar="N", help="With --batch: only the trial with this number, from 1."),
+        typer.Option(metavar="N", help="With --batch: only trial N of each combination, from 1."),
     ] = None,
     no_metadata: Annotated[
         bool,

@@ -151,7 +151,7 @@ def _fault_of_address(variable: str, url: str, *, has_key: bool) -> str | None:
     sent = next((name for name in _SENT_VARIABLES if os.environ.get(name)), None)
     if sent is not None:
         return (
-            f"{variable}: the address in {NAME} is not used while {sent} is set, which would be "
-            f"sent to it; set {variable} in the environment"
+            f"{variable}: the address in {NAME} is not used, because the value of {sent} in the "
+            f"environment would be sent to it; set {variable} in the environment, too"
         )
     return None

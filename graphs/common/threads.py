@@ -270,7 +270,7 @@ def _call(function: Callable[..., T], *given: object) -> T:
         return function(*given)
     except StopIteration as error:
         # A coroutine can't raise StopIteration.
-        raise RuntimeError("it has no further answer (StopIteration)") from error
+        raise RuntimeError("it raised StopIteration: it has no more answers") from error
 
 
 def iterate(source: AsyncGenerator[T, None]) -> Iterator[T]:

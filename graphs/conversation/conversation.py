@@ -41,7 +41,9 @@ def how_it_ends(conversation: ConversationFields) -> list[str]:
     if end_chat.waits_for_tasks:
         asked = ", ".join(conversation.stoppers)
         by = " by the judge" if conversation.has_separate_judge else ""
-        found.append(f"by completed tasks ({end_chat.mode.value}; checked{by} after {asked})")
+        found.append(
+            f"by completed tasks ({end_chat.mode.value}; checked{by} after each turn of {asked})"
+        )
     for speaker in conversation.speakers:
         if speaker.human is not None:
             found += _describe_ends_by_people(speaker.human)

@@ -75,7 +75,7 @@ def merge_speakers(speakers: tuple[Speaker, ...], changes: object) -> tuple[obje
     """Change the speakers that a dict names."""
     found: dict[str, object] = {speaker.name: speaker for speaker in speakers}
     for name, given in require_fields(
-        changes, "speakers", "of changes by the speakers' names"
+        changes, "speakers", "from speakers' names to changes"
     ).items():
         if name not in found:
             raise SpecError(
@@ -83,7 +83,7 @@ def merge_speakers(speakers: tuple[Speaker, ...], changes: object) -> tuple[obje
             )
         path = ("speakers", name)
         found[name] = merge_speaker(
-            found[name], require_fields(given, ".".join(path), "of its fields"), path
+            found[name], require_fields(given, ".".join(path), "of the speaker's fields"), path
         )
     return tuple(found.values())
 

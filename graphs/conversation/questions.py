@@ -75,7 +75,7 @@ def _require_content(given: str) -> str:
 _AnyText = Annotated[
     str,
     BeforeValidator(_require_text),
-    Field(description="The message. It may be empty or exit, as the question says."),
+    Field(description="The message. The question explains an empty message and exit."),
 ]
 _SomeText = Annotated[
     str,
@@ -202,8 +202,8 @@ class ApprovalQuestion(_Question):
             answer: JsonValue = json.loads(typed)
         except ValueError as error:
             raise AnswerError(
-                f"the answer is not JSON ({error}), and the question stays open: "
-                f"it must be like {self.sample()}"
+                f"the answer is not JSON ({error}), and the question stays open; write, for "
+                f"example, {self.sample()}"
             ) from error
         return answer
 

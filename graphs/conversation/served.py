@@ -54,7 +54,7 @@ def describe_messages(conversation: Conversation) -> str:
     """Return a description of what a client's message means for a conversation."""
     if conversation.people:
         return f"The next message of {' or '.join(conversation.people)}."
-    own = f" Without one: {conversation.task}" if conversation.task else ""
+    own = f" If there is no message: {conversation.task}" if conversation.task else ""
     return f"The task, as the user's message.{own}"
 
 

@@ -204,7 +204,7 @@ def apply_changes(conversation: Conversation, changes: Mapping[str, object]) -> 
         if field in changes:
             raise SpecError(f"{field}: can't be changed in a fork; leave it out")
     of_speakers = require_fields(
-        changes.get("speakers", {}), "speakers", "of changes by the speakers' names"
+        changes.get("speakers", {}), "speakers", "from speakers' names to changes"
     )
     for name, fields in of_speakers.items():
         for field in FIXED_OF_SPEAKERS:

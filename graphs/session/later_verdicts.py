@@ -81,7 +81,7 @@ def describe_later(log: Sequence[AnyMessage], verdicts: Sequence[LaterVerdict]) 
     for one in verdicts:
         model = ", ".join(one.usage) or one.judge.model
         by = f" by {model}" if model else ""
-        about = "" if id(one) in current else ", about other messages than the present ones"
+        about = "" if id(one) in current else ", before the messages changed"
         when = f"{one.created_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
         found = describe_findings(one.verdict) or "the verdict could not be read"
         lines.append(f"Judged later{by} ({when}{about}): {found}")

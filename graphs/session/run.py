@@ -169,7 +169,8 @@ IDLE_JUDGE: Final = (
 
 LATE_JUDGE: Final = (
     "The judge is asked only at a cap and can't end the conversation, because end_chat.mode is "
-    f"max_iterations_only by default. {_REMEDY}, or set max_iterations_only to keep it so."
+    f"max_iterations_only by default. {_REMEDY}, or set max_iterations_only to confirm that this "
+    "is intended."
 )
 """The notice that a separate judge only makes a final verdict, because no mode is set."""
 

@@ -97,8 +97,8 @@ async def end_waiting(store: Store, session: str) -> None:
         following = decide(conversation, position)
         if following.node is not Node.END:
             raise SessionError(
-                f"Session {session!r} waits for an answer, and its end_chat.when does not end it "
-                "on a stop alone; answer it, or delete it."
+                f"Session {session!r} waits for an answer and can't be stopped: a stop alone does "
+                "not meet its end_chat.when. Answer the question, or delete the session."
             )
         ended = with_next_step(
             conversation, position, following, {**state, "messages": log}, is_new=True

@@ -95,5 +95,5 @@ class PrivateOpening(Spec):
     @model_validator(mode="after")
     def _check_lines_or_prompt(self) -> Self:
         if bool(self.lines) is (self.prompt is not None):
-            raise ValueError("must have either lines or a prompt; set one of them")
+            raise ValueError("must have either lines or a prompt; set exactly one of them")
         return self

@@ -177,7 +177,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401
         dumps = getattr(value, method, None)
         if callable(dumps) and not isinstance(value, type):
             return dumps()
-    raise TypeError(f"a {type(value).__name__} has no plain form")
+    raise TypeError(f"a {type(value).__name__} can't be stored as plain data")
 
 
 def _fields(value: Any) -> dict[str, Any]:  # noqa: ANN401

@@ -95,7 +95,7 @@ class Model:
             self.gate is not None and self.gate.needs_prices
         )
         if (prices or counts_money) and self.price(prices) is None:
-            why = f"the table has {list_names(prices)}" if prices else "max_cost needs one"
+            why = f"the table has {list_names(prices)}" if prices else "max_cost needs a price"
             raise SpecError(f"prices: the model {self.label!r} has no price ({why}); add one")
 
     async def answer(

@@ -72,7 +72,7 @@ def make_hand_off_tool(conversation: Conversation, speaker: Speaker) -> BaseTool
 
 
 def _never(**_: object) -> None:
-    raise AssertionError("a call of it is a message")
+    raise AssertionError("the hand-over tool never runs: a call of it is a message")
 
 
 def read_hand_over(answer: AIMessage) -> tuple[AIMessage, HandedOver]:

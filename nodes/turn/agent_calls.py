@@ -180,7 +180,7 @@ class ModelCalls(BaseCallbackHandler):
         prices = self._conversation.prices
         self._prices[model] = price = prices.get(model) if prices else listed
         if price is None and (prices or self._counts_money):
-            why = f"the table has {list_names(prices)}" if prices else "max_cost needs one"
+            why = f"the table has {list_names(prices)}" if prices else "max_cost needs a price"
             self._unpriced = SpecError(
                 f"prices: the model {model!r}, which the agent {self._agent!r} "
                 f"calls, has no price ({why}); add one"

@@ -272,7 +272,7 @@ def _report(exit_code: int, outputs: Sequence[str], left: int) -> str:
     nothing = NO_OUTPUT if exit_code else PRINTED_NOTHING
     shown = "\n".join(text.strip("\n") for text in outputs if text.strip()) or nothing
     blocks = "block was" if left == 1 else "blocks were"
-    behind = f"\n{left} more {blocks} not run because of this." if left else ""
+    behind = f"\n{left} more {blocks} not run because of this failure." if left else ""
     return f"Exit code: {exit_code} ({how})\nOutput:\n{shown}{behind}"
 
 

@@ -38,7 +38,7 @@ def made(name: str = "add", description: str = "Adds.", schema: object = None) -
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (made(description=""), "the tool 'add' has no description, by which models know it"),
+        (made(description=""), "the tool 'add' has no description for models"),
         (made(description=" \n"), "the tool 'add' has no description"),
         (made(""), "'' can't be a tool's name"),
         (made("  "), "'  ' can't be a tool's name"),
@@ -46,7 +46,7 @@ def made(name: str = "add", description: str = "Adds.", schema: object = None) -
         (made("a\ud800"), r"'a\ud800' can't be a tool's name"),
         (
             made("auto"),
-            "'auto' can't be a tool's name, since it is a choice of tools; choose another name",
+            "'auto' can't be a tool's name, since tool_choice gives this word a meaning",
         ),
         (made("required"), "'required' can't be a tool's name"),
         (made("none"), "'none' can't be a tool's name"),

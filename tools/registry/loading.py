@@ -33,7 +33,10 @@ def load_entry_points(kind: str, entries: Sequence[EntryPoint], path: str) -> An
         ) from error
     check_kind(kind, found, f"{path}: {what}")
     if kind == "tools" and found.name != entry.name:
-        raise SpecError(f"{path}: {what} calls itself {found.name!r}; give both the same name")
+        raise SpecError(
+            f"{path}: {what} has the name {found.name!r} in its code; give it the "
+            "same name in both places"
+        )
     return found
 
 
@@ -70,8 +73,8 @@ def as_tool(given: object, where: str) -> Any:  # noqa: ANN401  # checked by `ch
     name = given.__name__
     if not inspect.getdoc(given):
         raise SpecError(
-            f"{where}: the function {name!r} has no docstring, which describes it to models; "
-            "add one"
+            f"{where}: the function {name!r} has no docstring; add one that describes the tool to "
+            "models"
         )
     try:
         return tool(given)

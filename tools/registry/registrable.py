@@ -95,7 +95,7 @@ def _check_content(kind: str, found: Any, where: str) -> None:  # noqa: ANN401
 def _check_tool(tool: BaseTool, where: str) -> None:
     name = tool.name
     if not name.strip() or not name.isprintable():
-        raise SpecError(f"{where}: {name!r} can't be a tool's name; choose a printable one")
+        raise SpecError(f"{where}: {name!r} can't be a tool's name; use printable characters")
     if name != name.strip() or len(name) > NAME_LENGTH:
         raise SpecError(
             f"{where}: {name!r} can't be a tool's name; choose one of up to {NAME_LENGTH} "
@@ -104,13 +104,13 @@ def _check_tool(tool: BaseTool, where: str) -> None:
     _check_metadata(tool.metadata or {}, f"{where}: the tool {name!r}")
     if name in _TAKEN:
         raise SpecError(
-            f"{where}: {name!r} can't be a tool's name, since it is a choice of tools; choose "
-            "another name"
+            f"{where}: {name!r} can't be a tool's name, since tool_choice gives this word a "
+            "meaning; choose another name"
         )
     if not tool.description.strip():
         raise SpecError(
-            f"{where}: the tool {name!r} has no description, by which models know it; add a "
-            "docstring or description="
+            f"{where}: the tool {name!r} has no description for models; add a docstring, or pass "
+            "description="
         )
     try:
         # Arguments that the runtime fills in, such as a ToolRuntime, are not in the schema.

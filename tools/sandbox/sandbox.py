@@ -175,7 +175,7 @@ async def _level(sandbox: Sandbox, language: Language, at: str = "sandbox.level"
     if wanted != "monty" and tried is None:
         return "bubblewrap"
     if wanted == "bubblewrap" or language == "shell":
-        why = "a shell needs it" if wanted == "auto" else "the spec asks for it"
+        why = "a shell needs it" if wanted == "auto" else "sandbox.level requires it"
         raise SpecError(
             f"{at}: bubblewrap doesn't work on this machine ({tried}), and {why}; fix it, set the "
             "level to 'monty' for Python without a shell, or, if you trust the code, to 'host'"

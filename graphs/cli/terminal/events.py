@@ -228,7 +228,7 @@ class Transcript:
         if event.cut_off:
             self.body(f"({CUT_OFF}.)", "dim")
         if event.problem is not None:
-            self.body(f"(Kept after a second try: {one_line(event.problem)})", "dim")
+            self.body(f"(Used despite a problem: {one_line(event.problem)})", "dim")
 
     def _inside(self, event: ThoughtReceived | VerdictGiven) -> None:
         """Print a thought or a verdict."""

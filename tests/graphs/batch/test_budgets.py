@@ -278,7 +278,7 @@ async def test_calls_lost_to_a_kill_count_for_the_budget_and_are_shown(tmp_path:
     assert status.lost.calls > 0
     assert status.lost.cost is not None
     assert status.lost.cost >= status.lost.calls * 110 * 6e-6
-    assert f"{status.lost.calls} answers were lost to a kill: about" in str(status)
+    assert f"{status.lost.calls} answers were lost when a process was killed: about" in str(status)
     status = await arun_batch(batch(0.02), name="b", model=first, store=store)
     again = await run.astatus()
     assert again.lost == status.lost

@@ -169,10 +169,12 @@ def test_a_value_that_does_not_fit_is_named_by_its_session(store: str) -> None:
     assert str(caught.value).startswith(
         f"vary.title, end_chat.max_iterations: batch:lists, session {first}: input should be"
     )
-    with pytest.raises(SpecError, match=f"batch:lists, session {first}: no field is left"):
+    with pytest.raises(SpecError, match=f"batch:lists, session {first}: the earlier batch"):
         run_talks(store, vary={"title": "batch:lists"})
     Session(first, store=store).delete()
-    with pytest.raises(SpecError, match=f"session {second}: the output is one value for the"):
+    with pytest.raises(
+        SpecError, match=f"session {second}: the output is a single value, but must"
+    ):
         run_talks(store, vary={"title, task, seed": "batch:lists"})
 
 
@@ -216,10 +218,18 @@ def test_rows_come_from_the_output_and_the_values_of_its_cell(
 @pytest.mark.parametrize(
     ("output", "paths", "told"),
     [
-        ("Dig.", ["title"], "no field is left for the output"),
-        ("Dig.", ["task", "seed"], "the output is one value for the fields 'task', 'seed'; use a"),
-        ({"tasc": "Dig."}, ["task"], "the output has none of the fields; it has 'tasc'"),
-        ({"a": [1], "b": [2]}, ["task"], "the output has none of the fields; it has 'a', 'b'"),
+        ("Dig.", ["title"], "so none is left for its output"),
+        (
+            "Dig.",
+            ["task", "seed"],
+            "the output is a single value, but must fill the fields 'task', 'seed'; use a",
+        ),
+        (
+            {"tasc": "Dig."},
+            ["task"],
+            "the output has 'tasc', but none of the fields 'task'; use a schema with them",
+        ),
+        ({"a": [1], "b": [2]}, ["task"], "the output has 'a', 'b', but none of the fields 'task'"),
         ([{"task": "Dig."}], ["task", "seed"], "seed: is missing in the output"),
         ({"task": "Dig.", "seeds": 1}, ["task", "seed"], "did you mean 'seeds'?"),
     ],

@@ -340,10 +340,10 @@ async def test_of_a_model_of_the_users_own_it_is_known_too_whether_it_can_be_had
 async def test_what_counts_money_needs_all_prices(tmp_path: Path) -> None:
     gate = Turnstile(needs_prices=True)
     model = ScriptedChatModel(["Yes.", "No."])
-    with pytest.raises(SpecError, match="max_cost needs one"):
+    with pytest.raises(SpecError, match="max_cost needs a price"):
         await run(talk(None, None), gate, tmp_path / "s.db", model=model)
     agents = {"researcher": create_agent(model, [])}
-    with pytest.raises(SpecError, match="max_cost needs one"):
+    with pytest.raises(SpecError, match="max_cost needs a price"):
         await run(talk(AGENT, AGENT), gate, tmp_path / "a.db", agents=agents, model=model)
     assert not model.calls
     assert not gate.entered

@@ -105,8 +105,12 @@ async def test_a_score_may_be_sync_or_async_take_the_values_and_give_several_num
         (lambda result: "1", "returned str; return a number, True or False"),
         (lambda result: inf, "returned inf; return a finite number"),
         (lambda result: nan, "returned nan; return a finite number"),
-        (lambda result: 10**400, "returned no number: int too large to convert to float"),
-        (Wanting, "returned no number: never"),
+        (
+            lambda result: 10**400,
+            "returned a value that can't be converted to a number "
+            "(int too large to convert to float); return a number",
+        ),
+        (Wanting, "returned a value that can't be converted to a number (never); return a number"),
         (lambda result: {}, "returned an empty dict; return at least one score"),
         (lambda result: NOTHING["x"], "failed: KeyError: 'x'"),
         (lambda result: exit(1), "failed: SystemExit: 1"),

@@ -140,7 +140,7 @@ WRONG: list[tuple[object, str]] = [
     ({"": [1]}, "vary: '' is not a path"),
     ({3: [1]}, "vary: 3 is not a path; it must be text"),
     (["task"], "vary: must be a table of fields with their values, not ['task']"),
-    ({"labels": [1]}, "vary.labels: labels is not a label; write labels.NAME"),
+    ({"labels": [1]}, "vary.labels: labels is not a label's path; write labels.NAME"),
     ({"labels": {"a": {"b": [1]}}}, "vary.labels.a.b: labels.a.b is not a label"),
     ({"speakers.Bob.task": ["x"]}, "vary.speakers.Bob.task: speakers: no speaker is called 'Bob'"),
     ({"speakers.2.task": ["x"]}, "speakers: there is no item 2; the list has 2 items"),

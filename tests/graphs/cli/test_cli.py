@@ -441,7 +441,7 @@ def test_a_fork_takes_other_rules(serve: Serve, tmp_path: Path) -> None:
         (
             ["--prompt", "Owner=a", "--prompt", "Owner=b"],
             2,
-            "--prompt: 'Owner' has two values; give one",
+            "--prompt: 'Owner' has two values; pass one",
         ),
         (["--speaker-task", "Ownr=x"], 2, "no speaker is called 'Ownr'; did you mean 'Owner'?"),
         (

@@ -185,7 +185,7 @@ def test_a_call_that_waits_is_told_with_a_command_that_lets_it_run(
     ran = duologue("answer", "c", "yes, do")
     assert (ran.exit_code, ran.stdout) == (2, "")
     assert ran.stderr.startswith("Error: the answer is not JSON (")
-    assert ran.stderr.endswith('it must be like {"decisions": [{"type": "approve"}]}\n')
+    assert ran.stderr.endswith('write, for example, {"decisions": [{"type": "approve"}]}\n')
     ran = duologue("answer", "c", '{"decisions": [{"type": "approve"}]}')
     assert "(It answers: {'decisions': [{'type': 'approve'}]})" in ran.stdout
 

@@ -91,7 +91,7 @@ def test_a_streamed_reply_is_shown_once_and_taken_back_when_rejected() -> None:
     assert text.count("Hello there") == 1
     # The cursor moves up over the line of the draft, which is then written again, dimmed.
     assert "Wrong\n\x1b[1A\x1b[2KWrong\n(Rejected and asked again: No.)\n" in text
-    assert text.endswith("Right\n(Kept after a second try: Odd.)\n")
+    assert text.endswith("Right\n(Used despite a problem: Odd.)\n")
 
 
 def test_tools_take_one_line_each_and_an_outcome_tells_what_was_used() -> None:

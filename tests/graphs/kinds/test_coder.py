@@ -250,7 +250,7 @@ def test_blocks_run_in_order_and_stop_at_the_first_failure() -> None:
     assert said.startswith("Exit code: 1 (it failed)\nOutput:\none\n")
     assert "ZeroDivisionError" in said
     assert "three" not in said
-    assert said.endswith("1 more block was not run because of this.")
+    assert said.endswith("1 more block was not run because of this failure.")
     [parsed] = result.parsed("user_proxy")
     assert isinstance(parsed, dict)
     assert parsed["exit_code"] == 1

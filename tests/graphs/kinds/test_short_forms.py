@@ -402,7 +402,7 @@ def test_a_conversation_is_changed_by_making_another() -> None:
         ({"sed": 3}, "sed: there is no such field; did you mean 'seed'?"),
         ({"speakers": {"Anna": {}}}, "speakers: no speaker is called 'Anna'; did you mean 'Ann'?"),
         ({"speakers": {"Ann": {"nme": 1}}}, "speakers.Ann.nme: there is no such field; did you m"),
-        ({"speakers": {"Ann": 5}}, "speakers.Ann: must be a dict of its fields, not 5"),
+        ({"speakers": {"Ann": 5}}, "speakers.Ann: must be a dict of the speaker's fields, not 5"),
         ({"end_chat": {"max_iterations": 0}}, "end_chat.max_iterations: input should be greater"),
         ({"version": 7}, "version: input should be 14"),
     ],

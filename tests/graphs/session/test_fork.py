@@ -503,9 +503,9 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"speakers": {"Zoe": {}}}, "speakers: no speaker is called 'Zoe'; choose one of 'Ann', 'Ben'"),
     (
         {"speakers": [{"name": "Ann"}]},
-        "speakers: must be a dict of changes by the speakers' names",
+        "speakers: must be a dict from speakers' names to changes",
     ),
-    ({"speakers": {"Ann": "x"}}, "speakers.Ann: must be a dict of its fields, not 'x'"),
+    ({"speakers": {"Ann": "x"}}, "speakers.Ann: must be a dict of the speaker's fields, not 'x'"),
     (
         {"speakers": {"Ann": {"system_promt": "x"}}},
         "speakers.Ann.system_promt: there is no such field; did you mean 'system_prompt'?",

@@ -216,7 +216,7 @@ async def test_a_verdict_about_messages_that_have_changed_since_is_shown_as_such
     session = await talked(store)
     await session.ajudge([PRICE, DAY], model=ScriptedChatModel(lambda prompt: HALF))
     await session.aadd_message("Ann", "Fifty.")
-    assert ", about other messages than the present ones): A price is named (met)" in (
+    assert ", before the messages changed): A price is named (met)" in (
         await session.aexport("markdown")
     ).replace("\\", "")
 

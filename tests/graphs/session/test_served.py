@@ -224,7 +224,10 @@ def test_name_description_and_schema_are_its_own(
         ({"conversation": chat(tools=["nosuch"])}, "speakers.1.tools: there is no tool 'nosuch'"),
         ({"conversation": chat(sandbox="host")}, "sandbox.level: 'host' is not allowed here"),
         ({"conversation": GARDEN, "form": ChatForm}, "conversation: can't be set together with"),
-        ({"description": "Plans beds."}, "description: describes a conversation; set conversation"),
+        (
+            {"description": "Plans beds."},
+            "description: there is no conversation to describe; set conversation",
+        ),
     ],
 )
 def test_a_wrong_conversation_is_one_error_when_the_graph_is_built(

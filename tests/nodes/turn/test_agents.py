@@ -417,7 +417,7 @@ def test_without_prices_the_list_of_the_provider_counts(monkeypatch: pytest.Monk
     assert result.outcome is not None
     assert (result.outcome.reason.value, len(result.transcript)) == ("max_cost", 1)
     near = ChatOpenAI(model="gpt-4o", api_key=SecretStr("k"), base_url="http://localhost:9/v1")
-    with pytest.raises(SpecError, match=r"'gpt-4o', which .* has no price .max_cost needs one"):
+    with pytest.raises(SpecError, match=r"'gpt-4o', which .* has no price .max_cost needs a price"):
         converse(talk(near, **dear), store="memory:")
 
 
