@@ -222,7 +222,8 @@ async def _find_not_stored(
         store: The store.
         name: The batch's name.
         rows: The rows of calls.
-        under_way: Number of stored calls of each session whose cell's row does not contain it.
+        under_way: Number of stored calls of each session whose usage its cell's row does not
+            contain yet.
     """
     cells = await store.batches.known(name, [row.session for row in rows])
     stored = {**{session: cell.calls for session, cell in cells.items()}, **under_way}

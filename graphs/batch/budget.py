@@ -321,7 +321,7 @@ class Budget:
         return self._parts(taken.tokens, taken.cost or 0.0)
 
     def _parts(self, tokens: int, cost: float) -> list["_Part"]:
-        """Return the part of each budget that so many tokens and so much money are."""
+        """Return the part of each budget that these tokens and this cost take."""
         most_cost, most_tokens = self.limits.max_cost, self.limits.max_tokens
         parts = list[_Part]()
         if most_cost is not None:
@@ -339,7 +339,7 @@ class Budget:
             self._by_place[reserved.place] = reserved
 
     def _end(self, reserved: Reservation, state: _State) -> None:
-        """End the flight of a call."""
+        """Remove a call from the calls in flight."""
         self._in_flight -= 1
         self._tokens -= reserved.used.tokens
         # Without a rest of rounded sums.

@@ -37,7 +37,7 @@ PLAIN_TEXTS: Final = frozenset(
         *("user_prompt", "assistant_prompt", "coder_prompt", "writer_prompt", "critic_prompt"),
     }
 )
-"""Fields whose text contradicts no other field: if one text fits the conversation, each does."""
+"""Fields whose text can't contradict another field: if one text fits, every text fits."""
 
 _TEXT: Final[TypeAdapter[str]] = TypeAdapter(Text)
 
@@ -422,8 +422,8 @@ def group_rows(
 
     Args:
         axis: The axis.
-        columns: The columns that are compared. The function of a column returns true for values
-            that are all alike. Other values, or all values if it is None, are like their equals.
+        columns: The columns that are compared, each with a function or None. Values for which the
+            function returns true are all alike. Other values are alike only if they are equal.
     """
     found: dict[tuple[str, ...], RowGroup] = {}
     for number, row in enumerate(axis.rows):

@@ -6,8 +6,8 @@ values of each field and a seed. It covers the grid evenly, however early the ba
 - In the first k cells, two values of the same field occur equally often, or differ by one. The same
   holds for two combinations of values of the first fields: of the first two, the first three, and
   so on up to all of them. So no combination is tried again before all others have been tried.
-- Pairs of values of other fields occur about as evenly as in a random order. The test measures 0.6
-  of its unevenness, on average over grids.
+- Pairs of values of other fields occur about as evenly as in a random order. A test measures 0.6
+  times the unevenness of a random order, as a mean over grids.
 - With a random seed, each cell is equally likely at each place of its trial. So the first k cells
   are a fair sample of a batch with one trial.
 
@@ -68,7 +68,7 @@ class _Step(NamedTuple):
         return self.values[(place + self.shift(place)) % self.size]
 
     def place(self, before: int, value: int) -> int:
-        """Return the place of a value and of the combination before it, which is at `before`."""
+        """Return the place at which a value occurs together with the combination at `before`."""
         wanted = self.places[value]
         shift = (wanted - before) % self.shared
         # The place that leaves `before` and `wanted - shift` (Chinese remainder theorem).

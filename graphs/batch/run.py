@@ -222,8 +222,8 @@ async def arun_batch(
             None, the sessions run in this process.
         patience: Time in seconds for which the calls wait for a model's server that is down
             (unreachable, status 502 or 503). The server is tried again after 1 second, 2, 4 and so
-            on, at least once a minute. If no call of the batch has been answered yet, or with 0,
-            the batch stops at once.
+            on, at least once a minute. If it is 0, or if no call of the batch has been answered
+            yet, the batch stops at once.
         scores: Functions that score a session that has ended, by name. A function receives the
             session's `Result`, or the `Result` and the cell's values by path, and returns a number,
             a bool, or a dict of them by name.
@@ -235,9 +235,10 @@ async def arun_batch(
             batch has all cells, or the sample with which it was begun.
         seed: The seed of the shuffled order and of the sample, 0 or more. It is stored with the
             batch, and cannot change. If None, the stored seed, or 0 for a new batch.
-        shuffle: Whether the cells run in a random order whose every beginning covers the values of
-            each field equally. If False, they run in the order of their numbers. This cannot
-            change. If None, as stored, or True for a new batch.
+        shuffle: Whether the cells run in a random order, in which the cells that have run so far
+            always cover the values of each field equally. If False, they run in the order of their
+            numbers. A later run can't change the order. If None, the stored order, or True for a
+            new batch.
         **options: The options of each session's run.
 
     Returns:

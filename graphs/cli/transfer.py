@@ -224,8 +224,8 @@ def export(
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help=f"For a session: {_list_formats()}. For a batch: jsonl, one object per session; "
-            "openai; or sharegpt. [default: markdown; for a batch: jsonl]",
+            help=f"For a session: {_list_formats()}. For a batch: jsonl (one object per session), "
+            "openai or sharegpt. [default: markdown; for a batch: jsonl]",
         ),
     ] = None,
     speaker: Annotated[
@@ -262,7 +262,9 @@ def export(
     ] = None,
     trial: Annotated[
         int | None,
-        typer.Option(metavar="N", help="With --batch: only trial N of each combination, from 1."),
+        typer.Option(
+            metavar="N", help="With --batch: only trial N of each combination; the first is 1."
+        ),
     ] = None,
     no_metadata: Annotated[
         bool,

@@ -112,8 +112,8 @@ def load_settings() -> Settings:
     """Read the settings from the environment, and from a ``.env`` file of the working folder.
 
     The environment overrides the file. The file may set keys, model names, an address and numbers.
-    Its address is used with a key from the file, or on this machine without a key, but never with a
-    key from the environment.
+    The address in the file is used only with a key from the file, or without a key if it is an
+    address of this machine. A key from the environment is never sent to it.
 
     Raises:
         SpecError: A variable of the environment has an invalid value.

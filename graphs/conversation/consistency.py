@@ -99,7 +99,9 @@ def _check_hearers(conversation: ConversationFields) -> None:
         for name in others:
             check_name(conversation, at, name)
         if speaker.speaks_to is not None and not others:
-            raise ValueError(f"{at}: no other speaker would hear {speaker.name!r}; add a name")
+            raise ValueError(
+                f"{at}: no other speaker would hear {speaker.name!r}; add another speaker"
+            )
 
 
 def _check_handoffs(conversation: ConversationFields) -> None:

@@ -62,9 +62,9 @@ class Opening(Spec):
     answers: bool = False
     """Whether each speaker first answers its own task alone. The others do not hear the answers."""
     reconcile: bool = False
-    """Whether the other speakers hear these tasks and answers after all (Yacana). A speaker hears
-    those of earlier speakers before it answers, and those of later speakers when the rounds
-    begin."""
+    """Whether the speakers hear one another's tasks and opening answers (Yacana). A speaker hears
+    the tasks and answers of earlier speakers before it answers, and those of later speakers when
+    the rounds begin."""
     first_speaker: Name | None = None
     """The name of the speaker of the first turn in the rounds. If None, the first speaker in the
     list, or with ``answers`` the second (Yacana's owner of the shift message)."""
@@ -120,11 +120,11 @@ class ConversationFields(Spec):
     judge: AnyJudge = Judge()
     """The judge that decides if a task is complete."""
     model: Text | None = None
-    """The model of all calls that do not name one. The model of the settings if None, or the
-    embedded model if the settings name none either."""
+    """The model of all calls that do not name one. If None, the model of the settings, or the
+    embedded model if the settings name none."""
     prices: dict[Text, Price] = Field(default_factory=dict)
-    """Prices of the models, by the models' names. If not empty, it must contain every model; if
-    empty, the prices known to the package genai-prices apply."""
+    """Prices of the models, by the models' names. If there are any, every model needs one. If there
+    are none, the prices in the package genai-prices apply."""
     max_tool_rounds: Cap = 20
     """Maximum number of rounds of tool calls in one turn; then the speaker must answer without
     tools (LazyLLM) and the outcome contains a warning. Rounds in which every call fails do not

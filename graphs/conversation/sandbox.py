@@ -46,8 +46,8 @@ class Sandbox(Spec):
     memory_mib: int = Field(default=512, ge=32, le=65536)
     """Maximum memory of all processes of a call together, in MiB, measured every 50 ms. Files that
     the call writes are not included: up to 64 MiB each in ``/work``, ``/tmp`` and ``/dev/shm``.
-    Without a cgroup, which this library does not need, some kernel memory can't be counted: shared
-    memory that was partly unmapped, and the contents of pipes and of TCP's larger buffers."""
+    Some kernel memory is not counted, because this library does not use cgroups: shared memory that
+    was partly unmapped, and the contents of pipes and of TCP's larger buffers."""
     output_kib: int = Field(default=64, ge=1, le=1024)
     """Maximum output of a call that is kept, in KiB: half of it from the beginning, half from the
     end."""

@@ -21,7 +21,7 @@ _STORED_METADATA = ("model_name", "model_provider", "finish_reason", ESTIMATED)
 
 
 def select_response_metadata(answer: AIMessage) -> dict[str, Any]:
-    """Return the response metadata that is stored; other entries may be long."""
+    """Return the part of the response metadata that is stored. Other entries may be long."""
     metadata = answer.response_metadata
     return {name: metadata[name] for name in _STORED_METADATA if name in metadata}
 

@@ -86,10 +86,10 @@ class Guards(Spec):
     tools, the same arguments and the same results. Failed calls do not count. The last of these
     messages counts only after a retry."""
     echo: GuardLimit = 3
-    """Number of consecutive messages of one speaker that repeat, word for word, another speaker's
-    message since the last turn of the repeating speaker. A message counts if it is still a
-    repetition after a retry. Short lines, moves of a game, thanks, farewells and text that the
-    speaker was asked to repeat do not count. 0 also switches off the retry."""
+    """Number of consecutive messages of one speaker that repeat, word for word, a message that
+    another speaker has sent since the repeating speaker's last turn. A message counts if it is
+    still a repetition after a retry. Short lines, moves of a game, thanks, farewells and text that
+    the speaker was asked to repeat do not count. 0 also switches off the retry."""
     unreadable_verdicts: GuardLimit = 3
     """Number of consecutive verdicts that can't be read."""
 

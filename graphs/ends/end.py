@@ -287,12 +287,12 @@ class BaseEnd(Kinded, EndRule):
 
     @property
     def most_messages(self) -> int | None:
-        """Return the number of messages that meets this end condition, or None if none does."""
+        """Return the number of messages at which this end is met, or None if no number meets it."""
         return None
 
     @property
     def most_calls(self) -> int | None:
-        """Return the number of model calls that meets this end condition, or None if none does."""
+        """Return the number of calls at which this end is met, or None if no number meets it."""
         return None
 
     def most_answers(self, speakers: int) -> int:

@@ -66,7 +66,7 @@ class Guard(EndRule):
 
 
 MessageTest = Callable[[BaseMessage, Metadata], bool | None]
-"""A function that returns whether a message counts, or None if it also does not end the row."""
+"""A function that returns True if a message counts, False if it ends the count, else None."""
 
 
 class RowTally(Tally):
@@ -79,7 +79,7 @@ class RowTally(Tally):
 
     @property
     def count(self) -> int:
-        """Return the length of the row that the newest message belongs to."""
+        """Return the number of consecutive messages, up to the newest, that pass the test."""
         before, self._row, untested = self._row, 0, self._untested
         self._untested = []
         # The newest first, so that only few messages of a long log are tested.
@@ -113,7 +113,7 @@ class SpeakerRowTally(Tally):
 def heard_replies(
     test: Callable[[BaseMessage, SpeechMetadata], bool | None],
 ) -> MessageTest:
-    """Return a test for rows of replies that all speakers hear; a person's message ends a row."""
+    """Return a test for consecutive replies that all hear. A person's message ends the count."""
 
     def found(message: BaseMessage, about: Metadata) -> bool | None:
         if not is_public_speech(about):

@@ -217,7 +217,7 @@ def _ends_standstill(dialogue: Dialogue) -> bool:
 
 
 class _ClosingRow(RowTally):
-    """A row that does not grow while a question is open, until the speaker that asked continues."""
+    """A counter that pauses while a question is open, until the speaker that asked continues."""
 
     def __init__(self, test: MessageTest) -> None:
         super().__init__(test)
@@ -261,9 +261,9 @@ class EqualCalls(Tally):
     """A counter of consecutive messages, in one turn, with equal calls and equal results.
 
     The newest message counts before its results arrive. The order of the calls does not matter, and
-    equal calls in one message count as one. A message with a failed call neither counts nor
-    interrupts the row. Refused calls and calls that did not run count as equal; otherwise a model
-    could ask for the same permission for ever. Any message of a speaker ends the row.
+    equal calls in one message count as one. A message with a failed call neither counts nor ends
+    the count. Refused calls and calls that did not run count as equal; otherwise a model could ask
+    for the same permission for ever. Any message of a speaker ends the count.
     """
 
     count = 0

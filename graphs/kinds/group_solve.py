@@ -48,10 +48,10 @@ def group_solve(
     Args:
         speakers: The speakers or their fields, in the order of a round: at least two, each with its
             own ``task``.
-        shift_owner: The name of the first speaker in the rounds. The second of the speakers if
-            None.
-        shift_content: The instruction to the first speaker in the rounds. The answer of the speaker
-            before it if None, or a neutral line if first messages are reconciled.
+        shift_owner: The name of the first speaker in the rounds. If None, the second of the
+            speakers.
+        shift_content: The instruction to the first speaker in the rounds. If None, the answer of
+            the speaker before it, or a neutral line with ``reconcile_first_message``.
         reconcile_first_message: Whether all speakers hear the tasks and opening answers of all
             speakers.
         task: A task of all speakers, in addition to their own tasks.

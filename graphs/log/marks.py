@@ -241,7 +241,7 @@ def plays(conversation: Conversation, speaker: Speaker, text: str) -> str | None
 
 
 def _labels(conversation: Conversation, lines: Sequence[str]) -> list[str]:
-    """Return the names of speakers that begin a line, followed by a colon."""
+    """Return the speakers whose name, followed by a colon, begins a line."""
     names = [(name, f"{name}:") for name in conversation.names]
     return [name for one in lines for name, label in names if begins(one, label)]
 

@@ -98,7 +98,7 @@ def _whole(marks: LabelledFormat, text: str) -> str | None:
 
 
 def _unlisted(marks: LabelledFormat, text: str) -> str:
-    """Remove a list marker in front of a mark, as in "1. Input:", if the mark is missing else."""
+    """Remove the list marker before a mark, as in "1. Input:", if no line begins with the mark."""
     missing = [mark for mark in marks.texts if not _lines_of(mark, text)]
     for start, one in reversed(prose_places(text)):
         item = _ITEM.match(one)

@@ -179,8 +179,8 @@ def update_of(new: Sequence[AnyMessage], log: Sequence[BaseMessage]) -> State:
     """Return the update that appends new messages to a log.
 
     Messages that the speakers say to one another are written to `messages`, and everything else to
-    `unspoken`, including removed messages. These are nested in one more list, in which LangGraph's
-    stream mode ``messages`` looks for no messages to show.
+    `unspoken`, including removed messages. The messages for `unspoken` are nested in one more list,
+    so that LangGraph's stream mode ``messages`` does not show them.
     """
     private = _private_calls([*log, *new]) if any(map(_is_result, new)) else set()
     spoken: list[AnyMessage] = []

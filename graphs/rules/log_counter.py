@@ -143,7 +143,7 @@ class LogCounter:
         return {"code_by" if writes else "no_code_by": about.speaker}
 
     def _people(self) -> dict[str, Any]:
-        """Return the facts about people and fixed first messages; empty without either."""
+        """Return the facts about people and fixed first messages. Empty if there are neither."""
         speakers = self._conversation.speakers
         if not any(speaker.human or speaker.first_message for speaker in speakers):
             return {}

@@ -51,7 +51,7 @@ class BaseSession:
 
         Raises:
             SessionError: The session has already ended; it is neither running nor waiting; or it is
-                waiting, and its ``end_chat.when`` does not end it on a stop alone.
+                waiting, and a stop alone does not meet its ``end_chat.when``.
         """
         async with known_store(self.store) as store:
             return await stop_session(store, self.id)

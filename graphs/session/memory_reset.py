@@ -131,7 +131,7 @@ def _place_after_turn(log: Sequence[BaseMessage], name: str) -> int:
 
 
 def _texts_only_in_log(conversation: Conversation, name: str) -> list[tuple[str, str]]:
-    """Return the spec's texts that only the log tells a speaker, each as given and as restated."""
+    """Return each text of the spec that a speaker knows only from the log, and its restatement."""
     speaker = conversation.speaker(name)
     told = [(text, text) for text in map(str, (one.text for one in told_privately(speaker)))]
     if conversation.opening.answers and speaker.task is not None:

@@ -51,9 +51,9 @@ class SharedOptions(RuntimeOptions, total=False):
     ``async`` while the next step runs.
     """
     keep_checkpoints: Annotated[bool, Default(value=False)]
-    """Whether the store keeps the checkpoint of every step after the session has ended. By default
-    a run that ends the session deletes all but the newest, which then contains the past of the
-    session: nothing that this library reads is lost, only LangGraph's history of the thread.
+    """Whether the checkpoints of all steps stay in the store when the session has ended. By default
+    a run that ends the session deletes all but the newest checkpoint, which then contains the past
+    of the session. Only LangGraph's own history of the thread is lost.
     """
     answer: Answer | None
     """A function, sync or async, that receives a question and returns a person's answer. A sync
@@ -129,13 +129,13 @@ def check_stores(options: Mapping[str, Any]) -> None:
     store = options.get("runtime_store")
     if store is not None and not isinstance(store, BaseStore):
         raise TypeError(
-            f"runtime_store must be a store of LangGraph (a BaseStore), not {name_type(store)}; "
-            "the option store names the store of the sessions"
+            f"runtime_store: must be a store of LangGraph (a BaseStore), not {name_type(store)}; "
+            "pass the store of the sessions as store"
         )
     if isinstance(options.get("store"), BaseStore):
         raise TypeError(
-            "store names the store of the sessions, by its path or address; pass LangGraph's store "
-            "as runtime_store"
+            "store: must be the path or address of the store of the sessions; pass LangGraph's "
+            "store as runtime_store"
         )
 
 

@@ -299,8 +299,8 @@ class Session(BaseSession):
                 and the context and the store that the tools read.
 
         Returns:
-            A result with the same messages. Tokens and seconds are not recorded for each call, so
-            the outcome is None if they, or a stop request, ended the session.
+            A result with the same messages. The outcome is None if a limit on tokens or seconds, or
+            a stop request, ended the session: the record has no tokens and seconds for each call.
 
         Raises:
             SessionError: A message differs (the error names the first), or a tool asks a person

@@ -13,7 +13,7 @@ async def stop_session(store: Store, session: str) -> bool:
 
     Raises:
         SessionError: The session does not exist, has already ended, or is neither running nor
-            waiting; or it is waiting, and its ``end_chat.when`` does not end it on a stop alone.
+            waiting; or it is waiting, and a stop alone does not meet its ``end_chat.when``.
     """
     row = await store.get(session)
     if row is None:

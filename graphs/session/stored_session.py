@@ -103,7 +103,7 @@ class StoredSession(Shown):
         after = f"after {count} {'message' if count == 1 else 'messages'}"
         if self.failure is not None:
             return [f"Interrupted {after}: {excerpt(self.failure)}. It can be resumed."]
-        return [f"Not finished {after}: it was interrupted and can be resumed, or still runs."]
+        return [f"Not finished {after}: it still runs, or it was interrupted and can be resumed."]
 
     # IPython would prefer `__repr__`, because this class defines it.
     _repr_pretty_ = Shown._repr_pretty_
@@ -162,8 +162,8 @@ class StoredSession(Shown):
         It is the last message of the speakers that have ``writes_output`` set, such as the writer
         of a `blogger` or the solver of a `role_play`. If there are none, it is the last message of
         any speaker for whom no person writes. A message that only contains a done token does not
-        count, and the output does not contain done tokens. After an end, the output begins anew
-        with the messages that follow.
+        count, and the output does not contain done tokens. If the conversation continues after an
+        end, only later messages count.
 
         None if there is no such message yet, or if it does not fit the schema.
         """

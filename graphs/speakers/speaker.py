@@ -42,8 +42,8 @@ class Speaker(Spec):
     """The name that the others see. It must be unique."""
     system_prompt: Text | None = Field(default=None, kw_only=False)
     """The system prompt. ``{task}`` in it is replaced by the conversation's task; if there is no
-    ``{task}``, the task follows the prompt. A neutral prompt that names the participants if
-    None."""
+    ``{task}``, the task follows the prompt. If None, a neutral prompt that names the
+    participants."""
     task: Text | None = None
     """The speaker's own task, which the others do not see. No own task if None."""
     private_opening: PrivateOpening | None = None
@@ -97,7 +97,7 @@ class Speaker(Spec):
     tool_calling: Literal["native", "schema"] | None = None
     """The form of the model's tool calls. ``native`` uses the endpoint's tool calls. ``schema``
     uses an answer that must fit a JSON schema, for endpoints without tool calls. If None, the form
-    that the model is known to support."""
+    that duologue knows the model to support."""
     interrupt_on: dict[Named, Rule] = Field(default_factory=dict)
     """The tools that need a person's approval before they run, by their registered names, or in
     Python the functions themselves; a LangChain tool can't be a dict's key. True allows all

@@ -35,7 +35,7 @@ _NUMBERS: Final = count(1)
 
 
 class _Reader(ReplacedReader, InMemorySaver):
-    """A checkpointer for everyone who only reads."""
+    """A checkpointer that can only be read."""
 
 
 @dataclass

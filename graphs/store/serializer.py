@@ -279,4 +279,6 @@ def _create(code: int, found: Any) -> Any:  # noqa: ANN401
         return make(*parts)
     if make is not None and code in (EXT_CONSTRUCTOR_KW_ARGS, EXT_PYDANTIC_V2):
         return make(**parts)
-    raise UnknownTypeError(f"it names {module!s:.80}.{name!s:.80}, which no session contains")
+    raise UnknownTypeError(
+        f"it has the type {module!s:.80}.{name!s:.80}, which no session contains"
+    )

@@ -176,7 +176,10 @@ class StepSaver(BaseCheckpointSaver[str]):
         return taken
 
     def _writes(self, given: _NodeWrites, left_out: Collection[str] = ()) -> Statement:
-        """Return the statement that saves writes; leaving some out keeps the others' numbers."""
+        """Return the statement that saves writes.
+
+        The writes that are not in `left_out` keep their numbers.
+        """
         values = [(name, None if name in left_out else value) for name, value in given.writes]
         (put,) = self._statements(partial(self._noting.put_writes, *given._replace(writes=values)))
         rows = zip(put.values, values, strict=True)

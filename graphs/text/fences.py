@@ -116,7 +116,10 @@ _LONGEST = 4000
 
 
 class CodeFinder:
-    """A finder of code in a growing text. It reads whole lines, as far as each question needs."""
+    """A finder of code in a growing text.
+
+    It reads whole lines, and only as many as the answer to a question needs.
+    """
 
     def __init__(self) -> None:
         self._window = (0, 0)

@@ -359,7 +359,8 @@ def _unpaired(text: str, start: int, end: int) -> tuple[int, str]:
     """Find the pairs of brackets and quotation marks around a part of a text.
 
     Returns:
-        The index of the outermost opening one, and the unpaired closing ones after the part.
+        The index of the outermost opening character, and the unpaired closing characters after the
+        part.
     """
     closing = []
     for sign in text[end:]:
@@ -371,7 +372,7 @@ def _unpaired(text: str, start: int, end: int) -> tuple[int, str]:
 
 
 def _opened(closing: str, before: str) -> str:
-    """Return the closing brackets and quotation marks whose opening ones occur in a text."""
+    """Return the closing brackets and quotation marks whose opening characters occur in a text."""
     known = {one for one in set(closing) if any(sign in before for sign in CLOSERS[one])}
     return "".join(one for one in closing if one in known)
 

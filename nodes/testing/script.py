@@ -1,4 +1,4 @@
-"""The scripts of a scripted model or server, and the tape that plays them.
+"""The scripts of a scripted model or server, and the player of a script.
 
 The chat model and the server share both, so a script behaves the same in either.
 """

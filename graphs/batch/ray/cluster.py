@@ -23,7 +23,7 @@ _STARTED: Final = Path("/tmp/ray/ray_current_cluster")  # noqa: S108  (it is Ray
 """The file in which `ray start` stores the cluster's address."""
 
 _PATIENCE: Final = 10.0
-"""Seconds that a cluster has to answer."""
+"""Seconds to wait for the answer of a cluster."""
 
 _lock = threading.Lock()
 _users = 0

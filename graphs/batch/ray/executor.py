@@ -26,7 +26,7 @@ _WAITING: Final = 100_000
 """Maximum number of calls that wait at the limiter."""
 
 _CLOSING: Final = 5.0
-"""Seconds that actors have to close their stores."""
+"""Seconds to wait until actors have closed their stores."""
 
 
 class RayExecutor:
@@ -57,8 +57,8 @@ class RayExecutor:
         )
         self._workers = [options.remote(kit, name) for _ in range(workers)]
         self._free = asyncio.Queue[Any]()
-        """The workers that can run a further cell, each once for every such cell; or the error of a
-        worker that could not start.
+        """The free places of the workers: each worker, once for every further cell that it can run.
+        Or the error of a worker that could not start.
         """
         self._starting = [asyncio.create_task(self._start(worker)) for worker in self._workers]
 

@@ -55,7 +55,7 @@ def test_it_prints_what_it_waits_for_or_that_it_is_not_finished() -> None:
     (question,) = waiting.pending
     assert str(waiting) == f"Waiting for User: {question.summary()}"
     assert repr(waiting) == "Result(session='one', stop_reason=None)"
-    last = "Not finished after 1 message: it was interrupted and can be resumed, or still runs."
+    last = "Not finished after 1 message: it still runs, or it was interrupted and can be resumed."
     assert str(made(spoken(0, "Hi."))) == f"Head Cook: Hi.\n\n{last}"
 
 

@@ -264,13 +264,13 @@ async def test_a_tool_without_its_store_is_an_error_before_a_model_is_called(
     [
         (
             {"runtime_store": "sessions.db"},
-            "runtime_store must be a store of LangGraph (a BaseStore), not str; the option store "
-            "names the store of the sessions",
+            "runtime_store: must be a store of LangGraph (a BaseStore), not str; pass the store of "
+            "the sessions as store",
         ),
         (
             {"store": InMemoryStore()},
-            "store names the store of the sessions, by its path or address; pass LangGraph's store "
-            "as runtime_store",
+            "store: must be the path or address of the store of the sessions; pass LangGraph's "
+            "store as runtime_store",
         ),
     ],
 )
