@@ -371,7 +371,7 @@ class _Line:
 
 
 def _bucket(per_minute: int | None) -> AsyncLimiter | None:
-    """Return a bucket for calls or tokens per minute, with a burst of one second's share."""
+    """Return a bucket for calls or tokens per minute. A burst may use the share of one second."""
     if per_minute is None:
         return None
     burst = max(1, per_minute // 60)

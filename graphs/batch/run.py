@@ -98,7 +98,7 @@ async def open_driver(
 def _open_crew(
     worker: Worker, limiter: Limiter, limits: BatchLimits, settings: BatchSettings
 ) -> AbstractAsyncContextManager[CellExecutor]:
-    """Return the executor of the cells: this process's, or one with Ray workers."""
+    """Return the executor that runs the cells: in this process, or on Ray workers."""
     if settings.ray is None:
         return nullcontext(LocalExecutor(worker, limiter))
     try:
@@ -126,8 +126,8 @@ async def check_batch(source: BatchLike, name: str, store: str | Path | None) ->
     Args:
         source: The batch.
         name: Its name.
-        store: The store with the earlier batches that its values name. It is opened only if they
-            name one.
+        store: The store with the earlier batches that its values name. It is opened only if the
+            values name an earlier batch.
     """
     batch = source if isinstance(source, Batch) else await asyncio.to_thread(load_batch, source)
     if not earlier_names(batch):

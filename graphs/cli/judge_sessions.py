@@ -1,4 +1,4 @@
-"""Judging stored sessions: which ones, several at once, and how their verdicts are shown."""
+"""Judging stored sessions: their selection, several calls at once, and the display of verdicts."""
 
 import asyncio
 import json

@@ -27,15 +27,23 @@ class DuologueError(RuntimeError):
 
 
 class SpecError(DuologueError, ValueError):
-    """An invalid conversation, or an invalid file for one. Names the field or file."""
+    """An invalid conversation, or an invalid file for one.
+
+    The message names the field or file.
+    """
 
 
 class ModelError(DuologueError):
-    """A model is not available or did not answer. Names the model or its address."""
+    """A model is not available or did not answer.
+
+    The message names the model or its address.
+    """
 
 
 class ModelUnavailableError(ModelError):
-    """A model is not available for any request. Names the model or its address.
+    """A model is not available for any request.
+
+    The message names the model or its address.
 
     Its key is rejected, the model does not exist, the server can't be reached, or a package is
     missing.
@@ -59,7 +67,9 @@ class ContextTooLongError(ModelError):
 
 
 class UnreadableAnswerError(ModelError):
-    """A model's last answer does not fit the requested schema. Names the schema.
+    """A model's last answer does not fit the requested schema.
+
+    The message names the schema.
 
     Attributes:
         reply: The complete text of this answer.
@@ -77,19 +87,31 @@ class AnswerError(DuologueError, ValueError):
 
 
 class StoreError(DuologueError):
-    """The store of sessions can't be opened, read or written. Names the store."""
+    """The store of sessions can't be opened, read or written.
+
+    The message names the store.
+    """
 
 
 class SessionError(DuologueError):
-    """A session is unknown, busy, or belongs to another conversation. Names the session."""
+    """A session is unknown, busy, or belongs to another conversation.
+
+    The message names the session.
+    """
 
 
 class BatchError(DuologueError):
-    """A batch is unknown, is run by another process, or belongs to other data. Names the batch."""
+    """A batch is unknown, is run by another process, or belongs to other data.
+
+    The message names the batch.
+    """
 
 
 class InconclusiveResult(DuologueError):  # noqa: N818  # an outcome of a test, not a fault
-    """A simulation has neither passed nor failed: a verdict is inconclusive. Names the verdict."""
+    """A simulation has neither passed nor failed: a verdict is inconclusive.
+
+    The message names the verdict.
+    """
 
 
 class PausedError(DuologueError):

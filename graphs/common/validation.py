@@ -39,7 +39,7 @@ def validate(model: type[M], data: Mapping[str, Any], where: str = "", deepest: 
     """Build a model from data.
 
     Raises:
-        SpecError: The data is not valid; names the field.
+        SpecError: The data is not valid; the message names the field.
     """
     check_depth(data, where, deepest)
     try:

@@ -105,7 +105,7 @@ class Conversation(Shown, ConversationFields):
             The new conversation. The original does not change.
 
         Raises:
-            SpecError: A change is not valid; names the field.
+            SpecError: A change is not valid; the message names the field.
 
         Example:
             >>> from duologue import role_play
@@ -176,7 +176,7 @@ class Form(Spec):
         """Build a conversation from this form's fields and the fields of the conversation itself.
 
         Raises:
-            SpecError: A field is missing, unknown, wrong or set twice; names it.
+            SpecError: A field is missing, unknown, wrong or set twice; the message names it.
         """
         check_depth(given)
         taken = cls.taken()
@@ -207,7 +207,7 @@ class Form(Spec):
         """Build the conversation from this form's fields.
 
         Raises:
-            SpecError: Two fields contradict each other; names one.
+            SpecError: Two fields contradict each other; the message names one of them.
         """
         others = self.model_fields_set - {*self.parameters}
         return self._build_conversation({}, {name: one for name, one in self if name in others})

@@ -123,8 +123,8 @@ class ConversationFields(Spec):
     """The model of all calls that do not name one. If None, the model of the settings, or the
     embedded model if the settings name none."""
     prices: dict[Text, Price] = Field(default_factory=dict)
-    """Prices of the models, by the models' names. If there are any, every model needs one. If there
-    are none, the prices in the package genai-prices apply."""
+    """Prices of the models, by the models' names. If any price is set, every model needs a price.
+    If no price is set, the prices in the package genai-prices apply."""
     max_tool_rounds: Cap = 20
     """Maximum number of rounds of tool calls in one turn; then the speaker must answer without
     tools (LazyLLM) and the outcome contains a warning. Rounds in which every call fails do not

@@ -132,7 +132,7 @@ def check_limits(
     """Check that the limits on speakers' prompts leave room for a message.
 
     Raises:
-        SpecError: A limit is too small; names the smallest possible one.
+        SpecError: A limit is too small; the message contains the smallest possible limit.
     """
     for number, speaker in enumerate(conversation.speakers):
         if not isinstance(speaker.context, TokenBudget | RunningSummary):

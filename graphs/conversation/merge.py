@@ -25,7 +25,8 @@ def merge_changes(
     A dict that states a kind, or contains a field that identifies a format, replaces the old value.
 
     Raises:
-        SpecError: A short form's field has already set the same value; names both fields.
+        SpecError: A short form's field has already set the same value; the message names both
+            fields.
     """
     merged = mark_unset(base)
     for field, value in changes.items():

@@ -266,7 +266,7 @@ class BaseEnd(Kinded, EndRule):
         """Check that the end condition fits the conversation.
 
         Raises:
-            ValueError: The end condition does not fit; names the field.
+            ValueError: The end condition does not fit; the message names the field.
         """
 
     def meter(self, facts: Facts) -> tuple[str, float, float] | None:
@@ -416,7 +416,7 @@ def check_name(dialogue: Dialogue, field: str, name: str | None) -> None:
     """Check that a speaker has this name.
 
     Raises:
-        ValueError: No speaker has this name; names the field.
+        ValueError: No speaker has this name; the message names the field.
     """
     if name is not None and name not in dialogue.names:
         raise ValueError(

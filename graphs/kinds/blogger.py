@@ -81,7 +81,7 @@ def blogger(
         The conversation, ready for `converse`.
 
     Raises:
-        SpecError: A field is empty, unknown or wrong; names it.
+        SpecError: A field is empty, unknown or wrong; the message names it.
 
     Example:
         >>> from duologue import blogger, converse

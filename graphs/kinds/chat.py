@@ -74,7 +74,7 @@ def chat(
         The conversation, ready for `converse`.
 
     Raises:
-        SpecError: A field is empty, unknown or wrong; names it.
+        SpecError: A field is empty, unknown or wrong; the message names it.
 
     Example:
         >>> from duologue import chat, converse

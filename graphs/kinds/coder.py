@@ -64,7 +64,7 @@ def coder(
         The conversation, ready for `converse`.
 
     Raises:
-        SpecError: A field is empty, unknown or wrong; names it.
+        SpecError: A field is empty, unknown or wrong; the message names it.
 
     Example:
         >>> from duologue import coder, converse

@@ -62,7 +62,7 @@ def group_solve(
         The conversation, ready for `converse`.
 
     Raises:
-        SpecError: A field is empty, unknown or wrong; names it.
+        SpecError: A field is empty, unknown or wrong; the message names it.
 
     Example:
         >>> from duologue import Speaker, group_solve

@@ -31,8 +31,8 @@ def load_conversation(source: Mapping[str, Any] | str | Path) -> Conversation:
         The conversation.
 
     Raises:
-        SpecError: The file can't be read or does not contain a valid conversation; names the file
-            and the field.
+        SpecError: The file can't be read or does not contain a valid conversation; the message
+            names the file and the field.
     """
     if isinstance(source, Mapping):
         return _from_dict(dict(source), where="")

@@ -110,7 +110,7 @@ def role_play(
         The conversation, ready for `converse`.
 
     Raises:
-        SpecError: A field is empty, unknown or wrong; names it.
+        SpecError: A field is empty, unknown or wrong; the message names it.
 
     Example:
         >>> conversation = role_play("Plan a garden", "Owner", "Gardener", max_iterations=2)

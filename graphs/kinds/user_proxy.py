@@ -117,7 +117,7 @@ def user_proxy(
         The conversation, ready for `converse`, whose argument ``answer`` may answer for the person.
 
     Raises:
-        SpecError: A field is empty, unknown or wrong; names it.
+        SpecError: A field is empty, unknown or wrong; the message names it.
 
     Example:
         >>> from duologue import converse, user_proxy

@@ -251,8 +251,8 @@ S = TypeVar("S")
 class Fold(Generic[S, T]):
     """A value that is computed from a log, message by message.
 
-    If the next log continues the one before, only its new messages are read. Any other log, such as
-    one from which a message was removed, is read from its beginning.
+    If the next log continues the previous log, only its new messages are read. Any other log, such
+    as one from which a message was removed, is read from its beginning.
     """
 
     def __init__(self, begin: Callable[[], S], add: Callable[[S, T], object]) -> None:

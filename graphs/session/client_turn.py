@@ -41,5 +41,5 @@ def client_question(state: Mapping[str, Any]) -> MessageQuestion | None:
 
 
 def has_no_interrupt(questions: Sequence[Question]) -> bool:
-    """Return whether the only question is one that no interrupt has asked."""
+    """Return whether there is exactly one question, and no interrupt has asked it."""
     return [one.id.startswith(_BEFORE_PLACE) for one in questions] == [True]

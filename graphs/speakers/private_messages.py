@@ -138,7 +138,7 @@ def read_messages(given: object, field: str) -> tuple[AnyMessage, ...]:
     """Return a list of messages in the form that a session stores.
 
     Raises:
-        SpecError: One of them is not valid; names the field and its position.
+        SpecError: One of them is not valid; the message names the field and the position.
     """
     if not isinstance(given, list | tuple):
         raise SpecError(f"{field}: must be a list of messages, not {name_type(given)}")

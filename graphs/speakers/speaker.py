@@ -135,7 +135,7 @@ class Speaker(Spec):
             **changes: The new values, which replace the old values completely.
 
         Raises:
-            SpecError: A change is not valid; names the field.
+            SpecError: A change is not valid; the message names the field.
         """
         given: dict[str, Any] = {name: getattr(self, name) for name in Speaker.model_fields}
         found = Speaker(**{**given, **changes})

@@ -24,7 +24,7 @@ from .rows import check_checkpoint, reading_store
 
 
 class ReplacedReader(BaseCheckpointSaver[str]):
-    """A mix-in for savers that read sessions whose checkpoints another run may replace by one.
+    """A mix-in for savers that read while another run may replace a session's checkpoints.
 
     LangGraph reads a checkpoint first, and then the writes from which it computes the channels that
     are missing there. If the checkpoints are replaced between both, the writes are gone, and the
@@ -95,7 +95,7 @@ class GuardedSaver(BaseCheckpointSaver[str]):
     async def replace_all(
         self, session: str, checkpoint: Checkpoint, metadata: CheckpointMetadata
     ) -> None:
-        """Replace all checkpoints of a session by one, which must contain the whole state.
+        """Replace all checkpoints of a session by a single one, which must contain the whole state.
 
         The checkpoints of graphs that run inside the session's graph remain: an agent may keep its
         memory in them.

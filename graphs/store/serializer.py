@@ -238,7 +238,7 @@ _TYPES: Final[dict[tuple[str, str], Callable[..., Any]]] = {
 class _Reader:
     """A reader of one value that keeps the first error.
 
-    ormsgpack itself reports only that there was one.
+    ormsgpack itself reports only that there was an error.
     """
 
     def __init__(self) -> None:

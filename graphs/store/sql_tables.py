@@ -47,7 +47,7 @@ STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](
         ),
     ),
 )
-"""The versions of the tables; a step is the statements that make the next version of one."""
+"""The versions of the tables. Each step has the statements that upgrade to the next."""
 STORE_VERSION: Final = "SELECT version FROM duologue_schema"
 """A query for the version of the tables, which are created or upgraded if it is not the newest."""
 _ROW: Final = """SELECT session, title, spec, digest, status, reason, stop_requested,

@@ -17,7 +17,7 @@ _PLACEHOLDER = re.compile(
 )
 _BEGINS_IN_BRACKETS = re.compile(r"(?:[^\w<\[{(＜【（]|_)*[<\[{(＜【（]")  # noqa: RUF001
 _DATA = re.compile(r"[=\\$%|\"“”\d]|://|(?<!\w)'|'(?!\w)")
-"""Characters of data, code and links. No placeholder contains one."""
+"""Characters of data, code and links. No placeholder contains any of them."""
 # "<your solution>", but no tag such as "<p>" or "<a href=x>", and no message in brackets.
 _WORDS = re.compile(r"<[^\W\d_]+(?:[ ,.:;'’-]+\w+){1,9}[.…]*>")  # noqa: RUF001
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)*_]*\s+|(?<=[。！？])|\n+")  # noqa: RUF001

@@ -93,7 +93,7 @@ _BEGINNINGS: Final = (
     *(*_PAIRS, *_PAIRS.values(), *TOKENS),
     *("<|start|>", "<|channel|>", "<|constrain|>", "<|message|>"),
 )
-"""Tags and tokens. Text that may be the beginning of one is withheld."""
+"""Tags and tokens. Text that may be the beginning of a tag or token is withheld."""
 
 _SPACE, _BLANKS = re.compile(r"\s*"), re.compile(r"[ \t]*")
 _BEFORE_MENTION, _AFTER_MENTION = re.compile(r"[\w,] \Z"), re.compile(r" +[^\W\d_]|[.,;:!?)]")

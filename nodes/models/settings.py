@@ -1,4 +1,4 @@
-"""The settings of one model call: the user's, the defaults, and those that a model refuses."""
+"""The settings of a model call: of the user, the defaults, and settings that a model refuses."""
 
 import re
 import weakref

@@ -241,7 +241,7 @@ def _check_stop(body: Body) -> None:
 
 
 def _check_companions(body: Body) -> None:
-    """Refuse a parameter without another one that it requires, or with one that it excludes."""
+    """Refuse a parameter that needs another parameter, or that excludes another parameter."""
     # https://github.com/RageAgainstThePixel/OpenAI-DotNet/issues/479
     for name in ("tool_choice", "parallel_tool_calls"):
         if body.get(name) is not None and not body.get("tools"):

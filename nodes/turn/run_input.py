@@ -136,7 +136,7 @@ def mark_run_input(message: AnyMessage, sayer: str | None = None) -> AnyMessage:
 def _behind_own(
     messages: Sequence[AnyMessage], unspoken: Sequence[BaseMessage]
 ) -> Sequence[AnyMessage]:
-    """Return the messages after the session's own last one, except those of an earlier input."""
+    """Return the messages after the session's own last message, without earlier inputs."""
     taken = {one.additional_kwargs.get(PLACE) for one in unspoken}
     end = 0
     for number, message in enumerate(messages):

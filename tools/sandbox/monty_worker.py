@@ -1,8 +1,8 @@
 """The process that runs Monty, a sandboxed interpreter for a subset of Python (pydantic-monty).
 
 It is separate from the library's process because Monty's client is native code: a large value or a
-crash would end the process. The untrusted code runs in a further process, which this one starts.
-`tools.sandbox.launch` starts this one.
+crash would end the process. The untrusted code runs in a further process, which this process
+starts. `tools.sandbox.launch` starts this process.
 """
 
 import ast

@@ -46,7 +46,7 @@ def _family(pid: int) -> tuple[set[int], set[int]]:
 
 
 def snapshot(pid: int, trusted: Iterable[int], stopped: Iterable[int]) -> Snapshot | None:
-    """Return a snapshot of a process's descendants, or None if one is running.
+    """Return a snapshot of a process's descendants, or None if a descendant is running.
 
     Trusted processes may be alive, but all threads of the stopped processes must be stopped.
 

@@ -32,7 +32,9 @@ _users = 0
 
 @asynccontextmanager
 async def join_cluster(address: str) -> AsyncIterator[None]:
-    """Join a cluster within the block. If this process has already joined one, use that.
+    """Join a cluster within the block.
+
+    If this process has already joined a cluster, that cluster is used.
 
     Raises:
         SpecError: The cluster does not exist.
