@@ -88,7 +88,7 @@ def delete(
         typer.Option(
             metavar="AGE",
             help="Delete all sessions whose latest run is at least this old, such as 12h, 30d or "
-            "8w. Sessions that are running stay.",
+            "8w. Running sessions are kept.",
         ),
     ] = None,
     status: _Status = None,

@@ -226,7 +226,9 @@ def check_steps(steps: Sequence[_Step], spec: Conversation) -> None:
             log[message.id] = message
         ids = [one.message_id for one in log.values() if one.message_id is not None]
         if len({*ids}) < len(ids):
-            raise ValueError(f"{where}.messages: two messages have the same message_id")
+            raise ValueError(
+                f"{where}.messages: two messages have the same message_id; give each a unique id"
+            )
         if step.position is not None:
             _check_position(f"{where}.position", step.position, [*log.values()], names)
     if steps and steps[-1].position is not None:

@@ -316,8 +316,8 @@ def is_object(model: type[BaseModel]) -> bool:
 def is_strict(schema: Mapping[str, Any]) -> bool:
     """Return whether OpenAI's strict mode supports a schema completely.
 
-    The strict mode refuses some keywords. It also closes objects: an object with free keys would
-    have to be empty.
+    The strict mode refuses some keywords. It also allows no keys that the schema does not name, so
+    an object with arbitrary keys would have to be empty.
     """
     return all(map(_is_strict, _parts(schema)))
 

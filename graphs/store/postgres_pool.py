@@ -123,8 +123,8 @@ def _is_worth_a_try(error: BaseException) -> bool:
 class FetchedRows:
     """A replacement for the cursor that LangGraph's saver expects.
 
-    LangGraph waits for threads while it reads from its cursor, and a cursor of PostgreSQL would
-    keep a connection meanwhile.
+    LangGraph waits for threads while it reads from its cursor. A cursor of PostgreSQL would occupy
+    a connection during that wait.
     """
 
     def __init__(self, connections: Connections) -> None:

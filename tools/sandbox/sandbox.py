@@ -182,7 +182,9 @@ async def _level(sandbox: Sandbox, language: Language, at: str = "sandbox.level"
         )
     problem = await _problem("monty")
     if problem is not None:
-        raise SpecError(f"{at}: monty doesn't work on this machine ({problem})")
+        raise SpecError(
+            f"{at}: monty doesn't work on this machine ({problem}); fix it, or set another level"
+        )
     return "monty"
 
 
