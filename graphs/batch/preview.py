@@ -81,7 +81,7 @@ class Preview(Data):
     sample: int | None = None
     """Size of the random sample. None if the batch has all cells."""
     in_all: int
-    """Number of cells without a sample and a limit."""
+    """Number of cells that would run without a sample and without a limit."""
     seed: int | None = None
     """The seed of the shuffled order. None if the cells run in the order of their numbers."""
     most_calls: int | None

@@ -179,7 +179,7 @@ def own_words(speaker: Speaker, text: str, parsed: JsonValue) -> str:
 
 
 def _lines_without(marks: Sequence[str], text: str) -> Iterator[str]:
-    """Yield the lines of a message that can't be parsed by its marks, without the marks."""
+    """Yield the lines, without marks, of a message whose marks can't be parsed."""
     for line in text.splitlines():
         mark = next((mark for mark in marks if begins(line, mark)), None)
         yield line if mark is None else line[length_of(mark, line)[0] :].strip()

@@ -110,8 +110,9 @@ def test_check_says_what_a_conversation_is_and_what_it_names(
         "Buyer: gpt-4.1; tools: calculator, telegraph",
         "Seller: a function or code that it runs",
         "Ends: after 3 rounds; when any speaker says DEAL; at 1,000,000 tokens; at 60 seconds; "
-        "by completed tasks (end_chat_after_first_completion; checked by the judge after each turn of Buyer, "
-        "Seller); at a message that ends with TERMINATE; after 100 automatic replies in a row.",
+        "by completed tasks (end_chat_after_first_completion; checked by the judge after each turn "
+        "of Buyer, Seller); at a message that ends with TERMINATE; after 100 automatic replies in "
+        "a row.",
         "Model calls: normally up to 8, at most 206 with tool calls and rejected replies.",
         "Messages: at most 6.",
         "The tool calculator: registered",
