@@ -316,7 +316,7 @@ def test_a_class_in_the_place_of_a_tool_is_named() -> None:
 def test_a_function_without_a_docstring_is_no_tool() -> None:
     def plain() -> None: ...
 
-    with pytest.raises(SpecError, match=r"tools\.0: the function 'plain' has no docstring, whi"):
+    with pytest.raises(SpecError, match=r"tools\.0: the function 'plain' has no docstring; add"):
         Registry({"tools": [plain]})
 
 
@@ -389,8 +389,8 @@ def test_an_installed_tool_that_calls_itself_otherwise_is_refused(site: Site) ->
     """Otherwise the model would call a name that no file contains."""
     module = site.install(INSTALLED, tools="odd")
     assert refusal(Registry(), "tools") == (
-        f"speakers.0.tools: the tool 'thing' of {module}:odd calls itself 'odd'; give both "
-        "the same name"
+        f"speakers.0.tools: the tool 'thing' of {module}:odd has the name 'odd' in its code; "
+        "give it the same name in both places"
     )
 
 

@@ -196,7 +196,7 @@ async def test_later_verdicts_are_shown_with_the_session_and_travel_with_it(
         assert line not in (await session.aexport(form, speaker="Ann"))
     shown = await asyncio.to_thread(duologue, "show", "s", "--store", store)
     assert line in shown.stdout
-    assert "about other messages" not in shown.stdout
+    assert "before the messages changed" not in shown.stdout
     known = (await session.astate()).later_verdicts
     there = str(tmp_path / "there.db")
     copies = [
