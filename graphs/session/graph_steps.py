@@ -309,7 +309,9 @@ def _is_foreign(question: Question) -> bool:
 def _check_answer_storable(value: Any) -> Any:  # noqa: ANN401
     """Return an answer that can be stored, and raise `AnswerError` if it cannot."""
     if value is None:
-        raise AnswerError("the answer does not fit, and the question stays open: it is None")
+        raise AnswerError(
+            "the answer does not fit, and the question stays open: the answer is None"
+        )
     try:
         check_storable(value)
     except Exception as error:

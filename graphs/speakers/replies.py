@@ -130,9 +130,9 @@ class CodeReply(_Reply):
     kind: Literal["code"] = "code"
     """The kind of source."""
     fences: Literal["all", "marked"] = "all"
-    """The fences whose code is run. ``all``: every fence; without a label the language is detected,
-    and code that can't be run is an error. ``marked``: only fences with a language that the sandbox
-    runs; others are text."""
+    """The fences whose code is run. ``all``: every fence. If a fence has no label, its language is
+    detected; code that can't be run is an error. ``marked``: only fences with a language that the
+    sandbox runs; others are text."""
 
 
 class ModelReply(_Reply):

@@ -49,7 +49,7 @@ STORE_VERSIONS: Final = Versions[Sequence[LiteralString]](
 )
 """The versions of the tables. Each step has the statements that upgrade to the next."""
 STORE_VERSION: Final = "SELECT version FROM duologue_schema"
-"""A query for the version of the tables, which are created or upgraded if it is not the newest."""
+"""A query for the version of the tables. Tables of an older version are upgraded."""
 _ROW: Final = """SELECT session, title, spec, digest, status, reason, stop_requested,
     created_at, updated_at, forked_from FROM duologue_sessions"""
 _ORDER: Final = " ORDER BY created_at DESC, session"

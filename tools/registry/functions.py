@@ -68,7 +68,7 @@ async def call(
 def _outcome(
     function: Callable[..., object], *given: object
 ) -> tuple[object, BaseException | None]:
-    """Return a function's result, or its exception, which some threads would not raise."""
+    """Return a function's result, or return its exception: some threads would not raise it."""
     try:
         return function(*given), None
     except BaseException as error:
