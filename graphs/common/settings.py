@@ -68,7 +68,7 @@ class Settings(Data):
     """The context of the embedded model, or of a ``.gguf`` file, in tokens: prompt and answer
     together."""
     progress: bool = True
-    """Whether `converse` shows its progress in a notebook or on a terminal."""
+    """Whether `converse` shows its progress in a notebook, on a terminal or on stderr."""
 
     _faults: dict[str, str] = PrivateAttr(default_factory=dict)
     _notice: str | None = PrivateAttr(default=None)

@@ -29,8 +29,9 @@ async def aconverse(
 ) -> Result:
     """Run a conversation to its outcome.
 
-    A notebook or a terminal shows one line of progress during the run, unless the environment
-    variable ``DUOLOGUE_PROGRESS`` is ``0``. The logger ``duologue`` logs each message at the level
+    A notebook or a terminal shows one line of progress during the run. If stderr is neither, a run
+    of more than 10 seconds writes a line to it now and then. The environment variable
+    ``DUOLOGUE_PROGRESS=0`` turns both off. The logger ``duologue`` logs each message at the level
     INFO, and `stream` yields each event.
 
     A known session is not run twice: with the same conversation, an unfinished session resumes at

@@ -114,3 +114,29 @@ def test_nothing_is_shown_if_it_is_off_or_nobody_sees_it(
             caplog.set_level(logging.INFO, "duologue")
     converse(TALK, model=slow("Hello.", "Bye."), store="memory:")
     assert screen.getvalue() == ""
+
+
+@pytest.mark.parametrize("reason", ["pipe", "dumb"])
+def test_a_long_run_without_a_terminal_writes_a_few_lines(
+    reason: str, screen: Stderr, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_FIRST_LINE", 1e-6)
+    if reason == "pipe":
+        screen.is_terminal = False
+    else:
+        monkeypatch.setenv("TERM", "dumb")
+    converse(TALK, model=slow("Hello.", "Bye."), store="memory:")
+    lines = screen.getvalue().splitlines()
+    assert lines[0] == "duologue: 0 s so far · no message yet"
+    assert "duologue: 0 s so far · 1 message, the newest from Ann" in lines
+    # The time to each further line is three times as long.
+    assert len(lines) < 20
+    assert ERASE not in screen.getvalue()
+    assert not TERMINAL.locked()
+
+
+def test_a_process_without_stderr_runs(screen: Stderr, monkeypatch: pytest.MonkeyPatch) -> None:
+    streams = SimpleNamespace(stderr=None, modules=sys.modules)
+    monkeypatch.setattr(progress, "sys", streams)
+    result = converse(TALK, model=slow("Hello.", "Bye."), store="memory:")
+    assert result.stop_reason == "max_messages"
