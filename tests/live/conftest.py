@@ -191,10 +191,10 @@ NOTES = {"path": "./notes.py:graph", "description": "Takes notes."}
 """A graph whose tool uses the server's own store and the context of the run."""
 
 
-def page_blocks(language: str) -> list[str]:
-    """Return the blocks of docs/studio.md in a language."""
-    page = (ROOT / "docs" / "studio.md").read_text(encoding="utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+def page_blocks(language: str, page: str = "studio") -> list[str]:
+    """Return the blocks of a page of docs/ in a language."""
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 def write_config(folder: Path) -> Path:

@@ -15,6 +15,9 @@ from duologue.graphs.build import Graph, build_graph
 from duologue.graphs.kinds.chat import ChatForm
 from duologue.graphs.kinds.role_play import RolePlayForm
 from duologue.nodes.testing import Reply, ScriptedChatModel, ScriptedToolCall
+from duologue.nodes.testing.server import ScriptedServer
+
+from .conftest import page_blocks
 
 # The adapter calls functions of LangGraph that are deprecated.
 pytestmark = [pytest.mark.clients, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
@@ -26,11 +29,7 @@ GARDEN = ["A bed of beans.", "Instruction: Dig.\nInput: None", SOLUTION, "<CAMEL
 class Client:
     """A client of AG-UI that keeps the messages of its thread, as CopilotKit does."""
 
-    def __init__(self, graph: Graph) -> None:
-        # Imported here, because the package is not among those of the other tests.
-        app, adapter = import_module("fastapi").FastAPI(), import_module("ag_ui_langgraph")
-        agent = adapter.LangGraphAgent(name="agent", graph=graph)
-        adapter.add_langgraph_fastapi_endpoint(app, agent, "/")
+    def __init__(self, app: Any) -> None:  # noqa: ANN401  # FastAPI is not always installed
         transport = httpx.ASGITransport(app)
         self._http = httpx.AsyncClient(transport=transport, base_url="http://agent", timeout=60)
         self.messages: list[dict[str, Any]] = []
@@ -66,9 +65,33 @@ class Client:
         return [str(one.get("content")) for one in self.messages]
 
 
+def serve_graph(graph: Graph) -> Client:
+    """Serve a graph by the adapter, and return a client of it."""
+    # Imported here, because the packages are not among those of the other tests.
+    app, adapter = import_module("fastapi").FastAPI(), import_module("ag_ui_langgraph")
+    agent = adapter.LangGraphAgent(name="agent", graph=graph)
+    adapter.add_langgraph_fastapi_endpoint(app, agent, "/")
+    return Client(app)
+
+
 def client_of(form: Any, script: Sequence[Any], **more: Any) -> Client:  # noqa: ANN401
     model = ScriptedChatModel([*script])
-    return Client(build_graph(form=form, model=model, checkpointer=InMemorySaver(), **more))
+    return serve_graph(build_graph(form=form, model=model, checkpointer=InMemorySaver(), **more))
+
+
+async def test_the_server_of_the_page_answers_three_messages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (program,) = [code for code in page_blocks("py") if "ag_ui_langgraph" in code]
+    with ScriptedServer(["One.", "Two.", "Three."], models=["scripted"]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("DUOLOGUE_MODEL", "scripted")
+        names: dict[str, Any] = {}
+        exec(program, names)  # noqa: S102  # the page's own program
+        client = Client(names["app"])
+        for text, answer in {"1?": "One.", "2?": "Two.", "3?": "Three."}.items():
+            await client.send(text)
+            assert (client.streamed, client.interrupts) == ([answer], [])
 
 
 async def test_three_messages_have_three_answers() -> None:
@@ -100,6 +123,6 @@ async def test_an_approval_interrupts() -> None:
         tools=[water],
         checkpointer=InMemorySaver(),
     )
-    client = Client(graph)
+    client = serve_graph(graph)
     await client.send("Water it.")
     assert "water" in str(client.interrupts)
