@@ -13,6 +13,7 @@ from ..conversation.judges import Finding
 from ..log.messages import metadata
 from ..log.viewpoint import transcript_lines
 from ..session.session import Result, Session
+from .agreement import Agreement, measure_agreement
 from .scenario import Ending, Scenario, ScenarioVerdict
 
 _SHOWN: Final = 6  # messages of a report if no verdict names a message
@@ -47,14 +48,14 @@ class SimulationResult:
     def passed(self) -> bool:
         """Return whether the agent has passed.
 
-        False if the kind of end is not one of the scenario's ``expected_ends``, or if a verdict is
+        False if the kind of end is not one of the scenario's ``accepted_ends``, or if a verdict is
         not met. True if all verdicts are met.
 
         Raises:
             InconclusiveResult: A verdict is inconclusive, and nothing has failed.
         """
         findings = {one.finding for one in self.verdicts}
-        if self.ended.kind not in self.scenario.expected_ends or Finding.NOT_MET in findings:
+        if self.ended.kind not in self.scenario.accepted_ends or Finding.NOT_MET in findings:
             return False
         open_verdict = next(
             (one for one in self.verdicts if one.finding is Finding.INCONCLUSIVE), None
@@ -65,6 +66,11 @@ class SimulationResult:
                 "report, and make the criterion or the judge more precise"
             )
         return True
+
+    @property
+    def agreement(self) -> Agreement | None:
+        """The agreement of two judges on the criteria. None if there is only one judge."""
+        return measure_agreement(self.verdicts)
 
     def tool_calls(self) -> list[tuple[str, dict[str, Any]]]:
         """Return the names and the arguments of the agent's tool calls, oldest first."""
@@ -90,8 +96,8 @@ class SimulationResult:
 
     def report(self) -> str:
         """Return a short text: the end, the verdicts, and the part of the transcript they name."""
-        expected = self.ended.kind in self.scenario.expected_ends
-        wish = "" if expected else f" (expected: {', '.join(self.scenario.expected_ends)})"
+        expected = self.ended.kind in self.scenario.accepted_ends
+        wish = "" if expected else f" (expected: {', '.join(self.scenario.accepted_ends)})"
         return "\n".join(
             [
                 f"Scenario: {excerpt(self.scenario.goal)}",

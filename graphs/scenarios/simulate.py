@@ -4,17 +4,16 @@
 and calls the checks.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, Unpack, cast
 
 from ...nodes.models.adapters.composed import Chat
-from ...tools.registry.functions import call
 from ...tools.registry.options import check_options, list_options
 from ..common.errors import SpecError
 from ..common.threads import in_background
 from ..common.validation import name_type
-from ..conversation.judges import Finding
 from ..ends.all_ends import Reason
 from ..kinds.simulation import DONE, GIVE_UP, HAND_OVER
 from ..log.heard_text import done_tokens, heard_text
@@ -22,9 +21,12 @@ from ..log.messages import metadata
 from ..session.converse import aconverse
 from ..session.options import Options, StoreOptions
 from ..session.session import Result
-from .judging import judge_scenario
+from .checks import run_check
+from .judging import Judges, judge_scenario, name_judges
 from .result import SimulationResult
 from .scenario import Ending, EndKind, Scenario, ScenarioVerdict
+from .script import begins_with_agent
+from .scripted_run import ScriptedRun, make_scripted
 from .tested_agent import OnInterrupt, TestedAgent
 
 _TOKENS: Final[Mapping[str, EndKind]] = {
@@ -38,12 +40,15 @@ _TOKENS: Final[Mapping[str, EndKind]] = {
 class SimulateOptions(StoreOptions, total=False):
     """The options of `simulate`: the options of a run, and the judge's model."""
 
-    judge_model: Chat | str | None
+    judge_model: Chat | str | Sequence[Chat | str] | None
     """The model that judges the criteria: a LangChain chat model, or a model's name. The option
-    ``model`` if None."""
+    ``model`` if None. If it is a list of two models, both judge, and a criterion on which they
+    differ is inconclusive."""
     on_interrupt: OnInterrupt | None
     """A function, sync or async, that receives the value of a graph's ``interrupt()`` and returns
-    the answer. The graph needs a checkpointer. If None, an interrupt is an error."""
+    the answer; or ``"user"``: the simulated user reads the value as the agent's message, and its
+    next message is the answer. The graph needs a checkpointer. If None, an interrupt is an
+    error."""
     agent_timeout: float | None
     """Seconds after which a reply of the agent is cancelled, which is an error. 300 if None."""
 
@@ -96,15 +101,47 @@ async def asimulate(
     judge_model = given.pop("judge_model", None)
     own = given.pop("on_interrupt", None), given.pop("agent_timeout", None)
     tested = TestedAgent.of(agent, *own)
-    found = await aconverse(scenario.conversation(tested.runnable()), **given)
-    ended = _ending(found)
-    found, judged = await judge_scenario(scenario, found, judge_model, cast("Options", given))
-    result = SimulationResult(scenario, found, ended, tested.state, judged)
-    checked = [await _check(one, result) for one in scenario.checks]
-    return replace(result, verdicts=(*judged, *checked))
+    tested.speaks_first = scenario.script is not None and begins_with_agent(scenario.script)
+    judges = name_judges(judge_model, cast("Options", given))
+    conversation = scenario.conversation(tested.runnable())
+    if scenario.script is None:
+        found = await aconverse(conversation, **given)
+        return await _conclude(scenario, found, _ending(found), tested, judges)
+    if given.get("answer") is not None:
+        raise SpecError("answer: a script answers each question; remove the option or the script")
+    run = ScriptedRun(
+        make_scripted(conversation, scenario.script),
+        tested,
+        cast("Options", given),
+        partial(judge_scenario, scenario, judges=judges),
+        lambda found, known: SimulationResult(scenario, found, _ending(found), tested.state, known),
+    )
+    found = await run.play(scenario.script)
+    if run.failure:
+        ended = Ending("script_failed", found.stop_reason, run.failure)
+        known = (*run.judged, *run.checked)
+        return SimulationResult(scenario, found, ended, tested.state, known)
+    ended = Ending("script_finished", found.stop_reason, "") if run.is_finished else _ending(found)
+    return await _conclude(scenario, found, ended, tested, judges, run.checked)
 
 
 simulate = in_background(asimulate)
+
+
+async def _conclude(
+    scenario: Scenario,
+    found: Result,
+    ended: Ending,
+    tested: TestedAgent,
+    judges: Judges,
+    checked: Sequence[ScenarioVerdict] = (),
+) -> SimulationResult:
+    """Ask the judges about the criteria, and call the checks."""
+    found, judged = await judge_scenario(scenario, found, judges=judges)
+    known = (*judged, *checked)
+    result = SimulationResult(scenario, found, ended, tested.state, known)
+    last = [await run_check(one, result) for one in scenario.checks]
+    return replace(result, verdicts=(*known, *last))
 
 
 def _ending(found: Result) -> Ending:
@@ -124,22 +161,3 @@ def _ending(found: Result) -> Ending:
                 rest = heard_text(found.conversation, message, about).strip(" \n:,;-")
                 return Ending(kind, found.stop_reason, rest if kind == "gave_up" else "")
     return Ending("stopped", found.stop_reason, "; ".join(found.outcome.explanations))
-
-
-async def _check(check: Callable[..., Any], result: SimulationResult) -> ScenarioVerdict:
-    """Call a check."""
-    name = getattr(check, "__name__", None) or type(check).__name__
-    try:
-        found = await call("check", name, check, result)
-    except SpecError as error:
-        if not isinstance(error.__cause__, AssertionError):
-            raise
-        reason = " ".join(str(error.__cause__).split()) or "an assertion failed"
-        return ScenarioVerdict(name, Finding.NOT_MET, reason)
-    if found is None or found is True:
-        return ScenarioVerdict(name, Finding.MET, "")
-    if found is False:
-        return ScenarioVerdict(name, Finding.NOT_MET, "it returned False")
-    raise SpecError(
-        f"the check {name!r} failed: it must return True, False or None, not {name_type(found)}"
-    )

@@ -1,25 +1,28 @@
 """The agent under test as a Runnable that runs apart from the session that tests it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeGuard, cast
 from uuid import uuid4
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, convert_to_messages
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.config import var_child_runnable_config
+from pydantic_core import to_json
 
-from ...tools.registry.functions import Agent, call, check_agent, takes_state
+from ...tools.registry.functions import Agent, call, check_agent, is_remote, takes_state
 from ..common.errors import SpecError
 from ..common.validation import name_type
 
 if TYPE_CHECKING:
-    from langgraph.pregel import Pregel
+    from langgraph.pregel.protocol import PregelProtocol
+    from langgraph.types import Interrupt
 
-OnInterrupt: TypeAlias = Callable[[Any], Any | Awaitable[Any]]
-"""Accepts the value of a graph's interrupt. Returns the answer."""
+OnInterrupt: TypeAlias = Callable[[Any], Any | Awaitable[Any]] | Literal["user"]
+"""A function that accepts the value of a graph's interrupt and returns the answer, or ``"user"``:
+the simulated user answers."""
 
 PATIENCE: Final = 300.0
 """The default time in seconds after which a reply is cancelled."""
@@ -36,13 +39,26 @@ class TestedAgent:
     agent: Agent | Callable[..., Any]
     """The Runnable, or the function of the messages."""
     on_interrupt: OnInterrupt | None = None
-    """A function that answers a graph's interrupts. None if there is none."""
+    """A function that answers a graph's interrupts, or the user. An interrupt is an error if
+    None."""
     timeout: float = PATIENCE
     """Seconds after which a reply is cancelled."""
     state: Any = None
     """The newest state of a graph. None for other agents."""
+    speaks_first: bool = False
+    """Whether the conversation begins with a fixed reply of the agent."""
     thread: str = field(default_factory=lambda: str(uuid4()))
     """The thread of a graph that has a checkpointer."""
+    scripted: int = 0
+    """Number of fixed replies after the agent's last own reply."""
+    asked: tuple["Interrupt", ...] = ()
+    """The interrupts that the user answers next."""
+    reported: frozenset[str | None] = frozenset()
+    """The ids of the messages that the agent wrote before these interrupts."""
+
+    def note_scripted_reply(self) -> None:
+        """Note that the next reply is a fixed text. The agent reads it with its next messages."""
+        self.scripted += 1
 
     @classmethod
     def of(
@@ -57,8 +73,9 @@ class TestedAgent:
             TypeError: The agent has a wrong type.
             SpecError: The agent is a graph that cannot be called with messages.
         """
-        if on_interrupt is not None and not callable(on_interrupt):
-            raise TypeError(f"on_interrupt: must be a function, not {name_type(on_interrupt)}")
+        if on_interrupt not in (None, "user") and not callable(on_interrupt):
+            shown = repr(on_interrupt) if isinstance(on_interrupt, str) else name_type(on_interrupt)
+            raise TypeError(f"on_interrupt: must be a function or 'user', not {shown}")
         if timeout is not None and (not isinstance(timeout, int | float) or not timeout > 0):
             raise TypeError(f"agent_timeout: must be a number of seconds above 0, not {timeout!r}")
         seconds = PATIENCE if timeout is None else timeout
@@ -110,6 +127,9 @@ class TestedAgent:
         return RunnableLambda(reply, name=self.name)
 
     async def _reply(self, messages: Sequence[BaseMessage], config: RunnableConfig) -> object:
+        if self.speaks_first:
+            # The instruction to the speaker of the first message is no part of the conversation.
+            messages = messages[1:]
         if not isinstance(self.agent, Runnable):
             return await call("agent", self.name, self.agent, [*messages])
         own = RunnableConfig(callbacks=config.get("callbacks"))
@@ -120,48 +140,107 @@ class TestedAgent:
 
     async def _reply_of_graph(
         self,
-        graph: "Pregel[Any, Any, Any, Any]",
+        graph: "PregelProtocol[Any, Any]",
         messages: Sequence[BaseMessage],
         config: RunnableConfig,
     ) -> object:
-        keeps = bool(getattr(graph, "checkpointer", None))
+        # A graph on a server keeps its thread there.
+        keeps = is_remote(graph) or bool(getattr(graph, "checkpointer", None))
         if keeps:
             config["configurable"] = {"thread_id": self.thread}
-            messages = _new(messages)
-        found = await graph.ainvoke(
-            {"messages": [*messages]} if takes_state(graph) else [*messages], config
-        )
+            messages = self._new(messages)
+        if self.asked:
+            found = await graph.ainvoke(self._answer_of_user(messages), config)
+        else:
+            given = {"messages": [*messages]} if takes_state(graph) else [*messages]
+            found = await graph.ainvoke(given, config)
+        self.scripted = 0
         while isinstance(found, Mapping) and found.get("__interrupt__"):
+            if self.on_interrupt == "user":
+                return await self._ask_user(found, config, graph)
             found = await graph.ainvoke(await self._answer(found["__interrupt__"]), config)
         self.state = (await graph.aget_state(config)).values if keeps else found
-        return found
+        return self._without_reported(found)
+
+    async def _ask_user(
+        self, found: Mapping[str, Any], config: RunnableConfig, graph: "PregelProtocol[Any, Any]"
+    ) -> object:
+        """Return the interrupts as the agent's message. The user's next message answers them."""
+        self.asked = tuple(_read_interrupt(one) for one in found["__interrupt__"])
+        self.state = (await graph.aget_state(config)).values
+        text = "\n\n".join(
+            one.value if isinstance(one.value, str) else to_json(one.value, fallback=str).decode()
+            for one in self.asked
+        )
+        shown = self._without_reported({"messages": [], **found})
+        messages = convert_to_messages(shown["messages"])
+        results = {one.tool_call_id for one in messages if isinstance(one, ToolMessage)}
+        waiting = {
+            call["id"]
+            for one in messages
+            if isinstance(one, AIMessage)
+            for call in one.tool_calls
+            if call["id"] not in results
+        }
+        self.reported |= {one.id for one in messages if not _has_calls(one, waiting)}
+        return {"messages": [*messages, AIMessage(text)]}
+
+    def _answer_of_user(self, messages: Sequence[BaseMessage]) -> object:
+        """Return the command that resumes a graph with the user's message."""
+        from langgraph.types import Command
+
+        answers = {one.id: messages[-1].text for one in self.asked}
+        self.asked = ()
+        return Command(resume=answers)
+
+    def _without_reported(self, found: Any) -> Any:  # noqa: ANN401  # the output of any graph
+        """Return a state without the messages that an earlier reply of the same run contains."""
+        if not self.reported or not isinstance(found, Mapping):
+            return found
+        messages = convert_to_messages(found.get("messages", ()))
+        new = [one for one in messages if one.id not in self.reported]
+        return {**found, "messages": new}
+
+    def _new(self, messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
+        """Return the messages after the agent's last own one."""
+        left = self.scripted
+        for place in reversed(range(len(messages))):
+            if isinstance(messages[place], AIMessage):
+                if not left:
+                    return messages[place + 1 :]
+                left -= 1
+        return messages
 
     async def _answer(self, interrupts: Sequence[Any]) -> object:
         """Return the command that resumes a graph with the answers to its interrupts."""
         from langgraph.types import Command
 
-        if self.on_interrupt is None:
+        asked = [_read_interrupt(one) for one in interrupts]
+        if self.on_interrupt is None or isinstance(self.on_interrupt, str):
             raise SpecError(
-                f"on_interrupt: the agent {self.name!r} asks {interrupts[0].value!r}; pass a "
-                "function that returns the answer"
+                f"on_interrupt: the agent {self.name!r} asks {asked[0].value!r}; pass a function "
+                "that returns the answer, or 'user'"
             )
         name = getattr(self.on_interrupt, "__name__", "on_interrupt")
         answers = {
-            one.id: await call("function", name, self.on_interrupt, one.value) for one in interrupts
+            one.id: await call("function", name, self.on_interrupt, one.value) for one in asked
         }
         return Command(resume=answers)
 
 
-def _is_graph(agent: Agent) -> "TypeGuard[Pregel[Any, Any, Any, Any]]":
+def _is_graph(agent: Agent) -> "TypeGuard[PregelProtocol[Any, Any]]":
     # Imported here, since the import takes long.
-    from langgraph.pregel import Pregel
+    from langgraph.pregel.protocol import PregelProtocol
 
-    return isinstance(agent, Pregel)
+    return isinstance(agent, PregelProtocol)
 
 
-def _new(messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
-    """Return the messages after the agent's last one."""
-    for place in reversed(range(len(messages))):
-        if isinstance(messages[place], AIMessage):
-            return messages[place + 1 :]
-    return messages
+def _read_interrupt(given: object) -> "Interrupt":
+    """Return an interrupt, which a server sends as a dict."""
+    from langgraph.types import Interrupt
+
+    return Interrupt(**given) if isinstance(given, Mapping) else cast("Interrupt", given)
+
+
+def _has_calls(message: BaseMessage, ids: Set[str | None]) -> bool:
+    return isinstance(message, AIMessage) and any(one["id"] in ids for one in message.tool_calls)

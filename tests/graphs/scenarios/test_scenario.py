@@ -39,9 +39,9 @@ def play(
 ) -> SimulationResult:
     lines: Any = judge if callable(judge) else [judge or "met"] * 2
     judging = ScriptedChatModel(script=lines)
-    given: dict[str, Any] = {"judge_model": judging} | (options or {})
+    given: dict[str, Any] = {"judge_model": judging, "model": user(*script), "store": "memory:"}
     scenario = Scenario(GOAL, **fields)
-    return simulate(scenario, agent, **{"model": user(*script), "store": "memory:"} | given)
+    return simulate(scenario, agent, **given | (options or {}))
 
 
 def verdict(finding: str, reason: str = "It did.", message: int = 1) -> dict[str, Any]:
@@ -400,7 +400,7 @@ def test_a_faulty_field_is_one_error_that_names_it(fields: dict[str, Any], words
 def test_wrong_options_and_faults_of_the_agent_and_of_checks_are_named() -> None:
     with pytest.raises(TypeError, match="there is no option 'models_'"):
         play(options={"models_": {}})
-    with pytest.raises(TypeError, match="on_interrupt: must be a function"):
+    with pytest.raises(TypeError, match="on_interrupt: must be a function or 'user'"):
         play(options={"on_interrupt": 3})
     with pytest.raises(TypeError, match="scenario: must be a Scenario, not str"):
         simulate("Refund", refunds)  # type: ignore[arg-type]
@@ -418,3 +418,51 @@ def test_wrong_options_and_faults_of_the_agent_and_of_checks_are_named() -> None
 
 def refunds_seven(_: SimulationResult) -> int:
     return 7
+
+
+# Interrupts that the simulated user answers
+
+
+def asks_in_a_tool(**options: Any) -> Any:  # noqa: ANN401
+    """Return an agent whose tool asks the user before it refunds."""
+
+    def refund_after_question(number: int, amount: float) -> str:
+        """Refund an order."""
+        answer = interrupt(f"Refund {amount} for order {number}?")
+        return f"refunded after {answer!r}"
+
+    refund_after_question.__name__ = "refund"
+    script: Any = [Reply(tool_calls=[CALLS[one]]) for one in ("get_order", "refund")]
+    model = ScriptedChatModel([*script, "It is refunded."])
+    tools: list[Any] = [get_order, refund_after_question]
+    return create_agent(model, tools, checkpointer=InMemorySaver(), **options)
+
+
+def test_the_simulated_user_answers_an_interrupt_as_a_message_of_the_agent() -> None:
+    script = ("Refund order 1042.", "Yes, do.", "###STOP###")
+    result = play(asks_in_a_tool(), *script, options={"on_interrupt": "user"})
+    assert [text for _, text in result.transcript] == [
+        "Refund order 1042.",
+        "Refund 9.5 for order 1042?",
+        "Yes, do.",
+        "It is refunded.",
+        "###STOP###",
+    ]
+    # Each call is reported once, although the run of the graph contains it in both replies.
+    assert [name for name, _ in result.tool_calls()] == ["get_order", "refund"]
+    assert "7. (result of refund)" in result.report()
+    state = [one.text for one in result.agent_state["messages"] if one.type == "tool"]
+    assert state[-1] == "refunded after 'Yes, do.'"
+
+
+def test_several_interrupts_and_values_that_are_no_text_are_shown_to_the_user() -> None:
+    def ask(_: MessagesState) -> dict[str, Any]:
+        first, second = interrupt({"amount": 9.5}), interrupt("Sure?")
+        return {"messages": [AIMessage(f"{first}, then {second}")]}
+
+    graph: Any = StateGraph(MessagesState)
+    agent = graph.add_node("ask", ask).add_edge(START, "ask").compile(checkpointer=InMemorySaver())
+    script = ("Hello.", "Fine.", "Quite.", "###STOP###")
+    result = play(agent, *script, options={"on_interrupt": "user"})
+    texts = [text for name, text in result.transcript if name == "Agent"]
+    assert texts == ['{"amount":9.5}', "Sure?", "Fine., then Quite."]
