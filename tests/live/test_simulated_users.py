@@ -1,0 +1,80 @@
+"""Simulations of an agent on a real LangGraph server: its thread, calls, interrupts and state."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from langgraph.pregel.remote import RemoteGraph
+
+from duologue import Scenario, SpecError, simulate
+from duologue.graphs.scenarios import SimulationResult
+from duologue.nodes.testing import ScriptedChatModel
+
+from .conftest import DevServer, serve
+
+pytestmark = [pytest.mark.live, pytest.mark.exhaustive]
+
+SHOP = """
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.graph import MessagesState, StateGraph
+from langgraph.types import interrupt
+
+class State(MessagesState):
+    refunds: int
+
+async def look_up(state):
+    if any(one.type == "tool" for one in state["messages"]):
+        return {}
+    call = {"name": "get_order", "args": {"number": 1042}, "id": "a"}
+    result = ToolMessage("charged twice", tool_call_id="a")
+    return {"messages": [AIMessage("", tool_calls=[call]), result]}
+
+async def reply(state):
+    said = state["messages"]
+    if said[-1].type != "tool":
+        return {"messages": [AIMessage(f"I know {len(said)} messages.")]}
+    answer = interrupt("Shall I refund it?")
+    return {"messages": [AIMessage(f"You said {answer}")], "refunds": 1}
+
+graph = StateGraph(State)
+graph.add_node(look_up).add_node(reply)
+graph.add_edge("__start__", "look_up").add_edge("look_up", "reply")
+graph = graph.compile()
+"""
+"""A graph that calls a tool and asks a question in its first turn."""
+
+
+@pytest.fixture(scope="module")
+def shop_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
+    """Yield a dev server with the graph `SHOP`."""
+    folder = tmp_path_factory.mktemp("shop")
+    (folder / "shop.py").write_text(SHOP)
+    config = folder / "langgraph.json"
+    graphs = {"shop": f"{folder}/shop.py:graph"}
+    config.write_text(json.dumps({"dependencies": ["."], "graphs": graphs}))
+    with serve(config, "http://127.0.0.1:1/v1", tmp_path_factory.mktemp) as server:
+        yield server
+
+
+def play(server: DevServer, *says: str, **options: Any) -> SimulationResult:
+    agent = RemoteGraph("shop", url=server.url)
+    model = ScriptedChatModel([*says, "###STOP###"])
+    return simulate(Scenario("Get a refund."), agent, model=model, store="memory:", **options)
+
+
+def test_the_user_answers_the_interrupts_of_an_agent_on_a_server(shop_server: DevServer) -> None:
+    result = play(shop_server, "Refund it.", "Yes!", "And now?", on_interrupt="user")
+    texts = [text for name, text in result.transcript if name == "Agent" and text]
+    assert texts == ["Shall I refund it?", "You said Yes!", "I know 5 messages."]
+    assert result.tool_calls() == [("get_order", {"number": 1042})]
+    assert result.agent_state["refunds"] == 1
+    assert result.passed
+
+
+def test_a_function_answers_the_interrupts_of_an_agent_on_a_server(shop_server: DevServer) -> None:
+    result = play(shop_server, "Refund it.", on_interrupt=lambda value: f"to {value!r}: yes")
+    assert result.transcript[-2][1] == "You said to 'Shall I refund it?': yes"
+    assert result.called("get_order", number=1042)
+    with pytest.raises(SpecError, match="on_interrupt: the agent 'shop' asks 'Shall I refund it"):
+        play(shop_server, "Refund it.")
