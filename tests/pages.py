@@ -96,6 +96,7 @@ def hostile_session(texts: Sequence[str]) -> PageSession:
             {"kind": "draft", "problem": text},
             {"kind": "instruction", "audience": [names[0]]},
             {"kind": "reflection", "verdict": _verdict(names[1], text)},
+            {"kind": "reflection", "verdict": _verdict(names[1], text) | _findings(text)},
             {"kind": "speaker_choice", "to": names[1], "problem": text},
         ):
             log.append(make_message(len(log), text, read_metadata(more)))
@@ -117,3 +118,8 @@ def hostile_session(texts: Sequence[str]) -> PageSession:
 
 def _verdict(speaker: str, text: str) -> dict[str, object]:
     return {"speaker": speaker, "complete": False, "objectives_left": [text]}
+
+
+def _findings(text: str) -> dict[str, object]:
+    reasons = {text: {"text": text, "message": 1}}
+    return {"findings": {text: "not_met"}, "reasons": reasons}

@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.runnables import RunnableLambda
 
+from duologue import Scenario
 from duologue.graphs import (
     BatchLimits,
     BatchRun,
@@ -241,3 +243,23 @@ async def test_judging_without_a_score_or_a_judge_is_refused(
     with pytest.raises(SpecError) as caught:
         await run(store, ScriptedChatModel(lambda prompt: HALF), **fields)
     assert str(caught.value) == why
+
+
+async def test_the_sessions_of_a_scenario_are_judged_with_reasons(store: str) -> None:
+    scenario = Scenario("Sell the boat.", criteria=CRITERIA)
+    agent = RunnableLambda(lambda _: "Forty.", name="shop")
+    reason = {"reason": "Forty is named.", "message": 2, "finding": "met"}
+    other = {"reason": "No day is named.", "message": 0, "finding": "not_met"}
+    judge = ScriptedChatModel(lambda _: {"criterion_1": reason, "criterion_2": other})
+    user = ScriptedChatModel(lambda prompt: "Hello." if len(prompt) < 3 else "###STOP###")
+    conversation = scenario.conversation(agent).replace(judge={"model": "judge"})
+    batch: Any = {"conversation": conversation, "trials": 2} | {
+        "score": ["criteria", "findings"],
+        "judge_at_end": True,
+    }
+    models = {"judge": judge}
+    await arun_batch(batch, name="b", model=user, models=models, store=store, concurrency=1)
+    rows = await BatchRun("b", store=store).arows()
+    assert [row["score.criteria"] for row in rows] == [0.5, 0.5]
+    (later,) = (await Session(rows[0]["session"], store=store).astate()).later_verdicts
+    assert later.verdict.describe_finding(CRITERIA[0]) == "met: Forty is named, message 2"

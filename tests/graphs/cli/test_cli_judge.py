@@ -129,3 +129,21 @@ def test_an_unknown_batch_is_named(server: ScriptedServer) -> None:
     ran = duologue("judge", "--batch", "nosuch", "--criteria", "boat.txt")
     assert ran.exit_code == 4
     assert "nosuch" in ran.stderr
+
+
+def test_reasons_are_shown_below_their_findings(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "why.toml").write_text(f'criteria = ["{PRICE}", "{DAY}"]\nwith_reasons = true\n')
+    first = {"reason": "Ann names\x1b[2J forty.", "message": 1, "finding": "met"}
+    second = {"reason": "Nobody names it.", "message": 0, "finding": "not_met"}
+    lines = [json.dumps({"criterion_1": first, "criterion_2": second})]
+    with ScriptedServer(lines) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        ran = duologue("judge", "one", "--criteria", "why.toml")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    assert "\x1b" not in ran.stdout
+    assert "Ann names" in ran.stdout
+    assert "  not met: A day is named.\n    Nobody names it\n" in ran.stdout
+    shown = duologue("show", "one").stdout
+    assert "A day is named (not met: Nobody names it)" in " ".join(shown.split())
