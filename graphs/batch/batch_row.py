@@ -7,6 +7,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
+from pydantic import JsonValue
+
 from ..build import build_graph
 from ..common.errors import BatchError, DuologueError, SpecError
 from ..common.versions import VersionError
@@ -119,7 +121,9 @@ def cell_status_of(result: StoredSession) -> CellStatus:
 _USED: Final = ("calls", "input_tokens", "output_tokens", "cost")
 
 
-async def read_known_row(store: Store, name: str, cells: Cells) -> BatchRow | None:
+async def read_known_row(
+    store: Store, name: str, cells: Cells, facts: Mapping[str, JsonValue]
+) -> BatchRow | None:
     """Read the row of a batch that is resumed. Return None for a new batch.
 
     Since the last run, values and trials may have been added, and limits and scores changed.
@@ -142,7 +146,32 @@ async def read_known_row(store: Store, name: str, cells: Cells) -> BatchRow | No
             f"Batch {name!r} in {store.url} has a different conversation: {differs} differs; "
             f"{remedy}"
         )
+    changed = _changed_fact(read_facts(known), facts)
+    if changed is not None:
+        raise BatchError(
+            f"Batch {name!r} in {store.url} was begun with another value of {changed}; {remedy}"
+        )
     return known
+
+
+_FACTS: Final = "facts"
+"""The key of the facts in the stored settings of a batch."""
+
+
+def read_facts(row: BatchRow) -> dict[str, JsonValue]:
+    """Return the facts that are stored with a batch."""
+    facts: dict[str, JsonValue] = json.loads(row.settings).get(_FACTS, {})
+    return facts
+
+
+def _changed_fact(known: JsonValue, given: object) -> str | None:
+    """Return the path of the first known fact that differs. The path is empty for a plain value."""
+    if not isinstance(known, dict) or not isinstance(given, Mapping):
+        return None if known == given else ""
+    for name, value in known.items():
+        if (inner := _changed_fact(value, given.get(name))) is not None:
+            return f"{name}.{inner}".removesuffix(".")
+    return None
 
 
 def _upgrade_spec(spec: str) -> str:
@@ -157,7 +186,11 @@ def _upgrade_spec(spec: str) -> str:
 
 
 async def write_begun_row(
-    lease: BatchLease, batch: Batch, run: RunCells, known: BatchRow | None
+    lease: BatchLease,
+    batch: Batch,
+    run: RunCells,
+    known: BatchRow | None,
+    facts: Mapping[str, JsonValue],
 ) -> BatchRow:
     """Write the row of a batch that runs now."""
     now = datetime.now(UTC)
@@ -165,7 +198,7 @@ async def write_begun_row(
         batch=lease.batch,
         title=_title(run.cells),
         spec=run.cells.spec,
-        settings=_settings(batch, run),
+        settings=_settings(batch, run, facts),
         cells=run.selection.cells,
         seconds=known.seconds if known else 0,
         created_at=known.created_at if known else now,
@@ -284,8 +317,9 @@ def _title(cells: Cells) -> str:
     return titles.pop() if len(titles) == 1 else ""
 
 
-def _settings(batch: Batch, run: RunCells) -> str:
+def _settings(batch: Batch, run: RunCells, facts: Mapping[str, JsonValue]) -> str:
     told = batch.model_dump(
         mode="json", include={"judge_at_end", "limits", "score", "seed", "trials"}
     )
-    return json.dumps(told | {STORED: run.selection.model_dump()})
+    told |= {STORED: run.selection.model_dump()}
+    return json.dumps(told | ({_FACTS: {**facts}} if facts else {}))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import islice
 from typing import Any, Final
 
 from pydantic import JsonValue
@@ -152,6 +153,10 @@ class Cells:
         return (own or 0) + trial - 1
 
 
+_LOOKED_AT: Final = 1000
+
+
 def has_separate_judge(cells: Cells) -> bool:
-    """Return whether the conversation of the first cell has a separate judge."""
-    return isinstance(cells.cell(1).conversation().judge, SeparateJudge)
+    """Return whether the conversation of one of the first cells has a separate judge."""
+    first = islice(cells, 0, _LOOKED_AT * cells.trials, cells.trials)
+    return any(isinstance(cell.conversation().judge, SeparateJudge) for cell in first)

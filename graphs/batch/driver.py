@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from langchain_core.utils.iter import batch_iterate
+from pydantic import JsonValue
 
 from ..common.errors import BatchError, StoreError
 from ..store.batches import BatchLease, BatchRow, CellRow
@@ -18,7 +19,7 @@ from .cells import Cell
 from .limiter import PATIENCE, Figures, Limiter
 from .scores import ScoreFunction
 from .selection import RunCells
-from .worker import Worker
+from .worker import ExamineFunction, Worker
 
 
 class CellExecutor(Protocol):
@@ -92,6 +93,10 @@ class BatchSettings:
     sample: int | None = None
     seed: int | None = None
     shuffle: bool | None = None
+    facts: Mapping[str, JsonValue] = field(default_factory=dict)
+    """Facts that are stored with the batch. A later run can add facts, but not change them."""
+    examine: ExamineFunction | None = None
+    """The function that judges each session that has ended, or None."""
 
 
 @dataclass

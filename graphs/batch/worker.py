@@ -2,11 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
+
+from pydantic import JsonValue
 
 from ...nodes.models.gate import MOST_OUTAGES, Gate
 from ..common.errors import (
@@ -18,11 +20,12 @@ from ..common.errors import (
 )
 from ..common.sanitize import excerpt
 from ..common.settings import load_settings
+from ..conversation.judges import SeparateJudge
 from ..session.judging import judge_session
-from ..session.later_verdicts import read_verdicts
+from ..session.later_verdicts import LaterVerdict, read_verdicts, write_verdict
 from ..session.options import Options
 from ..session.run import make_resources, run_session
-from ..session.session import result_of
+from ..session.session import Result, result_of
 from ..session.stored_session import StoredSession
 from ..store.batches import BatchLease, CellRow
 from ..store.errors import BusySessionError, LostBatchError, LostSessionError
@@ -46,6 +49,22 @@ thresholds, collection takes half of the time of hundreds of concurrent sessions
 """
 
 _PAUSE: Final = 0.5
+
+ExamineFunction: TypeAlias = Callable[
+    [Result, Mapping[str, JsonValue]], Awaitable[LaterVerdict | None]
+]
+"""A function that judges a session that has ended, after the judge and before the scores. Its
+arguments are the session and the cell's values by path. It returns the verdict to store, or None if
+there is no new one.
+"""
+
+ExamineFunction: TypeAlias = Callable[
+    [Result, Mapping[str, JsonValue]], Awaitable[LaterVerdict | None]
+]
+"""A function that judges a session that has ended, after the judge and before the scores. Its
+arguments are the session and the cell's values by path. It returns the verdict to store, or None if
+there is no new one.
+"""
 
 _PAUSED: Final[Mapping[str, Any]] = {
     "status": "paused",
@@ -84,6 +103,8 @@ class Worker:
     """The functions that score a session that has ended, by name."""
     judge_at_end: bool = False
     """Whether the conversation's separate judge is asked about a session that has ended."""
+    examine: ExamineFunction | None = None
+    """The function that judges a session that has ended. None if there is none."""
 
     async def run(self, cell: Cell) -> CellRow:
         """Run a cell from its current state as far as possible, and write its row.
@@ -101,8 +122,8 @@ class Worker:
         unjudged: str | None = None
         try:
             result = await self._run(cell)
-            if self.judge_at_end and result is not None and result.outcome is not None:
-                unjudged = await self._judge(cell.session)
+            if result is not None and result.outcome is not None:
+                unjudged = await self._judge_ended(cell, result)
         except (StoreError, LostBatchError):
             raise
         except (BusySessionError, LostSessionError):
@@ -166,6 +187,37 @@ class Worker:
                 result = event if isinstance(event, StoredSession) else None
         return result
 
+    async def _judge_ended(self, cell: Cell, result: StoredSession) -> str | None:
+        """Have a session judged that has ended. Return the reasons why a verdict is missing."""
+        unjudged: str | None = None
+        if self.judge_at_end and isinstance(result.conversation.judge, SeparateJudge):
+            unjudged = await self._judge(cell.session)
+        unexamined = await self._examine(cell, result)
+        return "; ".join(filter(None, (unjudged, unexamined))) or None
+
+    async def _examine(self, cell: Cell, result: StoredSession) -> str | None:
+        """Call the function that judges sessions, and store its verdict.
+
+        Returns:
+            The reason why the function failed, or None.
+        """
+        if self.examine is None:
+            return None
+        async with self.store.lock(cell.session) as held:
+            known = await read_verdicts(self.store, cell.session)
+            judged = result_of(replace(result, later_verdicts=known), self.store.url)
+            try:
+                verdict = await self.examine(judged, cell.varied)
+            except StoreError:
+                raise
+            except DuologueError as error:
+                # The session has ended under its rules; only the scores lack a verdict.
+                return str(error)
+            if verdict is not None:
+                verdict = verdict.model_copy(update={"batch": self.lease.batch})
+                await write_verdict(held, len(known) + 1, verdict)
+        return None
+
     async def _judge(self, session: str) -> str | None:
         """Ask the judge about a session that has ended, and store its verdict.
 
@@ -192,7 +244,7 @@ class Worker:
             batch = self.lease.batch
             if result is not None and result.outcome is not None:
                 found = read_figures(result.outcome)
-                if self.judge_at_end:
+                if self.judge_at_end or self.examine is not None:
                     verdicts = await read_verdicts(self.store, cell.session)
                     result = replace(result, later_verdicts=verdicts)
                 found = add_judge_usage(found, result.later_verdicts, batch)

@@ -33,7 +33,7 @@ from ..driver import BEAT
 from ..limiter import Figures, Limiter
 from ..scores import ScoreFunction
 from ..spec import BatchLimits
-from ..worker import COLLECTED, Worker
+from ..worker import COLLECTED, ExamineFunction, Worker
 from .cluster import ray_errors
 
 
@@ -55,6 +55,7 @@ class WorkerConfig:
     environment: Mapping[str, str | None]
     """The environment variables with settings and keys. The value of an unset variable is None."""
     judge_at_end: bool = False
+    examine: ExamineFunction | None = None
 
     def share_lease(self, store: Store) -> BatchLease:
         """Return the driver's lease, under which this process writes to the batch."""
@@ -88,6 +89,7 @@ def pack_config(worker: Worker, limits: BatchLimits, patience: float) -> WorkerC
         _check(name, value)
     for name, function in worker.scores.items():
         _check(f"scores.{name}", function)
+    _check("examine", worker.examine)
     keys = {name: value for name, value in os.environ.items() if _is_of_a_model(name)}
     environment = {**keys, **environment_variables()}
     batch, (_, owner, number) = worker.lease.batch, worker.lease.lease.terms
@@ -101,6 +103,7 @@ def pack_config(worker: Worker, limits: BatchLimits, patience: float) -> WorkerC
         worker.scores,
         environment,
         worker.judge_at_end,
+        worker.examine,
     )
 
 
@@ -314,6 +317,12 @@ class WorkerActor:
                 store = await self._open.enter_async_context(open_store(kit.store, create=False))
                 lease = kit.share_lease(store)
                 self._worker = Worker(
-                    lease, store, self._gate, kit.options, kit.scores, kit.judge_at_end
+                    lease,
+                    store,
+                    self._gate,
+                    kit.options,
+                    kit.scores,
+                    kit.judge_at_end,
+                    kit.examine,
                 )
             return self._worker
