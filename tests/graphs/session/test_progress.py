@@ -117,22 +117,34 @@ def test_nothing_is_shown_if_it_is_off_or_nobody_sees_it(
 
 
 @pytest.mark.parametrize("reason", ["pipe", "dumb"])
-def test_a_long_run_without_a_terminal_writes_a_few_lines(
+def test_a_long_run_without_a_terminal_writes_lines(
     reason: str, screen: Stderr, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "_FIRST_LINE", 1e-6)
+    monkeypatch.setattr(progress, "_FIRST_LINE", 0)
     if reason == "pipe":
         screen.is_terminal = False
     else:
         monkeypatch.setenv("TERM", "dumb")
     converse(TALK, model=slow("Hello.", "Bye."), store="memory:")
     lines = screen.getvalue().splitlines()
-    assert lines[0] == "duologue: 0 s so far · no message yet"
-    assert "duologue: 0 s so far · 1 message, the newest from Ann" in lines
-    # The time to each further line is three times as long.
-    assert len(lines) < 20
-    assert ERASE not in screen.getvalue()
+    assert all(line.startswith("duologue: ") for line in lines)
+    contents = [line.partition(" s so far · ")[2] for line in lines]
+    assert contents[0] == "no message yet"
+    assert "1 message, the newest from Ann" in contents
     assert not TERMINAL.locked()
+
+
+def test_the_time_between_two_lines_grows(screen: Stderr, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen.is_terminal = False
+    seconds = iter(range(0, 400, 2))
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    found = progress._find_progress()
+    assert found is not None
+    for _ in range(150):
+        found.show(found.line())
+    found.show("")
+    times = [line.partition(" s so far")[0] for line in screen.getvalue().splitlines()]
+    assert times == ["duologue: 10", "duologue: 30", "duologue: 90", "duologue: 270"]
 
 
 def test_a_process_without_stderr_runs(screen: Stderr, monkeypatch: pytest.MonkeyPatch) -> None:
