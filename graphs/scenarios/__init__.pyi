@@ -1,4 +1,5 @@
 from .agreement import Agreement as Agreement, measure_agreement as measure_agreement
+from .red_team import Tactic as Tactic, load_tactics as load_tactics, red_team as red_team
 from .result import SimulationResult as SimulationResult
 from .scenario import (
     Ending as Ending,
