@@ -88,7 +88,29 @@ def scripts(words: Language) -> dict[str, Script]:
         "is passed on after a question": Script((more, TRANSFER), "handed_over", 1),
         # Each blank message is requested twice. The agent goes on until the cap.
         "is silent": Script(("",) * 2 * CAP, "stopped", CAP, "max_iterations"),
+        "asks new questions for ever": Script(
+            tuple(words.asks.format(2000 + number) for number in range(CAP)),
+            *("stopped", CAP, "max_iterations"),
+        ),
+        "the word with a period": Script((f"{STOP}.",), "done", 0),
+        "the word twice": Script((f"{STOP} {STOP}",), "done", 0),
+        "the word within a question": Script(
+            (f"{more} {STOP} {more}", words.go_ahead, STOP), "done", 2
+        ),
+        "two confirmations, then the word": Script((words.go_ahead, more, STOP), "done", 2),
+        "a confirmation and thanks, then the word": Script(
+            (words.go_ahead, words.thanks, STOP), "done", 2
+        ),
+        "is silent once, then goes on": Script(("", words.go_ahead, STOP), "done", 1),
+        "gives up without a reason": Script((GIVE_UP,), "gave_up", 0),
+        "gives up after the reason": Script((f"{words.refused}\n{GIVE_UP}",), "gave_up", 0),
+        "is passed on, with thanks": Script((f"{words.thanks}\n{TRANSFER}",), "handed_over", 0),
+        "gives up, although it says the word": Script(
+            (f"{GIVE_UP}\n{words.refused}\n{STOP}",), "gave_up", 0
+        ),
         "the agent says the word": Script((more, STOP), "done", 1, agent=f"Order 7. {STOP}"),
+        "the agent says the word for a person": Script((more, STOP), "done", 1, agent=TRANSFER),
+        "the agent says goodbye too early": Script((more, STOP), "done", 1, agent=words.thanks),
     }
 
 
@@ -122,6 +144,7 @@ def check(name: str, language: str, before: int) -> None:
     assert found == (script.kind, replies, script.reason), (name, language, before)
 
 
+@pytest.mark.part(9)
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("name", scripts(LANGUAGES["English"]))
 def test_each_script_ends_where_it_should(name: str, language: str) -> None:
@@ -131,9 +154,24 @@ def test_each_script_ends_where_it_should(name: str, language: str) -> None:
 @pytest.mark.exhaustive
 def test_two_hundred_drawn_talks_end_neither_too_early_nor_too_late() -> None:
     random = Random(20)  # noqa: S311  # a stored seed, nothing secret
-    names = [*scripts(LANGUAGES["English"])]
-    for _ in range(200):
-        check(random.choice(names), random.choice([*LANGUAGES]), random.randint(1, 6))
+    names, languages = [*scripts(LANGUAGES["English"])], [*LANGUAGES]
+    drawn = [
+        (random.choice(names), random.choice(languages), random.randint(1, 6)) for _ in range(200)
+    ]
+    assert len({name for name, _, _ in drawn}) >= 20
+    assert {language for _, language, _ in drawn} == {*LANGUAGES}
+    for name, language, before in drawn:
+        check(name, language, before)
+
+
+@pytest.mark.part(1)
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("word", [STOP, TRANSFER, GIVE_UP])
+def test_a_word_in_the_first_message_is_rejected(word: str, language: str) -> None:
+    words = LANGUAGES[language]
+    asks = words.asks.format(1001)
+    script = Script((f"{asks} {word}", asks, STOP), "done", 1)
+    assert talk(script, words, 0) == ("done", 1, "done_token")
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
