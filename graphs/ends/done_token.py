@@ -49,6 +49,9 @@ class DoneToken(BaseEnd):
     """Whether the word counts only after the next other speaker has replied and finished its tool
     calls. This reply is the last message and is allowed even beyond a cap. ``with_text``: only if
     the message has other text; a message that is only the word ends the conversation at once."""
+    meaning: Mark | None = None
+    """The meaning of the word as a predicate of the speaker, such as "gave up". The outcome says
+    it. "said the done token" if None."""
 
     strength: ClassVar = Strength.SAID
     report: ClassVar = "A speaker said a done token"
@@ -105,7 +108,11 @@ class DoneToken(BaseEnd):
 
     @classmethod
     def explain(cls, at: AtEnd) -> str:
-        is_answered = all(end.answered is True for end in at.met_of(DoneToken))
+        met = at.met_of(DoneToken)
+        meanings = [(listed(end._speakers(at.facts)), end.meaning) for end in met]
+        if all(meaning is not None for _, meaning in meanings):
+            return " and ".join(f"{who} {meaning}" for who, meaning in meanings)
+        is_answered = all(end.answered is True for end in met)
         answered = " and got an answer" if is_answered else ""
         return f"{listed(_all_speakers(at))} said the done token{answered}"
 

@@ -29,6 +29,12 @@ GIVE_UP: Final = "###GIVE-UP###"
 HAND_OVER: Final = "###TRANSFER###"
 """The user's word for being passed to a person, as in tau2-bench."""
 
+DONE_MEANING: Final = "said that the goal is met"
+
+GIVE_UP_MEANING: Final = "gave up"
+
+HAND_OVER_MEANING: Final = "was passed to a person"
+
 USER = read_kind_prompt("simulation_user")
 
 PERSONA = read_kind_prompt("simulation_persona")
@@ -143,8 +149,8 @@ def simulation(
         >>> from duologue.nodes.testing import ScriptedChatModel
         >>> model = ScriptedChatModel(script=["Please refund order 7.", "Refunded.", "###STOP###"])
         >>> result = converse(simulation("Get order 7 refunded"), model=model, store="memory:docs")
-        >>> result.stop_reason
-        'done_token'
+        >>> result.outcome.explanations
+        ('User said that the goal is met',)
     """
     tokens = {"done": done_token, "give_up": give_up_token, "hand_over": hand_over_token}
     names = {"user": user, "assistant": assistant}
@@ -191,10 +197,10 @@ def simulation(
     by = str(user)
     ends = (
         # A message that is only the word needs no answer.
-        DoneToken(token=done_token, by=by, answered="with_text")
+        DoneToken(token=done_token, by=by, answered="with_text", meaning=DONE_MEANING)
         # The reason follows the word.
-        | DoneToken(token=give_up_token, by=by, match="anywhere")
-        | DoneToken(token=hand_over_token, by=by)
+        | DoneToken(token=give_up_token, by=by, match="anywhere", meaning=GIVE_UP_MEANING)
+        | DoneToken(token=hand_over_token, by=by, meaning=HAND_OVER_MEANING)
     )
     parts: Parts = {
         "title": mark_default(shorten(goal, _TITLE, placeholder=" …")),

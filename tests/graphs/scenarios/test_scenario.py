@@ -166,29 +166,83 @@ def test_interrupts_are_answered_by_a_function_or_are_an_error() -> None:
 
 
 def test_the_user_may_have_tools_which_do_not_count_as_the_agent_s() -> None:
-    script: Any = [Reply(tool_calls=[CALLS["get_order"]]), "Refund order 1042.", "###STOP###"]
-    result = play(refunds, *script, tools=[get_order])
-    assert result.transcript[0] == ("User", "Refund order 1042.")
+    seen: list[tuple[str, str]] = []
+
+    def note(messages: Sequence[BaseMessage]) -> str:
+        seen[:] = [(one.type, one.text) for one in messages]
+        return "Noted."
+
+    script: Any = [Reply(tool_calls=[CALLS["get_order"]]), "It was charged twice.", "###STOP###"]
+    result = play(note, *script, tools=[get_order])
+    # The agent receives the text alone.
+    assert seen == [("human", "It was charged twice.")]
     assert not result.tool_calls()
     assert result.passed
+    assert "1. (User called get_order with {'number': 1042})" in result.report()
+    assert "2. (result of get_order) order 1042: charged twice" in result.report()
+
+
+def test_the_user_may_have_a_model_of_its_own() -> None:
+    own, other = user(), ScriptedChatModel([])
+    scenario = Scenario(GOAL, model="small")
+    result = simulate(scenario, refunds, model=other, models={"small": own}, store="memory:")
+    assert result.passed
+    assert len(own.calls) == 2
+    assert not other.calls
+
+
+def test_all_fields_of_the_user_reach_its_model_and_none_reaches_the_agent() -> None:
+    fields = {
+        "persona": "You are in a hurry.",
+        "knows": "Your order number is 1042.",
+        "must_not_say": "Your name is Ann.",
+        "language": "German",
+    }
+    seen: list[str] = []
+
+    def note(messages: Sequence[BaseMessage]) -> str:
+        seen.extend(one.text for one in messages)
+        return "Noted."
+
+    own = user("Hallo.", "###STOP###")
+    simulate(Scenario(GOAL, **fields), note, model=own, store="memory:")
+    prompt = own.calls[0].messages[0].text
+    assert all(text in prompt for text in (GOAL, *fields.values()))
+    assert seen == ["Hallo."]
 
 
 # Ends
 
+MET = "the user's goal is met"
+GAVE_UP = "the user gave up: It refuses."
+
 
 @pytest.mark.parametrize(
-    ("script", "kind", "words"),
+    ("script", "kind", "words", "outcome"),
     [
-        (["Hi.", "###STOP###"], "done", "the user's goal is met"),
-        (["Hi.", "Yes, go ahead. ###STOP###"], "done", "the user's goal is met"),
-        (["Hi.", "###GIVE-UP###\nIt refuses."], "gave_up", "the user gave up: It refuses."),
-        (["Hi.", "It refuses. ###GIVE-UP###"], "gave_up", "the user gave up: It refuses."),
-        (["Hi.", "###TRANSFER###"], "handed_over", "the agent passed the user to a person"),
-        (["Hi.", "So?", "Well?"], "stopped", "stopped: the round cap was reached"),
+        (["Hi.", "###STOP###"], "done", MET, "User said that the goal is met"),
+        (["Hi.", "Yes, go ahead. ###STOP###"], "done", MET, "User said that the goal is met"),
+        (["Hi.", "###GIVE-UP###\nIt refuses."], "gave_up", GAVE_UP, "User gave up"),
+        (["Hi.", "It refuses. ###GIVE-UP###"], "gave_up", GAVE_UP, "User gave up"),
+        (
+            ["Hi.", "###TRANSFER###"],
+            *(
+                "handed_over",
+                "the agent passed the user to a person",
+                "User was passed to a person",
+            ),
+        ),
+        (
+            ["Hi.", "So?", "Well?"],
+            *("stopped", "stopped: the round cap was reached", "the round cap was reached"),
+        ),
     ],
 )
-def test_each_end_says_which_it_is(script: list[str], kind: str, words: str) -> None:
+def test_each_end_says_which_it_is(script: list[str], kind: str, words: str, outcome: str) -> None:
     result = play(refunds, *script, max_iterations=3)
+    assert result.conversation.outcome is not None
+    assert result.conversation.outcome.explanations == (outcome,)
+    assert f": {outcome}." in str(result.conversation)
     assert (result.ended.kind, str(result.ended)) == (kind, words)
     assert result.passed is (kind == "done")
     assert play(refunds, *script, max_iterations=3, expected_ends=[kind]).passed
