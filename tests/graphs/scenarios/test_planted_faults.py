@@ -4,8 +4,10 @@ The user is scripted. The scripted judge reads the transcript alone, and does no
 the agent has.
 """
 
+import ast
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -92,6 +94,20 @@ def judge(prompt: Prompt) -> dict[str, object]:
             return {"criterion_1": {"reason": reason, "message": int(number), "finding": "not_met"}}
     verdict = {"reason": "The agent calls get_order first.", "message": 0, "finding": "met"}
     return {"criterion_1": verdict}
+
+
+def test_each_scenario_has_at_most_twelve_lines() -> None:
+    tree = ast.parse(Path(__file__).read_text(encoding="utf-8"))
+    lengths = {
+        node.end_lineno - node.lineno + 1
+        for assigned in ast.walk(tree)
+        if isinstance(assigned, ast.Assign) and ast.unparse(assigned.targets[0]) == "CASES"
+        for node in ast.walk(assigned.value)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Case", "scenario")
+        if node.end_lineno is not None
+    }
+    assert len(CASES) == len(Fault) == 10
+    assert 0 < max(lengths) <= 12
 
 
 def run(test: Case, fault: Fault | None) -> SimulationResult:
