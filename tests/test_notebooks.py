@@ -1,6 +1,7 @@
 """The notebooks are stored with their output, and that output is up to date.
 
-nbmake tests that they run: it executes each one in a kernel.
+nbmake tests that they run: it executes each one in a kernel. The output of a cell with the tag
+`varies` contains words of the embedded model, which differ between processors.
 """
 
 import ast
@@ -24,6 +25,10 @@ def cells(name: str) -> list[dict[str, Any]]:
     return [cell for cell in found if cell["cell_type"] == "code"]
 
 
+def _varies(cell: dict[str, Any]) -> bool:
+    return "varies" in cell["metadata"].get("tags", ())
+
+
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_it_is_kept_as_it_ran_from_top_to_bottom(name: str) -> None:
     assert [cell["execution_count"] for cell in cells(name)] == [*range(1, len(cells(name)) + 1)]
@@ -37,14 +42,25 @@ def test_it_is_kept_as_it_ran_from_top_to_bottom(name: str) -> None:
     assert len(kept) < 60_000
 
 
+# A notebook with the embedded model takes long.
+RUN = [
+    pytest.param(name, marks=[pytest.mark.exhaustive] * any(map(_varies, cells(name))))
+    for name in NOTEBOOKS
+]
+
+
 @pytest.mark.part(2)
-@pytest.mark.parametrize("name", NOTEBOOKS)
+@pytest.mark.parametrize("name", RUN)
 def test_it_shows_what_is_kept(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
     for cell in cells(name):
         value = _run("".join(cell["source"]), name, names)
+        printed = capsys.readouterr().out
+        if _varies(cell):
+            assert printed
+            continue
         streams = [one for one in cell["outputs"] if one["output_type"] == "stream"]
-        assert capsys.readouterr().out == "".join("".join(one["text"]) for one in streams)
+        assert printed == "".join("".join(one["text"]) for one in streams)
         kept = [one["data"] for one in cell["outputs"] if one["output_type"] == "execute_result"]
         assert [*_shown(value)] == [
             {kind: "".join(data) for kind, data in one.items()} for one in kept
